@@ -48,7 +48,7 @@ async def held(name_server: str, topic: str, messages: int) -> Held:
 
     async def handle(received: list[ReceivedMessage]) -> None:
         nonlocal handled, most
-        role = consumer._role
+        role = consumer._runtime
         assert role is not None
         most = max(most, *(queue.message_count for queue in role.table.values()))
         handled += len(received)

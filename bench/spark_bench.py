@@ -30,19 +30,19 @@ from bench.frames import batch_request
 from bench.measuring import quiet
 from bench.processes import Sampler, cpu_s, family
 from bench.results import append
-from firearrow._native.bulk.batches import Edits, batch_body
+from firearrow._native.bulk.batches import PropertyEdits, batch_body
 from firearrow._native.bulk.spans import End, Spans, walk
-from firearrow._native.files.mappings import Mapping
+from firearrow._native.files.mappings import MappedFile
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import ALL, record_batches
 from firearrow.spark_tools.jobs import audit, export, replay
-from firearrow.spark_tools.offline.origin import StoreOrigin
-from firearrow.spark_tools.offline.reader import StoreReader
+from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.reader import OfflineReader
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.sessions import scan, session
-from firearrow.spark_tools.worker import settle
+from firearrow.spark_tools.worker import setup_worker
 
 MASTER = "local[2]"
 SETTINGS = {
@@ -134,8 +134,8 @@ class Bench:
     def decode(self) -> None:
         """One core, no Spark, seconds of this thread's CPU: the log as it lies, while the kernel maps its pages and
         when they are mapped; queue after queue."""
-        settle()  # as in each worker
-        with self.ready(self.store), StoreOrigin((str(self.store),)).open() as reader:
+        setup_worker()  # as in each worker
+        with self.ready(self.store), StoreSource((str(self.store),)).open() as reader:
             (name,) = reader.brokers
             self._decode(
                 "decode, pages not mapped yet",
@@ -145,7 +145,7 @@ class Bench:
             self._decode("decode", name, mapped(reader, name))
             queues = [queue for topic in spark_store.TOPICS for queue in reader.queues(topic)]
             parts = [QueueRange(queue, *bounds) for queue, bounds in reader.bounds(queues).items()]
-            reads = (reader.read(part, Choice(), refuse, bytes_max=READ_BYTES) for part in parts)
+            reads = (reader.read(part, MessageFilter(), refuse, bytes_max=READ_BYTES) for part in parts)
             self._decode("decode by queues", name, chain.from_iterable(reads))
 
     def _decode(self, row: str, name: str, found: Iterable[Spans]) -> None:
@@ -214,7 +214,7 @@ class Bench:
         assert not code, told.getvalue()
 
 
-def mapped(reader: StoreReader, name: str) -> Iterator[Spans]:
+def mapped(reader: OfflineReader, name: str) -> Iterator[Spans]:
     """The log, whose pages are touched before."""
     mappings = [found for segment in reader.segments(name) if (found := reader.window(segment)) is not None]
     for mapping in mappings:
@@ -222,7 +222,7 @@ def mapped(reader: StoreReader, name: str) -> Iterator[Spans]:
     return chain.from_iterable(map(walked, mappings))
 
 
-def walked(mapping: Mapping) -> Iterator[Spans]:
+def walked(mapping: MappedFile) -> Iterator[Spans]:
     at, why = 0, End.LIMIT
     while why is End.LIMIT and at < len(mapping.window):
         spans, at, why = walk(
@@ -258,13 +258,13 @@ def native_frames(store: Path) -> tuple[list[bytes], int]:
     """Requests with the store's messages in batches, for the load generator; messages in each, about."""
     frames: list[bytes] = []
     counts = 0
-    with StoreOrigin((str(store),)).open() as reader:
+    with StoreSource((str(store),)).open() as reader:
         queue = reader.queues(spark_store.TOPICS[0])[0]
         part = QueueRange(queue, 0, 2 * NATIVE_BATCHES * 1000)
-        for spans in reader.read(part, Choice(), lambda part, why: None, bytes_max=64 << 20):
+        for spans in reader.read(part, MessageFilter(), lambda part, why: None, bytes_max=64 << 20):
             first = 0
             while first < len(spans) and len(frames) < NATIVE_BATCHES:
-                batch = batch_body(spans, first, Edits(frozenset(), {}, None), bytes_max=NATIVE_BATCH_BYTES)
+                batch = batch_body(spans, first, PropertyEdits(frozenset(), {}, None), bytes_max=NATIVE_BATCH_BYTES)
                 first, counts = batch.next, counts + batch.count
                 number = len(frames)
                 frames.append(batch_request(number % 4, batch.body, number + 1, topic=queue.topic))

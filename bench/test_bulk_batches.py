@@ -3,7 +3,7 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.bulk.batches import Edits, batch_body
+from firearrow._native.bulk.batches import PropertyEdits, batch_body
 from firearrow._native.bulk.spans import Spans
 from tests.spark.record_bytes import properties_bytes, record_bytes, spans_of
 
@@ -12,7 +12,7 @@ OF_SINGLES = OF_BATCHES | {"MSG_REGION": "DefaultRegion", "CLUSTER": "DefaultClu
 BATCH_BYTES = 1 << 20
 
 
-def encode(spans: Spans, edits: Edits) -> int:
+def encode(spans: Spans, edits: PropertyEdits) -> int:
     """All of them, in batches; how many."""
     at = 0
     while at < len(spans):
@@ -32,4 +32,4 @@ def test_encoding(
     count = (16 << 20) // body_bytes
     text = properties_bytes(properties)
     spans = spans_of(*(record_bytes(b"x" * body_bytes, text, queue_offset=n) for n in range(count)))
-    assert benchmark(encode, spans, Edits(provenance=provenance)) == count
+    assert benchmark(encode, spans, PropertyEdits(provenance=provenance)) == count

@@ -53,11 +53,11 @@ def spans(request: pytest.FixtureRequest) -> Spans:
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-def test_columns(benchmark: BenchmarkFixture, spans: Spans, choice: str) -> None:
+def test_columns(benchmark: BenchmarkFixture, spans: Spans, message_filter: str) -> None:
     """`extra_info` has millions of records a second, at the best."""
 
     def decode() -> int:
-        return sum(map(len, record_batches(spans, CHOICES[choice], "broker-a", open_bodies=True)))
+        return sum(map(len, record_batches(spans, CHOICES[message_filter], "broker-a", open_bodies=True)))
 
     assert benchmark.pedantic(decode, rounds=9, warmup_rounds=1) == len(spans)
     if benchmark.stats is not None:

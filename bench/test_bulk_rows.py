@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.bulk.rows import Rows
+from firearrow._native.bulk.rows import RowEncoder
 from firearrow.spark_tools.message_columns import rows_of
 
 ROWS = 10_000
@@ -25,7 +25,7 @@ def batch(request: pytest.FixtureRequest) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def all_of(rows: Rows) -> int:
+def all_of(rows: RowEncoder) -> int:
     order, start = np.arange(rows.count, dtype=np.int64).data, 0
     while start < rows.count:
         _, start = rows.batch(order, start, bytes_max=BATCH_BYTES, count_max=1024)

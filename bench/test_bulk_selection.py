@@ -9,11 +9,11 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from firearrow._native.bulk.lookup import from_entries
-from firearrow._native.bulk.selection import Selection
+from firearrow._native.bulk.selection import RecordFilter
 from firearrow._native.bulk.spans import find, walk
 from firearrow._native.store.hash import crc32, java_hash
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.predicate import Predicate
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.predicate import FilterEvaluator
 
 COUNT, QUEUES, TAGS = 64 * 1024, 16, 5
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))
@@ -83,12 +83,12 @@ def test_selection(benchmark: BenchmarkFixture, log: tuple[bytes, bytes], name: 
     """65,536 records looked at."""
     spans, _, _ = walk(log[0], 0, len(log[0]))
     asked, count = SELECTIONS[name]
-    kept = benchmark(Selection(**asked).keep, spans)  # type: ignore[arg-type]
+    kept = benchmark(RecordFilter(**asked).keep, spans)  # type: ignore[arg-type]
     assert abs(len(kept) - count) <= 1
 
 
 def test_sql(benchmark: BenchmarkFixture, log: tuple[bytes, bytes]) -> None:
     """4,096 records asked in Python."""
     spans, _ = from_entries(log[0], log[1], base=0, first=0)
-    kept = benchmark(Predicate(Choice(sql="TAGS = 'tag1' AND KEYS IS NOT NULL")).keep, spans)
+    kept = benchmark(FilterEvaluator(MessageFilter(sql="TAGS = 'tag1' AND KEYS IS NOT NULL")).keep, spans)
     assert len(kept) == COUNT // QUEUES // TAGS

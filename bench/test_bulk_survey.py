@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.audit.auditing import Auditing, HereLane
+from firearrow._native.audit.auditing import StoreAudit, SerialExecutor
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.bulk.faults import Faults
 from firearrow._native.bulk.keycheck import check_chains
@@ -118,7 +118,7 @@ def test_check_chains(benchmark: BenchmarkFixture, written: Written) -> None:
 def test_whole_audit(benchmark: BenchmarkFixture, written: Written, check_crc: bool) -> None:
     store = AuditedStore("survey", str(written.root))
     seen = benchmark(
-        lambda: Auditing(store, HereLane(), group_offsets, check_crc=check_crc, index_slots=SLOTS).run()
+        lambda: StoreAudit(store, SerialExecutor(), group_offsets, check_crc=check_crc, index_slots=SLOTS).run()
     )
     assert not seen.findings
     assert seen.numbers["keys_found"] == 2 * MESSAGES

@@ -9,14 +9,14 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.frames import BATCH, TOPIC, batch_frame, pull_frame, send_frame
 from firearrow._native.path.count import Count
-from firearrow._native.path.fast import FastLane
-from firearrow._native.path.gate import Gate
-from firearrow._native.path.holds import Holds
-from firearrow._native.path.lane import Front
-from firearrow._native.path.news import News
+from firearrow._native.path.fast import FastDispatch
+from firearrow._native.path.gate import PlainTopics
+from firearrow._native.path.holds import PullHoldService
+from firearrow._native.path.lane import FastConnection
+from firearrow._native.path.news import ArrivalNotifier
 from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
-from firearrow._native.path.turn import Turn
+from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.command import RemotingCommand
@@ -51,10 +51,10 @@ class Wire:
         self.sent += len(data)
 
 
-class Line(Front):
-    def __init__(self, lane: FastLane) -> None:
+class Line(FastConnection):
+    def __init__(self, fast_handler: FastDispatch) -> None:
         super().__init__(Loop())  # type: ignore[arg-type]
-        self.wire, self.lane, self.host = Wire(), lane, HOST
+        self.wire, self.fast_handler, self.host = Wire(), fast_handler, HOST
         self.connection_made(self.wire)  # type: ignore[arg-type]
 
     def on_close(self, callback: object) -> None: ...
@@ -84,21 +84,21 @@ class Broker:
             folder, StoreConfig(segment_bytes=1 << 28, index_slots=1 << 20, index_entries=1 << 24)
         )
         self.journal = Journal(folder / "journal", self.store.run, 0)
-        gate = Gate()
-        gate.put(TOPIC, queues=4, sendable=True)
+        plain_topics = PlainTopics()
+        plain_topics.put(TOPIC, queues=4, sendable=True)
         clock = StillClock()
-        self.held = holds = Holds(Loop(), clock, FRAMES)  # type: ignore[arg-type]
-        self.turn = Turn(
-            Loop(), self.store, clock, sync_timeout_ms=5000, news=News(holds),
-            sync_soon=self.sync, full=str, journal=self.journal,
+        self.held = hold_service = PullHoldService(Loop(), clock, FRAMES)  # type: ignore[arg-type]
+        self.write_batch = WriteBatch(
+            Loop(), self.store, clock, sync_timeout_ms=5000, arrivals=ArrivalNotifier(hold_service),
+            request_sync=self.sync, full=str, journal=self.journal,
         )  # fmt: skip
-        sender = Sender(gate, self.store, self.turn, self, clock, UniqueIds(HOST[:-4], 1, b"salt"), HOST)
+        sender = Sender(plain_topics, self.store, self.write_batch, self, clock, UniqueIds(HOST[:-4], 1, b"salt"), HOST)
         self.offsets = ConsumerOffsets(clock, noted=partial(self.journal.note, Kind.OFFSET))
         puller = Puller(
-            self.store, holds, lambda *_: (4, (), 0, 0, 60_000), self.again, self.offsets, self.journal.notes, self,
+            self.store, hold_service, lambda *_: (4, (), 0, 0, 60_000), self.again, self.offsets, self.journal.notes, self,
             clock,
         )  # fmt: skip
-        self.line = Line(FastLane(sender, puller))
+        self.line = Line(FastDispatch(sender, puller))
 
     def sync(self) -> None: ...
     def counts(self, topic: str) -> tuple[Count, Count]:
@@ -111,7 +111,7 @@ class Broker:
 
     def say(self, data: bytes) -> None:
         self.line.feed(data)
-        self.turn.end()
+        self.write_batch.commit()
         self.line.flush()
 
 

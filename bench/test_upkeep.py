@@ -11,8 +11,8 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
-from firearrow.broker.upkeep.backup import Wanted, backup
-from firearrow.broker.upkeep.verify import Checks, verify
+from firearrow.broker.upkeep.backup import BackupOptions, backup
+from firearrow.broker.upkeep.verify import VerifyOptions, verify
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
 MESSAGES = 200_000
@@ -58,7 +58,7 @@ def told(benchmark: BenchmarkFixture, size: int) -> None:
 @pytest.mark.parametrize("crc", [True, False], ids=["crc", "heads"])
 @pytest.mark.parametrize("index", [True, False], ids=["index", ""])
 def test_verify(benchmark: BenchmarkFixture, root: Path, crc: bool, index: bool) -> None:
-    checks = Checks(crc=crc, index=index, index_slots=SLOTS, jobs=1)
+    checks = VerifyOptions(crc=crc, index=index, index_slots=SLOTS, jobs=1)
     verified = benchmark(lambda: verify(str(root), checks))
     assert verified.clean, verified.findings
     assert verified.seen.numbers["records"] == MESSAGES
@@ -71,6 +71,6 @@ def test_backup(benchmark: BenchmarkFixture, root: Path, tmp_path: Path, links: 
         target = tmp_path / "copy"
         shutil.rmtree(target, ignore_errors=True)
         os.sync()
-        return backup(str(root), target, Wanted(links=links))[0].log_end
+        return backup(str(root), target, BackupOptions(links=links))[0].log_end
 
     told(benchmark, benchmark(made))

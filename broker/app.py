@@ -7,8 +7,8 @@ Stop, in the opposite order: take no more → answer what waits → say goodbye 
 A part that is started registers its undo at once, so a start that fails half way is undone as far as it came. There are
 two stacks of undos: `files` closes what `running` still writes to, when all of `running` has stopped.
 
-Composition goes on in `opening` (the store), `state` (tables from their files), `living` (messages beyond a plain
-send; in it `pops` and `timing`), `gates` (the fast path) and `nameserver`. `parts` is what they hand on.
+Composition goes on in `opening` (the store), `tables` (tables from their files), `living` (messages beyond a plain
+send; in it `pops` and `timing`), `gates` (the fast path) and `nameserver`. `context` is what they hand on.
 """
 
 import asyncio
@@ -19,21 +19,21 @@ from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
-from firearrow._native.path.holds import Holds
-from firearrow._native.path.lane import Lane
-from firearrow._native.path.news import News
-from firearrow._native.path.turn import Turn
+from firearrow._native.path.holds import PullHoldService
+from firearrow._native.path.lane import FastHandler
+from firearrow._native.path.news import ArrivalNotifier
+from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.reading import memory_bytes
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.disk_space import measured
 from firearrow.broker.dispatch import Dispatch
-from firearrow.broker.durable import durable
+from firearrow.broker.durable import reply_when_saved
 from firearrow.broker.errors import StartError
-from firearrow.broker.filters.selection import Filters
-from firearrow.broker.gates import Gates
-from firearrow.broker.handlers.alone import AloneHandler
+from firearrow.broker.filters.selection import FilterCache
+from firearrow.broker.gates import FastPathSetup
+from firearrow.broker.handlers.alone import SingleBrokerHandler
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.cleaning import CleaningHandler
 from firearrow.broker.handlers.clients import ClientsHandler
@@ -50,33 +50,33 @@ from firearrow.broker.handlers.query import QueryHandler
 from firearrow.broker.handlers.queues import QueuesHandler
 from firearrow.broker.handlers.resets import ResetsHandler
 from firearrow.broker.handlers.topics import TopicsHandler
-from firearrow.broker.life.broadcasts import Broadcasts
-from firearrow.broker.living import Living
+from firearrow.broker.life.broadcasts import BroadcastOffsets
+from firearrow.broker.living import MessageServices
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.nameserver import NameServer
-from firearrow.broker.opening import close_store, open_journal, open_store, tell_strays
+from firearrow.broker.opening import close_store, open_journal, open_store, report_entry_repairs
 from firearrow.broker.options import Options
-from firearrow.broker.parts import Parts
+from firearrow.broker.parts import BrokerContext
 from firearrow.broker.peer import Address, Routes
-from firearrow.broker.process import begin, seconds_since_start
+from firearrow.broker.process import stop_on_signals, seconds_since_start
 from firearrow.broker.server import Server
-from firearrow.broker.services.adoption import adopt
+from firearrow.broker.services.adoption import recover_topics
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.periodic import Periodic
 from firearrow.broker.services.registrar import Registrar, addresses
 from firearrow.broker.services.retention import Retention
-from firearrow.broker.services.routing import Routing
-from firearrow.broker.services.sampler import Sampler
-from firearrow.broker.services.saver import Saver
+from firearrow.broker.services.routing import RouteLookup
+from firearrow.broker.services.sampler import StatsTimer
+from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.state import load, make_state
 from firearrow.broker.stats import Stats
-from firearrow.broker.tables.announcement import Identity
+from firearrow.broker.tables.announcement import BrokerIdentity
 from firearrow.broker.tables.naming_options import NamingOptions
 
 log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
-CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, TURN_SWEEP_S = 10, 5, 1
+CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S = 10, 5, 1
 VIP_BELOW = 2
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
@@ -89,14 +89,14 @@ class App:
         self._naming_listen = naming
         self._clock = Clock()
         self._stopping = asyncio.Event()
-        self._gates: Gates | None = None
+        self._fast_path: FastPathSetup | None = None
         self._unsaved: OSError | None = None
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
         async with AsyncExitStack() as files, AsyncExitStack() as running:
             await self._start(files, running)
-            begin(self._loop, self._stopping)
+            stop_on_signals(self._loop, self._stopping)
             print(self._ready(), flush=True)
             await self._stopping.wait()
 
@@ -109,18 +109,18 @@ class App:
         self._load_tables(options)
         await self._listen(options, files)
         self._register(options, running)
-        state = self._state
-        if killed or not state.topics_loaded:
-            adopt(
-                state.topics,
+        tables = self._tables
+        if killed or not tables.topics_loaded:
+            recover_topics(
+                tables.topics,
                 self._store,
-                state.offsets,
-                least_queues=options.default_queues if state.topics_loaded else 1,
-                saved_ms=state.topics.version.timestamp if state.topics_loaded else 0,
+                tables.offsets,
+                least_queues=options.default_queues if tables.topics_loaded else 1,
+                saved_ms=tables.topics.version.timestamp if tables.topics_loaded else 0,
             )
         running.push_async_callback(self._answer_all)
-        running.callback(self._living.stop)
-        self._living.start(killed=killed)
+        running.callback(self._message_services.stop)
+        self._message_services.start(killed=killed)
         self._start_services(running)
         gc.collect()
         gc.freeze()
@@ -143,10 +143,10 @@ class App:
             sync_flush=options.sync_flush,
             interval_ms=lambda: self._config.options.flush_interval_ms,
             queue_interval_ms=lambda: self._config.options.queue_flush_interval_ms,
-            synced=lambda offset: self._turn.synced(offset),  # noqa: PLW0108 (the turn is made later)
-            failed=lambda error: self._turn.sync_failed(_disk_fault(error)),
+            synced=lambda offset: self._write_batch.synced(offset),  # noqa: PLW0108 (the turn is made later)
+            failed=lambda error: self._write_batch.sync_failed(_disk_fault(error)),
         )
-        self._saver = Saver(self._loop, self._settle)
+        self._saver = TableSaver(self._loop, self._sync_before_save)
         running.callback(self._save, self._saver.stop)
         self._flusher.start()
         running.callback(self._flusher.stop)
@@ -161,15 +161,15 @@ class App:
 
     def _make_turn(self, options: Options) -> None:
         """The turn, and those whom it gives news of queues."""
-        self._holds = Holds(self._loop, self._clock, options.held_pulls_max)
-        self._news = News(self._holds)
-        self._turn = Turn(
-            self._server.plans,
+        self._hold_service = PullHoldService(self._loop, self._clock, options.held_pulls_max)
+        self._arrivals = ArrivalNotifier(self._hold_service)
+        self._write_batch = WriteBatch(
+            self._server.scheduler,
             self._store,
             self._clock,
             sync_timeout_ms=options.sync_flush_timeout_ms,
-            news=self._news,
-            sync_soon=self._flusher.soon,
+            arrivals=self._arrivals,
+            request_sync=self._flusher.request_sync,
             full=_disk_fault,
             journal=self._journal,
         )
@@ -180,41 +180,41 @@ class App:
             self._config,
             self._clock,
             measure=lambda: measured(log_folder, options.store_root),
-            moved=self._news,
+            moved=self._arrivals,
         )
         self._config.listen(self._set_limits)
 
     def _load_tables(self, options: Options) -> None:
-        changed = self._topics_changed, self._readers_changed
-        self._state = make_state(options, self._clock, self._saver, self._journal, *changed)
-        self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.soon("kv"))
+        changed = self._topics_changed, self._subscriptions_changed
+        self._tables = make_state(options, self._clock, self._saver, self._journal, *changed)
+        self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.schedule("kv"))
         kv_file = Path(options.store_root) / "config" / "kvConfig.json"
         load(self._saver, "kv", kv_file, self._name_server.kv, make=False)
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
 
     def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:
-        parts = Parts(
-            self._loop, self._store, self._turn, self._journal, self._saver, self._state, self._config, self._clock,
+        context = BrokerContext(
+            self._loop, self._store, self._write_batch, self._journal, self._saver, self._tables, self._config, self._clock,
             self._stats,
         )  # fmt: skip
-        store, state, config, clock, stats = parts.store, parts.state, parts.config, parts.clock, parts.stats
-        topics, groups, offsets, clients = state.topics, state.groups, state.offsets, state.clients
-        filters = Filters(config, clients.subscription)
-        self._broadcasts = Broadcasts(store, offsets, clients, config, clock)
+        store, tables, config, clock, stats = context.store, context.tables, context.config, context.clock, context.stats
+        topics, groups, offsets, clients = tables.topics, tables.groups, tables.offsets, tables.clients
+        filters = FilterCache(config, clients.subscription)
+        self._broadcasts = BroadcastOffsets(store, offsets, clients, config, clock)
         self._clients_handler = ClientsHandler(topics, groups, clients, filters, config, clock)
-        pulls = PullHandler(parts, filters, self._broadcasts, self._holds)
-        self._living = Living(parts, filters, store_host)
-        files.callback(self._save, self._living.close)
-        self._living.listen(self._news)
+        pulls = PullHandler(context, filters, self._broadcasts, self._hold_service)
+        self._message_services = MessageServices(context, filters, store_host)
+        files.callback(self._save, self._message_services.close)
+        self._message_services.listen(self._arrivals)
         if config.options.fast_path:
-            self._gates = Gates(parts, store_host, pulls, self._holds)
+            self._fast_path = FastPathSetup(context, store_host, pulls, self._hold_service)
         handlers = (
             pulls,
             QueryHandler(store, clients, config),
             self._clients_handler,
-            OffsetsHandler(store, topics, groups, offsets, config, parts.keep_offsets),
+            OffsetsHandler(store, topics, groups, offsets, config, context.make_offsets_durable),
             QueuesHandler(store),
-            LocksHandler(state.locks),
+            LocksHandler(tables.locks),
             TopicsHandler(store, topics, offsets, config, clock, stats),
             GroupsHandler(groups, offsets, config, stats),
             CleaningHandler(
@@ -226,33 +226,33 @@ class App:
             ResetsHandler(store, topics, groups, offsets, clients, config),
             ConsumersHandler(store, topics, groups, offsets, clients, config),
             ProducersHandler(clients, clock),
-            AssignmentHandler(topics, groups, clients, state.modes, config, self._routing.queues),
+            AssignmentHandler(topics, groups, clients, tables.modes, config, self._routing.queues),
             ProgressHandler(store, topics, groups, offsets, clients, config, clock, stats),
-            InspectionHandler(store, config, clock, stats, self._living.timer_info),
+            InspectionHandler(store, config, clock, stats, self._message_services.timer_info),
             ColdReadsHandler(),
-            AloneHandler(config),
+            SingleBrokerHandler(config),
         )
-        return [*(handler.routes() for handler in handlers), *self._living.routes()]
+        return [*(handler.routes() for handler in handlers), *self._message_services.routes()]
 
     # ---- listening ----
 
     async def _listen(self, options: Options, files: AsyncExitStack) -> None:
         naming: list[Routes] = []
         if self._naming_listen is not None:
-            naming = [durable(routes, self._saver) for routes in self._name_server.handlers()]
+            naming = [reply_when_saved(routes, self._saver) for routes in self._name_server.handlers()]
             self._naming = await self._server.listen(*self._naming_listen, Dispatch(naming))
         self._dispatch, vip_dispatch = Dispatch(), Dispatch()
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._address = address
-        self._routing = Routing(
+        self._routing = RouteLookup(
             self._name_server.routes if self._naming_listen is not None else None,
             self._other_name_servers(options),
             connect=self._server.connect,
             clock=self._clock,
             period_ms=options.route_period_ms,
         )
-        store_host = host_bytes(options.broker_ip or _own_address(options.bind_address), address[1])
-        own = [durable(routes, self._saver) for routes in self._broker_routes(store_host, files)]
+        store_host = host_bytes(options.broker_ip or _advertised_address(options.bind_address), address[1])
+        own = [reply_when_saved(routes, self._saver) for routes in self._broker_routes(store_host, files)]
         routes = [*own, *naming]
         self._dispatch.add(routes)
         vip_dispatch.add(routes, without=NOT_ON_VIP)
@@ -262,9 +262,9 @@ class App:
         """The broker's port, and two below it the port that old Java clients send to. Port 0 finds a free pair."""
         listen, host = self._server.listen, options.bind_address
         for left in range(VIP_TRIES if options.listen_port == 0 else 1, 0, -1):
-            address = await listen(host, options.listen_port, self._dispatch, lambda: self._lane(vip=False))
+            address = await listen(host, options.listen_port, self._dispatch, lambda: self._fast_handler(vip=False))
             try:
-                vip = await listen(host, address[1] - VIP_BELOW, vip_dispatch, lambda: self._lane(vip=True))
+                vip = await listen(host, address[1] - VIP_BELOW, vip_dispatch, lambda: self._fast_handler(vip=True))
             except StartError:
                 self._server.stop_listening(address)
                 if left == 1:
@@ -277,10 +277,10 @@ class App:
         bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
         embedded = self._naming_listen is not None
         self._registrar = Registrar(
-            Identity(
+            BrokerIdentity(
                 options.cluster_name, options.broker_name, options.broker_ip, self._address[1], bound=bound
             ),
-            self._state.topics,
+            self._tables.topics,
             permission=lambda: self._config.options.broker_permission,
             own=(self._name_server.routes, self._name_server.kv) if embedded else None,
             others=self._other_name_servers(options),
@@ -293,10 +293,10 @@ class App:
     def _other_name_servers(self, options: Options) -> list[Address]:
         return addresses(options.name_servers, self._naming if self._naming_listen is not None else None)
 
-    def _lane(self, *, vip: bool) -> Lane | None:
-        if self._gates is None:
+    def _fast_handler(self, *, vip: bool) -> FastHandler | None:
+        if self._fast_path is None:
             return None
-        return self._gates.sends if vip else self._gates.lane
+        return self._fast_path.vip_dispatch if vip else self._fast_path.fast_dispatch
 
     def _ready(self) -> str:
         naming = "off" if self._naming_listen is None else f"{self._naming[0]}:{self._naming[1]}"
@@ -307,7 +307,7 @@ class App:
             )
         return (
             f"firearrow ready: broker {self._address[0]}:{self._address[1]}, name server {naming}, "
-            f"store {self._store.root}, {len(self._state.topics)} topics, {seconds_since_start():.2f} s"
+            f"store {self._store.root}, {len(self._tables.topics)} topics, {seconds_since_start():.2f} s"
         )
 
     # ---- running ----
@@ -315,37 +315,37 @@ class App:
     def _start_services(self, running: AsyncExitStack) -> None:
         self._retention.start()
         running.push_async_callback(self._retention.stop)
-        running.callback(Sampler(self._loop, self._stats, self._clock).stop)
+        running.callback(StatsTimer(self._loop, self._stats, self._clock).stop)
         self._name_server.start(self._loop)
         running.callback(self._name_server.stop)
         periodic = Periodic(self._loop)
         running.callback(periodic.stop)
         periodic.every(CLIENTS_SWEEP_S, self._clients_handler.sweep)
-        periodic.every(CLIENTS_SWEEP_S, self._state.locks.sweep)
-        periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.sweep)
-        periodic.every(TURN_SWEEP_S, self._turn.expire)
-        periodic.every(TURN_SWEEP_S, lambda: tell_strays(self._store))
+        periodic.every(CLIENTS_SWEEP_S, self._tables.locks.sweep)
+        periodic.every(BROADCASTS_SWEEP_S, self._broadcasts.expire)
+        periodic.every(SYNC_TIMEOUT_SWEEP_S, self._write_batch.expire)
+        periodic.every(SYNC_TIMEOUT_SWEEP_S, lambda: report_entry_repairs(self._store))
         running.callback(self._server.stop_reading)
 
     def _topics_changed(self, names: Collection[str]) -> None:
-        self._saver.soon("topics")
+        self._saver.schedule("topics")
         self._registrar.changed(names)
-        if self._gates is not None:
-            self._gates.changed(names)
+        if self._fast_path is not None:
+            self._fast_path.changed(names)
 
-    def _readers_changed(self) -> None:
-        if self._gates is not None:
-            self._gates.readers_changed()
+    def _subscriptions_changed(self) -> None:
+        if self._fast_path is not None:
+            self._fast_path.subscriptions_changed()
 
-    def _settle(self) -> None:
+    def _sync_before_save(self) -> None:
         """What a file of progress speaks of is on the disk before the file is. Runs in another thread. OSError."""
-        self._flusher.settle()
+        self._flusher.sync_to_disk()
         with suppress(OSError):  # it has said so
             self._journal.sync()
 
     def _set_limits(self, options: Options) -> None:
-        self._holds.most = options.held_pulls_max
-        self._turn.set_sync_timeout(options.sync_flush_timeout_ms)
+        self._hold_service.count_max = options.held_pulls_max
+        self._write_batch.set_sync_timeout(options.sync_flush_timeout_ms)
         self._store.max_message_bytes = options.max_message_bytes
         self._store.reader.set_limits(
             in_memory_bytes=memory_bytes(options.in_memory_percent),
@@ -360,11 +360,11 @@ class App:
 
     async def _answer_all(self) -> None:
         """Everything that was taken is answered."""
-        self._holds.release_all()
-        self._turn.end()
+        self._hold_service.release_all()
+        self._write_batch.commit()
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S / 2):
-                await self._turn.settled()
+                await self._write_batch.settled()
                 await self._dispatch.drain()
 
     async def _say_goodbye(self) -> None:
@@ -389,7 +389,7 @@ def _disk_fault(error: Exception) -> str:
     return f"service not available now. The message could not be written to the disk: {what}"
 
 
-def _own_address(bind: str) -> str:
+def _advertised_address(bind: str) -> str:
     """One fixed address for records and message ids: the bound one, else that of the host's name."""
     if bind not in ("0.0.0.0", "::"):
         return str(socket.getaddrinfo(bind, None)[0][4][0])

@@ -16,11 +16,11 @@ UNSENT_BYTES, UNSENT_BYTES_MIN, UNSENT_BYTES_MAX = 128 << 20, 32 << 10, 1 << 20
 most. Without it a few thousand of them take all the memory that the kernel has for TCP, and everybody's connections
 stall.
 """
-SILENT_S = 5.0
+IDLE_NEWCOMER_S = 5.0
 """One that said nothing whole for so long gives way to others when no more fit."""
 
 
-class Connected(Protocol):
+class ConnectionUsage(Protocol):
     @property
     def held(self) -> int:
         """Bytes kept for it: of a frame that is not whole, of answers that it does not read."""
@@ -31,7 +31,7 @@ class Connected(Protocol):
     def last_seen(self) -> float: ...
 
 
-One = TypeVar("One", bound=Connected)
+One = TypeVar("One", bound=ConnectionUsage)
 
 
 def connections_max() -> int:
@@ -50,7 +50,7 @@ def unsent_bytes(connections: int) -> int:
     return min(max(UNSENT_BYTES // (connections + 1), UNSENT_BYTES_MIN), UNSENT_BYTES_MAX)
 
 
-def heaviest(connections: Iterable[One], excess: int) -> list[One]:
+def largest_holders(connections: Iterable[One], excess: int) -> list[One]:
     """Who holds most, until `excess` bytes are found."""
     chosen: list[One] = []
     for each in sorted(connections, key=lambda one: one.held, reverse=True):
@@ -61,6 +61,6 @@ def heaviest(connections: Iterable[One], excess: int) -> list[One]:
     return chosen
 
 
-def silent(connections: Iterable[One], connected_before: float) -> list[One]:
+def idle_newcomers(connections: Iterable[One], connected_before: float) -> list[One]:
     """Who never said anything whole, and nothing at all since then."""
     return [each for each in connections if not each.received_frames and each.last_seen < connected_before]

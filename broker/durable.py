@@ -6,9 +6,9 @@ from collections.abc import Awaitable
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.peer import Answer, Handler, Peer, Routes
-from firearrow.broker.services.saver import Saver
+from firearrow.broker.services.saver import TableSaver
 
-CHANGES = frozenset(
+CHANGE_CODES = frozenset(
     (
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
@@ -29,49 +29,49 @@ UNSAVED = (
 )
 
 
-def durable(routes: Routes, saver: Saver) -> Routes:
-    """The same handlers, but that those of `CHANGES` answer behind the saver."""
-    return {code: _behind(handler, saver) if code in CHANGES else handler for code, handler in routes.items()}
+def reply_when_saved(routes: Routes, saver: TableSaver) -> Routes:
+    """The same handlers, but that those of `CHANGE_CODES` answer behind the saver."""
+    return {code: _reply_after_save(handler, saver) if code in CHANGE_CODES else handler for code, handler in routes.items()}
 
 
-def _behind(handler: Handler, saver: Saver) -> Handler:
+def _reply_after_save(handler: Handler, saver: TableSaver) -> Handler:
     """Answers leave in the order of the requests: each is a future that was made when its request was handled."""
 
     def handle(request: RemotingCommand, peer: Peer) -> Answer:
         answer = handler(request, peer)
-        saver.again()
+        saver.retry_failed()
         if not saver.busy:
             return answer
         saved = saver.saved()
         if answer is None or isinstance(answer, RemotingCommand):
-            return _after(saved, answer)
-        return _later(answer, saved)
+            return _when_saved(saved, answer)
+        return _send_when_saved(answer, saved)
 
     return handle
 
 
-def _after(
+def _when_saved(
     saved: asyncio.Future[bool], answer: RemotingCommand | None
 ) -> "asyncio.Future[RemotingCommand | None]":
     later: asyncio.Future[RemotingCommand | None] = saved.get_loop().create_future()
 
     def give(_: asyncio.Future[bool]) -> None:
         if not later.done():
-            later.set_result(_kept(answer, saved))
+            later.set_result(_unless_unsaved(answer, saved))
 
     saved.add_done_callback(give)
     return later
 
 
-async def _later(
+async def _send_when_saved(
     answer: Awaitable[RemotingCommand | None], saved: asyncio.Future[bool]
 ) -> RemotingCommand | None:
     given = await answer
     await saved
-    return _kept(given, saved)
+    return _unless_unsaved(given, saved)
 
 
-def _kept(answer: RemotingCommand | None, saved: asyncio.Future[bool]) -> RemotingCommand | None:
+def _unless_unsaved(answer: RemotingCommand | None, saved: asyncio.Future[bool]) -> RemotingCommand | None:
     """The answer, or what is to be said when the change holds in memory alone."""
     if answer is None or answer.code != ResponseCode.SUCCESS or saved.result():
         return answer

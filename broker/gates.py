@@ -5,43 +5,43 @@ A topic is in the gate if a plain message to it is stored as it comes: none of a
 
 from collections.abc import Iterable
 
-from firearrow._native.path.fast import FastLane
-from firearrow._native.path.gate import Gate
-from firearrow._native.path.holds import Holds
-from firearrow._native.path.lane import Lane
+from firearrow._native.path.fast import FastDispatch
+from firearrow._native.path.gate import PlainTopics
+from firearrow._native.path.holds import PullHoldService
+from firearrow._native.path.lane import FastHandler
 from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.messageids import unique_ids
 from firearrow.broker.messages import Property, properties_text
 from firearrow.broker.options import Options
-from firearrow.broker.parts import Parts
+from firearrow.broker.parts import BrokerContext
 from firearrow.broker.tables import names
 from firearrow.broker.tables.topics import TopicConfig
 
 
-class Gates:
-    """`lane` is for the broker's port, `sends` for the VIP port, which takes no pulls."""
+class FastPathSetup:
+    """`fast_dispatch` is for the broker's port, `vip_dispatch` for the VIP port, which takes no pulls."""
 
-    def __init__(self, parts: Parts, store_host: bytes, pulls: PullHandler, holds: Holds) -> None:
-        self._topics = parts.state.topics
-        self._gate = Gate()
-        self._may_order = bool(parts.config.options.broker_permission & names.PERM_WRITE)
+    def __init__(self, context: BrokerContext, store_host: bytes, pulls: PullHandler, hold_service: PullHoldService) -> None:
+        self._topics = context.tables.topics
+        self._plain_topics = PlainTopics()
+        self._may_order = bool(context.config.options.broker_permission & names.PERM_WRITE)
         self._sender = Sender(
-            self._gate, parts.store, parts.turn, parts.stats, parts.clock, unique_ids(store_host), store_host
+            self._plain_topics, context.store, context.write_batch, context.stats, context.clock, unique_ids(store_host), store_host
         )
         self._puller = Puller(
-            parts.store, holds, pulls.plain, pulls.again, parts.state.offsets, parts.journal.notes, parts.stats,
-            parts.clock,
+            context.store, hold_service, pulls.plain, pulls.run_again, context.tables.offsets, context.journal.journal_page, context.stats,
+            context.clock,
         )  # fmt: skip
-        parts.stats.source(self._sender.count)
-        parts.stats.source(self._puller.count)
-        self.lane: Lane = FastLane(self._sender, self._puller)
-        self.sends: Lane = FastLane(self._sender, None)
+        context.stats.source(self._sender.count)
+        context.stats.source(self._puller.count)
+        self.fast_dispatch: FastHandler = FastDispatch(self._sender, self._puller)
+        self.vip_dispatch: FastHandler = FastDispatch(self._sender, None)
         self.changed(self._topics)
-        parts.config.listen(self._configure)
+        context.config.listen(self._configure)
 
-    def readers_changed(self) -> None:
+    def subscriptions_changed(self) -> None:
         """A group, or what it subscribes, is other than before."""
         self._puller.forget()
 
@@ -51,9 +51,9 @@ class Gates:
         for name in topics:
             topic = self._topics.get(name)
             if topic is None or not self._is_plain(topic):
-                self._gate.drop(name)
+                self._plain_topics.drop(name)
             else:
-                self._gate.put(
+                self._plain_topics.put(
                     name,
                     queues=max(topic.read_queues, topic.write_queues),
                     sendable=self._may_order or not topic.order,

@@ -12,7 +12,7 @@ BACKLOG = 1024
 ACCEPTED_AT_ONCE = 2
 """In a turn of the loop: no more come than are served, so that many who ask for much do not stand before those who were
 there; the others wait in the kernel."""
-REST_S = 1.0
+PAUSE_S = 1.0
 """How long nobody is accepted when the process has no descriptor left."""
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -29,7 +29,7 @@ class Listener:
         self.sockets = listening
         self._loop = loop
         self._accepted = accepted
-        self._rests: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._paused: dict[socket.socket, asyncio.TimerHandle] = {}
         for each in listening:
             self._watch(each)
 
@@ -55,7 +55,7 @@ class Listener:
         return cls(loop, listening, accepted)
 
     def close(self) -> None:
-        for rest in self._rests.values():
+        for rest in self._paused.values():
             rest.cancel()
         for each in self.sockets:
             self._loop.remove_reader(each)
@@ -63,7 +63,7 @@ class Listener:
         self.sockets = []
 
     def _watch(self, listening: socket.socket) -> None:
-        self._rests.pop(listening, None)
+        self._paused.pop(listening, None)
         self._loop.add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
@@ -75,9 +75,9 @@ class Listener:
             except OSError as error:
                 if error.errno not in EXHAUSTED:
                     raise
-                log.error("nobody is accepted for %g s: %s", REST_S, error.strerror)
+                log.error("nobody is accepted for %g s: %s", PAUSE_S, error.strerror)
                 self._loop.remove_reader(listening)
-                self._rests[listening] = self._loop.call_later(REST_S, self._watch, listening)
+                self._paused[listening] = self._loop.call_later(PAUSE_S, self._watch, listening)
                 return
             try:
                 self._accepted(connection)

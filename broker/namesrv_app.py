@@ -11,9 +11,9 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.peer import Address
-from firearrow.broker.process import begin, seconds_since_start
+from firearrow.broker.process import stop_on_signals, seconds_since_start
 from firearrow.broker.server import Server
-from firearrow.broker.services.saver import Saver
+from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.naming_options import NamingOptions
 
@@ -32,8 +32,8 @@ class NameServerApp:
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
         async with AsyncExitStack() as running:
-            saver, stopping = Saver(self._loop), asyncio.Event()
-            naming = NameServer(Clock(), NamingOptions(), lambda: saver.soon("kv"))
+            saver, stopping = TableSaver(self._loop), asyncio.Event()
+            naming = NameServer(Clock(), NamingOptions(), lambda: saver.schedule("kv"))
             file = ConfigFile(Path.home() / "firearrow" / "namesrv" / "kvConfig.json")
             file.load(naming.kv.load)
             saver.add("kv", lambda: file.write(naming.kv.to_json()))
@@ -43,6 +43,6 @@ class NameServerApp:
             host, port = await server.listen(*self._listen, Dispatch(naming.handlers()))
             naming.start(self._loop)
             running.callback(naming.stop)
-            begin(self._loop, stopping)
+            stop_on_signals(self._loop, stopping)
             print(f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s", flush=True)
             await stopping.wait()

@@ -52,7 +52,7 @@ def _unusable(root: str, error: OSError) -> StartError:
     )
 
 
-def tell_strays(store: MessageStore) -> None:
+def report_entry_repairs(store: MessageStore) -> None:
     """Queue entries that readers met and that led to no good record: each is said once."""
     for line in store.reader.take_strays():
         log.error("%s", line)
@@ -62,7 +62,7 @@ def close_store(store: MessageStore, *, unsaved: OSError | None) -> None:
     """StartError when it has to be recovered at the next start. `unsaved`: why the journal must still count then."""
     failing = sys.exception()
     fault = unsaved
-    tell_strays(store)
+    report_entry_repairs(store)
     if not store.writable:
         fault = fault or OSError("it took no more messages, see above")
     try:

@@ -7,12 +7,12 @@ that would take more than eight arguments takes the bundle.
 import asyncio
 from dataclasses import dataclass
 
-from firearrow._native.path.turn import Turn
+from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.life.journal import Journal
-from firearrow.broker.services.saver import Saver
+from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable
@@ -23,7 +23,7 @@ from firearrow.broker.tables.topics import TopicTable
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class Tables:
     """`topics_loaded`: there was a topics.json, as it was written last."""
 
     topics: TopicTable
@@ -36,21 +36,21 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """Constructors take their arguments in this order, a table in the order of `State`, what they need besides before
+class BrokerContext:
+    """Constructors take their arguments in this order, a table in the order of `Tables`, what they need besides before
     `config`, and callbacks last."""
 
     loop: asyncio.AbstractEventLoop
     store: MessageStore
-    turn: Turn
+    write_batch: WriteBatch
     journal: Journal
-    saver: Saver
-    state: State
+    saver: TableSaver
+    tables: Tables
     config: Config
     clock: Clock
     stats: Stats
 
-    def keep_offsets(self) -> None:
+    def make_offsets_durable(self) -> None:
         """An answered commit is as durable as an answered message."""
         if self.config.options.sync_flush:
             self.journal.sync()

@@ -20,7 +20,7 @@ class Peer(Protocol):
     @property
     def closed(self) -> bool: ...
     @property
-    def congested(self) -> bool:
+    def write_paused(self) -> bool:
         """The peer does not read what it is sent."""
 
     def reply(self, answer: RemotingCommand) -> None:

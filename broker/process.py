@@ -1,5 +1,5 @@
 """What a process of ours does as a process: stop on signals, know its age, give memory back, have its threads, let the
-loop go first. Loop thread, but for `stand_back`."""
+loop go first. Loop thread, but for `lower_priority`."""
 
 import asyncio
 import contextlib
@@ -21,10 +21,10 @@ BEHIND = 10
 """Steps of niceness: a tenth of the loop's share, where both would take all."""
 
 
-def begin(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+def stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
     """Set `stopping` on the first SIGTERM or SIGINT; the second one ends the process at once. What is freed in large
     pieces goes back to the system."""
-    heap.keep(KEPT_BYTES, blocks_below=BUFFER_BYTES)
+    heap.set_malloc_thresholds(KEPT_BYTES, blocks_below=BUFFER_BYTES)
 
     def heard(number: int) -> None:
         if stopping.is_set():
@@ -35,15 +35,15 @@ def begin(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
         loop.add_signal_handler(number, heard, number)
 
 
-def one_thread(name: str, begin: Callable[[], None] | None = None) -> ThreadPoolExecutor:
-    """Does one work after the other. Its thread, which starts with `begin`, is there from now on: a pool would start it
+def single_thread_executor(name: str, stop_on_signals: Callable[[], None] | None = None) -> ThreadPoolExecutor:
+    """Does one work after the other. Its thread, which starts with `stop_on_signals`, is there from now on: a pool would start it
     with the first work, and where memory has run out by then, what waits for that work would wait for ever."""
-    pool = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=begin)
+    pool = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=stop_on_signals)
     pool.submit(int)
     return pool
 
 
-def stand_back() -> None:
+def lower_priority() -> None:
     """This thread's work can wait while the loop has some: without it a flush takes slices of 4 ms of a busy core. For
     itself, any thread but the loop's and one that answers wait for."""
     thread = threading.get_native_id()

@@ -11,10 +11,10 @@ import math
 import socket
 from collections.abc import Callable, Collection
 
-from firearrow._native.path.lane import Front, Lane
-from firearrow._native.wire.budget import Budget
+from firearrow._native.path.lane import FastConnection, FastHandler
+from firearrow._native.wire.budget import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.engine import Engine
+from firearrow._native.wire.engine import EpollPoller
 from firearrow.broker import crowding
 from firearrow.broker.errors import StartError
 from firearrow.broker.listener import Listener
@@ -27,20 +27,20 @@ log = logging.getLogger("firearrow.server")
 Receive = Callable[[RemotingCommand, Peer], None]
 
 OPAQUE_MAX = 0x7FFFFFFF
-FULL_S = 1.0
-ASKED_MAX = 1024
+FULL_LOG_S = 1.0
+PENDING_CALLS_MAX = 1024
 """Requests of ours that one peer may leave unanswered at a time."""
 
 
-class Connection(Front, asyncio.BufferedProtocol):
+class ServerConnection(FastConnection, asyncio.BufferedProtocol):
     """One accepted connection; a `Peer` to handlers and tables."""
 
-    def __init__(self, server: "Server", receive: Receive, lane: Lane | None = None) -> None:
+    def __init__(self, server: "Server", receive: Receive, fast_handler: FastHandler | None = None) -> None:
         super().__init__(server.loop, frame_bytes_max=server.frame_bytes_max, budget=server.budget)
-        self.lane = lane
+        self.fast_handler = fast_handler
         self._server = server
         self._receive = receive
-        self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._pending_calls: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0
         self._on_close: list[Callable[[Peer], None]] = []
         self.remote: Address = ("", 0)
@@ -52,7 +52,7 @@ class Connection(Front, asyncio.BufferedProtocol):
         if not remote or not local or not self._server.admits():  # gone before it was here, or one too many
             return self.abort()
         self.remote, self.local = remote[:2], local[:2]
-        if self.lane is not None:
+        if self.fast_handler is not None:
             self.host = host_bytes(*self.remote)
         opened = transport.get_extra_info("socket")
         if opened.family != socket.AF_UNIX:
@@ -62,10 +62,10 @@ class Connection(Front, asyncio.BufferedProtocol):
 
     def lost(self, reason: Exception | None) -> None:
         self._server.left(self)
-        for future in self._asked.values():
+        for future in self._pending_calls.values():
             if not future.done():
                 future.set_exception(ConnectionError("the peer went away"))
-        self._asked.clear()
+        self._pending_calls.clear()
         for callback in self._on_close:
             callback(self)
         self._on_close.clear()
@@ -75,7 +75,7 @@ class Connection(Front, asyncio.BufferedProtocol):
 
     def received(self, command: RemotingCommand) -> None:
         if command.is_response:
-            future = self._asked.pop(command.opaque, None)
+            future = self._pending_calls.pop(command.opaque, None)
             if future is not None and not future.done():
                 future.set_result(command)
             return
@@ -87,7 +87,7 @@ class Connection(Front, asyncio.BufferedProtocol):
         except ValueError as error:  # an answer over a frame limit: the asker learns why
             self.send(answer.answer(1, f"the answer does not fit in a frame: {error}").encode())
         except MemoryError as error:
-            self.cut(error)
+            self.abort_with(error)
 
     def oneway(self, command: RemotingCommand) -> None:
         self._opaque = (self._opaque + 1) & OPAQUE_MAX
@@ -97,16 +97,16 @@ class Connection(Front, asyncio.BufferedProtocol):
     async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         if self.closed:
             raise ConnectionError("the peer went away")
-        if len(self._asked) >= ASKED_MAX:
+        if len(self._pending_calls) >= PENDING_CALLS_MAX:
             raise ConnectionError("the peer leaves too many requests unanswered")
         self.oneway(command)
         future: asyncio.Future[RemotingCommand] = self._server.loop.create_future()
-        self._asked[command.opaque] = future
+        self._pending_calls[command.opaque] = future
         try:
             async with asyncio.timeout(timeout_s):
                 return await future
         finally:
-            self._asked.pop(command.opaque, None)
+            self._pending_calls.pop(command.opaque, None)
 
     def on_close(self, callback: Callable[[Peer], None]) -> None:
         self._on_close.append(callback)
@@ -130,28 +130,28 @@ class Server:
         held_bytes_max: int = crowding.HELD_BYTES_MAX,
     ) -> None:
         self.loop = loop
-        self._engine = Engine(loop) if engine else None
+        self._engine = EpollPoller(loop) if engine else None
         self.frame_bytes_max = frame_bytes_max
-        self.budget = Budget(loop, held_bytes_max, self._relieve)
+        self.budget = MemoryBudget(loop, held_bytes_max, self._close_largest)
         self._connections_max = crowding.connections_max()
-        self._told_full = -math.inf
+        self._full_logged_at = -math.inf
         self._idle_s = idle_s
         self._listeners: list[Listener] = []
-        self._beginning: set[asyncio.Task[object]] = set()
-        self._connections: set[Connection] = set()
+        self._handshakes: set[asyncio.Task[object]] = set()
+        self._connections: set[ServerConnection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._empty.set()
 
     async def listen(
-        self, host: str, port: int, receive: Receive, lane: Callable[[], Lane | None] = lambda: None
+        self, host: str, port: int, receive: Receive, fast_handler: Callable[[], FastHandler | None] = lambda: None
     ) -> Address:
         """Accept connections; the address that was bound. StartError when the port is taken or the host is not ours.
 
-        `lane()`: what each new connection offers its requests to first.
+        `fast_handler()`: what each new connection offers its requests to first.
         """
         try:
-            listener = await self._listener(host, port, lambda: Connection(self, receive, lane()))
+            listener = await self._listener(host, port, lambda: ServerConnection(self, receive, fast_handler()))
         except OSError as error:
             raise StartError(_listen_fault(host, port, error)) from None
         self._listeners.append(listener)
@@ -160,38 +160,38 @@ class Server:
         address: Address = listener.sockets[0].getsockname()[:2]
         return address
 
-    async def _listener(self, host: str, port: int, make: Callable[[], Connection]) -> Listener:
+    async def _listener(self, host: str, port: int, make: Callable[[], ServerConnection]) -> Listener:
         engine = self._engine
         if engine is None:
-            return await Listener.bind(self.loop, host, port, lambda accepted: self._carry(accepted, make))
+            return await Listener.bind(self.loop, host, port, lambda accepted: self._accept_transport(accepted, make))
         return await Listener.bind(self.loop, host, port, lambda accepted: engine.add(accepted, make()))
 
-    def _carry(self, accepted: socket.socket, make: Callable[[], Connection]) -> None:
+    def _accept_transport(self, accepted: socket.socket, make: Callable[[], ServerConnection]) -> None:
         """By a transport of the loop."""
         task = self.loop.create_task(self.loop.connect_accepted_socket(make, accepted))
-        self._beginning.add(task)
-        task.add_done_callback(self._begun)
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshake_done)
 
-    def _begun(self, task: "asyncio.Task[object]") -> None:
-        self._beginning.discard(task)
+    def _handshake_done(self, task: "asyncio.Task[object]") -> None:
+        self._handshakes.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.debug("a connection was gone before it was served: %s", error)
 
-    async def connect(self, host: str, port: int) -> Connection:
+    async def connect(self, host: str, port: int) -> ServerConnection:
         """A connection of ours to another server. OSError."""
-        _, connection = await self.loop.create_connection(lambda: Connection(self, _refuse), host, port)
+        _, connection = await self.loop.create_connection(lambda: ServerConnection(self, _refuse), host, port)
         return connection
 
     @property
-    def plans(self) -> Engine | asyncio.AbstractEventLoop:
+    def scheduler(self) -> EpollPoller | asyncio.AbstractEventLoop:
         """Where callbacks go that run behind the sockets that are ready."""
         return self._engine or self.loop
 
     @property
-    def connections(self) -> Collection[Connection]:
+    def connections(self) -> Collection[ServerConnection]:
         return self._connections
 
-    def joined(self, connection: Connection) -> None:
+    def joined(self, connection: ServerConnection) -> None:
         self._connections.add(connection)
         self._empty.clear()
 
@@ -200,9 +200,9 @@ class Server:
         if len(self._connections) < self._connections_max:
             return True
         now = self.loop.time()
-        if now - self._told_full >= FULL_S:
-            self._told_full = now
-            gone = crowding.silent(self._connections, now - crowding.SILENT_S)
+        if now - self._full_logged_at >= FULL_LOG_S:
+            self._full_logged_at = now
+            gone = crowding.idle_newcomers(self._connections, now - crowding.IDLE_NEWCOMER_S)
             log.error(
                 "%d connections are all there may be: %d silent ones go", self._connections_max, len(gone)
             )
@@ -210,10 +210,10 @@ class Server:
                 each.abort()
         return False
 
-    def _relieve(self) -> None:
+    def _close_largest(self) -> None:
         """Connections hold too much: the heaviest go until a quarter of the room is free."""
         excess = self.budget.held - self.budget.bytes_max * 3 // 4
-        gone = crowding.heaviest(self._connections, excess)
+        gone = crowding.largest_holders(self._connections, excess)
         held = self.budget.held
         log.error(
             "closed %d connections: all held %d bytes, %d are too many",
@@ -224,7 +224,7 @@ class Server:
         for each in gone:
             each.abort()
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: ServerConnection) -> None:
         self._connections.discard(connection)
         if not self._connections:
             self._empty.set()
@@ -259,7 +259,7 @@ class Server:
             self._engine.close()
 
     def _close_idle(self) -> None:
-        self.budget.give_back()
+        self.budget.return_memory()
         oldest = self.loop.time() - self._idle_s
         for connection in [c for c in self._connections if c.last_seen < oldest]:
             connection.abort()

@@ -9,19 +9,19 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.errors import StartError
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.options import Options
-from firearrow.broker.parts import State
-from firearrow.broker.services.saver import Saver
+from firearrow.broker.parts import Tables
+from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.groups import GroupTable
-from firearrow.broker.tables.lights import LightGroups, LightTopics
+from firearrow.broker.tables.lights import LmqGroupTable, LmqTopicTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
 from firearrow.broker.tables.topics import TopicSettings, TopicTable
 
 
-class Table(Protocol):
+class ConfigTable(Protocol):
     """What a config file holds."""
 
     def to_json(self) -> bytes: ...
@@ -31,49 +31,49 @@ class Table(Protocol):
 def make_state(
     options: Options,
     clock: Clock,
-    saver: Saver,
+    saver: TableSaver,
     journal: Journal,
     topics_changed: Callable[[Collection[str]], None],
-    readers_changed: Callable[[], None],
-) -> State:
-    """`readers_changed()` hears that a group, or what it subscribes, is other than before.
+    subscriptions_changed: Callable[[], None],
+) -> Tables:
+    """`subscriptions_changed()` hears that a group, or what it subscribes, is other than before.
 
     StartError when a file cannot be read or written.
     """
     topics = _topics(options, clock, topics_changed)
 
     def groups_changed(_: Collection[str]) -> None:
-        saver.soon("groups")
-        readers_changed()
+        saver.schedule("groups")
+        subscriptions_changed()
 
-    groups = (LightGroups if options.lmq else GroupTable)(
+    groups = (LmqGroupTable if options.lmq else GroupTable)(
         clock, auto_create=options.auto_create_groups, changed=groups_changed
     )
     offsets = ConsumerOffsets(
         clock,
         version_step=options.offsets_version_step,
         changed=lambda _: saver.changed("offsets"),
-        noted=partial(journal.note, Kind.OFFSET),
-        lights=options.lmq,
+        on_commit=partial(journal.note, Kind.OFFSET),
+        is_lmq_enabled=options.lmq,
     )
     clients = ClientTable(
         clock,
         channel_expired_ms=options.channel_expired_ms,
         subscription_expired_ms=options.subscription_expired_ms,
-        subscribed=readers_changed,
+        subscribed=subscriptions_changed,
     )
     folder = Path(options.store_root) / "config"
     topics_loaded = load(saver, "topics", folder / "topics.json", topics)
     load(saver, "groups", folder / "subscriptionGroup.json", groups)
     offsets_name = "lmqConsumerOffset.json" if options.lmq else "consumerOffset.json"
     load(saver, "offsets", folder / offsets_name, offsets, progress=True)
-    modes = RequestModes(changed=lambda: saver.soon("modes"))
+    modes = RequestModes(changed=lambda: saver.schedule("modes"))
     load(saver, "modes", folder / "messageRequestMode.json", modes, make=False)
-    return State(topics, groups, offsets, clients, RebalanceLocks(clock), modes, topics_loaded)
+    return Tables(topics, groups, offsets, clients, RebalanceLocks(clock), modes, topics_loaded)
 
 
 def load(
-    saver: Saver, name: str, path: Path, table: Table, *, make: bool = True, progress: bool = False
+    saver: TableSaver, name: str, path: Path, table: ConfigTable, *, make: bool = True, progress: bool = False
 ) -> bool:
     """Load the table from its file and let `saver` keep the file under `name`; False if that
     is not what was written last.
@@ -94,7 +94,7 @@ def load(
     def save() -> None:
         text = table.to_json()
         if progress:
-            saver.settle()
+            saver.sync_to_disk()
         file.write(text)
 
     saver.add(name, save)
@@ -116,4 +116,4 @@ def _topics(options: Options, clock: Clock, changed: Callable[[Collection[str]],
         topics_max=options.topics_max,
         queues_max=options.topic_queues_max,
     )
-    return (LightTopics if options.lmq else TopicTable)(clock, settings, changed)
+    return (LmqTopicTable if options.lmq else TopicTable)(clock, settings, changed)

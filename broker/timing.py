@@ -13,21 +13,21 @@ from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import recall_handle
 from firearrow.broker.life.timers.service import DisabledTimers, TimerService
 from firearrow.broker.messages import Message
-from firearrow.broker.parts import Parts
+from firearrow.broker.parts import BrokerContext
 from firearrow.broker.peer import Routes
 from firearrow.broker.state import load
 
 
-class Timing:
-    def __init__(self, parts: Parts, appender: Appender) -> None:
-        self._config = parts.config
-        self._clock = parts.clock
-        options, saver = parts.config.options, parts.saver
-        metrics = TimerMetrics(parts.clock, lambda: saver.changed("timermetrics"))
+class TimerServices:
+    def __init__(self, context: BrokerContext, appender: Appender) -> None:
+        self._config = context.config
+        self._clock = context.clock
+        options, saver = context.config.options, context.saver
+        metrics = TimerMetrics(context.clock, lambda: saver.changed("timermetrics"))
         load(saver, "timermetrics", Path(options.store_root) / "config" / "timermetrics", metrics, make=False)
-        self.service = TimerService(parts, appender, metrics) if options.timer_topic else DisabledTimers()
+        self.service = TimerService(context, appender, metrics) if options.timer_topic else DisabledTimers()
         self._handlers = (
-            RecallHandler(appender, parts.state.topics, parts.config, parts.clock, parts.stats),
+            RecallHandler(appender, context.tables.topics, context.config, context.clock, context.stats),
             TimersHandler(self.service),
         )
 

@@ -25,8 +25,8 @@ from firearrow.client.inquiry.admin_records import (
     read,
 )
 from firearrow.client.inquiry.message_queries import FOREVER_MS, MessageQueries
-from firearrow.client.link.instance import Instance
-from firearrow.client.link.positions import Positions
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import Namespace, check_group, check_topic, is_system_topic
 from firearrow.client.options import ClientOptions, client_options
@@ -51,11 +51,11 @@ class Admin(Startable):
         self._options = client_options(client, name_server)
         self.namespace = Namespace(self._options.namespace)
         self._timeout_s = timeout_s
-        self._instance: Instance | None = None
+        self._instance: ClientInstance | None = None
 
     async def start(self) -> Self:
         if self._instance is None:
-            self._instance = await Instance.of(self._options)
+            self._instance = await ClientInstance.of(self._options)
         return self
 
     async def close(self) -> None:
@@ -160,7 +160,7 @@ class Admin(Startable):
             wrapped, RequestCode.GET_TOPIC_STATS_INFO, {"topic": wrapped}
         )
         stats = [read(answer.body, admin_records.topic_stats) for answer in answers.values()]
-        return self._shown(pair for each in stats for pair in each.items())
+        return self._as_user_queues(pair for each in stats for pair in each.items())
 
     async def queues(self, topic: str, *, write: bool = False) -> list[MessageQueue]:
         """Those that can be read, or written to, by a fresh route; in the order of allocation. NoRoute: none."""
@@ -179,20 +179,20 @@ class Admin(Startable):
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
-        return await self._positions.max_offset(self._told(queue))
+        return await self._queue_offsets.max_offset(self._as_broker_queue(queue))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        return await self._positions.min_offset(self._told(queue))
+        return await self._queue_offsets.min_offset(self._as_broker_queue(queue))
 
     async def earliest_ms(self, queue: MessageQueue) -> int:
         """When the first message was stored, -1 if there is none."""
-        return await self._positions.earliest_ms(self._told(queue))
+        return await self._queue_offsets.earliest_ms(self._as_broker_queue(queue))
 
     async def offset_at(self, queue: MessageQueue, when: datetime | int, *, upper: bool = False) -> int:
         """The first message stored at `when` (ms if a number) or later; with `upper` the last one until then."""
-        wrapped = self._told(queue)
+        wrapped = self._as_broker_queue(queue)
         if not upper:
-            return await self._positions.offset_at(wrapped, _milliseconds(when))
+            return await self._queue_offsets.offset_at(wrapped, _milliseconds(when))
         ext = {
             "topic": wrapped.topic, "queueId": str(queue.queue_id), "timestamp": str(_milliseconds(when)),
             "boundaryType": "UPPER",
@@ -258,13 +258,13 @@ class Admin(Startable):
             ext["topic"] = self.namespace.wrap(topic)
         answers = await self.calls.ask_masters(RequestCode.GET_CONSUME_STATS, ext)
         lags = [read(answer.body, admin_records.consumer_lag) for answer in answers]
-        queues = self._shown(pair for each in lags for pair in each.queues.items())
+        queues = self._as_user_queues(pair for each in lags for pair in each.queues.items())
         return ConsumerLag(sum(each.tps for each in lags), queues)
 
     async def offset(self, group: str, queue: MessageQueue) -> int | None:
         """What the broker has stored for the group, None if nothing."""
         ext = self._group_queue(group, queue) | {"setZeroIfNotFound": "false"}
-        answer = await self.calls.ask_master(self._told(queue), RequestCode.QUERY_CONSUMER_OFFSET, ext)
+        answer = await self.calls.ask_master(self._as_broker_queue(queue), RequestCode.QUERY_CONSUMER_OFFSET, ext)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         return integer_of(check(answer, queue.broker_name), "offset", queue.broker_name)
@@ -272,7 +272,7 @@ class Admin(Startable):
     async def update_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Members that run store theirs over it: see `reset_offsets`."""
         ext = self._group_queue(group, queue) | {"commitOffset": str(offset)}
-        answer = await self.calls.ask_master(self._told(queue), RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+        answer = await self.calls.ask_master(self._as_broker_queue(queue), RequestCode.UPDATE_CONSUMER_OFFSET, ext)
         check(answer, queue.broker_name)
 
     async def reset_offsets(
@@ -290,7 +290,7 @@ class Admin(Startable):
         }  # fmt: skip
         answers = await self.calls.ask_brokers_of(wrapped, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
         resets = [read(answer.body, admin_records.reset_offsets) for answer in answers.values()]
-        return self._shown(pair for each in resets for pair in each.items())
+        return self._as_user_queues(pair for each in resets for pair in each.items())
 
     # ---- clients ----
 
@@ -328,18 +328,18 @@ class Admin(Startable):
     # ---- inside ----
 
     @property
-    def _positions(self) -> Positions:
-        return Positions(self.calls.instance)
+    def _queue_offsets(self) -> QueueOffsets:
+        return QueueOffsets(self.calls.instance)
 
     @property
     def _queries(self) -> MessageQueries:
         return MessageQueries(self.calls.instance, self._timeout_s)
 
-    def _told(self, queue: MessageQueue) -> MessageQueue:
+    def _as_broker_queue(self, queue: MessageQueue) -> MessageQueue:
         """As brokers know it."""
         return replace(queue, topic=self.namespace.wrap(queue.topic))
 
-    def _shown(self, table: Iterable[tuple[MessageQueue, T]]) -> dict[MessageQueue, T]:
+    def _as_user_queues(self, table: Iterable[tuple[MessageQueue, T]]) -> dict[MessageQueue, T]:
         """As users know it, in order."""
         plain = {replace(queue, topic=self.namespace.unwrap(queue.topic)): value for queue, value in table}
         return dict(sorted(plain.items()))

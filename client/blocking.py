@@ -19,8 +19,8 @@ from firearrow.client.message import Message, MessageQueue, SendResult
 from firearrow.client.sending import transactions
 from firearrow.client.sending.selectors import Selector
 from firearrow.client.states import ServiceState
-from firearrow.client.threads.facade import Facade, Plain, Verb, makes
-from firearrow.client.threads.handover import Handover
+from firearrow.client.threads.facade import Facade, LoopVerb, Verb, makes
+from firearrow.client.threads.handover import ThreadBridge
 from firearrow.client.threads.loop_thread import LoopThread
 
 __all__ = ["Admin", "PopConsumer", "Producer", "PullConsumer", "PushConsumer", "Transaction"]
@@ -34,7 +34,7 @@ class Producer(Facade[producer.Producer]):
     @makes(producer.Producer)
     def __init__(self, make: Callable[[], producer.Producer]) -> None:
         super().__init__(make)
-        self._handover = Handover(self._thread, self._inner.options)
+        self._bridge = ThreadBridge(self._thread, self._inner.options)
 
     send = Verb(producer.Producer.send)
     send_oneway = Verb(producer.Producer.send_oneway)
@@ -54,7 +54,7 @@ class Producer(Facade[producer.Producer]):
         selector: Selector | None = None,
     ) -> Future[SendResult]:
         """The future of the result, which raises whatever goes wrong. Waits while too many are on the way."""
-        return self._handover.submit(
+        return self._bridge.submit(
             partial(self._inner.submit, message, timeout_s=timeout_s, queue=queue, selector=selector)
         )
 
@@ -110,7 +110,7 @@ class Transaction:
 
 
 class PushConsumer(Facade[push_consumer.PushConsumer]):
-    """See firearrow.client.PushConsumer. Plain handlers run in threads and may use blocking objects."""
+    """See firearrow.client.PushConsumer. LoopVerb handlers run in threads and may use blocking objects."""
 
     @makes(push_consumer.PushConsumer)
     def __init__(self, make: Callable[[], push_consumer.PushConsumer]) -> None:
@@ -119,24 +119,24 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
     @overload
     def subscribe(
         self, topic: str, handler: None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> push_consumer.Subscribing: ...
+    ) -> push_consumer.SubscribeDecorator: ...
     @overload
     def subscribe(
         self, topic: str, handler: AnyHandler, *, tags: str | None = None, sql: str | None = None
     ) -> AnyHandler: ...
     def subscribe(
         self, topic: str, handler: Handler | None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> push_consumer.Subscribing | Handler:
+    ) -> push_consumer.SubscribeDecorator | Handler:
         """Send the topic's messages to `handler`; without one, decorates it. ConfigError."""
         if handler is None:
-            return push_consumer.Subscribing(partial(self.subscribe, topic, tags=tags, sql=sql))
+            return push_consumer.SubscribeDecorator(partial(self.subscribe, topic, tags=tags, sql=sql))
         return self._thread.call(partial(self._inner.subscribe, topic, handler, tags=tags, sql=sql))
 
-    unsubscribe = Plain(push_consumer.PushConsumer.unsubscribe)
-    pause = Plain(push_consumer.PushConsumer.pause)
-    resume = Plain(push_consumer.PushConsumer.resume)
-    stop = Plain(push_consumer.PushConsumer.stop)
-    stats = Plain(push_consumer.PushConsumer.stats)
+    unsubscribe = LoopVerb(push_consumer.PushConsumer.unsubscribe)
+    pause = LoopVerb(push_consumer.PushConsumer.pause)
+    resume = LoopVerb(push_consumer.PushConsumer.resume)
+    stop = LoopVerb(push_consumer.PushConsumer.stop)
+    stats = LoopVerb(push_consumer.PushConsumer.stats)
 
     def run(self) -> None:
         """Start unless started, and wait until `stop` or `close` is called or a signal comes; then drain and close.
@@ -183,19 +183,19 @@ class PullConsumer(Facade[pull_consumer.PullConsumer]):
     def __init__(self, make: Callable[[], pull_consumer.PullConsumer]) -> None:
         super().__init__(make)
 
-    subscribe = Plain(pull_consumer.PullConsumer.subscribe)
-    unsubscribe = Plain(pull_consumer.PullConsumer.unsubscribe)
-    assign = Plain(pull_consumer.PullConsumer.assign)
-    assignment = Plain(pull_consumer.PullConsumer.assignment)
+    subscribe = LoopVerb(pull_consumer.PullConsumer.subscribe)
+    unsubscribe = LoopVerb(pull_consumer.PullConsumer.unsubscribe)
+    assign = LoopVerb(pull_consumer.PullConsumer.assign)
+    assignment = LoopVerb(pull_consumer.PullConsumer.assignment)
     poll = Verb(pull_consumer.PullConsumer.poll)
     commit = Verb(pull_consumer.PullConsumer.commit)
     committed = Verb(pull_consumer.PullConsumer.committed)
-    position = Plain(pull_consumer.PullConsumer.position)
+    position = LoopVerb(pull_consumer.PullConsumer.position)
     seek = Verb(pull_consumer.PullConsumer.seek)
     seek_to_begin = Verb(pull_consumer.PullConsumer.seek_to_begin)
     seek_to_end = Verb(pull_consumer.PullConsumer.seek_to_end)
-    pause = Plain(pull_consumer.PullConsumer.pause)
-    resume = Plain(pull_consumer.PullConsumer.resume)
+    pause = LoopVerb(pull_consumer.PullConsumer.pause)
+    resume = LoopVerb(pull_consumer.PullConsumer.resume)
     fetch_queues = Verb(pull_consumer.PullConsumer.fetch_queues)
     offset_for_time = Verb(pull_consumer.PullConsumer.offset_for_time)
     first_offset = Verb(pull_consumer.PullConsumer.first_offset)
@@ -227,8 +227,8 @@ class PopConsumer(Facade[pop_consumer.PopConsumer]):
     def __init__(self, make: Callable[[], pop_consumer.PopConsumer]) -> None:
         super().__init__(make)
 
-    subscribe = Plain(pop_consumer.PopConsumer.subscribe)
-    unsubscribe = Plain(pop_consumer.PopConsumer.unsubscribe)
+    subscribe = LoopVerb(pop_consumer.PopConsumer.subscribe)
+    unsubscribe = LoopVerb(pop_consumer.PopConsumer.unsubscribe)
     receive = Verb(pop_consumer.PopConsumer.receive)
     ack = Verb(pop_consumer.PopConsumer.ack)
     ack_batch = Verb(pop_consumer.PopConsumer.ack_batch)

@@ -12,7 +12,7 @@ from firearrow.client.clock import now_ms
 from firearrow.client.compression import open_body
 from firearrow.client.errors import ClientError, ConfigError, NotRunning
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import PERM_READ
 from firearrow.client.link.service import Service
 from firearrow.client.message import MessageQueue, Property
@@ -23,10 +23,10 @@ from firearrow.client.options import (
     PopConsumerOptions,
     client_options,
 )
-from firearrow.client.pop.acks import Acks
-from firearrow.client.pop.pop_sources import PopSource, PopSources, Terms
-from firearrow.client.pop.popping import ANY_QUEUE, Pop
-from firearrow.client.pop.receipts import receipt_of
+from firearrow.client.pop.acks import AckClient
+from firearrow.client.pop.pop_sources import PopSource, PopPrefetcher, ReceiveOptions
+from firearrow.client.pop.popping import ANY_QUEUE, PopRequest
+from firearrow.client.pop.receipts import receipt_handle_of
 from firearrow.client.states import ServiceState
 
 log = logging.getLogger("firearrow.client")
@@ -50,22 +50,22 @@ class PopConsumer(Service):
         super().__init__("consumer", client_options(client, name_server))
         self.group = self._namespace.wrap(check_group(group))
         self._subscriptions: dict[str, Subscription] = {}
-        self._sources: PopSources | None = None
-        self._acks: Acks | None = None
+        self._prefetcher: PopPrefetcher | None = None
+        self._acks: AckClient | None = None
 
     # ---- life ----
 
-    async def _begin(self, instance: Instance) -> None:
+    async def _begin(self, instance: ClientInstance) -> None:
         """ConfigError: this client id has a consumer of this group already."""
         await instance.join_consumer(self)
-        self._acks = Acks(instance, self.group, self._client.api_timeout_s)
-        self._sources = PopSources(instance, open_body, self._wanted, now_ms)
+        self._acks = AckClient(instance, self.group, self._client.api_timeout_s)
+        self._prefetcher = PopPrefetcher(instance, open_body, self._wanted, now_ms)
         for topic in self.topics():
-            await self._meet(instance, topic)
+            await self._ensure_known(instance, topic)
 
-    async def _end(self, instance: Instance) -> None:
+    async def _end(self, instance: ClientInstance) -> None:
         """Messages that were received can no longer be acknowledged; they come back to the group."""
-        sources, self._sources, self._acks = self._sources, None, None
+        sources, self._prefetcher, self._acks = self._prefetcher, None, None
         if sources is not None:
             await sources.close()
         await instance.leave_consumer(self)
@@ -77,7 +77,7 @@ class PopConsumer(Service):
         wrapped = self._namespace.wrap(check_topic(topic))
         self._subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
         if self._instance is not None:
-            self._instance.spawn(self._meet(self._instance, wrapped))
+            self._instance.spawn(self._ensure_known(self._instance, wrapped))
 
     def unsubscribe(self, topic: str) -> None:
         self._subscriptions.pop(self._namespace.wrap(topic), None)
@@ -99,16 +99,16 @@ class PopConsumer(Service):
         """
         sources, _ = self._running()
         options = self.options
-        terms = Terms(
+        receive_options = ReceiveOptions(
             batch=options.batch if batch is None else batch,
             invisible_ms=_ms("invisible_s", options.invisible_s if invisible_s is None else invisible_s),
             wait_s=options.wait_s if wait_s is None else wait_s,
         )
-        if not 1 <= terms.batch <= 32 or terms.wait_s < 0:
+        if not 1 <= receive_options.batch <= 32 or receive_options.wait_s < 0:
             raise ConfigError(f"batch must be 1..32 and wait_s at least 0, not {batch} and {wait_s}")
         places = await self._places(topic)
         try:
-            return await sources.receive(places, terms)
+            return await sources.receive(places, receive_options)
         except NotRunning:  # closed meanwhile
             return []
 
@@ -120,11 +120,11 @@ class PopConsumer(Service):
 
     async def ack(self, message: ReceivedMessage) -> None:
         """Done with it. Too late is no error: then the message is out again. BrokerError, TransportError."""
-        await self._running()[1].ack(self._topic(message), receipt_of(message))
+        await self._running()[1].ack(self._topic(message), receipt_handle_of(message))
 
     async def ack_batch(self, messages: Iterable[ReceivedMessage]) -> None:
         """Done with all of these, in as few requests as can be."""
-        pairs = [(self._topic(message), receipt_of(message)) for message in messages]
+        pairs = [(self._topic(message), receipt_handle_of(message)) for message in messages]
         await self._running()[1].ack_many(pairs)
 
     async def change_invisible(self, message: ReceivedMessage, seconds: float) -> None:
@@ -133,7 +133,7 @@ class PopConsumer(Service):
         The message has a new receipt then. BrokerError, TransportError: nothing has changed as far as we know.
         """
         _, acks = self._running()
-        receipt = await acks.hide(self._topic(message), receipt_of(message), _ms("seconds", seconds))
+        receipt = await acks.change_invisible(self._topic(message), receipt_handle_of(message), _ms("seconds", seconds))
         message.put_property(Property.POP_CHECK_POINT, receipt.text)
 
     @property
@@ -164,12 +164,12 @@ class PopConsumer(Service):
 
     # ---- inside ----
 
-    def _running(self) -> tuple[PopSources, Acks]:
-        if self._sources is None or self._acks is None:
+    def _running(self) -> tuple[PopPrefetcher, AckClient]:
+        if self._prefetcher is None or self._acks is None:
             raise self._not_running()
-        return self._sources, self._acks
+        return self._prefetcher, self._acks
 
-    async def _meet(self, instance: Instance, topic: str) -> None:
+    async def _ensure_known(self, instance: ClientInstance, topic: str) -> None:
         """Brokers of a topic hear of us. A topic without a route may come to have one later."""
         try:
             await instance.routes.refresh(topic)
@@ -206,7 +206,7 @@ class PopConsumer(Service):
         return sources
 
     def _source(self, topic: str, broker_name: str) -> PopSource:
-        pop = Pop(
+        pop = PopRequest(
             group=self.group,
             queue=MessageQueue(topic, broker_name, ANY_QUEUE),
             subscription=self._subscriptions[topic],

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.errors import ConfigError, MessageRefused, check
 from firearrow.client.hooks import EndTransactionHook, ProducerHooks, check_known
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.service import Service
 from firearrow.client.message import Message, MessageQueue, SendResult
 from firearrow.client.names import check_group
@@ -19,22 +19,22 @@ from firearrow.client.options import ClientOptions, ProducerOptions, client_opti
 from firearrow.client.sending.accumulator import Accumulator
 from firearrow.client.sending.back_pressure import BackPressure
 from firearrow.client.sending.fault_detector import latency_faults
-from firearrow.client.sending.lanes import Beyond, Lanes
+from firearrow.client.sending.lanes import SlowPath, FastSends
 from firearrow.client.sending.latency_faults import PROBE_EACH_S
-from firearrow.client.sending.prepared import Prepared, Preparer
-from firearrow.client.sending.queue_choice import QueueChoice
+from firearrow.client.sending.prepared import PreparedMessage, MessagePreparer
+from firearrow.client.sending.queue_choice import QueueSelector
 from firearrow.client.sending.recalls import RecallHandle, recall
 from firearrow.client.sending.requests import Requests, reply_message
-from firearrow.client.sending.retry_rules import lost_on_the_way, never, worth_another_broker
+from firearrow.client.sending.retry_rules import is_transport_error, never_retry, retry_on_other_broker
 from firearrow.client.sending.selectors import Selector
-from firearrow.client.sending.submission import Submission, Ways
+from firearrow.client.sending.submission import SendTask, SendEnvironment
 from firearrow.client.sending.targets import target
-from firearrow.client.sending.transaction_checks import CheckBacks, Checker
+from firearrow.client.sending.transaction_checks import TransactionChecks, Checker
 from firearrow.client.sending.transactions import Local, Transaction, TransactionResult, Transactions
 from firearrow.client.sending.unique_ids import unique_ids
 from firearrow.client.states import ServiceState
 from firearrow.client.tracing.produce_tracing import ProduceTracing
-from firearrow.client.tracing.trace import Side, trace_dispatcher
+from firearrow.client.tracing.trace import TraceSide, trace_dispatcher
 
 
 class Producer(Service):
@@ -64,42 +64,42 @@ class Producer(Service):
         self._forbidden = tuple(hooks.get("forbidden", ()))
         self._end_transaction_hooks = list(hooks.get("end_transaction_hooks", ()))
         self.requests: Requests | None = None
-        self.check_backs: CheckBacks | None = None
-        self._ways: Ways | None = None
+        self.transaction_checks: TransactionChecks | None = None
+        self._environment: SendEnvironment | None = None
         self._transactions: Transactions | None = None
         self._tracing: ProduceTracing | None = None
         self._detector: asyncio.Task[Any] | None = None
-        self._pressure = BackPressure(
+        self._back_pressure = BackPressure(
             self.options.in_flight_max, self.options.in_flight_bytes, self.options.wait_when_full
         )
-        self._preparer = Preparer(
+        self._preparer = MessagePreparer(
             self._group, self.options, self._namespace, unique_ids(), self._client.binary_headers
         )
         self._accumulator = Accumulator(self.options, self._submit_batch) if self.options.auto_batch else None
-        self._retry_codes = worth_another_broker(self.options.retry_codes)
+        self._retry_codes = retry_on_other_broker(self.options.retry_codes)
 
     # ---- life ----
 
-    async def _begin(self, instance: Instance) -> None:
+    async def _begin(self, instance: ClientInstance) -> None:
         """ClientError if a route of `options.topics` cannot be had."""
         await instance.join_producer(self)
         faults = latency_faults(instance, self.options) if self.options.latency_faults else None
-        self._ways = Ways(
-            self._group, instance, self.options, self._namespace, QueueChoice(faults), faults,
+        self._environment = SendEnvironment(
+            self._group, instance, self.options, self._namespace, QueueSelector(faults), faults,
             self._send_hooks, self._forbidden,
         )  # fmt: skip
-        self._lanes = Lanes(self._ways, self._preparer, unique_ids(), self._pressure)
-        self._beyond_send = self._beyond("sync", self.options.retries, self._retry_codes)
-        self._beyond_submit = self._beyond("async", self.options.async_retries, lost_on_the_way)
+        self._fast_sends = FastSends(self._environment, self._preparer, unique_ids(), self._back_pressure)
+        self._beyond_send = self._slow_path("sync", self.options.retries, self._retry_codes)
+        self._beyond_submit = self._slow_path("async", self.options.async_retries, is_transport_error)
         self.requests = Requests(self)
         self._transactions = Transactions(self)
         if self._checker is not None:
-            self.check_backs = CheckBacks(self, self._checker)
+            self.transaction_checks = TransactionChecks(self, self._checker)
         if faults is not None and faults.probes:
             self._detector = instance.every(PROBE_EACH_S, faults.detect)
         if self.options.trace:
             dispatcher = trace_dispatcher(
-                Producer, self._group, Side.PRODUCE, self._client, self.options.trace_topic, self.options.trace_batch
+                Producer, self._group, TraceSide.PRODUCE, self._client, self.options.trace_topic, self.options.trace_batch
             )  # fmt: skip
             self._tracing = ProduceTracing(
                 dispatcher, self._namespace, self._send_hooks, self._end_transaction_hooks
@@ -117,17 +117,17 @@ class Producer(Service):
                 self._accumulator.flush()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.options.send_timeout_s):
-                    await self._pressure.idle()
+                    await self._back_pressure.idle()
         await super().close()
 
-    async def _end(self, instance: Instance) -> None:
+    async def _end(self, instance: ClientInstance) -> None:
         tracing, self._tracing = self._tracing, None
         if tracing is not None:
             await tracing.close()
         if self._detector is not None:
             self._detector.cancel()
-        if self.check_backs is not None:
-            self.check_backs.close()
+        if self.transaction_checks is not None:
+            self.transaction_checks.close()
         await instance.leave_producer(self)
 
     # ---- sending ----
@@ -145,21 +145,21 @@ class Producer(Service):
         MessageRefused, NoRoute, BrokerError, TransportError, TooManyRequests. A queue that is chosen (`queue`,
         `selector`, or the message's sharding key) is tried once.
         """
-        ways = self._running()
-        if self._gathers(message, selector):
-            await self._pressure.room(len(message.body), self._time(timeout_s))
-            return await self._gather(message, queue)
+        environment = self._running()
+        if self._can_batch(message, selector):
+            await self._back_pressure.wait_for_capacity(len(message.body), self._time(timeout_s))
+            return await self._add_to_batch(message, queue)
         if queue is None and selector is None:
             left_s = self._time(timeout_s)
-            future = self._lanes.submit(message, left_s, self._beyond_send)
+            future = self._fast_sends.submit(message, left_s, self._beyond_send)
             if future is not None:
                 return await future
         prepared = self._preparer.prepare(message)
         chosen, selector = target(message, queue, selector, self._namespace)
-        left_s = await self._pressure.room(prepared.size, self._time(timeout_s))
+        left_s = await self._back_pressure.wait_for_capacity(prepared.size, self._time(timeout_s))
         tries = 1 if chosen is not None or selector is not None else 1 + self.options.retries
-        submission = Submission(ways, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector)
-        return await self._go(submission, prepared.size)
+        send_task = SendTask(environment, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector)
+        return await self._run_task(send_task, prepared.size)
 
     def submit(
         self,
@@ -174,32 +174,32 @@ class Producer(Service):
         A try that failed goes to another queue, and says so to the broker; Java's asynchronous send keeps the number
         of the old one.
         """
-        ways = self._running()
-        if self._gathers(message, selector):
-            self._pressure.claim(len(message.body))
-            return self._gather(message, queue)
+        environment = self._running()
+        if self._can_batch(message, selector):
+            self._back_pressure.claim(len(message.body))
+            return self._add_to_batch(message, queue)
         left_s = self._time(timeout_s)
         if queue is None and selector is None:
-            future = self._lanes.submit(message, left_s, self._beyond_submit)
+            future = self._fast_sends.submit(message, left_s, self._beyond_submit)
             if future is not None:
                 return future
         prepared = self._preparer.prepare(message)
         chosen, selector = target(message, queue, selector, self._namespace)
-        self._pressure.claim(prepared.size)
-        return self._go(self._asynchronous(ways, prepared, left_s, chosen, selector), prepared.size)
+        self._back_pressure.claim(prepared.size)
+        return self._run_task(self._asynchronous(environment, prepared, left_s, chosen, selector), prepared.size)
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> None:
         """Let it leave and expect no answer. Only what goes wrong on our side is raised; a full socket is awaited."""
-        ways = self._running()
+        environment = self._running()
         prepared = self._preparer.prepare(message)
         chosen, selector = target(message, queue, selector, self._namespace)
-        left_s = await self._pressure.room(prepared.size, self.options.send_timeout_s)
+        left_s = await self._back_pressure.wait_for_capacity(prepared.size, self.options.send_timeout_s)
         try:
-            await Submission(ways, prepared, "oneway", left_s, 1, never, chosen, selector).send_oneway()
+            await SendTask(environment, prepared, "oneway", left_s, 1, never_retry, chosen, selector).send_oneway()
         finally:
-            ways.instance.loop.call_soon(self._pressure.give_back, prepared.size)
+            environment.instance.loop.call_soon(self._back_pressure.release, prepared.size)
 
     async def send_batch(
         self,
@@ -212,18 +212,18 @@ class Producer(Service):
 
         A sharding key, the same for all, chooses the queue.
         """
-        ways = self._running()
+        environment = self._running()
         prepared = self._preparer.prepare_batch(messages, queue is None)
         chosen, selector = target(prepared.message, queue, None, self._namespace)
-        left_s = await self._pressure.room(prepared.size, self._time(timeout_s))
+        left_s = await self._back_pressure.wait_for_capacity(prepared.size, self._time(timeout_s))
         tries = 1 if chosen is not None or selector is not None else 1 + self.options.retries
-        submission = Submission(ways, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector)
-        return await self._go(submission, prepared.size)
+        send_task = SendTask(environment, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector)
+        return await self._run_task(send_task, prepared.size)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Those that can be written to, for `send(message, queue=...)`. NoRoute."""
-        ways, options = self._running(), self.options
-        info = await ways.instance.routes.publish_info(
+        environment, options = self._running(), self.options
+        info = await environment.instance.routes.publish_info(
             self._namespace.wrap(topic), options.template_topic, options.default_queues
         )
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in info.queues]
@@ -284,14 +284,14 @@ class Producer(Service):
 
     # ---- within ----
 
-    def _running(self) -> Ways:
-        if self.state is not ServiceState.RUNNING or self._ways is None:
+    def _running(self) -> SendEnvironment:
+        if self.state is not ServiceState.RUNNING or self._environment is None:
             raise self._not_running()
-        return self._ways
+        return self._environment
 
-    def _beyond(self, mode: str, retries: int, worth: Callable[[BaseException], bool]) -> Beyond:
-        assert self._ways is not None
-        return Beyond(self._ways, self._preparer, self._pressure, mode, 1 + retries, worth)
+    def _slow_path(self, mode: str, retries: int, worth: Callable[[BaseException], bool]) -> SlowPath:
+        assert self._environment is not None
+        return SlowPath(self._environment, self._preparer, self._back_pressure, mode, 1 + retries, worth)
 
     def _two_phase(self) -> Transactions:
         if self._checker is None:
@@ -304,44 +304,44 @@ class Producer(Service):
 
     def _asynchronous(
         self,
-        ways: Ways,
-        prepared: Prepared,
+        environment: SendEnvironment,
+        prepared: PreparedMessage,
         left_s: float,
         queue: MessageQueue | None,
         selector: Selector | None,
-    ) -> Submission:
+    ) -> SendTask:
         tries = 1 + self.options.async_retries
-        return Submission(ways, prepared, "async", left_s, tries, lost_on_the_way, queue, selector)
+        return SendTask(environment, prepared, "async", left_s, tries, is_transport_error, queue, selector)
 
-    def _gathers(self, message: Message, selector: Selector | None) -> bool:
-        return self._accumulator is not None and selector is None and self._accumulator.takes(message)
+    def _can_batch(self, message: Message, selector: Selector | None) -> bool:
+        return self._accumulator is not None and selector is None and self._accumulator.accepts(message)
 
-    def _gather(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
+    def _add_to_batch(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
         """It leaves in a batch; its room was taken."""
         assert self._accumulator is not None
         try:
             future = self._accumulator.add(message, queue)
         except MessageRefused:
-            self._pressure.give_back(len(message.body))
+            self._back_pressure.release(len(message.body))
             raise
-        self._pressure.hold(len(message.body), future)
+        self._back_pressure.hold(len(message.body), future)
         return future
 
     def _submit_batch(
         self, messages: Sequence[Message], queue: MessageQueue | None
     ) -> asyncio.Future[SendResult]:
         """A batch of the accumulator: room was taken for each message."""
-        ways = self._ways
-        if ways is None:
+        environment = self._environment
+        if environment is None:
             raise self._not_running()
         prepared = self._preparer.prepare_batch(messages)
         chosen, _ = target(prepared.message, queue, None, self._namespace)
-        submission = self._asynchronous(ways, prepared, self.options.send_timeout_s, chosen, None)
-        submission.go()
-        return submission.future
+        send_task = self._asynchronous(environment, prepared, self.options.send_timeout_s, chosen, None)
+        send_task.attempt()
+        return send_task.future
 
-    def _go(self, submission: Submission, size: int) -> asyncio.Future[SendResult]:
-        future = submission.future
-        self._pressure.hold(size, future)
-        submission.go()
+    def _run_task(self, send_task: SendTask, size: int) -> asyncio.Future[SendResult]:
+        future = send_task.future
+        self._back_pressure.hold(size, future)
+        send_task.attempt()
         return future

@@ -1,6 +1,6 @@
 """PullConsumer: a member of a group that asks for its messages itself, and says how far it is (Java's lite pull).
 
-The public face and its life; what works within is PullRole. Queues are pulled ahead. Belongs to the event loop it was
+The public face and its life; what works within is PullConsumerRuntime. Queues are pulled ahead. Belongs to the event loop it was
 started in.
 """
 
@@ -18,20 +18,20 @@ from firearrow.client.group.offset_store import OffsetStore, ReadOffset
 from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.hooks import ConsumeContext, ConsumeHook, ConsumerHooks, check_known, run_hook
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.service import Service
 from firearrow.client.members.pull_role import (
-    PullRole,
-    PullSetting,
-    StreamRequests,
+    PullConsumerRuntime,
+    PullConsumerConfig,
+    StreamRequestHook,
     fetch_queues,
 )
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import check_group, check_topic
 from firearrow.client.options import ClientOptions, MessageModel, PullConsumerOptions, client_options
-from firearrow.client.pulling.pull_tasks import PulledQueue
+from firearrow.client.pulling.pull_tasks import PrefetchedQueue
 from firearrow.client.states import ServiceState
-from firearrow.client.tracing.consume_tracing import ConsumeTracing, Traced
+from firearrow.client.tracing.consume_tracing import ConsumeTracing, TracedConsumerConfig
 
 log = logging.getLogger("firearrow.client")
 
@@ -65,27 +65,27 @@ class PullConsumer(Service):
         super().__init__(
             "consumer",
             client_options(client, name_server),
-            (*hooks.get("rpc_hooks", ()), StreamRequests()),
+            (*hooks.get("rpc_hooks", ()), StreamRequestHook()),
             broadcasting=self.options.model is MessageModel.BROADCASTING,
             stream=True,
         )
         strategy_of(self.options.allocate)
         self._consume_hooks = tuple(hooks.get("consume_hooks", ()))
         self._tracing: ConsumeTracing | None = None
-        self._setting = PullSetting(
+        self._config = PullConsumerConfig(
             group=self._namespace.wrap(check_group(group)),
             options=self.options,
             offset_store=offset_store,
             filter_hooks=hooks.get("filter_hooks", ()),
         )
         self._topic_listeners: dict[str, tuple[TopicListener, set[MessageQueue]]] = {}
-        self._role: PullRole | None = None
+        self._runtime: PullConsumerRuntime | None = None
         self._commit_at_s = 0.0
 
     @property
     def group(self) -> str:
         """As brokers know it."""
-        return self._setting.group
+        return self._config.group
 
     # ---- life ----
 
@@ -95,10 +95,10 @@ class PullConsumer(Service):
         log.info("consumer %s runs as %s", self.group, self.instance.client_id)
         return self
 
-    async def _begin(self, instance: Instance) -> None:
-        self._role = PullRole(instance, self._setting)
-        await self._role.begin()
-        traced = Traced(self.group, self.options, self._namespace, self._consume_hooks)
+    async def _begin(self, instance: ClientInstance) -> None:
+        self._runtime = PullConsumerRuntime(instance, self._config)
+        await self._runtime.begin()
+        traced = TracedConsumerConfig(self.group, self.options, self._namespace, self._consume_hooks)
         self._tracing = ConsumeTracing(traced, instance)
         await self._tracing.start()
         self._commit_at_s = instance.loop.time() + self.options.auto_commit_s
@@ -107,19 +107,19 @@ class PullConsumer(Service):
 
     async def close(self, *, commit: bool | None = None) -> None:
         """Leave for good. `commit`: what was polled last is done; by default if `auto_commit` is on."""
-        role = self._role
-        if role is not None:
+        runtime = self._runtime
+        if runtime is not None:
             if self.options.auto_commit if commit is None else commit:
-                role.tasks.settle()
+                runtime.tasks.commit_delivered()
             if self.options.auto_commit or commit:
-                role.commit_done()
+                runtime.commit_done()
         await super().close()
 
-    async def _end(self, instance: Instance) -> None:
-        role, self._role = self._role, None
+    async def _end(self, instance: ClientInstance) -> None:
+        runtime, self._runtime = self._runtime, None
         tracing, self._tracing = self._tracing, None
-        if role is not None:
-            await role.end()
+        if runtime is not None:
+            await runtime.end()
         if tracing is not None:
             await tracing.close()
 
@@ -139,44 +139,44 @@ class PullConsumer(Service):
         listener: QueueListener | None = None,
     ) -> None:
         """The group's members share the queues of `topic`. `listener` is told whenever ours change. ConfigError."""
-        if self._setting.assigned is not None:
+        if self._config.assigned is not None:
             raise ConfigError("queues were assigned: a consumer either assigns or subscribes")
         wrapped = self._namespace.wrap(check_topic(topic))
-        self._setting.subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
-        self._setting.listeners.pop(wrapped, None)
+        self._config.subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
+        self._config.listeners.pop(wrapped, None)
         if listener is not None:
-            self._setting.listeners[wrapped] = self._listening(listener)
-        if self._role is not None:
-            self._role.subscriptions_changed()
+            self._config.listeners[wrapped] = self._listening(listener)
+        if self._runtime is not None:
+            self._runtime.subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
         """Nothing of it is given out any more; its offsets are kept."""
         wrapped = self._namespace.wrap(topic)
-        self._setting.listeners.pop(wrapped, None)
-        if self._setting.subscriptions.pop(wrapped, None) is not None and self._role is not None:
-            self._role.give_up(wrapped)
+        self._config.listeners.pop(wrapped, None)
+        if self._config.subscriptions.pop(wrapped, None) is not None and self._runtime is not None:
+            self._runtime.release_topic(wrapped)
 
     def assign(
         self, queues: Collection[MessageQueue], *, tags: str | None = None, sql: str | None = None
     ) -> None:
         """These queues and no others, whatever other members do. The filter is for all their topics. ConfigError."""
-        if self._setting.subscriptions:
+        if self._config.subscriptions:
             raise ConfigError("topics were subscribed to: a consumer either assigns or subscribes")
         if not queues:
             raise ConfigError("queues: at least one is wanted")
         wrapped = frozenset(self._wrapped(queue) for queue in queues)
         for topic in {queue.topic for queue in wrapped}:
-            self._setting.expressions[topic] = Subscription.of(check_topic(topic), tags, sql)
-        if self._role is None:
-            self._setting.assigned = wrapped
+            self._config.expressions[topic] = Subscription.of(check_topic(topic), tags, sql)
+        if self._runtime is None:
+            self._config.assigned = wrapped
         else:
-            self._role.assign(wrapped)
+            self._runtime.assign(wrapped)
 
     def assignment(self) -> set[MessageQueue]:
         """The queues that are ours now."""
-        if self._role is None:
-            return {self._unwrapped(queue) for queue in self._setting.assigned or ()}
-        return {self._unwrapped(queue) for queue in self._role.tasks.table}
+        if self._runtime is None:
+            return {self._unwrapped(queue) for queue in self._config.assigned or ()}
+        return {self._unwrapped(queue) for queue in self._runtime.tasks.table}
 
     # ---- messages ----
 
@@ -187,18 +187,18 @@ class PullConsumer(Service):
 
         Says that what was polled before is done. What was cached of a paused queue is still given out.
         """
-        role, loop = self._running(), self.instance.loop
+        runtime, loop = self._running(), self.instance.loop
         wait_s = self.options.poll_timeout_s if timeout_s is None else timeout_s
         most = self.options.pull_batch if max_messages is None else max_messages
         if wait_s < 0 or most < 1:
             raise ConfigError(
                 f"timeout_s must be at least 0 and max_messages 1, not {timeout_s}, {max_messages}"
             )
-        role.tasks.settle()
+        runtime.tasks.commit_delivered()
         if self.options.auto_commit and loop.time() >= self._commit_at_s:
-            role.commit_done()
+            runtime.commit_done()
             self._commit_at_s = loop.time() + self.options.auto_commit_s
-        taken = await role.tasks.take(wait_s, most)
+        taken = await runtime.tasks.poll_batch(wait_s, most)
         if taken is None:
             return []
         queue, messages = taken
@@ -237,22 +237,22 @@ class PullConsumer(Service):
         `persist=False` only notes it; it is told to the broker within `persist_offsets_s`. Queues that are not ours
         (any more), and those of which nothing is known, are passed over: somebody else answers for them.
         """
-        role = self._running()
-        role.tasks.settle()
+        runtime = self._running()
+        runtime.tasks.commit_delivered()
         given = offsets if isinstance(offsets, Mapping) else {}
         wanted = None if offsets is None else {self._wrapped(queue) for queue in offsets}
         told = {self._wrapped(queue): offset for queue, offset in given.items()}
         if any(offset < 0 for offset in told.values()):
             raise ConfigError("offsets: none may be negative")
         committed = []
-        for queue, pulled in role.tasks.table.items():
+        for queue, pulled in runtime.tasks.table.items():
             offset = told.get(queue, -1 if given else pulled.done)
             if offset >= 0 and (wanted is None or queue in wanted):
-                role.offsets.update(queue, offset)
+                runtime.offsets.update(queue, offset)
                 committed.append(queue)
         if persist:
             for queue in committed:
-                await role.offsets.persist(queue)
+                await runtime.offsets.persist(queue)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The group's offset in a queue, ours or not; None if it has none. OffsetUnknown: it cannot be told."""
@@ -266,14 +266,14 @@ class PullConsumer(Service):
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Poll goes on from there. ConfigError: not one of our queues, or beyond what the broker has."""
-        role = self._running()
+        runtime = self._running()
         pulled = self._ours(queue)
         first, last = await self.first_offset(queue), await self.last_offset(queue)
         if not first <= offset <= last:
             raise ConfigError(f"{queue}: offset {offset} is not within {first}..{last}")
-        if role.tasks.table.get(pulled.queue) is not pulled:
+        if runtime.tasks.table.get(pulled.queue) is not pulled:
             raise ConfigError(f"{queue} is not ours any more")
-        role.tasks.seek(pulled, offset)
+        runtime.tasks.seek(pulled, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         await self.seek(queue, await self.first_offset(queue))
@@ -301,14 +301,14 @@ class PullConsumer(Service):
     async def offset_for_time(self, queue: MessageQueue, when: datetime | int) -> int:
         """The first message stored at `when` (a time, or ms since 1970) or later; else that of the next to come."""
         ms = when if isinstance(when, int) else int(when.timestamp() * 1000)
-        return await self._running().positions.offset_at(self._wrapped(queue), ms)
+        return await self._running().queue_offsets.offset_at(self._wrapped(queue), ms)
 
     async def first_offset(self, queue: MessageQueue) -> int:
-        return await self._running().positions.min_offset(self._wrapped(queue))
+        return await self._running().queue_offsets.min_offset(self._wrapped(queue))
 
     async def last_offset(self, queue: MessageQueue) -> int:
         """That of the message that comes next."""
-        return await self._running().positions.max_offset(self._wrapped(queue))
+        return await self._running().queue_offsets.max_offset(self._wrapped(queue))
 
     async def on_queues_changed(self, topic: str, listener: TopicListener) -> None:
         """Tell `listener` when the topic has other queues than now; looked at each `check_queues_s`. One a topic."""
@@ -329,12 +329,12 @@ class PullConsumer(Service):
 
     # ---- inside ----
 
-    def _running(self) -> PullRole:
-        if self._role is None:
+    def _running(self) -> PullConsumerRuntime:
+        if self._runtime is None:
             raise self._not_running()
-        return self._role
+        return self._runtime
 
-    def _ours(self, queue: MessageQueue) -> PulledQueue:
+    def _ours(self, queue: MessageQueue) -> PrefetchedQueue:
         pulled = self._running().tasks.table.get(self._wrapped(queue))
         if pulled is None:
             raise ConfigError(f"{queue} is not one of our queues; the group may be sharing them out anew")

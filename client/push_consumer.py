@@ -1,6 +1,6 @@
 """PushConsumer: messages of a group's topics, brought to handlers: plain functions (in threads) or coroutine functions.
 
-The public face and its life; what works within is PushRole. Belongs to the event loop it was started in.
+The public face and its life; what works within is PushConsumerRuntime. Belongs to the event loop it was started in.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.handling.listeners import Handler
 from firearrow.client.handling.subscriptions import Subscriptions
-from firearrow.client.handling.termination import on_termination
+from firearrow.client.handling.termination import on_stop_signals
 from firearrow.client.hooks import ConsumerHooks, check_known
 from firearrow.client.inquiry.stats import ConsumeStatus
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.service import Service
-from firearrow.client.members.push_role import PushRole
-from firearrow.client.members.push_setting import PushSetting
+from firearrow.client.members.push_role import PushConsumerRuntime
+from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import check_group, check_topic, retry_topic
 from firearrow.client.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
@@ -60,7 +60,7 @@ class PushConsumer(Service):
             broadcasting=self.options.model is MessageModel.BROADCASTING,
         )
         strategy_of(self.options.allocate)
-        self._setting = PushSetting(
+        self._config = PushConsumerConfig(
             group=self._namespace.wrap(check_group(group)),
             options=self.options,
             namespace=self._namespace,
@@ -70,7 +70,7 @@ class PushConsumer(Service):
             consume_hooks=hooks.get("consume_hooks", ()),
             filter_hooks=hooks.get("filter_hooks", ()),
         )
-        self._role: PushRole | None = None
+        self._runtime: PushConsumerRuntime | None = None
         self._drain_s = 0.0
         self._stopped = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
@@ -97,13 +97,13 @@ class PushConsumer(Service):
             return Subscribing(partial(self.subscribe, topic, tags=tags, sql=sql))
         if not callable(handler):
             raise ConfigError(f"{topic}: a handler must be callable, not {type(handler).__name__}")
-        self._setting.subscriptions.add(topic, tags, sql, handler)
+        self._config.subscriptions.add(topic, tags, sql, handler)
         self._tell()
         return handler
 
     def unsubscribe(self, topic: str) -> None:
         """Want no more of it. What was pulled before still goes to its handler."""
-        if self._setting.subscriptions.drop(topic):
+        if self._config.subscriptions.drop(topic):
             self._tell()
 
     # ---- life ----
@@ -115,15 +115,15 @@ class PushConsumer(Service):
         return self
 
     def _prepare(self) -> None:
-        if not self._setting.subscriptions.handled:
+        if not self._config.subscriptions.handled:
             raise ConfigError("nothing is subscribed to: a consumer needs a handler")
         if self.options.model is MessageModel.CLUSTERING:
-            self._setting.subscriptions.add_all_of(retry_topic(self.group))
+            self._config.subscriptions.add_all_of(retry_topic(self.group))
 
-    async def _begin(self, instance: Instance) -> None:
-        self._role = PushRole(instance, self._setting)
+    async def _begin(self, instance: ClientInstance) -> None:
+        self._runtime = PushConsumerRuntime(instance, self._config)
         try:
-            await self._role.begin()
+            await self._runtime.begin()
         except ConfigError:
             self.state = ServiceState.CREATE_JUST
             raise
@@ -142,7 +142,7 @@ class PushConsumer(Service):
 
     async def run(self) -> None:
         """Start unless started, and work until `stop` or `close` is called or SIGTERM or SIGINT comes; then drain."""
-        with on_termination(self.stop):
+        with on_stop_signals(self.stop):
             if self.state is not ServiceState.RUNNING:
                 await self.start()
             try:
@@ -166,7 +166,7 @@ class PushConsumer(Service):
     @property
     def group(self) -> str:
         """By its name at the brokers."""
-        return self._setting.group
+        return self._config.group
 
     @property
     def client_id(self) -> str | None:
@@ -176,7 +176,7 @@ class PushConsumer(Service):
     @property
     def queues(self) -> frozenset[MessageQueue]:
         """Those that are ours now; topics by their names at the brokers."""
-        table = {} if self._role is None else self._role.table
+        table = {} if self._runtime is None else self._runtime.table
         return frozenset(queue for queue, held in table.items() if not held.dropped)
 
     def stats(self, topic: str) -> ConsumeStatus:
@@ -185,21 +185,21 @@ class PushConsumer(Service):
 
     @property
     def paused(self) -> bool:
-        return self._role is not None and self._role.pulls.paused
+        return self._runtime is not None and self._runtime.pulls.paused
 
-    def _running(self) -> PushRole:
-        if self._role is None or self.state is not ServiceState.RUNNING:
+    def _running(self) -> PushConsumerRuntime:
+        if self._runtime is None or self.state is not ServiceState.RUNNING:
             raise self._not_running()
-        return self._role
+        return self._runtime
 
     def _tell(self) -> None:
-        if self._role is not None and self.state is ServiceState.RUNNING:
-            self._role.instance.spawn(self._role.subscriptions_changed())
+        if self._runtime is not None and self.state is ServiceState.RUNNING:
+            self._runtime.instance.spawn(self._runtime.subscriptions_changed())
 
-    async def _end(self, instance: Instance) -> None:
-        role, self._role = self._role, None
-        if role is not None:
-            await role.end(self._drain_s)
+    async def _end(self, instance: ClientInstance) -> None:
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await runtime.end(self._drain_s)
 
 
 class Subscribing:

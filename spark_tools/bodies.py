@@ -2,18 +2,18 @@
 
 from firearrow._native.bulk.spans import Spans
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.origin import LIGHT_PREFIX, Lost, QueueRange
+from firearrow.spark_tools.origin import LMQ_PREFIX, OnDataLoss, QueueRange
 
 WHY = "the body of the record does not have its CRC"
 
 
-def sound(spans: Spans, queue: MessageQueue, lost: Lost) -> Spans:
-    """The records whose bodies match their CRCs, on the same window. `lost` is told of others, neighbours as one."""
+def with_valid_crc(spans: Spans, queue: MessageQueue, on_data_loss: OnDataLoss) -> Spans:
+    """The records whose bodies match their CRCs, on the same window. `on_data_loss` is told of others, neighbours as one."""
     wrong = spans.wrong_bodies()
     if not wrong:
         return spans
     for part in _ranges(spans, wrong, queue):
-        lost(part, WHY)
+        on_data_loss(part, WHY)
     left_out = set(wrong)
     return spans.take(index for index in range(len(spans)) if index not in left_out)
 
@@ -22,7 +22,7 @@ def _ranges(spans: Spans, indexes: list[int], queue: MessageQueue) -> list[Queue
     found: list[QueueRange] = []
     for index in indexes:
         record = spans[index]
-        if queue.topic.startswith(LIGHT_PREFIX):
+        if queue.topic.startswith(LMQ_PREFIX):
             queue = MessageQueue(record.topic, queue.broker_name, record.queue_id)
         start = record.queue_offset
         if found and found[-1].queue == queue and found[-1].end == start:

@@ -4,12 +4,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from firearrow._native.bulk.selection import Selection
+from firearrow._native.bulk.selection import RecordFilter
 from firearrow._native.store.hash import java_hash
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class MessageFilter:
     """Everything given must hold; nothing given: every message. Times are ms, the second of a pair exclusive."""
 
     tags: frozenset[str] = field(default_factory=frozenset)
@@ -28,9 +28,9 @@ class Choice:
         """Where these are all that is handed on: a body that nobody gets is not looked at."""
         return replace(self, check_crc=self.check_crc and "body" in columns)
 
-    def selection(self) -> Selection:
+    def selection(self) -> RecordFilter:
         """All of it but the expression."""
-        return Selection(
+        return RecordFilter(
             tags=self.tags or None,
             keys=self.keys or None,
             unique_ids=self.unique_ids or None,

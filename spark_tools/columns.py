@@ -14,14 +14,14 @@ from firearrow._native.bulk.columns import Columns
 from firearrow._native.bulk.spans import Spans
 from firearrow._native.store.record import Record
 from firearrow.client.compression import BodyUnreadable, open_body
-from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
+from firearrow.spark_tools.errors import InvalidOption, SparkToolsError
 
 BATCH_RECORDS_MAX = 8192
 BATCH_BYTES_MAX = 4 << 20
 PROPERTY_OF = {"tags": b"TAGS", "keys": b"KEYS", "uniqKey": b"UNIQ_KEY"}
 
 
-class BodyBroken(SparkToolsError):
+class DecompressionFailed(SparkToolsError):
     """A compressed body cannot be opened; the text names the message."""
 
 
@@ -57,21 +57,21 @@ COLUMNS: dict[str, Column] = {
 ALL = tuple(COLUMNS)
 
 
-def chosen(columns: Sequence[str], properties: bool = True) -> tuple[str, ...]:
-    """The names, each a column's and once, without `properties` if that is false. OptionWrong: it is not so."""
+def column_names(columns: Sequence[str], properties: bool = True) -> tuple[str, ...]:
+    """The names, each a column's and once, without `properties` if that is false. InvalidOption: it is not so."""
     for index, name in enumerate(columns):
         if name not in COLUMNS:
-            raise OptionWrong(f"columns: there is no {name!r}; there are {', '.join(ALL)}")
+            raise InvalidOption(f"columns: there is no {name!r}; there are {', '.join(ALL)}")
         if name in columns[:index]:
-            raise OptionWrong(f"columns: {name} is named twice; name it once")
+            raise InvalidOption(f"columns: {name} is named twice; name it once")
     wanted = tuple(name for name in columns if properties or name != "properties")
     if not wanted:
-        raise OptionWrong("columns: none is left; name at least one")
+        raise InvalidOption("columns: none is left; name at least one")
     return wanted
 
 
 def schema(columns: Sequence[str] = ALL, properties: bool = True) -> pa.Schema:
-    return _schema(chosen(columns, properties))
+    return _schema(column_names(columns, properties))
 
 
 @lru_cache(maxsize=64)
@@ -81,13 +81,13 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
 
 def spark_schema(columns: Sequence[str] = ALL, properties: bool = True) -> str:
     """The same for Spark, as DDL."""
-    return ", ".join(f"{name} {COLUMNS[name].ddl}" for name in chosen(columns, properties))
+    return ", ".join(f"{name} {COLUMNS[name].ddl}" for name in column_names(columns, properties))
 
 
 def record_batch(
     spans: Spans, columns: Sequence[str], broker_name: str, *, open_bodies: bool
 ) -> pa.RecordBatch:
-    """All of `spans` as one batch. BodyBroken; OverflowError: a column would need 2 GiB; RecordError: bytes changed."""
+    """All of `spans` as one batch. DecompressionFailed; OverflowError: a column would need 2 GiB; RecordError: bytes changed."""
     found = Columns(spans, opener=_opener(columns, open_bodies), properties=_wants_properties(columns))
     return _batch(found, columns, broker_name)
 
@@ -145,4 +145,4 @@ def _opened(record: Record) -> bytes:
         return open_body(record.sys_flag, record.body)
     except BodyUnreadable as fault:
         where = f"topic {record.topic}, queue {record.queue_id}, offset {record.queue_offset}"
-        raise BodyBroken(f"{where}: {fault}; read it as it is stored with openBodies=false") from fault
+        raise DecompressionFailed(f"{where}: {fault}; read it as it is stored with openBodies=false") from fault

@@ -7,11 +7,11 @@ class SparkToolsError(Exception):
     """Anything below; the text is for people."""
 
 
-class OptionWrong(SparkToolsError, ValueError):
+class InvalidOption(SparkToolsError, ValueError):
     """An option of a source, a sink or a job; the text names it."""
 
 
-class TopicMissing(SparkToolsError):
+class TopicNotFound(SparkToolsError):
     """The source has no such topic."""
 
 
@@ -27,11 +27,11 @@ class Unreachable(SparkToolsError):
     """Brokers or name servers gave no answer for as long as was waited; the text names them."""
 
 
-class Refused(SparkToolsError):
+class RequestRefused(SparkToolsError):
     """A broker refused to answer a question, or to give messages; the text has its words."""
 
 
-class NotWritten(SparkToolsError):
+class WriteFailed(SparkToolsError):
     """A file of a job cannot be written, mostly for want of room; what was finished before is kept."""
 
 

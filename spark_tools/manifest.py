@@ -15,14 +15,14 @@ import orjson
 
 from firearrow._native.store.hash import crc32
 from firearrow.spark_tools.errors import SparkToolsError
-from firearrow.spark_tools.room import writing
+from firearrow.spark_tools.room import disk_errors
 
 NAME = "_manifest.json"
 VERSION = 1
 BYTES_MAX = 256 << 20
 
 
-class ManifestWrong(SparkToolsError):
+class InvalidManifest(SparkToolsError):
     """A manifest that cannot be read, or files that are not as it says."""
 
 
@@ -54,7 +54,7 @@ class ExportedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ExportManifest:
     """What a finished export holds. `options` as they were given, `lost` the ranges that were gone at the source: of
     many some are named, `lost_messages` and `lost_ranges` count all."""
 
@@ -86,7 +86,7 @@ class Manifest:
         text = orjson.dumps(
             asdict(self) | {"rows": self.rows, "bytes": self.bytes}, option=orjson.OPT_INDENT_2
         )
-        with writing(path):
+        with disk_errors(path):
             try:
                 with beside.open("wb") as file:
                     file.write(text)
@@ -99,22 +99,22 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """ManifestWrong: there is none, or it is not one of ours."""
+        """InvalidManifest: there is none, or it is not one of ours."""
         path = folder / NAME
         try:
             if path.stat().st_size > BYTES_MAX:
-                raise ManifestWrong(f"{path}: more than {BYTES_MAX >> 20} MiB, that is no manifest")
+                raise InvalidManifest(f"{path}: more than {BYTES_MAX >> 20} MiB, that is no manifest")
             found = orjson.loads(path.read_bytes())
         except FileNotFoundError:
-            raise ManifestWrong(
+            raise InvalidManifest(
                 f"{folder}: no {NAME} in it; the export has not finished, run it again with the same options"
             ) from None
         except (OSError, orjson.JSONDecodeError) as fault:
-            raise ManifestWrong(f"{path}: {fault}") from fault
+            raise InvalidManifest(f"{path}: {fault}") from fault
         try:
             return cls._of(found)
         except (KeyError, TypeError, ValueError, AttributeError) as fault:
-            raise ManifestWrong(f"{path}: not as an export writes it ({fault!r})") from fault
+            raise InvalidManifest(f"{path}: not as an export writes it ({fault!r})") from fault
 
     @classmethod
     def _of(cls, found: dict[str, Any]) -> Self:
@@ -132,17 +132,17 @@ class Manifest:
         )  # fmt: skip
 
     def check_files(self, folder: Path, *, contents: bool = False) -> None:
-        """Every file is there with its size, and with `contents` its bytes are right. ManifestWrong names one."""
+        """Every file is there with its size, and with `contents` its bytes are right. InvalidManifest names one."""
         for each in self.files:
             path = folder / each.path
             try:
                 size = path.stat().st_size
             except OSError as fault:
-                raise ManifestWrong(f"{path}: {fault.strerror}; the manifest lists it") from fault
+                raise InvalidManifest(f"{path}: {fault.strerror}; the manifest lists it") from fault
             if size != each.bytes:
-                raise ManifestWrong(f"{path}: {size} bytes, the manifest says {each.bytes}")
+                raise InvalidManifest(f"{path}: {size} bytes, the manifest says {each.bytes}")
             if contents and (found := file_crc(path)) != each.crc32:
-                raise ManifestWrong(f"{path}: crc {found:#010x}, the manifest says {each.crc32:#010x}")
+                raise InvalidManifest(f"{path}: crc {found:#010x}, the manifest says {each.crc32:#010x}")
 
 
 def file_crc(path: Path) -> int:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from firearrow._native.bulk.arrays import Lists, Texts
-from firearrow._native.bulk.rows import Rows
+from firearrow._native.bulk.arrays import ListArray, StringArray
+from firearrow._native.bulk.rows import RowEncoder
 from firearrow.client.message import Property
 from firearrow.spark_tools.columns import COLUMNS
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.provenance import (
     BROKER_OWN,
     NAMES,
@@ -49,7 +49,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class MessageColumn:
     """A column of the sink: what types it may have, in code and in words, and what it is."""
 
     fits: Callable[[pa.DataType], bool]
@@ -57,29 +57,29 @@ class Taken:
     note: str
 
 
-MESSAGE_COLUMNS: dict[str, Taken] = {
-    "body": Taken(_is_body, "binary or string", "Required; not null."),
-    "topic": Taken(_is_text, "string", "Required unless the option `topic` is given, which overrides it."),
-    "tags": Taken(_is_text, "string", "Null or empty: none, here and below."),
-    "keys": Taken(_is_texts, "string or array<string>", "Keys, separated by spaces if a string."),
-    "uniqKey": Taken(_is_text, "string", "Null: one is made, the same for a task that is tried again."),
-    "properties": Taken(
+MESSAGE_COLUMNS: dict[str, MessageColumn] = {
+    "body": MessageColumn(_is_body, "binary or string", "Required; not null."),
+    "topic": MessageColumn(_is_text, "string", "Required unless the option `topic` is given, which overrides it."),
+    "tags": MessageColumn(_is_text, "string", "Null or empty: none, here and below."),
+    "keys": MessageColumn(_is_texts, "string or array<string>", "Keys, separated by spaces if a string."),
+    "uniqKey": MessageColumn(_is_text, "string", "Null: one is made, the same for a task that is tried again."),
+    "properties": MessageColumn(
         _is_map,
         "map<string,string>",
         "Those that brokers set themselves or that would act again are left out.",
     ),
-    "flag": Taken(pa.types.is_integer, "int", "The message's flag."),
-    "queueId": Taken(pa.types.is_integer, "int", "The queue; null: see `shardingKey`. Option `queues`."),
-    "shardingKey": Taken(_is_text, "string", "Equal keys go to the same queue, in order; null: any queue."),
-    "delayLevel": Taken(pa.types.is_integer, "int", "Level of the broker's table; 0 or null: none."),
-    "deliverTime": Taken(_is_time, "timestamp, or bigint in ms", "When consumers get it; null: at once."),
-    "brokerName": Taken(_is_text, "string", "Where the row was read (option `provenance`)."),
-    "queueOffset": Taken(pa.types.is_integer, "bigint", "Where the row was read."),
-    "sourceTopic": Taken(_is_text, "string", "Where the row was read, if `topic` says where it goes."),
-    "sourceQueueId": Taken(
+    "flag": MessageColumn(pa.types.is_integer, "int", "The message's flag."),
+    "queueId": MessageColumn(pa.types.is_integer, "int", "The queue; null: see `shardingKey`. Option `queues`."),
+    "shardingKey": MessageColumn(_is_text, "string", "Equal keys go to the same queue, in order; null: any queue."),
+    "delayLevel": MessageColumn(pa.types.is_integer, "int", "Level of the broker's table; 0 or null: none."),
+    "deliverTime": MessageColumn(_is_time, "timestamp, or bigint in ms", "When consumers get it; null: at once."),
+    "brokerName": MessageColumn(_is_text, "string", "Where the row was read (option `provenance`)."),
+    "queueOffset": MessageColumn(pa.types.is_integer, "bigint", "Where the row was read."),
+    "sourceTopic": MessageColumn(_is_text, "string", "Where the row was read, if `topic` says where it goes."),
+    "sourceQueueId": MessageColumn(
         pa.types.is_integer, "int", "Where the row was read, if `queueId` says where it goes."
     ),
-    "sysFlag": Taken(
+    "sysFlag": MessageColumn(
         pa.types.is_integer, "int", "How bodies are compressed, with the option `packedBodies`."
     ),
 }
@@ -94,44 +94,44 @@ def columns_table() -> str:
 
 
 def check_columns(schema: pa.Schema, topic: str | None, job: str | None = None, packed: bool = False) -> None:
-    """OptionWrong: the first thing about the columns that cannot be sent."""
+    """InvalidOption: the first thing about the columns that cannot be sent."""
     for field in schema:
         taken = MESSAGE_COLUMNS.get(field.name)
         if taken is None and field.name not in PASSED_OVER:
             known = ", ".join(MESSAGE_COLUMNS)
-            raise OptionWrong(
+            raise InvalidOption(
                 f"column {field.name}: the sink does not know it; drop it or name it one of {known}"
             )
         if taken is not None and not taken.fits(field.type):
-            raise OptionWrong(f"column {field.name}: {taken.types} is wanted, not {field.type}; cast it")
+            raise InvalidOption(f"column {field.name}: {taken.types} is wanted, not {field.type}; cast it")
         if schema.names.count(field.name) > 1:
-            raise OptionWrong(f"column {field.name} is there twice; drop one")
+            raise InvalidOption(f"column {field.name} is there twice; drop one")
     if "body" not in schema.names:
-        raise OptionWrong(
+        raise InvalidOption(
             "column body is missing: binary or string; rename the column that holds the message"
         )
     if topic is None and "topic" not in schema.names:
-        raise OptionWrong("no topic: add a column topic, or give the option topic for all rows")
+        raise InvalidOption("no topic: add a column topic, or give the option topic for all rows")
     if job is not None:
         check_provenance(schema, "provenance")
     if packed and "sysFlag" not in schema.names:
-        raise OptionWrong("packedBodies needs the column sysFlag, which says how bodies are compressed")
+        raise InvalidOption("packedBodies needs the column sysFlag, which says how bodies are compressed")
 
 
 def check_provenance(schema: pa.Schema, option: str) -> None:
-    """OptionWrong: the rows do not say where they were read."""
+    """InvalidOption: the rows do not say where they were read."""
     for either in (("brokerName",), ("queueOffset",), ("sourceTopic", "topic"), ("sourceQueueId", "queueId")):
         if not set(either) & set(schema.names):
-            raise OptionWrong(
+            raise InvalidOption(
                 f"{option} needs the column {' or '.join(either)}, which says where a row was read"
             )
 
 
-def rows_of(batch: pa.RecordBatch, *, job: str | None = None, ids: tuple[str, int] | None = None) -> Rows:
+def rows_of(batch: pa.RecordBatch, *, job: str | None = None, ids: tuple[str, int] | None = None) -> RowEncoder:
     """The batch, whose schema was checked, as messages. `job`: name for provenance. `ids`: see Rows."""
     body = texts(batch.column("body"))
-    text_columns: dict[str, Texts] = {}
-    list_columns: dict[str, Lists] = {}
+    text_columns: dict[str, StringArray] = {}
+    list_columns: dict[str, ListArray] = {}
     if "keys" in batch.schema.names:
         keys = batch.column("keys")
         if _is_text(keys.type):
@@ -150,7 +150,7 @@ def rows_of(batch: pa.RecordBatch, *, job: str | None = None, ids: tuple[str, in
         numbers[REPLAY_QUEUE] = whole_numbers(_first(batch, "sourceQueueId", "queueId"))
         numbers[REPLAY_OFFSET] = whole_numbers(batch.column("queueOffset"))
     there = batch.schema.names
-    return Rows(
+    return RowEncoder(
         body, texts=text_columns, lists=list_columns, numbers=numbers, ids=ids,
         constants={REPLAY_JOB: job} if job is not None else {},
         properties=pairs(batch.column("properties")) if "properties" in there else None,
@@ -169,25 +169,25 @@ def whole_numbers(column: pa.Array, kind: pa.DataType | None = None, null: int =
     return memoryview(plain.to_numpy(zero_copy_only=True))
 
 
-def texts(column: pa.Array) -> Texts:
+def texts(column: pa.Array) -> StringArray:
     """Strings or bytes, whatever their offsets' size."""
     if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
         column = column.cast(pa.binary())
     valid, offsets, data = column.buffers()
-    return Texts(_window(offsets), _window(data), _bits(valid), column.offset, len(column))
+    return StringArray(_window(offsets), _window(data), _bits(valid), column.offset, len(column))
 
 
-def lists(column: pa.Array) -> Lists:
+def lists(column: pa.Array) -> ListArray:
     if pa.types.is_large_list(column.type):
         column = column.cast(pa.list_(pa.string()))
     valid, offsets = column.buffers()[:2]
-    return Lists(_window(offsets), _bits(valid), column.offset, len(column), texts(column.values))
+    return ListArray(_window(offsets), _bits(valid), column.offset, len(column), texts(column.values))
 
 
-def pairs(column: pa.Array) -> Lists:
+def pairs(column: pa.Array) -> ListArray:
     """A map."""
     valid, offsets = column.buffers()[:2]
-    return Lists(
+    return ListArray(
         _window(offsets), _bits(valid), column.offset, len(column), texts(column.keys), texts(column.items)
     )
 

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from firearrow._native.bulk.spans import Spans
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class QueueRange:
         return f"{queue.topic}@{queue.broker_name}:{queue.queue_id}[{self.start}..{self.end})"
 
 
-LIGHT_PREFIX = "%LMQ%"
+LMQ_PREFIX = "%LMQ%"
 """Of topics whose queues are light: their records hold the queue and the queue offset of another."""
-Lost = Callable[[QueueRange, str], None]
+OnDataLoss = Callable[[QueueRange, str], None]
 """Told of each range that was asked for and is not there, and why; raises DataLoss or counts it."""
 
 
-class Reader(Protocol):
+class SourceReader(Protocol):
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...
     def topics(self) -> list[str]:
@@ -48,7 +48,7 @@ class Reader(Protocol):
     def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
         """First offset that is there, and the end."""
 
-    def behind(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
+    def tail_losses(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
         """What the source has behind the ends of these queues and cannot give, and why."""
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
@@ -57,17 +57,17 @@ class Reader(Protocol):
     def bytes_of(self, part: QueueRange) -> int:
         """Log bytes of the range, an estimate where it must be one."""
 
-    def read(self, part: QueueRange, choice: Choice, lost: Lost, *, bytes_max: int) -> Iterator[Spans]:
+    def read(self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int) -> Iterator[Spans]:
         """What is chosen of the range, in the queue's order; each about `bytes_max` at most."""
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:
         """Committed offsets of every consumer group."""
 
 
-class Origin(Protocol):
+class Source(Protocol):
     """Picklable."""
 
-    def open(self) -> Reader: ...
+    def open(self) -> SourceReader: ...
 
     def __str__(self) -> str:
         """How people name it: the folders, or the name servers."""

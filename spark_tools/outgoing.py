@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from firearrow._native.bulk.batches import BATCH_COUNT_MAX
-from firearrow._native.bulk.rows import Rows
+from firearrow._native.bulk.rows import RowEncoder
 from firearrow.client.clock import now_ms
 from firearrow.client.message import MessageQueue, Property
 from firearrow.client.names import RETRY
-from firearrow.spark_tools.errors import OptionWrong, SendFailed, TopicMissing
+from firearrow.spark_tools.errors import InvalidOption, SendFailed, TopicNotFound
 from firearrow.spark_tools.message_columns import rows_of, whole_numbers
-from firearrow.spark_tools.placing import Indexes, QueueChoice, Stretch, placed
+from firearrow.spark_tools.placing import Indexes, QueueIdUse, RowRun, partition_rows
 
 BATCH_BYTES = 1 << 20
 WINDOW_BYTES = 32 << 20
@@ -30,18 +30,18 @@ PACKED_BITS = 0x701
 """Of a system flag: compressed or not, and how."""
 
 
-class Waiting(Protocol):
+class PendingSend(Protocol):
     def wait(self) -> Sequence[int]:
         """Queue offsets of what was sent. SendFailed."""
 
 
-class Sending(Protocol):
+class MessageSender(Protocol):
     """What is asked of a Sender."""
 
     def queues(self, topic: str) -> list[MessageQueue]: ...
     def send_batch(
         self, queue: MessageQueue, body: bytes, count: int, *, sys_flag: int = 0, born_ms: int = 0
-    ) -> Waiting: ...
+    ) -> PendingSend: ...
     def send_one(
         self,
         queue: MessageQueue,
@@ -52,22 +52,22 @@ class Sending(Protocol):
         sys_flag: int = 0,
         reconsume_times: int = 0,
         born_ms: int = 0,
-    ) -> Waiting: ...
+    ) -> PendingSend: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlet:
+class SinkSettings:
     """How rows become messages. Picklable. `topic` overrides the column; `job` names the source in provenance."""
 
     topic: str | None = None
     job: str | None = None
-    queues: QueueChoice = QueueChoice.EXACT
+    queues: QueueIdUse = QueueIdUse.EXACT
     packed_bodies: bool = False
     batch_bytes: int = BATCH_BYTES
 
 
 @dataclass(slots=True)
-class Sent:
+class SentTotals:
     """What the target has acknowledged. Picklable."""
 
     messages: int = 0
@@ -102,64 +102,64 @@ def runs(flags: Indexes, rows: Indexes) -> list[Indexes]:
     return np.split(rows, np.flatnonzero(np.diff(flags[rows])) + 1) if len(rows) else []
 
 
-class Outgoing:
+class BatchSender:
     """`send` batch after batch, then `finish`. `ids`: see Rows; the number goes on with each row."""
 
-    def __init__(self, sender: Sending, outlet: Outlet, ids: tuple[str, int] | None = None) -> None:
-        self.sent = Sent()
+    def __init__(self, sender: MessageSender, sink_settings: SinkSettings, ids: tuple[str, int] | None = None) -> None:
+        self.sent = SentTotals()
         self._sender = sender
-        self._outlet = outlet
+        self._sink_settings = sink_settings
         self._ids = ids
         self._queues: dict[str, list[MessageQueue]] = {}
         self._turn = int(ids[0], 16) if ids else 0
-        self._waiting: deque[tuple[Waiting, MessageQueue, int]] = deque()
+        self._waiting: deque[tuple[PendingSend, MessageQueue, int]] = deque()
         self._on_way_bytes = 0
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Rows whose schema was checked. SendFailed, TopicMissing, OptionWrong: none of what follows is sent."""
+        """Rows whose schema was checked. SendFailed, TopicNotFound, InvalidOption: none of what follows is sent."""
         try:
-            rows = rows_of(batch, job=self._outlet.job, ids=self._ids)
-            for stretch in list(placed(batch, self._outlet.topic, self._queues_of, self._outlet.queues)):
-                self._send_stretch(batch, rows, stretch)
+            rows = rows_of(batch, job=self._sink_settings.job, ids=self._ids)
+            for run in list(partition_rows(batch, self._sink_settings.topic, self._queues_of, self._sink_settings.queues)):
+                self._send_stretch(batch, rows, run)
         except ValueError as error:
-            raise error if isinstance(error, OptionWrong) else OptionWrong(str(error)) from None
+            raise error if isinstance(error, InvalidOption) else InvalidOption(str(error)) from None
         if self._ids is not None:
             self._ids = self._ids[0], self._ids[1] + batch.num_rows
 
-    def finish(self) -> Sent:
+    def finish(self) -> SentTotals:
         """All is acknowledged. SendFailed."""
         self._settle(0)
         return self.sent
 
-    def _send_stretch(self, batch: pa.RecordBatch, rows: Rows, stretch: Stretch) -> None:
-        delays = Delays(batch)
-        alone = delays.given(stretch.rows) | stretch.topic.startswith(RETRY)
+    def _send_stretch(self, batch: pa.RecordBatch, rows: RowEncoder, run: RowRun) -> None:
+        delays = DelayColumns(batch)
+        alone = delays.given(run.rows) | run.topic.startswith(RETRY)
         flags = self._sys_flags(batch)
-        for part in runs(flags, stretch.rows[~alone]):
-            self._send_batches(rows, stretch, part, int(flags[part[0]]))
-        for row in stretch.rows[alone].tolist():
+        for part in runs(flags, run.rows[~alone]):
+            self._send_batches(rows, run, part, int(flags[part[0]]))
+        for row in run.rows[alone].tolist():
             flag, body, properties = rows.single(row)
-            queue = stretch.queue or self._next_queue(stretch.topic)
+            queue = run.queue or self._next_queue(run.topic)
             properties += delays.properties(row)
             pending = self._sender.send_one(
                 queue, flag, body, properties, sys_flag=int(flags[row]), born_ms=now_ms()
             )
             self._waits(pending, queue, len(body) + len(properties))
 
-    def _send_batches(self, rows: Rows, stretch: Stretch, part: Indexes, sys_flag: int) -> None:
+    def _send_batches(self, rows: RowEncoder, run: RowRun, part: Indexes, sys_flag: int) -> None:
         start = 0
         order = np.ascontiguousarray(part).data
         while start < len(part):
             body, stop = rows.batch(
-                order, start, bytes_max=self._outlet.batch_bytes, count_max=BATCH_COUNT_MAX
+                order, start, bytes_max=self._sink_settings.batch_bytes, count_max=BATCH_COUNT_MAX
             )
-            queue = stretch.queue or self._next_queue(stretch.topic)
+            queue = run.queue or self._next_queue(run.topic)
             pending = self._sender.send_batch(queue, body, stop - start, sys_flag=sys_flag, born_ms=now_ms())
             self._waits(pending, queue, len(body))
             start = stop
 
     def _sys_flags(self, batch: pa.RecordBatch) -> Indexes:
-        if not self._outlet.packed_bodies:
+        if not self._sink_settings.packed_bodies:
             return np.zeros(batch.num_rows, dtype=np.int64)
         return np.asarray(whole_numbers(batch.column("sysFlag"), null=0)) & PACKED_BITS
 
@@ -168,7 +168,7 @@ class Outgoing:
         if found is None:
             found = self._queues[topic] = self._sender.queues(topic)
             if not found:
-                raise TopicMissing(
+                raise TopicNotFound(
                     f"topic {topic} has no queue at the target that takes messages; mend its permissions"
                 )
         return found
@@ -178,7 +178,7 @@ class Outgoing:
         queues = self._queues_of(topic)
         return queues[self._turn % len(queues)]
 
-    def _waits(self, pending: Waiting, queue: MessageQueue, size: int) -> None:
+    def _waits(self, pending: PendingSend, queue: MessageQueue, size: int) -> None:
         self._waiting.append((pending, queue, size))
         self._on_way_bytes += size
         self._settle(WINDOW_BYTES)
@@ -193,7 +193,7 @@ class Outgoing:
                 raise SendFailed(f"{error}; {self.sent} are at the target already and stay there") from error
 
 
-class Delays:
+class DelayColumns:
     """What the columns delayLevel and deliverTime say of rows."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -207,12 +207,12 @@ class Delays:
         )
 
     def given(self, rows: Indexes) -> np.ndarray:
-        """Whether, for each of the rows. OptionWrong: both, or a level or a time below 0."""
+        """Whether, for each of the rows. InvalidOption: both, or a level or a time below 0."""
         levels, times = self._levels[rows], self._times[rows]
         if ((levels != 0) & (times != 0)).any():
-            raise OptionWrong("columns delayLevel and deliverTime: both in one row; leave one null")
+            raise InvalidOption("columns delayLevel and deliverTime: both in one row; leave one null")
         if (levels < 0).any() or (times < 0).any():
-            raise OptionWrong("columns delayLevel and deliverTime: below 0 in a row; null is for no delay")
+            raise InvalidOption("columns delayLevel and deliverTime: below 0 in a row; null is for no delay")
         return (levels > 0) | (times > 0)
 
     def properties(self, row: int) -> bytes:

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from firearrow.spark_tools import room
-from firearrow.spark_tools.columns import COLUMNS, PROPERTY_OF, chosen, schema
-from firearrow.spark_tools.errors import NotWritten, OptionWrong
+from firearrow.spark_tools.columns import COLUMNS, PROPERTY_OF, column_names, schema
+from firearrow.spark_tools.errors import WriteFailed, InvalidOption
 from firearrow.spark_tools.manifest import file_crc
 
 ROW_GROUP_BYTES = 32 << 20
@@ -45,7 +45,7 @@ NULLABLE = frozenset({*PROPERTY_OF, "storeTimestamp", "bornTimestamp"})
 """Columns that not every record has; nobody need look for nulls in others."""
 REPEATED = ("topic", "brokerName", "tags", "properties.key_value.key", "bornHost", "storeHost")
 """Texts with few values: a dictionary is worth it. Numbers of which nearly all are the same are as small without."""
-SOUGHT = (
+INDEXED_COLUMNS = (
     "topic", "queueId", "queueOffset", "storeTimestamp", "bornTimestamp", "tags", "keys", "physicalOffset",
 )  # fmt: skip
 """By their least and greatest value readers leave out row groups."""
@@ -53,7 +53,7 @@ HIDDEN_END = ".writing"
 SAFE = "-_.~!$+@ "
 
 
-class ExportFailed(NotWritten):
+class ExportFailed(WriteFailed):
     """A file cannot be written; nothing of it is left under its final name."""
 
 
@@ -77,16 +77,16 @@ class Layout:
     level: int | None = None
 
     def __post_init__(self) -> None:
-        chosen(self.columns)
+        column_names(self.columns)
         for index, name in enumerate(self.partition_by):
             if name not in PARTITIONS:
-                raise OptionWrong(f"--partition-by: {name!r}; there are {', '.join(PARTITIONS)} and none")
+                raise InvalidOption(f"--partition-by: {name!r}; there are {', '.join(PARTITIONS)} and none")
             if name in self.partition_by[:index]:
-                raise OptionWrong(f"--partition-by: {name} is named twice; name it once")
+                raise InvalidOption(f"--partition-by: {name} is named twice; name it once")
         if self.compression not in COMPRESSIONS:
-            raise OptionWrong(f"--compression: {self.compression!r}; there are {', '.join(COMPRESSIONS)}")
+            raise InvalidOption(f"--compression: {self.compression!r}; there are {', '.join(COMPRESSIONS)}")
         if self.level is not None and (self.compression != "zstd" or not 1 <= self.level <= 22):
-            raise OptionWrong("--level: 1 to 22, and for zstd only")
+            raise InvalidOption("--level: 1 to 22, and for zstd only")
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -98,13 +98,13 @@ class Layout:
         fields = [field.with_nullable(field.name in NULLABLE) for field in schema(self.columns)]
         return pq.ParquetWriter(
             path, pa.schema(fields), compression=self.compression, compression_level=self.level,
-            use_dictionary=list(REPEATED), write_statistics=list(SOUGHT), store_schema=True, data_page_size=PAGE_BYTES,
+            use_dictionary=list(REPEATED), write_statistics=list(INDEXED_COLUMNS), store_schema=True, data_page_size=PAGE_BYTES,
             write_batch_size=PAGE_ROWS,
         )  # fmt: skip
 
 
 @dataclass(slots=True)
-class _Growing:
+class _OpenFile:
     """One file while it is written; `waiting` becomes its next row group."""
 
     final: Path
@@ -122,15 +122,15 @@ class _Growing:
             self.writer.write_table(table, row_group_size=max(1, len(table)))
 
 
-class ParquetPart:
+class ParquetWriter:
     """The files of one task, named `name` in each partition's folder. Leave it by `finish`, else all of it vanishes."""
 
     def __init__(self, folder: Path, name: str, layout: Layout, *, writers_max: int = WRITERS_MAX) -> None:
         self._folder, self._name, self._layout = folder, name, layout
         self._writers_max = writers_max
-        self._open: dict[tuple[str, ...], _Growing] = {}
-        self._closed: list[_Growing] = []
-        self._turns: dict[tuple[str, ...], int] = {}
+        self._open: dict[tuple[str, ...], _OpenFile] = {}
+        self._closed: list[_OpenFile] = []
+        self._last_used: dict[tuple[str, ...], int] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
         """A batch with the columns of `layout.read`. ExportFailed."""
@@ -178,7 +178,7 @@ class ParquetPart:
         elif sum(each.waiting_bytes for each in self._open.values()) > WAITING_BYTES_MAX:
             max(self._open.values(), key=lambda each: each.waiting_bytes).flush()
 
-    def _growing(self, values: tuple[str, ...]) -> _Growing:
+    def _growing(self, values: tuple[str, ...]) -> _OpenFile:
         """The open file of a partition; the one that was not asked for longest makes room."""
         found = self._open.pop(values, None)
         if found is None:
@@ -188,15 +188,15 @@ class ParquetPart:
         self._open[values] = found
         return found
 
-    def _begin(self, values: tuple[str, ...]) -> _Growing:
-        turn = self._turns[values] = self._turns.get(values, -1) + 1
+    def _begin(self, values: tuple[str, ...]) -> _OpenFile:
+        last_use = self._last_used[values] = self._last_used.get(values, -1) + 1
         folder = self._folder.joinpath(
             *(f"{key}={value}" for key, value in zip(self._layout.partition_by, values, strict=True))
         )
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"{self._name}{f'-{turn}' if turn else ''}.parquet"
+        name = f"{self._name}{f'-{last_use}' if last_use else ''}.parquet"
         hidden = folder / f".{name}.{os.getpid()}{HIDDEN_END}"
-        growing = _Growing(folder / name, hidden, None)
+        growing = _OpenFile(folder / name, hidden, None)
         self._open[values] = growing
         growing.writer = self._layout.open(hidden)
         return growing
@@ -209,7 +209,7 @@ class ParquetPart:
         growing.writer = None
         self._closed.append(self._open.pop(values))
 
-    def _written(self, each: _Growing) -> WrittenFile:
+    def _written(self, each: _OpenFile) -> WrittenFile:
         size = each.final.stat().st_size
         return WrittenFile(
             each.final.relative_to(self._folder).as_posix(), each.rows, size, file_crc(each.final)
@@ -220,7 +220,7 @@ class ParquetPart:
         try:
             yield
         except OSError as fault:
-            raise ExportFailed(room.sentence(self._folder, fault)) from fault
+            raise ExportFailed(room.disk_error_text(self._folder, fault)) from fault
 
 
 def partitioned(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[tuple[str, ...], pa.RecordBatch]]:

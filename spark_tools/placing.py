@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.message_columns import texts, whole_numbers
 
 QUEUE_ID_MAX = 1 << 16
@@ -23,11 +23,11 @@ Queues = Callable[[str], Sequence[MessageQueue]]
 """Those of a topic that can be written to, at least one."""
 
 
-class QueueChoice(Enum):
+class QueueIdUse(Enum):
     """What becomes of the column queueId."""
 
     EXACT = "exact"
-    """The queue of that id; OptionWrong if there is none."""
+    """The queue of that id; InvalidOption if there is none."""
     MODULO = "modulo"
     """The remainder by the number of queues: rows of one source queue stay in order."""
     ANY = "any"
@@ -35,7 +35,7 @@ class QueueChoice(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class RowRun:
     """Rows of one topic that belong to one queue, or with `queue` None to any of them; in their order."""
 
     topic: str
@@ -43,19 +43,19 @@ class Stretch:
     rows: Indexes
 
 
-def placed(
-    batch: pa.RecordBatch, topic: str | None, queues: Queues, choice: QueueChoice = QueueChoice.EXACT
-) -> Iterator[Stretch]:
-    """All rows. `topic` overrides the column. OptionWrong: a row without a topic, a queue that is not there."""
+def partition_rows(
+    batch: pa.RecordBatch, topic: str | None, queues: Queues, message_filter: QueueIdUse = QueueIdUse.EXACT
+) -> Iterator[RowRun]:
+    """All rows. `topic` overrides the column. InvalidOption: a row without a topic, a queue that is not there."""
     for name, rows in topics_of(batch, topic):
         there = queues(name)
         place = np.full(len(rows), -1, dtype=np.int64)
         if "shardingKey" in batch.schema.names:
             _by_sharding_key(batch.column("shardingKey"), rows, place, len(there))
-        if "queueId" in batch.schema.names and choice is not QueueChoice.ANY:
-            _by_queue_id(batch, rows, place, there, choice)
+        if "queueId" in batch.schema.names and message_filter is not QueueIdUse.ANY:
+            _by_queue_id(batch, rows, place, there, message_filter)
         for index, part in groups(place):
-            yield Stretch(name, None if index < 0 else there[index], rows[part])
+            yield RowRun(name, None if index < 0 else there[index], rows[part])
 
 
 def topics_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, Indexes]]:
@@ -64,7 +64,7 @@ def topics_of(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, I
         return
     column = batch.column("topic")
     if column.null_count:
-        raise OptionWrong("column topic: null in a row; fill it, or give the option topic for all rows")
+        raise InvalidOption("column topic: null in a row; fill it, or give the option topic for all rows")
     yield from _values(column)
 
 
@@ -95,18 +95,18 @@ def _by_sharding_key(column: pa.Array, rows: Indexes, place: Indexes, count: int
 
 
 def _by_queue_id(
-    batch: pa.RecordBatch, rows: Indexes, place: Indexes, there: Sequence[MessageQueue], choice: QueueChoice
+    batch: pa.RecordBatch, rows: Indexes, place: Indexes, there: Sequence[MessageQueue], message_filter: QueueIdUse
 ) -> None:
     column = batch.column("queueId")
     ids = np.asarray(whole_numbers(column))[rows]
     given = np.asarray(column.is_valid())[rows]
     if "brokerName" not in batch.schema.names:
-        place[given] = _indexes(ids[given], there, list(range(len(there))), choice)
+        place[given] = _indexes(ids[given], there, list(range(len(there))), message_filter)
         return
     names = batch.column("brokerName").fill_null("").take(pa.array(rows))
     for name, all_of_it in _values(names):
         part = all_of_it[given[all_of_it]]
-        place[part] = _indexes(ids[part], there, _at_broker(there, name), choice)
+        place[part] = _indexes(ids[part], there, _at_broker(there, name), message_filter)
 
 
 def _at_broker(there: Sequence[MessageQueue], name: str) -> list[int]:
@@ -117,10 +117,10 @@ def _at_broker(there: Sequence[MessageQueue], name: str) -> list[int]:
 
 
 def _indexes(
-    ids: Indexes, there: Sequence[MessageQueue], first: Sequence[int], choice: QueueChoice
+    ids: Indexes, there: Sequence[MessageQueue], first: Sequence[int], message_filter: QueueIdUse
 ) -> Indexes:
     """Of the queues with these ids; `first` says which go before others with the same id."""
-    if choice is QueueChoice.MODULO:
+    if message_filter is QueueIdUse.MODULO:
         return np.asarray(first, dtype=np.int64)[ids % len(first)]
     table = np.full(QUEUE_ID_MAX, -1, dtype=np.int64)
     for index in (*reversed(range(len(there))), *reversed(first)):
@@ -129,7 +129,7 @@ def _indexes(
     found = np.where(within, table[np.where(within, ids, 0)], -1)
     if (found < 0).any():
         known = ", ".join(map(str, sorted({queue.queue_id for queue in there})[:16]))
-        raise OptionWrong(
+        raise InvalidOption(
             f"column queueId: {there[0].topic} has no queue {ids[found < 0][0]} that can be written to, only {known}; "
             "set the option queues to modulo or any, or drop the column"
         )

@@ -6,20 +6,20 @@ Made where it is used, in the thread that uses it; keeps nothing of what it sees
 from firearrow._native.bulk.spans import Spans
 from firearrow.broker.filters.expressions import names_read
 from firearrow.broker.filters.parser import parse
-from firearrow.broker.filters.tokens import ExpressionWrong
+from firearrow.broker.filters.tokens import InvalidExpression
 from firearrow.broker.filters.values import Incomparable
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import InvalidOption
 
 SQL_CHARS_MAX = 64 << 10
 
 
-class Predicate:
-    """OptionWrong when made: the choice's expression is none."""
+class FilterEvaluator:
+    """InvalidOption when made: the choice's expression is none."""
 
-    def __init__(self, choice: Choice) -> None:
-        self._selection = choice.selection()
-        self._filter = None if choice.sql is None else _Filter(choice.sql)
+    def __init__(self, message_filter: MessageFilter) -> None:
+        self._selection = message_filter.selection()
+        self._filter = None if message_filter.sql is None else _SqlFilter(message_filter.sql)
         self.everything = self._selection.everything and self._filter is None
         """`keep` gives back what it gets."""
 
@@ -33,16 +33,16 @@ class Predicate:
         return kept.take([index for index in range(len(kept)) if accepts(values(index, names))])
 
 
-class _Filter:
+class _SqlFilter:
     """As brokers do it: only True is a match; unknown is none, nor is a comparison that cannot be made."""
 
     def __init__(self, sql: str) -> None:
         if len(sql) > SQL_CHARS_MAX:
-            raise OptionWrong(f"sql: an expression of {len(sql)} characters, at most {SQL_CHARS_MAX}")
+            raise InvalidOption(f"sql: an expression of {len(sql)} characters, at most {SQL_CHARS_MAX}")
         try:
             expression = parse(sql)
-        except ExpressionWrong as wrong:
-            raise OptionWrong(f"sql: {sql!r} is no SQL92 filter: {wrong}") from None
+        except InvalidExpression as wrong:
+            raise InvalidOption(f"sql: {sql!r} is no SQL92 filter: {wrong}") from None
         self._evaluate = expression.evaluate
         self.names = {name.encode(): name for name in names_read(expression)}
         """Of the properties that it reads."""

@@ -5,21 +5,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from firearrow.spark_tools.errors import NotWritten
+from firearrow.spark_tools.errors import WriteFailed
 
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @contextmanager
-def writing(place: Path) -> Iterator[None]:
-    """NotWritten: what the block wrote, or its folder, cannot be."""
+def disk_errors(place: Path) -> Iterator[None]:
+    """WriteFailed: what the block wrote, or its folder, cannot be."""
     try:
         yield
     except OSError as fault:
-        raise NotWritten(sentence(place, fault)) from fault
+        raise WriteFailed(disk_error_text(place, fault)) from fault
 
 
-def sentence(place: Path, fault: OSError) -> str:
-    if fault.errno in NO_ROOM:
+def disk_error_text(place: Path, fault: OSError) -> str:
+    if fault.errno in DISK_FULL_ERRNOS:
         return f"{place}: no room ({fault.strerror or fault}); make room and run it again, it goes on"
     return f"{place}: cannot be written: {fault.strerror or fault}"

@@ -45,13 +45,13 @@ class CannotSubmit(SparkToolsError):
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitArguments:
     spark: tuple[str, ...]
     """Options of spark-submit, each with its value."""
     rest: tuple[str, ...]
 
 
-def split(arguments: Sequence[str]) -> Split:
+def split(arguments: Sequence[str]) -> SplitArguments:
     """What spark-submit is to be told, wherever it stands, and what is left."""
     spark: list[str] = []
     rest: list[str] = []
@@ -67,7 +67,7 @@ def split(arguments: Sequence[str]) -> Split:
             spark += (text, left.pop(0))
         else:
             rest.append(text)
-    return Split(tuple(spark), tuple(rest))
+    return SplitArguments(tuple(spark), tuple(rest))
 
 
 def command(job: Path, spark: Sequence[str], arguments: Sequence[str], home: Path) -> list[str]:

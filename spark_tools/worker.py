@@ -10,8 +10,8 @@ BUFFER_BYTES_MAX = 32 << 20
 
 
 @cache
-def settle() -> None:
+def setup_worker() -> None:
     """Spark collects garbage behind each task, 20 ms for what is imported: it is left out from now on. A batch's
     buffers are taken from those of the batch before, instead of new pages each time."""
     gc.freeze()
-    heap.keep(KEPT_BYTES, blocks_below=BUFFER_BYTES_MAX)
+    heap.set_malloc_thresholds(KEPT_BYTES, blocks_below=BUFFER_BYTES_MAX)

@@ -13,31 +13,31 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.audit.groups import Lag, ReadOffsets, lags, read_offsets
-from firearrow._native.audit.index import IndexFile, check_index, index_files
-from firearrow._native.audit.log import Part, PartSeen, Settings
+from firearrow._native.audit.groups import GroupLag, ReadOffsets, lags, read_offsets
+from firearrow._native.audit.index import IndexFileInfo, check_index, index_files
+from firearrow._native.audit.log import LogPart, PartResult, PartSettings
 from firearrow._native.audit.queues import (
     LogBounds,
     QueueName,
-    QueueSeen,
-    QueuesSeen,
+    QueueResult,
+    QueueResults,
     check_queue,
     is_written,
     survey_queues,
 )
-from firearrow._native.audit.ranges import LogRange, cut, parts
-from firearrow._native.audit.stitching import LogSeen, stitched
+from firearrow._native.audit.ranges import LogRange, split_log, group_ranges
+from firearrow._native.audit.stitching import LogResult, merge_parts
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.audit.tallies import Tallies
+from firearrow._native.audit.tallies import LogCounts
 from firearrow._native.bulk.survey import APACHE_DELAYS_S
-from firearrow._native.files.rolled import Segment, missing
+from firearrow._native.files.rolled import SegmentFile, missing
 
-QUEUES_A_TASK = 256
+QUEUES_PER_TASK = 256
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Lane(Protocol):
+class Executor(Protocol):
     """Does work for each task, results in the tasks' order. `weights`: bytes of each, for progress."""
 
     width: int
@@ -48,7 +48,7 @@ class Lane(Protocol):
     ) -> list[R]: ...
 
 
-class HereLane:
+class SerialExecutor:
     """All tasks in this thread, one after the other."""
 
     def __init__(self, width: int = 4) -> None:
@@ -61,7 +61,7 @@ class HereLane:
 
 
 @dataclass(slots=True)
-class StoreSeen:
+class StoreResult:
     """What an audit says of one store. `state`: notes that are no findings."""
 
     store: AuditedStore
@@ -69,43 +69,43 @@ class StoreSeen:
     segments: int = 0
     log: LogBounds = field(default_factory=lambda: LogBounds(0, 0))
     numbers: Counter[str] = field(default_factory=Counter)
-    tallies: Tallies = field(default_factory=Tallies)
-    queues: dict[QueueName, QueueSeen] = field(default_factory=dict)
-    lags: list[Lag] = field(default_factory=list)
+    counts: LogCounts = field(default_factory=LogCounts)
+    queues: dict[QueueName, QueueResult] = field(default_factory=dict)
+    lags: list[GroupLag] = field(default_factory=list)
     findings: Findings = field(default_factory=Findings)
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class PartWork:
+class LogPartTask:
     """Picklable: looks at one part of the log."""
 
     store: AuditedStore
-    index: tuple[IndexFile, ...]
-    settings: Settings
+    index: tuple[IndexFileInfo, ...]
+    settings: PartSettings
 
-    def __call__(self, ranges: Sequence[LogRange]) -> PartSeen:
-        return Part(self.store, ranges, self.index, self.settings, exact=False).run()
+    def __call__(self, ranges: Sequence[LogRange]) -> PartResult:
+        return LogPart(self.store, ranges, self.index, self.settings, exact=False).run()
 
-    def exactly(self, ranges: Sequence[LogRange]) -> PartSeen:
-        return Part(self.store, ranges, self.index, self.settings, exact=True).run()
+    def exactly(self, ranges: Sequence[LogRange]) -> PartResult:
+        return LogPart(self.store, ranges, self.index, self.settings, exact=True).run()
 
 
-class Auditing:
+class StoreAudit:
     """`index_slots` 0: told from the index files. `run` once. StoreUnreadable: the folder is no store."""
 
     def __init__(
-        self, store: AuditedStore, lane: Lane, offsets: ReadOffsets, *, check_crc: bool = True, with_index: bool = True,
+        self, store: AuditedStore, executor: Executor, offsets: ReadOffsets, *, check_crc: bool = True, with_index: bool = True,
         delays_s: tuple[int, ...] = APACHE_DELAYS_S, index_slots: int = 0, range_bytes: int = 128 << 20,
     ) -> None:  # fmt: skip
-        self._store, self._lane, self._range_bytes = store, lane, range_bytes
+        self._store, self._executor, self._range_bytes = store, executor, range_bytes
         self._offsets = offsets
         self._growing = store.is_running()
-        self._settings = Settings(check_crc, with_index, self._growing, delays_s)
+        self._settings = PartSettings(check_crc, with_index, self._growing, delays_s)
         self._index_slots = index_slots
-        self.seen = StoreSeen(store)
+        self.seen = StoreResult(store)
 
-    def run(self) -> StoreSeen:
+    def run(self) -> StoreResult:
         began = time.monotonic()
         seen, store = self.seen, self._store
         segments, end = store.segments(), None
@@ -129,7 +129,7 @@ class Auditing:
         seen.seconds = time.monotonic() - began
         return seen
 
-    def _describe(self, segments: Sequence[Segment], index: Sequence[IndexFile]) -> None:
+    def _describe(self, segments: Sequence[SegmentFile], index: Sequence[IndexFileInfo]) -> None:
         seen, store = self.seen, self._store
         seen.segments = len(segments)
         if self._growing:
@@ -179,29 +179,29 @@ class Auditing:
             seen.state.append("it has queues in RocksDB, which were not checked")
 
     def _look_at_log(
-        self, segments: Sequence[Segment], end: int | None, index: Sequence[IndexFile]
-    ) -> LogSeen:
-        tasks = parts(cut(segments, end, self._range_bytes), self._lane.width)
+        self, segments: Sequence[SegmentFile], end: int | None, index: Sequence[IndexFileInfo]
+    ) -> LogResult:
+        tasks = group_ranges(split_log(segments, end, self._range_bytes), self._executor.width)
         settings = replace(self._settings, index_from=_index_from(segments, index))
-        work = PartWork(self._store, tuple(index), settings)
+        work = LogPartTask(self._store, tuple(index), settings)
         weights = [sum(map(len, task)) for task in tasks]
-        found = self._lane("log", work, tasks, weights)
-        log = stitched(self._store, tasks, found, work.exactly, growing=self._growing)
-        self.seen.tallies, self.seen.numbers = log.tallies, log.numbers
+        found = self._executor("log", work, tasks, weights)
+        log = merge_parts(self._store, tasks, found, work.exactly, growing=self._growing)
+        self.seen.counts, self.seen.numbers = log.counts, log.numbers
         self.seen.findings.merge(log.findings)
         return log
 
-    def _look_at_queues(self, segments: Sequence[Segment], log: LogSeen) -> None:
+    def _look_at_queues(self, segments: Sequence[SegmentFile], log: LogResult) -> None:
         store, bounds = self._store, self.seen.log
         names = list(store.queues())
-        tasks = [names[at : at + QUEUES_A_TASK] for at in range(0, len(names), QUEUES_A_TASK)]
+        tasks = [names[at : at + QUEUES_PER_TASK] for at in range(0, len(names), QUEUES_PER_TASK)]
         work = partial(survey_queues, store, log=bounds)
-        found = QueuesSeen()
-        for each in self._lane("queues", work, tasks, [len(task) for task in tasks]):
+        found = QueueResults()
+        for each in self._executor("queues", work, tasks, [len(task) for task in tasks]):
             found.merge(each)
         self.seen.queues = found.queues
         self.seen.findings.merge(found.findings)
-        records = self.seen.tallies.queues.rows
+        records = self.seen.counts.queues.rows
         odd = [
             (
                 name,
@@ -212,7 +212,7 @@ class Auditing:
             if log.fitting[os.fsencode(name[0]), name[1]] != queue.within
             or (queue.beyond and not bounds.growing)
         ]
-        for lost in self._lane("entries", partial(_check, store, segments, bounds), odd, [1] * len(odd)):
+        for lost in self._executor("entries", partial(_check_queue_entries, store, segments, bounds), odd, [1] * len(odd)):
             self._add_entries(lost)
 
     def _add_entries(self, findings: Findings) -> None:
@@ -232,23 +232,23 @@ class Auditing:
             assert each.queue_id is not None
             assert each.queue_offset is not None
             if is_written(self._store, (each.topic, each.queue_id), each.queue_offset, each.count):
-                self.seen.findings.take_back(each)
+                self.seen.findings.retract(each)
 
-    def _look_at_index(self, index: Sequence[IndexFile]) -> None:
+    def _look_at_index(self, index: Sequence[IndexFileInfo]) -> None:
         tasks = [[(file, self._growing and file is index[-1])] for file in index]
         weights = [file.segment.length for file in index]
-        for findings, entries in self._lane("index", partial(check_index, self._store), tasks, weights):
+        for findings, entries in self._executor("index", partial(check_index, self._store), tasks, weights):
             self.seen.findings.merge(findings)
             self.seen.numbers["index entries"] += entries
 
 
-def _index_from(segments: Sequence[Segment], index: Sequence[IndexFile]) -> int:
+def _index_from(segments: Sequence[SegmentFile], index: Sequence[IndexFileInfo]) -> int:
     """Older index files may be gone, and with them some of the keys of the record with which the next one begins."""
     begin = index[0].head.begin_place if index else 0
     return begin if segments and begin == segments[0].base else begin + 1
 
 
-def _check(
-    store: AuditedStore, segments: Sequence[Segment], log: LogBounds, task: tuple[QueueName, bool]
+def _check_queue_entries(
+    store: AuditedStore, segments: Sequence[SegmentFile], log: LogBounds, task: tuple[QueueName, bool]
 ) -> Findings:
-    return check_queue(store, task[0], segments, log, light=task[1])
+    return check_queue(store, task[0], segments, log, is_lmq=task[1])

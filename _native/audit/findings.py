@@ -87,7 +87,7 @@ class Findings:
             self._places.add((finding.file, finding.position))
             self.listed.append(finding)
 
-    def take_back(self, finding: Finding) -> None:
+    def retract(self, finding: Finding) -> None:
         """It was none."""
         self.listed.remove(finding)
         self._kept[finding.kind] -= 1

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.audit.queues import QueueName, QueueSeen
+from firearrow._native.audit.queues import QueueName, QueueResult
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.store.faults import StoreUnreadable
 
@@ -15,7 +15,7 @@ ReadOffsets = Callable[[str], Offsets]
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class GroupLag:
     """`offset`: the next one to consume; `lag`: messages from there, or from `first` if it is gone, to `end`."""
 
     group: str
@@ -45,8 +45,8 @@ def read_offsets(store: AuditedStore, read: ReadOffsets, findings: Findings) -> 
 
 
 def lags(
-    store: AuditedStore, offsets: Offsets, queues: Mapping[QueueName, QueueSeen], findings: Findings
-) -> list[Lag]:
+    store: AuditedStore, offsets: Offsets, queues: Mapping[QueueName, QueueResult], findings: Findings
+) -> list[GroupLag]:
     """Of the queues that the store has; an offset behind a queue's end is a finding."""
     found = []
     for (group, topic), by_queue in sorted(offsets.items()):
@@ -54,13 +54,13 @@ def lags(
             queue = queues.get((topic, queue_id))
             if queue is None:
                 continue
-            found.append(Lag(group, topic, queue_id, queue_offset, queue.first, queue.end))
+            found.append(GroupLag(group, topic, queue_id, queue_offset, queue.first, queue.end))
             if queue_offset > queue.end:
                 findings.add(_beyond(store, found[-1]))
     return found
 
 
-def _beyond(store: AuditedStore, lag: Lag) -> Finding:
+def _beyond(store: AuditedStore, lag: GroupLag) -> Finding:
     text = f"group {lag.group} is at {lag.offset} of {lag.topic}:{lag.queue_id}, which ends at {lag.end}"
     return Finding(
         Kind.OFFSET_BEYOND, store.name, store.path("config", "consumerOffset.json"), 0, text,

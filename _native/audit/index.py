@@ -7,20 +7,20 @@ from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.wording import KINDS
 from firearrow._native.bulk.faults import Fault, FaultKind, Faults
-from firearrow._native.bulk.keycheck import IndexHead, check_chains, head_of, slots_of
-from firearrow._native.files.mappings import Mappings
-from firearrow._native.files.rolled import Segment
+from firearrow._native.bulk.keycheck import IndexHeader, check_chains, head_of, slots_of
+from firearrow._native.files.mappings import MappedFiles
+from firearrow._native.files.rolled import SegmentFile
 
 HEAD_BYTES, SLOT_BYTES, ENTRY_BYTES = 40, 4, 20
-NO_HEAD = IndexHead(0, 0, 0, -1, 0, 1)
+NO_HEAD = IndexHeader(0, 0, 0, -1, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class IndexFile:
+class IndexFileInfo:
     """`slots` 0: it has no entries, or they cannot be told from its slots; then it is not compared with records."""
 
-    segment: Segment
-    head: IndexHead
+    segment: SegmentFile
+    head: IndexHeader
     slots: int
 
     @property
@@ -57,12 +57,12 @@ class IndexFile:
         )
 
 
-def index_files(store: AuditedStore, slots: int = 0) -> list[IndexFile]:
+def index_files(store: AuditedStore, slots: int = 0) -> list[IndexFileInfo]:
     """In the order in which they were made. `slots` 0: told from the files; those of one size have equally many."""
-    maps, found = Mappings(1), []
+    maps, found = MappedFiles(1), []
     told: dict[int, int] = {}
     for path in store.index_paths():
-        mapping = maps.get(Segment(path, 0, 0))
+        mapping = maps.get(SegmentFile(path, 0, 0))
         if mapping is None:
             continue
         length = len(mapping.window)
@@ -72,18 +72,18 @@ def index_files(store: AuditedStore, slots: int = 0) -> list[IndexFile]:
             seen = slots or slots_of(mapping.window)
             if seen:
                 told[length] = seen
-        found.append(IndexFile(Segment(path, 0, length), head, 0))
+        found.append(IndexFileInfo(SegmentFile(path, 0, length), head, 0))
     return [
-        IndexFile(
+        IndexFileInfo(
             file.segment, file.head, told.get(file.segment.length, 0) if file.head.next_entry > 1 else 0
         )
         for file in found
     ]
 
 
-def check_index(store: AuditedStore, files: Sequence[tuple[IndexFile, bool]]) -> tuple[Findings, int]:
+def check_index(store: AuditedStore, files: Sequence[tuple[IndexFileInfo, bool]]) -> tuple[Findings, int]:
     """Each with whether it still grows: (findings, entries)."""
-    findings, maps, entries = Findings(), Mappings(1), 0
+    findings, maps, entries = Findings(), MappedFiles(1), 0
     for file, growing in files:
         mapping = maps.get(file.segment)
         if mapping is None:

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.audit.index import IndexFile
+from firearrow._native.audit.index import IndexFileInfo
 from firearrow._native.audit.ranges import LogRange
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.audit.tallies import Tallies
-from firearrow._native.audit.wording import KINDS, between, in_log, in_queue
+from firearrow._native.audit.tallies import LogCounts
+from firearrow._native.audit.wording import KINDS, gap_finding, log_finding, queue_finding
 from firearrow._native.bulk.faults import Fault, FaultKind
 from firearrow._native.bulk.gaps import first_written
 from firearrow._native.bulk.keycheck import match_keys, settle_keys
 from firearrow._native.bulk.spans import End, find
-from firearrow._native.bulk.survey import APACHE_DELAYS_S, TORN, QueueSeen, Survey
-from firearrow._native.files.entries import Entries
-from firearrow._native.files.mappings import Mapping, Mappings
-from firearrow._native.files.rolled import Segment, segment_at
+from firearrow._native.bulk.survey import APACHE_DELAYS_S, TORN, SurveyedQueue, Survey
+from firearrow._native.files.entries import QueueReader
+from firearrow._native.files.mappings import MappedFile, MappedFiles
+from firearrow._native.files.rolled import SegmentFile, segment_at
 from firearrow._native.store.faults import StoreUnreadable
 
 ENTRIES_AT_ONCE = 1 << 18
@@ -44,7 +44,7 @@ COUNTED = (
 )
 
 
-class Rest(StrEnum):
+class PartEnd(StrEnum):
     """What follows the last record of a part."""
 
     NOTHING = "nothing"
@@ -53,7 +53,7 @@ class Rest(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PartSettings:
     """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds. `index_from`: the index knows the
     keys of records from this place on."""
 
@@ -65,30 +65,30 @@ class Settings:
 
 
 @dataclass(slots=True)
-class PartSeen:
+class PartResult:
     """What a part of the log holds. Physical offsets; -1: no record begins there."""
 
     start: int = -1
     end: int = -1
-    rest: Rest = Rest.NOTHING
+    rest: PartEnd = PartEnd.NOTHING
     rest_start: int = -1
     rest_why: str = ""
     findings: Findings = field(default_factory=Findings)
-    tallies: Tallies = field(default_factory=Tallies)
+    counts: LogCounts = field(default_factory=LogCounts)
     fitting: dict[tuple[bytes, int], int] = field(default_factory=dict)
     """Entries of each queue that records answer to."""
     numbers: Counter[str] = field(default_factory=Counter)
 
 
-class Part:
+class LogPart:
     """`ranges` in order; `exact`: the first one starts at a record. `run` once."""
 
     def __init__(
         self,
         store: AuditedStore,
         ranges: Sequence[LogRange],
-        index: Sequence[IndexFile],
-        settings: Settings,
+        index: Sequence[IndexFileInfo],
+        settings: PartSettings,
         *,
         exact: bool,
     ) -> None:
@@ -100,13 +100,13 @@ class Part:
             with_keys=bool(self._index),
             delays_ms=[1000 * s for s in settings.delays_s],
         )
-        self._maps = Mappings()
-        self._seen = PartSeen()
+        self._maps = MappedFiles()
+        self._seen = PartResult()
         self._chunk = -1
         self._judged: dict[tuple[bytes, int], bool] = {}
-        self._entries: dict[tuple[bytes, int], Entries] = {}
+        self._entries: dict[tuple[bytes, int], QueueReader] = {}
 
-    def run(self) -> PartSeen:
+    def run(self) -> PartResult:
         at = self._ranges[0].start if self._exact else -1
         for part in self._ranges:
             mapping = self._maps.get(part.segment)
@@ -121,7 +121,7 @@ class Part:
         self._finish()
         return self._seen
 
-    def _begin(self, mapping: Mapping, part: LogRange) -> int:
+    def _begin(self, mapping: MappedFile, part: LogRange) -> int:
         """The first record of a range that may begin inside of one."""
         if part.start == part.segment.base:
             return part.start
@@ -131,12 +131,12 @@ class Part:
         written = first_written(mapping.window, part.start - mapping.base, part.stop - mapping.base)
         self._remains(
             part.start,
-            Rest.UNWRITTEN if mapping.base + written >= part.stop else Rest.TORN,
+            PartEnd.UNWRITTEN if mapping.base + written >= part.stop else PartEnd.TORN,
             "no record begins there",
         )
         return -1
 
-    def _range(self, mapping: Mapping, part: LogRange, at: int) -> int:
+    def _range(self, mapping: MappedFile, part: LogRange, at: int) -> int:
         """From `at` to the range's end: where the next record begins, as far as it is known."""
         base, stop = mapping.base, min(part.stop, mapping.end)
         while at < stop:
@@ -158,45 +158,45 @@ class Part:
     def _records(self, start: int, end: int, why: End) -> None:
         """Whole records, or a blank, lie in [start, end). What was not before them is inside the log now."""
         seen = self._seen
-        if seen.rest is not Rest.NOTHING and seen.end >= 0:
+        if seen.rest is not PartEnd.NOTHING and seen.end >= 0:
             self._inside(seen.rest_start, start, seen.rest, seen.rest_why)
         if seen.start < 0:
             seen.start = start
-        seen.rest, seen.end = Rest.NOTHING, end
+        seen.rest, seen.end = PartEnd.NOTHING, end
         seen.numbers["blanks"] += why is End.BLANK
 
-    def _pass(self, mapping: Mapping, at: int, stop: int, why: End) -> int:
+    def _pass(self, mapping: MappedFile, at: int, stop: int, why: End) -> int:
         """Over what is no record, to the next one or to the range's end."""
         base = mapping.base
         written = first_written(mapping.window, at - base, stop - base) + base
         if why is End.UNWRITTEN and written >= stop:
-            self._remains(at, Rest.UNWRITTEN, "nothing was written there")
+            self._remains(at, PartEnd.UNWRITTEN, "nothing was written there")
             return stop
         found = find(mapping.window, at - base + 1, stop - base, base=base)
         torn = why is End.TORN
         self._remains(
             at,
-            Rest.TORN if torn else Rest.UNWRITTEN,
+            PartEnd.TORN if torn else PartEnd.UNWRITTEN,
             TORN[self._survey.torn] if torn else "nothing was written there",
         )
         if found < 0 and not torn:
-            self._seen.rest, self._seen.rest_why = Rest.TORN, f"bytes from {written} on are no record"
+            self._seen.rest, self._seen.rest_why = PartEnd.TORN, f"bytes from {written} on are no record"
         return stop if found < 0 else base + found
 
-    def _remains(self, start: int, rest: Rest, why: str) -> None:
+    def _remains(self, start: int, rest: PartEnd, why: str) -> None:
         seen = self._seen
-        if seen.rest is Rest.NOTHING:
+        if seen.rest is PartEnd.NOTHING:
             seen.rest_start, seen.rest, seen.rest_why = start, rest, why
-        elif seen.rest is Rest.UNWRITTEN and rest is Rest.TORN:
+        elif seen.rest is PartEnd.UNWRITTEN and rest is PartEnd.TORN:
             seen.rest, seen.rest_why = rest, why
 
-    def _inside(self, start: int, end: int, rest: Rest, why: str) -> None:
+    def _inside(self, start: int, end: int, rest: PartEnd, why: str) -> None:
         segment = segment_at(self._segments(), start)
         assert segment is not None, "what was walked lies in a segment"
-        kind = Kind.TORN if rest is Rest.TORN else Kind.HOLE
-        self._seen.findings.add(between(self._store, segment, kind, start, end, why))
+        kind = Kind.TORN if rest is PartEnd.TORN else Kind.HOLE
+        self._seen.findings.add(gap_finding(self._store, segment, kind, start, end, why))
 
-    def _segments(self) -> list[Segment]:
+    def _segments(self) -> list[SegmentFile]:
         return [part.segment for part in self._ranges]
 
     # ---- beside queues and index ----
@@ -214,7 +214,7 @@ class Part:
         survey.clear()
         self._chunk = -1
 
-    def _match(self, queue: QueueSeen) -> None:
+    def _match(self, queue: SurveyedQueue) -> None:
         if not self._is_judged(queue):
             return
         entries = self._entries_of(queue)
@@ -224,7 +224,7 @@ class Part:
             entries.close()
         self._survey.settle(queue.number)
 
-    def _entries_of(self, queue: QueueSeen) -> Entries | None:
+    def _entries_of(self, queue: SurveyedQueue) -> QueueReader | None:
         """Which files a queue has is remembered, and looked up again when they do not go far enough."""
         key = queue.topic, queue.queue_id
         entries = self._entries.get(key)
@@ -234,7 +234,7 @@ class Part:
                 return None
             if len(self._entries) >= QUEUES_MAX:
                 self._entries.clear()
-            entries = Entries(folder)
+            entries = QueueReader(folder)
             try:
                 entries.refresh()
             except StoreUnreadable:
@@ -242,13 +242,13 @@ class Part:
             self._entries[key] = entries
         return entries
 
-    def _is_judged(self, queue: QueueSeen) -> bool:
+    def _is_judged(self, queue: SurveyedQueue) -> bool:
         """Light queues that were never made, and batch queues, have no entries to look for."""
         key = queue.topic, queue.queue_id
         if key not in self._judged:
             folder = self._store.queue_folder(*key)
-            light = queue.light and not queue.messages and (folder is None or not os.path.isdir(folder))
-            self._judged[key] = not light and (folder is None or not self._store.is_batch_topic(queue.topic))
+            is_lmq = queue.is_lmq and not queue.messages and (folder is None or not os.path.isdir(folder))
+            self._judged[key] = not is_lmq and (folder is None or not self._store.is_batch_topic(queue.topic))
         return self._judged[key]
 
     def _match_keys(self, start: int, until: int) -> None:
@@ -271,7 +271,7 @@ class Part:
 
     def _finish(self) -> None:
         survey, seen = self._survey, self._seen
-        seen.tallies.take(survey)
+        seen.counts.add_counts(survey)
         queues = survey.queues()
         seen.fitting = {(queue.topic, queue.queue_id): queue.fitting for queue in queues if queue.fitting}
         unjudged = (
@@ -285,10 +285,10 @@ class Part:
         for fault in survey.faults.listed():
             seen.findings.name(self._finding(fault, queues))
 
-    def _finding(self, fault: Fault, queues: Sequence[QueueSeen]) -> Finding:
+    def _finding(self, fault: Fault, queues: Sequence[SurveyedQueue]) -> Finding:
         if fault.kind is FaultKind.WRONG_KEY:
             return self._index[fault.owner].finding(self._store, fault)
         if fault.kind in (FaultKind.BAD_CRC, FaultKind.NO_KEY):
-            return in_log(self._store, self._segments(), fault)
+            return log_finding(self._store, self._segments(), fault)
         queue = queues[fault.owner]
-        return in_queue(self._store, queue.topic, queue.queue_id, fault)
+        return queue_finding(self._store, queue.topic, queue.queue_id, fault)

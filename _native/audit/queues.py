@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.audit.wording import KINDS, in_queue
+from firearrow._native.audit.wording import KINDS, queue_finding
 from firearrow._native.bulk.faults import FaultKind, Faults
-from firearrow._native.bulk.queuecheck import EntriesSeen, check_entries, count_entries, list_entries
-from firearrow._native.files.entries import ENTRY, Entries
-from firearrow._native.files.mappings import Mappings
-from firearrow._native.files.rolled import Segment, missing, rolled_files
+from firearrow._native.bulk.queuecheck import EntriesResult, check_entries, count_entries, list_entries
+from firearrow._native.files.entries import ENTRY, QueueReader
+from firearrow._native.files.mappings import MappedFiles
+from firearrow._native.files.rolled import SegmentFile, missing, rolled_files
 from firearrow._native.store.faults import StoreUnreadable
 
 QueueName = tuple[str, int]
@@ -32,7 +32,7 @@ class LogBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSeen:
+class QueueResult:
     """Queue offsets [first, end) can be read; `within` entries show a place in the log, `beyond` one behind."""
 
     first: int
@@ -42,17 +42,17 @@ class QueueSeen:
 
 
 @dataclass(slots=True)
-class QueuesSeen:
-    queues: dict[QueueName, QueueSeen] = field(default_factory=dict)
+class QueueResults:
+    queues: dict[QueueName, QueueResult] = field(default_factory=dict)
     findings: Findings = field(default_factory=Findings)
 
-    def merge(self, other: "QueuesSeen") -> None:
+    def merge(self, other: "QueueResults") -> None:
         self.queues.update(other.queues)
         self.findings.merge(other.findings)
 
 
-def survey_queues(store: AuditedStore, names: Sequence[QueueName], log: LogBounds) -> QueuesSeen:
-    seen, maps = QueuesSeen(), Mappings(1)
+def survey_queues(store: AuditedStore, names: Sequence[QueueName], log: LogBounds) -> QueueResults:
+    seen, maps = QueueResults(), MappedFiles(1)
     for name in names:
         folder = store.path("consumequeue", name[0], str(name[1]))
         try:
@@ -68,13 +68,13 @@ def survey_queues(store: AuditedStore, names: Sequence[QueueName], log: LogBound
 def _survey(
     store: AuditedStore,
     name: QueueName,
-    files: Sequence[Segment],
+    files: Sequence[SegmentFile],
     log: LogBounds,
-    maps: Mappings,
+    maps: MappedFiles,
     findings: Findings,
-) -> QueueSeen:
+) -> QueueResult:
     faults = Faults()
-    found: list[tuple[Segment, EntriesSeen]] = []
+    found: list[tuple[SegmentFile, EntriesResult]] = []
     for file in files:
         mapping = maps.get(file)
         if mapping is not None:
@@ -85,10 +85,10 @@ def _survey(
         found.pop()
     if not found:
         end = -(-files[0].base // ENTRY.size) if files else 0
-        return QueueSeen(end, end, 0, 0)
+        return QueueResult(end, end, 0, 0)
     _find_gaps(store, name, found, findings)
     end = found[-1][1].end
-    return QueueSeen(
+    return QueueResult(
         first=next((entries.first for _, entries in found if entries.first >= 0), end),
         end=end,
         within=sum(entries.within for _, entries in found),
@@ -97,7 +97,7 @@ def _survey(
 
 
 def _find_gaps(
-    store: AuditedStore, name: QueueName, found: Sequence[tuple[Segment, EntriesSeen]], findings: Findings
+    store: AuditedStore, name: QueueName, found: Sequence[tuple[SegmentFile, EntriesResult]], findings: Findings
 ) -> None:
     """Between files, and at the end of files that others follow."""
     for start, end in missing([file for file, _ in found]):
@@ -123,15 +123,15 @@ def _take(store: AuditedStore, topic: bytes, queue_id: int, faults: Faults, find
     for kind in (FaultKind.QUEUE_GAP, FaultKind.QUEUE_ORDER):
         findings.count(KINDS[kind], faults.total(kind))
     for fault in faults.listed():
-        findings.name(in_queue(store, topic, queue_id, fault))
+        findings.name(queue_finding(store, topic, queue_id, fault))
 
 
 def check_queue(
-    store: AuditedStore, name: QueueName, segments: Sequence[Segment], log: LogBounds, *, light: bool
+    store: AuditedStore, name: QueueName, segments: Sequence[SegmentFile], log: LogBounds, *, is_lmq: bool
 ) -> Findings:
-    """Each entry that shows no record of the queue, or `light` no record at all."""
+    """Each entry that shows no record of the queue, or `is_lmq` no record at all."""
     topic, findings, faults = os.fsencode(name[0]), Findings(), Faults()
-    maps, windows = Mappings(1), Mappings()
+    maps, windows = MappedFiles(1), MappedFiles()
     for file in rolled_files(store.path("consumequeue", name[0], str(name[1]))):
         mapping = maps.get(file)
         if mapping is None:
@@ -146,19 +146,19 @@ def check_queue(
             if window is not None:
                 check_entries(
                     mapping.window, first, window.window, base=segment.base, until=until, topic=topic,
-                    queue_id=name[1], light=light, faults=faults,
+                    queue_id=name[1], is_lmq=is_lmq, faults=faults,
                 )  # fmt: skip
         for start, end in (*log.holes, *(() if log.growing else ((log.end, (1 << 63) - 1),))):
             list_entries(mapping.window, first, place_from=start, place_to=end, faults=faults)
     findings.count(Kind.LOST_RECORD, faults.total(FaultKind.LOST_RECORD))
     for fault in faults.listed():
-        findings.name(in_queue(store, topic, name[1], fault))
+        findings.name(queue_finding(store, topic, name[1], fault))
     return findings
 
 
 def is_written(store: AuditedStore, name: QueueName, start: int, count: int) -> bool:
     """Whether there are entries at queue offsets [start, start + count) now."""
-    entries = Entries(store.path("consumequeue", name[0], str(name[1])))
+    entries = QueueReader(store.path("consumequeue", name[0], str(name[1])))
     entries.refresh()
     try:
         return start + count <= entries.end()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firearrow._native.files.rolled import Segment
+from firearrow._native.files.rolled import SegmentFile
 
 RANGE_BYTES = 128 << 20
 
@@ -12,7 +12,7 @@ RANGE_BYTES = 128 << 20
 class LogRange:
     """Physical offsets [start, stop) of one segment: the records that begin there."""
 
-    segment: Segment
+    segment: SegmentFile
     start: int
     stop: int
 
@@ -20,7 +20,7 @@ class LogRange:
         return self.stop - self.start
 
 
-def cut(segments: Sequence[Segment], end: int | None, size: int = RANGE_BYTES) -> list[LogRange]:
+def split_log(segments: Sequence[SegmentFile], end: int | None, size: int = RANGE_BYTES) -> list[LogRange]:
     """Ranges of `size` bytes at most, up to physical offset `end`; None: to the end of each segment."""
     found = []
     for segment in segments:
@@ -29,7 +29,7 @@ def cut(segments: Sequence[Segment], end: int | None, size: int = RANGE_BYTES) -
     return found
 
 
-def parts(ranges: Sequence[LogRange], count: int) -> list[list[LogRange]]:
+def group_ranges(ranges: Sequence[LogRange], count: int) -> list[list[LogRange]]:
     """Neighbours together, `count` parts at most, of about equal bytes."""
     total = sum(map(len, ranges))
     found: list[list[LogRange]] = []
@@ -43,6 +43,6 @@ def parts(ranges: Sequence[LogRange], count: int) -> list[list[LogRange]]:
     return found
 
 
-def from_place(ranges: Sequence[LogRange], place: int) -> list[LogRange]:
+def from_offset(ranges: Sequence[LogRange], place: int) -> list[LogRange]:
     """What of the ranges lies at `place` or behind."""
     return [LogRange(each.segment, max(each.start, place), each.stop) for each in ranges if each.stop > place]

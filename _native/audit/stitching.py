@@ -5,72 +5,72 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from firearrow._native.audit.findings import Findings, Kind
-from firearrow._native.audit.log import PartSeen, Rest
-from firearrow._native.audit.ranges import LogRange, from_place
+from firearrow._native.audit.log import PartResult, PartEnd
+from firearrow._native.audit.ranges import LogRange, from_offset
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.audit.tallies import Tallies
-from firearrow._native.audit.wording import between
-from firearrow._native.files.rolled import Segment, segment_at
+from firearrow._native.audit.tallies import LogCounts
+from firearrow._native.audit.wording import gap_finding
+from firearrow._native.files.rolled import SegmentFile, segment_at
 
-Again = Callable[[Sequence[LogRange]], PartSeen]
+Again = Callable[[Sequence[LogRange]], PartResult]
 """Looks at a part whose first record begins where its first range does."""
 
 
 @dataclass(slots=True)
-class LogSeen:
+class LogResult:
     """`end`: behind the last record, -1 if there is none."""
 
     end: int = -1
     findings: Findings = field(default_factory=Findings)
-    tallies: Tallies = field(default_factory=Tallies)
+    counts: LogCounts = field(default_factory=LogCounts)
     fitting: Counter[tuple[bytes, int]] = field(default_factory=Counter)
     numbers: Counter[str] = field(default_factory=Counter)
 
 
-def stitched(
+def merge_parts(
     store: AuditedStore,
     parts: Sequence[Sequence[LogRange]],
-    seen: Sequence[PartSeen],
+    seen: Sequence[PartResult],
     again: Again,
     *,
     growing: bool,
-) -> LogSeen:
+) -> LogResult:
     """`seen` in the order of `parts`, which lie one behind the other."""
-    log = LogSeen()
+    log = LogResult()
     segments = [each.segment for part in parts for each in part]
-    rest, rest_start, why = Rest.NOTHING, -1, ""
+    rest, rest_start, why = PartEnd.NOTHING, -1, ""
     for ranges, part in zip(parts, seen, strict=True):
         if 0 <= (part.start if part.start >= 0 else part.rest_start) < log.end:
             # A record reaches into this part, farther than to what looked like the first one in it.
-            left = from_place(ranges, log.end)
-            part = again(left) if left else PartSeen()  # noqa: PLW2901 (it takes the other's place)
+            left = from_offset(ranges, log.end)
+            part = again(left) if left else PartResult()  # noqa: PLW2901 (it takes the other's place)
         if part.start >= 0:
-            start = rest_start if rest is not Rest.NOTHING else max(log.end, segments[0].base)
+            start = rest_start if rest is not PartEnd.NOTHING else max(log.end, segments[0].base)
             if start < part.start:
                 _between(
                     log,
                     store,
                     segments,
-                    Kind.HOLE if rest is Rest.UNWRITTEN else Kind.TORN,
+                    Kind.HOLE if rest is PartEnd.UNWRITTEN else Kind.TORN,
                     (start, part.start),
                     why,
                 )
             log.end, rest, rest_start, why = part.end, part.rest, part.rest_start, part.rest_why
-        elif rest is Rest.NOTHING:
+        elif rest is PartEnd.NOTHING:
             rest, rest_start, why = part.rest, part.rest_start, part.rest_why
-        elif rest is Rest.UNWRITTEN and part.rest is Rest.TORN:
+        elif rest is PartEnd.UNWRITTEN and part.rest is PartEnd.TORN:
             rest, why = part.rest, part.rest_why
         _merge(log, part)
-    if rest is Rest.TORN and not growing:
+    if rest is PartEnd.TORN and not growing:
         stop = segment_at(segments, rest_start)
         _between(log, store, segments, Kind.TORN_TAIL, (rest_start, stop.end if stop else rest_start), why)
     return log
 
 
 def _between(
-    log: LogSeen,
+    log: LogResult,
     store: AuditedStore,
-    segments: Sequence[Segment],
+    segments: Sequence[SegmentFile],
     kind: Kind,
     places: tuple[int, int],
     why: str,
@@ -80,11 +80,11 @@ def _between(
     for segment in dict.fromkeys(segments):
         low, high = max(start, segment.base), min(end, segment.end)
         if low < high:
-            log.findings.add(between(store, segment, kind, low, high, why or "no record begins there"))
+            log.findings.add(gap_finding(store, segment, kind, low, high, why or "no record begins there"))
 
 
-def _merge(log: LogSeen, part: PartSeen) -> None:
+def _merge(log: LogResult, part: PartResult) -> None:
     log.findings.merge(part.findings)
-    log.tallies.merge(part.tallies)
+    log.counts.merge(part.counts)
     log.fitting.update(part.fitting)
     log.numbers.update(part.numbers)

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from firearrow._native.files.log import Log
+from firearrow._native.files.log import LogFiles
 from firearrow._native.files.log_walk import boundary
-from firearrow._native.files.mappings import Mappings
-from firearrow._native.files.rolled import Segment, rolled_files
+from firearrow._native.files.mappings import MappedFiles
+from firearrow._native.files.rolled import SegmentFile, rolled_files
 from firearrow._native.store.faults import StoreUnreadable
 
 QUEUE_ID_MAX = (1 << 31) - 1
@@ -27,7 +27,7 @@ class AuditedStore:
     def path(self, *parts: str) -> str:
         return os.path.join(self.root, *parts)
 
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[SegmentFile]:
         """The log's files as they are, with what is missing between them. StoreUnreadable."""
         if not os.path.isdir(self.path("commitlog")):
             raise StoreUnreadable(
@@ -55,7 +55,7 @@ class AuditedStore:
 
     def log_end(self) -> int:
         """Where the last whole record ends now, for stores that grow."""
-        log = Log(self.path("commitlog"), Mappings(1))
+        log = LogFiles(self.path("commitlog"), MappedFiles(1))
         end = log.end(log.newest())
         while (following := boundary(log, end)) is not None:
             end = log.end(following)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from firearrow._native.bulk.names import Names
+from firearrow._native.bulk.names import NameCounters
 from firearrow._native.bulk.survey import Survey
 
 NAMES_MAX = 8192
@@ -16,7 +16,7 @@ Key = tuple[str | int, ...]
 
 
 @dataclass(slots=True)
-class Tally:
+class TopCounts:
     """Key → [messages, bytes]. `limit` 0: all keys stay."""
 
     limit: int = NAMES_MAX
@@ -34,17 +34,17 @@ class Tally:
             self._prune()
         self.rows[key] = [messages, size]
 
-    def take(self, names: Names, keys: Iterable[Key]) -> None:
+    def add_counts(self, names: NameCounters, keys: Iterable[Key]) -> None:
         """What was counted natively, with the keys in that order."""
         for key, (_, _, messages, size) in zip(keys, names.items(), strict=True):
             self.add(key, messages, size)
-        self._let_go(names.rest_messages, names.rest_bytes)
+        self._add_to_rest(names.rest_messages, names.rest_bytes)
         self.pruned |= names.pruned
 
-    def merge(self, other: "Tally") -> None:
+    def merge(self, other: "TopCounts") -> None:
         for key, (messages, size) in other.rows.items():
             self.add(key, messages, size)
-        self._let_go(*other.rest)
+        self._add_to_rest(*other.rest)
         self.pruned |= other.pruned
 
     def busiest(self, count: int) -> list[tuple[Key, int, int]]:
@@ -52,7 +52,7 @@ class Tally:
         ordered = sorted(self.rows.items(), key=lambda row: (-row[1][0], row[0]))
         return [(key, messages, size) for key, (messages, size) in ordered[:count]]
 
-    def _let_go(self, messages: int, size: int) -> None:
+    def _add_to_rest(self, messages: int, size: int) -> None:
         self.rest[0] += messages
         self.rest[1] += size
 
@@ -63,33 +63,33 @@ class Tally:
             if messages > middle:
                 kept[key] = [messages, size]
             else:
-                self._let_go(messages, size)
+                self._add_to_rest(messages, size)
         self.rows, self.pruned = kept, True
 
 
 @dataclass(slots=True)
-class Tallies:
+class LogCounts:
     """Keys: queues (topic, queue id), tags (topic, tag), hours (hours since 1970,), hosts (address,)."""
 
-    queues: Tally = field(default_factory=lambda: Tally(0))
-    tags: Tally = field(default_factory=Tally)
-    hours: Tally = field(default_factory=lambda: Tally(8 * NAMES_MAX))
-    hosts: Tally = field(default_factory=Tally)
+    queues: TopCounts = field(default_factory=lambda: TopCounts(0))
+    tags: TopCounts = field(default_factory=TopCounts)
+    hours: TopCounts = field(default_factory=lambda: TopCounts(8 * NAMES_MAX))
+    hosts: TopCounts = field(default_factory=TopCounts)
     times: dict[Key, tuple[int, int]] = field(default_factory=dict)
     """First and last store time of each queue, ms."""
 
-    def take(self, survey: Survey) -> None:
+    def add_counts(self, survey: Survey) -> None:
         topics = [text(name) for name in survey.topic_names()]
         for queue in survey.queues():
             if queue.messages:
                 key = text(queue.topic), queue.queue_id
                 self.queues.add(key, queue.messages, queue.bytes)
                 self._time(key, (queue.first_ms, queue.last_ms))
-        self.tags.take(survey.tags, [(topics[row[0]], text(row[1])) for row in survey.tags.items()])
-        self.hours.take(survey.hours, [(row[0],) for row in survey.hours.items()])
-        self.hosts.take(survey.hosts, [(address(row[1]),) for row in survey.hosts.items()])
+        self.tags.add_counts(survey.tags, [(topics[row[0]], text(row[1])) for row in survey.tags.items()])
+        self.hours.add_counts(survey.hours, [(row[0],) for row in survey.hours.items()])
+        self.hosts.add_counts(survey.hosts, [(address(row[1]),) for row in survey.hosts.items()])
 
-    def merge(self, other: "Tallies") -> None:
+    def merge(self, other: "LogCounts") -> None:
         self.queues.merge(other.queues)
         self.tags.merge(other.tags)
         self.hours.merge(other.hours)
@@ -97,8 +97,8 @@ class Tallies:
         for key, span in other.times.items():
             self._time(key, span)
 
-    def topics(self) -> Tally:
-        found = Tally(0)
+    def topics(self) -> TopCounts:
+        found = TopCounts(0)
         for (topic, _), (messages, size) in self.queues.rows.items():
             found.add((topic,), messages, size)
         return found

@@ -7,7 +7,7 @@ from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.bulk.faults import Fault, FaultKind
 from firearrow._native.files.entries import ENTRY
-from firearrow._native.files.rolled import Segment, rolled_files, segment_at
+from firearrow._native.files.rolled import SegmentFile, rolled_files, segment_at
 from firearrow._native.store.faults import StoreUnreadable
 
 KINDS = {
@@ -26,7 +26,7 @@ KINDS = {
 }
 
 
-def in_log(store: AuditedStore, segments: Sequence[Segment], fault: Fault) -> Finding:
+def log_finding(store: AuditedStore, segments: Sequence[SegmentFile], fault: Fault) -> Finding:
     """BAD_CRC and NO_KEY."""
     kind = KINDS[fault.kind]
     segment = segment_at(segments, fault.place)
@@ -38,22 +38,22 @@ def in_log(store: AuditedStore, segments: Sequence[Segment], fault: Fault) -> Fi
         else f"a key, hash {fault.seen}, is not in the index"
     )
     return Finding(
-        kind, store.name, segment.path, fault.place - segment.base, text + also(fault.times),
+        kind, store.name, segment.path, fault.place - segment.base, text + and_others(fault.times),
         physical_offset=fault.place, count=fault.times, bytes=fault.size if of_body else 0,
     )  # fmt: skip
 
 
-def in_queue(store: AuditedStore, topic: bytes, queue_id: int, fault: Fault) -> Finding:
+def queue_finding(store: AuditedStore, topic: bytes, queue_id: int, fault: Fault) -> Finding:
     """All kinds of queue entries."""
     path, base = _queue_file(store, topic, queue_id, fault.number)
     return Finding(
-        KINDS[fault.kind], store.name, path, fault.number * ENTRY.size - base, _said(fault) + also(fault.times),
+        KINDS[fault.kind], store.name, path, fault.number * ENTRY.size - base, _sentence(fault) + and_others(fault.times),
         physical_offset=fault.place if fault.place >= 0 else None, topic=topic.decode("utf-8", "replace"),
         queue_id=queue_id, queue_offset=fault.number, count=fault.times, bytes=fault.size,
     )  # fmt: skip
 
 
-def between(store: AuditedStore, segment: Segment, kind: Kind, start: int, end: int, why: str) -> Finding:
+def gap_finding(store: AuditedStore, segment: SegmentFile, kind: Kind, start: int, end: int, why: str) -> Finding:
     """Physical offsets [start, end), `start` in the segment, hold no record."""
     return Finding(
         kind, store.name, segment.path, start - segment.base, f"{end - start} bytes are no record: {why}",
@@ -61,11 +61,11 @@ def between(store: AuditedStore, segment: Segment, kind: Kind, start: int, end: 
     )  # fmt: skip
 
 
-def also(count: int) -> str:
+def and_others(count: int) -> str:
     return f", and {count - 1} more behind it" if count > 1 else ""
 
 
-def _said(fault: Fault) -> str:
+def _sentence(fault: Fault) -> str:
     number, place, seen = fault.number, fault.place, fault.seen
     match fault.kind:
         case FaultKind.NO_ENTRY:

@@ -10,35 +10,35 @@
 cimport cython
 from libc.stdint cimport int32_t, uint8_t
 
-cdef struct Piece:
+cdef struct ByteView:
     const uint8_t *at
     Py_ssize_t length
 
-cdef struct TextsView:
+cdef struct StringArrayView:
     const int32_t *offsets
     const uint8_t *data
     const uint8_t *valid              # NULL: no nulls
     Py_ssize_t first
 
-cdef struct ListsView:
+cdef struct ListArrayView:
     const int32_t *offsets
     const uint8_t *valid
     Py_ssize_t first
-    TextsView items
-    TextsView values                  # of pairs only
+    StringArrayView items
+    StringArrayView values                  # of pairs only
 
 
 @cython.final
-cdef class Texts:
-    cdef object held
-    cdef TextsView view
+cdef class StringArray:
+    cdef object keep_alive
+    cdef StringArrayView view
     cdef readonly Py_ssize_t count
 
 
 @cython.final
-cdef class Lists:
-    cdef object held
-    cdef ListsView view
+cdef class ListArray:
+    cdef object keep_alive
+    cdef ListArrayView view
     cdef readonly bint paired
     cdef readonly Py_ssize_t count
 
@@ -47,7 +47,7 @@ cdef inline bint is_valid(const uint8_t *bits, Py_ssize_t index) noexcept nogil:
     return bits is NULL or bits[index >> 3] >> (index & 7) & 1
 
 
-cdef inline bint text_at(const TextsView *view, Py_ssize_t index, Piece *piece) noexcept nogil:
+cdef inline bint text_at(const StringArrayView *view, Py_ssize_t index, ByteView *piece) noexcept nogil:
     """False: null, then the piece is at NULL, or empty."""
     cdef Py_ssize_t place = view.first + index
     piece.length = 0
@@ -59,7 +59,7 @@ cdef inline bint text_at(const TextsView *view, Py_ssize_t index, Piece *piece) 
     return piece.length > 0
 
 
-cdef inline Py_ssize_t items_at(const ListsView *view, Py_ssize_t index, Py_ssize_t *start) noexcept nogil:
+cdef inline Py_ssize_t items_at(const ListArrayView *view, Py_ssize_t index, Py_ssize_t *start) noexcept nogil:
     """How many items the row has, and the first."""
     cdef Py_ssize_t place = view.first + index
     start[0] = 0
@@ -69,7 +69,7 @@ cdef inline Py_ssize_t items_at(const ListsView *view, Py_ssize_t index, Py_ssiz
     return view.offsets[place + 1] - view.offsets[place]
 
 
-cdef inline Py_ssize_t spread(const TextsView *view, Py_ssize_t start, Py_ssize_t count) noexcept nogil:
+cdef inline Py_ssize_t values_bytes(const StringArrayView *view, Py_ssize_t start, Py_ssize_t count) noexcept nogil:
     """Bytes of items [start, start + count), those of nulls among them."""
     cdef Py_ssize_t place = view.first + start
     return view.offsets[place + count] - view.offsets[place] if count else 0

@@ -3,7 +3,7 @@ from typing import final
 Bytes = bytes | bytearray | memoryview
 
 @final
-class Texts:
+class StringArray:
     """A column of texts or bytes: int32 offsets, `count` of them from item `first` on, and a bit a row that
     is no null.
     """
@@ -15,7 +15,7 @@ class Texts:
         """Java's hash of each text, int32; of a null 0."""
 
 @final
-class Lists:
+class ListArray:
     """A column of lists of texts; with `values` a map from items to values."""
 
     count: int
@@ -26,6 +26,6 @@ class Lists:
         valid: Bytes | None,
         first: int,
         count: int,
-        items: Texts,
-        values: Texts | None = None,
+        items: StringArray,
+        values: StringArray | None = None,
     ) -> None: ...

@@ -38,10 +38,10 @@ cdef const uint8_t *checked_bits(object raw, Py_ssize_t first, Py_ssize_t count)
     return &bits[0]
 
 
-cdef class Texts:
+cdef class StringArray:
     def __init__(self, offsets, data, valid, Py_ssize_t first, Py_ssize_t count):
         cdef const uint8_t[::1] window = memoryview(data).cast("B")
-        self.held = (offsets, data, valid)
+        self.keep_alive = (offsets, data, valid)
         self.count = count
         self.view.offsets = checked_offsets(offsets, first, count, window.shape[0])
         self.view.data = &window[0] if window.shape[0] else <const uint8_t *> b""
@@ -52,7 +52,7 @@ cdef class Texts:
         cdef bytearray raw = bytearray(4 * self.count)
         cdef int32_t[::1] found
         cdef Py_ssize_t index
-        cdef Piece piece
+        cdef ByteView piece
         if self.count:
             found = memoryview(raw).cast("i")
             with nogil:
@@ -62,11 +62,11 @@ cdef class Texts:
         return memoryview(raw).cast("i")
 
 
-cdef class Lists:
+cdef class ListArray:
     def __init__(
-        self, offsets, valid, Py_ssize_t first, Py_ssize_t count, Texts items not None, Texts values=None
+        self, offsets, valid, Py_ssize_t first, Py_ssize_t count, StringArray items not None, StringArray values=None
     ):
-        self.held = (offsets, valid, items, values)
+        self.keep_alive = (offsets, valid, items, values)
         self.count = count
         if values is not None and values.count != items.count:
             raise ValueError(f"{items.count} names, but {values.count} values")

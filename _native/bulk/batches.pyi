@@ -6,7 +6,7 @@ from firearrow._native.bulk.edits import REPLAY_JOB as REPLAY_JOB
 from firearrow._native.bulk.edits import REPLAY_OFFSET as REPLAY_OFFSET
 from firearrow._native.bulk.edits import REPLAY_QUEUE as REPLAY_QUEUE
 from firearrow._native.bulk.edits import REPLAY_TOPIC as REPLAY_TOPIC
-from firearrow._native.bulk.edits import Edits as Edits
+from firearrow._native.bulk.edits import PropertyEdits as PropertyEdits
 from firearrow._native.bulk.spans import Spans
 
 BATCH_BYTES_MAX: int
@@ -37,7 +37,7 @@ class Single(NamedTuple):
     born_ms: int
 
 def batch_body(
-    spans: Spans, first: int, edits: Edits, *, bytes_max: int = ..., count_max: int = ...
+    spans: Spans, first: int, edits: PropertyEdits, *, bytes_max: int = ..., count_max: int = ...
 ) -> Batch:
     """As many records from `first` on as fit and are compressed alike, at least one, though it be larger alone.
 
@@ -45,5 +45,5 @@ def batch_body(
     the bytes of one have changed meanwhile.
     """
 
-def single(spans: Spans, index: int, edits: Edits) -> Single:
+def single(spans: Spans, index: int, edits: PropertyEdits) -> Single:
     """One record for a request of its own. Errors as of batch_body."""

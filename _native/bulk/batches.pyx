@@ -7,7 +7,7 @@ from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.base.endian cimport put_i16, put_i32
-from firearrow._native.bulk.edits cimport Edits, Plan, edited_bytes_max, put_edited
+from firearrow._native.bulk.edits cimport PropertyEdits, EditPlan, edited_bytes_max, write_edited
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.store.farcopy cimport copy_far
 from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX, SYS_COMPRESSED
@@ -21,7 +21,7 @@ from firearrow._native.bulk.edits import (  # re-exported
 )
 from firearrow._native.store.record import RecordError
 
-globals()["Edits"] = edits_room.Edits  # a class that is cimported is no name of the module
+globals()["PropertyEdits"] = edits_room.PropertyEdits  # a class that is cimported is no name of the module
 
 cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *text, Py_ssize_t size) except NULL
@@ -44,10 +44,10 @@ class BatchError(ValueError):
     pass
 
 
-cdef uint8_t *put_item(const Plan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
+cdef uint8_t *put_item(const EditPlan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
     """Where it ends; NULL if its properties are too long."""
     cdef uint8_t *properties = to + ITEM_OVER_BYTES + view.body.length
-    cdef uint8_t *end = put_edited(plan, view, properties)
+    cdef uint8_t *end = write_edited(plan, view, properties)
     if end - properties > PROPERTIES_BYTES_MAX:
         return NULL
     put_i32(to, <int32_t> (end - to))
@@ -60,12 +60,12 @@ cdef uint8_t *put_item(const Plan *plan, const RecordView *view, uint8_t *to) no
     return end
 
 
-cdef Py_ssize_t item_bytes_max(const Plan *plan, const RecordView *view) noexcept nogil:
+cdef Py_ssize_t item_bytes_max(const EditPlan *plan, const RecordView *view) noexcept nogil:
     return ITEM_OVER_BYTES + view.body.length + edited_bytes_max(plan, view)
 
 
 cdef Py_ssize_t room_for(
-    Spans spans, Py_ssize_t first, Py_ssize_t stop, const Plan *plan, Py_ssize_t bytes_max
+    Spans spans, Py_ssize_t first, Py_ssize_t stop, const EditPlan *plan, Py_ssize_t bytes_max
 ) noexcept nogil:
     """What a batch of at most `bytes_max` may take while it is written: one record more than fits at the
     most."""
@@ -73,7 +73,7 @@ cdef Py_ssize_t room_for(
     cdef Py_ssize_t room = 0
     cdef Py_ssize_t index
     for index in range(first, stop):
-        spans.ahead(index)
+        spans.prefetch(index)
         if spans.view(index, &view) != RECORD_OK:
             break
         room += item_bytes_max(plan, &view)
@@ -83,7 +83,7 @@ cdef Py_ssize_t room_for(
 
 
 cdef int put_items(
-    Spans spans, Py_ssize_t *next, Py_ssize_t stop, const Plan *plan, Py_ssize_t bytes_max, uint8_t *start,
+    Spans spans, Py_ssize_t *next, Py_ssize_t stop, const EditPlan *plan, Py_ssize_t bytes_max, uint8_t *start,
     Py_ssize_t room, uint8_t **end, int32_t sys_flag,
 ) noexcept nogil:
     """Write what fits and is compressed alike; `next` and `end` move. Anything but WRITTEN is about record
@@ -107,7 +107,7 @@ cdef int put_items(
 
 
 def batch_body(
-    Spans spans not None, Py_ssize_t first, Edits edits not None, *, Py_ssize_t bytes_max=BATCH_BYTES_MAX,
+    Spans spans not None, Py_ssize_t first, PropertyEdits edits not None, *, Py_ssize_t bytes_max=BATCH_BYTES_MAX,
     Py_ssize_t count_max=BATCH_COUNT_MAX,
 ):
     cdef RecordView view
@@ -143,13 +143,13 @@ cdef object fault_of(Spans spans, Py_ssize_t index, int state):
     )
 
 
-def single(Spans spans not None, Py_ssize_t index, Edits edits not None):
+def single(Spans spans not None, Py_ssize_t index, PropertyEdits edits not None):
     cdef RecordView view
     cdef Py_ssize_t length
     spans.checked(index, &view)
     text = PyBytes_FromStringAndSize(NULL, edited_bytes_max(&edits.plan, &view))
     start = <uint8_t *> PyBytes_AS_STRING(text)
-    length = put_edited(&edits.plan, &view, start) - start
+    length = write_edited(&edits.plan, &view, start) - start
     if length > PROPERTIES_BYTES_MAX:
         raise fault_of(spans, index, TOO_LONG)
     body = PyBytes_FromStringAndSize(<const char *> view.body.at, view.body.length)

@@ -1,6 +1,6 @@
 # Records looked into once, then written out column by column as Apache Arrow has them.
 #
-#   views[i]                               what was found; body, topic and properties may point into `held`
+#   views[i]                               what was found; body, topic and properties may point into `keep_alive`
 #   pairs[ends[i] .. ends[i + 1])          properties of record i
 #
 #   numbers   i32 or i64 a record          texts   i32 offsets[count + 1], bytes
@@ -21,21 +21,21 @@ from firearrow._native.store.record cimport RecordView, Text
 cdef class Columns:
     cdef Spans spans
     # bodies opened and texts repaired, for as long as views point at them
-    cdef list held
+    cdef list keep_alive
     cdef RecordView *views
     cdef readonly Py_ssize_t first        # in the Spans
     cdef readonly Py_ssize_t count
     cdef readonly int64_t size            # bytes of the records, with bodies as opened
     cdef Pair *pairs
-    cdef int64_t room                     # for pairs
+    cdef int64_t capacity                     # for pairs
     cdef int32_t *ends                    # NULL: made without properties
 
-    cdef int look(self, Py_ssize_t room, int64_t bytes_max, bint opening) noexcept nogil
+    cdef int prepare(self, Py_ssize_t capacity, int64_t bytes_max, bint opening) noexcept nogil
     cdef int find_last(self) noexcept nogil
-    cdef int make_room(self, int64_t count) noexcept nogil
+    cdef int ensure_capacity(self, int64_t count) noexcept nogil
     cdef int settle(self, object opener) except -1
-    cdef int refuse(self, int state) except -1
-    cdef int hold(self, Text *text, bytes instead) except -1
+    cdef int raise_for(self, int state) except -1
+    cdef int replace_value(self, Text *text, bytes instead) except -1
     cdef int repair(self, Text *text) except -1
     cdef int repair_topics(self) except -1
     cdef int64_t fill(self, ArrowArray *to, int kind, Py_ssize_t at, const Text *word) noexcept nogil

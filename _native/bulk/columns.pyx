@@ -91,7 +91,7 @@ cdef class Columns:
         self, Spans spans not None, Py_ssize_t first=0, *, opener=None, bint properties=True,
         int64_t count_max=NO_LIMIT, int64_t bytes_max=NO_LIMIT,
     ):
-        cdef Py_ssize_t room
+        cdef Py_ssize_t capacity
         cdef bint opening = opener is not None
         cdef int state = ODD
         if self.views is not NULL:
@@ -100,30 +100,30 @@ cdef class Columns:
             raise ValueError(
                 f"no {count_max} records and {bytes_max} bytes from record {first} of {spans.count}"
             )
-        room = min(count_max, spans.count - first)
+        capacity = min(count_max, spans.count - first)
         self.spans = spans
         self.first = first
-        self.held = []
-        self.views = <RecordView *> taken(room, sizeof(RecordView))
+        self.keep_alive = []
+        self.views = <RecordView *> taken(capacity, sizeof(RecordView))
         if properties:
-            self.ends = <int32_t *> taken(room + 1, sizeof(int32_t))
+            self.ends = <int32_t *> taken(capacity + 1, sizeof(int32_t))
             self.ends[0] = 0
         while state == ODD:
             with nogil:
-                state = self.look(room, bytes_max, opening)
+                state = self.prepare(capacity, bytes_max, opening)
             if state == ODD:
                 self.settle(opener)
-        self.refuse(state)
+        self.raise_for(state)
 
     def __len__(self):
         return self.count
 
-    cdef int look(self, Py_ssize_t room, int64_t bytes_max, bint opening) noexcept nogil:
+    cdef int prepare(self, Py_ssize_t capacity, int64_t bytes_max, bint opening) noexcept nogil:
         """Looks into records until there are enough, or the last one is odd: then `settle` goes first."""
         cdef RecordView *view
         cdef int state = FINE
-        while state == FINE and self.count < room and self.size < bytes_max:
-            self.spans.ahead(self.first + self.count)
+        while state == FINE and self.count < capacity and self.size < bytes_max:
+            self.spans.prefetch(self.first + self.count)
             view = &self.views[self.count]
             if self.spans.view(self.first + self.count, view) != RECORD_OK:
                 return CHANGED
@@ -139,7 +139,7 @@ cdef class Columns:
         """The pairs of the record looked into last; ODD: its properties are no UTF-8."""
         cdef Text *text = &self.views[self.count - 1].properties
         cdef int32_t before = self.ends[self.count - 1]
-        cdef int state = self.make_room(before + pairs_at_most(text))
+        cdef int state = self.ensure_capacity(before + pairs_at_most(text))
         cdef bint ascii = True
         if state == FINE:
             self.ends[self.count] = before + <int32_t> find_pairs(text, self.pairs + before, &ascii)
@@ -147,18 +147,18 @@ cdef class Columns:
                 return ODD
         return state
 
-    cdef int make_room(self, int64_t count) noexcept nogil:
-        cdef int64_t room = max(2 * self.room, count, 64)
+    cdef int ensure_capacity(self, int64_t count) noexcept nogil:
+        cdef int64_t capacity = max(2 * self.capacity, count, 64)
         cdef void *larger
-        if count <= self.room:
+        if count <= self.capacity:
             return FINE
         if count > OFFSET_MAX:
             return TOO_MANY
-        larger = realloc(self.pairs, room * sizeof(Pair))
+        larger = realloc(self.pairs, capacity * sizeof(Pair))
         if larger is NULL:
             return NO_MEMORY
         self.pairs = <Pair *> larger
-        self.room = room
+        self.capacity = capacity
         return FINE
 
     cdef int settle(self, object opener) except -1:
@@ -166,14 +166,14 @@ cdef class Columns:
         cdef RecordView *view = &self.views[self.count - 1]
         if self.ends is not NULL and not is_utf8(view.properties.at, view.properties.length):
             self.repair(&view.properties)
-            self.refuse(self.find_last())
+            self.raise_for(self.find_last())
         if opener is not None and view.sys_flag & SYS_COMPRESSED:
             body = opener(record_of(view))
             self.size += len(body) - view.body.length
-            self.hold(&view.body, body)
+            self.replace_value(&view.body, body)
         return 0
 
-    cdef int refuse(self, int state) except -1:
+    cdef int raise_for(self, int state) except -1:
         if state == CHANGED:
             place = self.spans.base + self.spans.positions[self.first + self.count]
             raise RecordError(f"the record at {place} changed while it was read")
@@ -185,15 +185,15 @@ cdef class Columns:
             raise MemoryError()
         return 0
 
-    cdef int hold(self, Text *text, bytes instead) except -1:
-        self.held.append(instead)
+    cdef int replace_value(self, Text *text, bytes instead) except -1:
+        self.keep_alive.append(instead)
         text.at = <const uint8_t *> PyBytes_AS_STRING(instead)
         text.length = PyBytes_GET_SIZE(instead)
         return 0
 
     cdef int repair(self, Text *text) except -1:
         raw = PyBytes_FromStringAndSize(<const char *> text.at, text.length)
-        return self.hold(text, raw.decode("utf-8", "replace").encode())
+        return self.replace_value(text, raw.decode("utf-8", "replace").encode())
 
     cdef int repair_topics(self) except -1:
         cdef Py_ssize_t index = 0
@@ -227,7 +227,7 @@ cdef class Columns:
                 raise OverflowError(
                     f"{name}: {state} bytes in one batch of {self.count} records: take fewer records"
                 )
-            self.refuse(<int> state)
+            self.raise_for(<int> state)
         return batch
 
     cdef int64_t fill(self, ArrowArray *to, int kind, Py_ssize_t at, const Text *word) noexcept nogil:

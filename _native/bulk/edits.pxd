@@ -1,5 +1,5 @@
 # What is done to the properties of every record that is sent again: some left out by name, some put behind,
-# and where the record came from. `put_edited` writes the properties of one record; it needs no more room than
+# and where the record came from. `write_edited` writes the properties of one record; it needs no more room than
 # `edited_bytes_max`.
 #
 # Ownership: Edits own the texts that their plan points into. They never change once made: any thread.
@@ -15,21 +15,21 @@ cdef struct Name:
     const uint8_t *at
     Py_ssize_t length
 
-cdef struct Plan:                 # ready to be copied
+cdef struct EditPlan:                 # ready to be copied
     Name *dropped                 # sorted by their first byte
     int32_t first[257]            # where the names begin that start with a byte
     Name put                      # whole properties
     Name origin                   # properties of provenance up to the topic's name; length 0: none are wanted
 
-cdef class Edits:
+cdef class PropertyEdits:
     cdef readonly frozenset drop
     cdef readonly dict put
     cdef readonly tuple provenance
     cdef list texts               # keep alive what `plan` points to
-    cdef Plan plan
+    cdef EditPlan plan
 
-    cdef int lay_names(self) except -1
-    cdef int lay_texts(self) except -1
+    cdef int build_names(self) except -1
+    cdef int build_strings(self) except -1
 
-cdef Py_ssize_t edited_bytes_max(const Plan *plan, const RecordView *view) noexcept nogil
-cdef uint8_t *put_edited(const Plan *plan, const RecordView *view, uint8_t *to) noexcept nogil
+cdef Py_ssize_t edited_bytes_max(const EditPlan *plan, const RecordView *view) noexcept nogil
+cdef uint8_t *write_edited(const EditPlan *plan, const RecordView *view, uint8_t *to) noexcept nogil

@@ -10,7 +10,7 @@ REPLAY_QUEUE: str
 REPLAY_OFFSET: str
 
 @final
-class Edits:
+class PropertyEdits:
     """What is done to the properties of every record: `drop` leaves out by name, `put` comes behind what is left.
 
     `provenance` (name of the job, broker that the records come from) puts the REPLAY_* properties with the record's own

@@ -23,21 +23,21 @@ BROKER_OWN = frozenset({
 })
 
 
-cdef class Edits:
+cdef class PropertyEdits:
     def __cinit__(self, drop=BROKER_OWN, put=None, provenance=None):
         self.drop, self.put, self.texts = frozenset(drop), dict(put or {}), []
         self.provenance = None if provenance is None else (str(provenance[0]), str(provenance[1]))
         self.plan.dropped = NULL
-        self.lay_names()
-        self.lay_texts()
+        self.build_names()
+        self.build_strings()
 
     def __dealloc__(self):
         PyMem_Free(self.plan.dropped)
 
     def __reduce__(self):
-        return Edits, (self.drop, self.put, self.provenance)
+        return PropertyEdits, (self.drop, self.put, self.provenance)
 
-    cdef int lay_names(self) except -1:
+    cdef int build_names(self) except -1:
         """Sorted by the first byte: few are compared with each property."""
         cdef bytes name
         cdef int32_t index = 0
@@ -57,7 +57,7 @@ cdef class Edits:
         self.texts.append(names)
         return 0
 
-    cdef int lay_texts(self) except -1:
+    cdef int build_strings(self) except -1:
         cdef bytes put = b"".join(prop(name, value) for name, value in self.put.items())
         cdef bytes origin = b""
         if self.provenance is not None:
@@ -87,7 +87,7 @@ def prop(name, value):
 
 # ---- properties of one record ----
 
-cdef Py_ssize_t edited_bytes_max(const Plan *plan, const RecordView *view) noexcept nogil:
+cdef Py_ssize_t edited_bytes_max(const EditPlan *plan, const RecordView *view) noexcept nogil:
     """No more than this, whatever is dropped."""
     cdef Py_ssize_t size = view.properties.length + 1 + plan.put.length
     if plan.origin.length:
@@ -96,7 +96,7 @@ cdef Py_ssize_t edited_bytes_max(const Plan *plan, const RecordView *view) noexc
     return size
 
 
-cdef uint8_t *put_edited(const Plan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
+cdef uint8_t *write_edited(const EditPlan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
     """Where it ends."""
     to = put_kept(plan, &view.properties, to)
     memcpy(to, plan.put.at, plan.put.length)
@@ -104,7 +104,7 @@ cdef uint8_t *put_edited(const Plan *plan, const RecordView *view, uint8_t *to) 
     return put_origin(plan, view, to) if plan.origin.length else to
 
 
-cdef uint8_t *put_kept(const Plan *plan, const Text *text, uint8_t *to) noexcept nogil:
+cdef uint8_t *put_kept(const EditPlan *plan, const Text *text, uint8_t *to) noexcept nogil:
     """All that is not dropped, stretches of it at a time; ended by a 2 if something may follow."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = at + text.length
@@ -127,7 +127,7 @@ cdef uint8_t *put_kept(const Plan *plan, const Text *text, uint8_t *to) noexcept
     return to
 
 
-cdef bint is_dropped(const Plan *plan, const uint8_t *at, const uint8_t *stop) noexcept nogil:
+cdef bint is_dropped(const EditPlan *plan, const uint8_t *at, const uint8_t *stop) noexcept nogil:
     """Whether the property [at, stop) has one of the names."""
     cdef int32_t index
     cdef const Name *name
@@ -142,7 +142,7 @@ cdef bint is_dropped(const Plan *plan, const uint8_t *at, const uint8_t *stop) n
     return False
 
 
-cdef uint8_t *put_origin(const Plan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
+cdef uint8_t *put_origin(const EditPlan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
     memcpy(to, plan.origin.at, plan.origin.length)
     to += plan.origin.length
     memcpy(to, view.topic.at, view.topic.length)

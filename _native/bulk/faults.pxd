@@ -32,7 +32,7 @@ cdef struct FaultRow:
 
 cdef class Faults:
     cdef FaultRow *rows
-    cdef Py_ssize_t count, limit, room
+    cdef Py_ssize_t count, limit, capacity
     cdef int64_t totals[13]
     cdef Py_ssize_t kept[13]
 

@@ -41,7 +41,7 @@ cdef class Faults:
                 return 0
         if self.kept[kind] == self.limit:
             return 0
-        if self.count == self.room:
+        if self.count == self.capacity:
             self.grow()
         row = &self.rows[self.count]
         row.kind, row.owner, row.number = kind, owner, number
@@ -52,12 +52,12 @@ cdef class Faults:
         return 0
 
     cdef int grow(self) except -1:
-        cdef Py_ssize_t room = max(16, self.room * 2)
-        cdef FaultRow *larger = <FaultRow *> realloc(self.rows, room * sizeof(FaultRow))
+        cdef Py_ssize_t capacity = max(16, self.capacity * 2)
+        cdef FaultRow *larger = <FaultRow *> realloc(self.rows, capacity * sizeof(FaultRow))
         if larger is NULL:
             raise MemoryError()
         self.rows = larger
-        self.room = room
+        self.capacity = capacity
         return 0
 
     def listed(self):

@@ -7,7 +7,7 @@ from firearrow._native.bulk.survey import Survey
 
 Window = bytes | bytearray | memoryview | mmap
 
-class IndexHead(NamedTuple):
+class IndexHeader(NamedTuple):
     """The head of an index file; times in ms, offsets physical. `next_entry`: its number, 1 in an empty file."""
 
     begin_ms: int
@@ -17,7 +17,7 @@ class IndexHead(NamedTuple):
     slots_used: int
     next_entry: int
 
-def head_of(window: Window) -> IndexHead:
+def head_of(window: Window) -> IndexHeader:
     """ValueError: shorter than a head."""
 
 def slots_of(window: Window) -> int:

@@ -22,8 +22,8 @@ from firearrow._native.store.layout cimport (
 
 from collections import namedtuple
 
-IndexHead = namedtuple(
-    "IndexHead", "begin_ms end_ms begin_place end_place slots_used next_entry",
+IndexHeader = namedtuple(
+    "IndexHeader", "begin_ms end_ms begin_place end_place slots_used next_entry",
     module="firearrow._native.bulk.keycheck",
 )
 
@@ -36,7 +36,7 @@ cdef enum:
 cdef struct Index:
     const uint8_t *entries     # entry 0, which is never used
     const uint8_t *slot_table
-    int64_t slots, count, room
+    int64_t slots, count, capacity
 
 
 cdef inline int64_t place_of(const Index *index, int64_t n) noexcept nogil:
@@ -44,21 +44,21 @@ cdef inline int64_t place_of(const Index *index, int64_t n) noexcept nogil:
 
 
 cdef int open_index(const uint8_t[::1] held, int64_t slots, Index *index) except -1:
-    cdef int64_t room
+    cdef int64_t capacity
     if (
         held.shape[0] < INDEX_HEADER_BYTES
         or slots < 1
         or slots > (held.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES
     ):
         raise ValueError(f"{held.shape[0]} bytes are too few for an index file of {slots} slots")
-    room = (held.shape[0] - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES) // INDEX_ENTRY_BYTES
+    capacity = (held.shape[0] - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES) // INDEX_ENTRY_BYTES
     index.slot_table = &held[0] + INDEX_HEADER_BYTES
     index.entries = index.slot_table + slots * INDEX_SLOT_BYTES
-    index.slots, index.room = slots, room
+    index.slots, index.capacity = slots, capacity
     index.count = max(1, get_i32(&held[INDEX_AT_COUNT]))
-    if index.count > max(<int64_t> 1, room):
+    if index.count > max(<int64_t> 1, capacity):
         raise ValueError(
-            f"the head counts {index.count - 1} entries, and there is room for {max(<int64_t> 0, room - 1)}"
+            f"the head counts {index.count - 1} entries, and there is room for {max(<int64_t> 0, capacity - 1)}"
         )
     return 0
 
@@ -67,7 +67,7 @@ def head_of(window not None):
     cdef const uint8_t[::1] held = memoryview(window).cast("B")
     if held.shape[0] < INDEX_HEADER_BYTES:
         raise ValueError(f"{held.shape[0]} bytes are too few for the head of an index file")
-    return IndexHead(
+    return IndexHeader(
         get_i64(&held[0]), get_i64(&held[8]), get_i64(&held[16]), get_i64(&held[24]), get_i32(&held[32]),
         max(1, get_i32(&held[INDEX_AT_COUNT])),
     )
@@ -75,7 +75,7 @@ def head_of(window not None):
 
 def slots_of(window not None):
     cdef const uint8_t[::1] held = memoryview(window).cast("B")
-    cdef int64_t room = (held.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES
+    cdef int64_t capacity = (held.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES
     cdef int64_t slots
     cdef const uint8_t *entry
     cdef Index index
@@ -85,13 +85,13 @@ def slots_of(window not None):
         return APACHE_SLOTS
     if held.shape[0] < INDEX_HEADER_BYTES + 2 * INDEX_ENTRY_BYTES or get_i32(&held[INDEX_AT_COUNT]) < 2:
         return 0
-    for slots in range(room % 5 or 5, room - 10 + 1, 5):
+    for slots in range(capacity % 5 or 5, capacity - 10 + 1, 5):
         entry = &held[0] + INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + INDEX_ENTRY_BYTES
         if (
             get_i64(entry + INDEX_ENTRY_AT_OFFSET) == get_i64(&held[INDEX_AT_BEGIN_OFFSET])
             and get_i64(entry + INDEX_ENTRY_AT_SECONDS) == 0
         ):
-            if slots + get_i32(&held[INDEX_AT_COUNT]) * <int64_t> 5 <= room:
+            if slots + get_i32(&held[INDEX_AT_COUNT]) * <int64_t> 5 <= capacity:
                 open_index(held, slots, &index)
                 if looks_right(&index):
                     return slots
@@ -114,7 +114,7 @@ cdef bint looks_right(const Index *index) noexcept nogil:
         ):
             newest = get_i32(index.slot_table + hash % index.slots * INDEX_SLOT_BYTES)
             right += (
-                n <= newest < index.room
+                n <= newest < index.capacity
                 and get_i32(index.entries + newest * INDEX_ENTRY_BYTES) % index.slots == hash % index.slots
             )
     return 4 * right >= 3 * count
@@ -186,7 +186,7 @@ def covered_by(window not None, int64_t slots):
     if index.count < 2:
         return 0, 0
     last = place_of(&index, index.count - 1)
-    if index.count < index.room:
+    if index.count < index.capacity:
         last = max(last, place_of(&index, index.count))
     if begin != place_of(&index, 1) or not begin <= end <= last:
         raise ValueError(
@@ -220,7 +220,7 @@ cdef int follow_one(
     """Numbers and places fall from entry to entry, so that it ends. Slots may be newer than the head's
     count."""
     cdef int64_t slot = wanted % index.slots
-    cdef int64_t n = get_i32(index.slot_table + slot * INDEX_SLOT_BYTES), before = index.room
+    cdef int64_t n = get_i32(index.slot_table + slot * INDEX_SLOT_BYTES), before = index.capacity
     cdef int64_t place, lowest = place_of(index, 1), highest = 0x7FFFFFFFFFFFFFFF
     cdef int32_t hash
     while n != 0 and len(found) <= most:
@@ -284,7 +284,7 @@ def match_keys(
                 while key < survey.keys_count and survey.keys[key].place < place:
                     key += 1
             if not claim(survey, key, get_i32(index.entries + n * INDEX_ENTRY_BYTES), place):
-                survey.strangers += 1
+                survey.unknown_entries += 1
                 survey.faults.add(
                     WRONG_KEY, owner, n, place, INDEX_ENTRY_BYTES,
                     get_i32(index.entries + n * INDEX_ENTRY_BYTES),

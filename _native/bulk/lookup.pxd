@@ -7,10 +7,10 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
-cdef struct Wanted:               # what entries and records are compared with
+cdef struct EntryQuery:               # what entries and records are compared with
     const int64_t *codes          # ascending; NULL: every tag
     Py_ssize_t code_count
     const uint8_t *topic          # NULL: any queue
     Py_ssize_t topic_bytes
     int64_t queue_id
-    bint light
+    bint is_lmq

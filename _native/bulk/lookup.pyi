@@ -9,7 +9,7 @@ def from_entries(
     tags: frozenset[int] | None = None,
     bytes_max: int = ...,
     queue: tuple[str, int] | None = None,
-    light: bool = False,
+    is_lmq: bool = False,
 ) -> tuple[Spans, int]:
     """Records of consume queue entries (20 bytes each, big-endian), the first of which has queue offset `first`:
     (records, entries used).
@@ -19,6 +19,6 @@ def from_entries(
     which names the queue offset. Entries whose tags code is not in `tags` are passed over before the log is touched; a
     code is Java's hash of the tag, and an address into an extension file says nothing of it.
 
-    `queue`: topic and number that the records must hold. `light`: entries of a light queue (%LMQ%…), whose records hold
+    `queue`: topic and number that the records must hold. `is_lmq`: entries of a light queue (%LMQ%…), whose records hold
     the queue and the queue offset of another.
     """

@@ -5,7 +5,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.bulk.prefetch cimport HEADS_AHEAD, TEXTS_AHEAD, call_head, call_texts
+from firearrow._native.bulk.prefetch cimport HEADS_AHEAD, STRINGS_AHEAD, prefetch_head, prefetch_strings
 from firearrow._native.bulk.spans cimport Spans, of_window
 from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES
 from firearrow._native.store.record cimport RECORD_OK, RecordView, check_record
@@ -22,15 +22,15 @@ cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
 def from_entries(
     window, entries, *, int64_t base, int64_t first, frozenset tags=None, int64_t bytes_max=NO_LIMIT,
-    tuple queue=None, bint light=False,
+    tuple queue=None, bint is_lmq=False,
 ):
     cdef Spans spans = of_window(window, base)
     cdef const uint8_t[::1] rows = memoryview(entries).cast("B")
     cdef Py_ssize_t count = rows.shape[0] // ENTRY_BYTES, used = 0
-    cdef Wanted wanted
+    cdef EntryQuery wanted
     cdef bytes topic = b"" if queue is None else queue[0].encode("utf-8", "surrogateescape")
     wanted.codes = NULL
-    wanted.light = light
+    wanted.is_lmq = is_lmq
     wanted.topic = NULL if queue is None else <const uint8_t *> <const char *> topic
     wanted.topic_bytes = len(topic)
     wanted.queue_id = -1 if queue is None else queue[1]
@@ -49,7 +49,7 @@ def from_entries(
     return spans, used
 
 
-cdef int fill_codes(Wanted *wanted, frozenset tags) except -1:
+cdef int fill_codes(EntryQuery *wanted, frozenset tags) except -1:
     cdef Py_ssize_t n = 0
     cdef int64_t *codes = <int64_t *> malloc(max(1, len(tags)) * sizeof(int64_t))
     if codes is NULL:
@@ -62,7 +62,7 @@ cdef int fill_codes(Wanted *wanted, frozenset tags) except -1:
     return 0
 
 
-cdef bint asked_for(int64_t code, const Wanted *wanted) noexcept nogil:
+cdef bint asked_for(int64_t code, const EntryQuery *wanted) noexcept nogil:
     cdef Py_ssize_t low = 0, high = wanted.code_count, middle
     if code < ADDRESSES_BELOW:
         return True
@@ -81,7 +81,7 @@ cdef bint asked_for(int64_t code, const Wanted *wanted) noexcept nogil:
 
 
 cdef Py_ssize_t choose(
-    Spans spans, const uint8_t *rows, Py_ssize_t count, const Wanted *wanted, int64_t bytes_max
+    Spans spans, const uint8_t *rows, Py_ssize_t count, const EntryQuery *wanted, int64_t bytes_max
 ) except -1 nogil:
     """Entries with which there are `bytes_max` of records; `positions` has the numbers of those that are
     asked for."""
@@ -97,7 +97,7 @@ cdef Py_ssize_t choose(
 
 
 cdef Py_ssize_t look_up(
-    Spans spans, const uint8_t *rows, Py_ssize_t count, int64_t first, const Wanted *wanted
+    Spans spans, const uint8_t *rows, Py_ssize_t count, int64_t first, const EntryQuery *wanted
 ) noexcept nogil:
     """Entries used; -1: the first one is wrong.
 
@@ -110,7 +110,7 @@ cdef Py_ssize_t look_up(
     spans.count = spans.bytes = 0
     for done in range(asked):
         if done + HEADS_AHEAD < asked:
-            call_entry(spans, rows, numbers[done + HEADS_AHEAD], numbers[done + TEXTS_AHEAD])
+            call_entry(spans, rows, numbers[done + HEADS_AHEAD], numbers[done + STRINGS_AHEAD])
         index = numbers[done]
         entry = rows + index * ENTRY_BYTES
         place = get_i64(entry) - spans.base
@@ -127,12 +127,12 @@ cdef Py_ssize_t look_up(
 cdef inline void call_entry(Spans spans, const uint8_t *rows, int64_t far, int64_t near) noexcept nogil:
     cdef int64_t place = get_i64(rows + far * ENTRY_BYTES) - spans.base
     if 0 <= place < spans.length:
-        call_head(spans.data + place)
-    call_texts(spans.data, spans.length, get_i64(rows + near * ENTRY_BYTES) - spans.base)
+        prefetch_head(spans.data + place)
+    prefetch_strings(spans.data, spans.length, get_i64(rows + near * ENTRY_BYTES) - spans.base)
 
 
 cdef inline bint is_record(
-    Spans spans, int64_t place, int32_t size, int64_t queue_offset, const Wanted *wanted
+    Spans spans, int64_t place, int32_t size, int64_t queue_offset, const EntryQuery *wanted
 ) noexcept nogil:
     cdef RecordView view
     if (
@@ -141,7 +141,7 @@ cdef inline bint is_record(
         or view.physical_offset != spans.base + place
     ):
         return False
-    if wanted.light:
+    if wanted.is_lmq:
         return True
     return view.queue_offset == queue_offset and (
         wanted.topic is NULL

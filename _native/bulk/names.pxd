@@ -7,17 +7,17 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-cdef struct Name:
+cdef struct NameRow:
     uint64_t hash
     int64_t owner
     uint8_t *at                # owned
     int32_t length
     int64_t messages, bytes
 
-cdef class Names:
-    cdef Name *rows
+cdef class NameCounters:
+    cdef NameRow *rows
     cdef int32_t *table        # number of a row + 1, 0 free
-    cdef Py_ssize_t count, room, limit, last
+    cdef Py_ssize_t count, capacity, limit, last
     cdef readonly int64_t rest_messages, rest_bytes
     cdef readonly bint pruned
 
@@ -27,4 +27,4 @@ cdef class Names:
     cdef int prune(self) except -1
     cdef void index(self) noexcept
     cdef object text(self, Py_ssize_t number)
-    cdef int tell(self, int64_t owner, const uint8_t *at, Py_ssize_t length, int64_t bytes) except -1
+    cdef int record(self, int64_t owner, const uint8_t *at, Py_ssize_t length, int64_t bytes) except -1

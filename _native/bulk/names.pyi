@@ -1,7 +1,7 @@
 from typing import final
 
 @final
-class Names:
+class NameCounters:
     """Messages and bytes of each name; see names.pxd. One thread."""
 
     rest_messages: int

@@ -30,7 +30,7 @@ cdef int by_number(const void *left, const void *right) noexcept nogil:
 
 
 cdef inline bint same(
-    const Name *row, uint64_t hash, int64_t owner, const uint8_t *at, Py_ssize_t length
+    const NameRow *row, uint64_t hash, int64_t owner, const uint8_t *at, Py_ssize_t length
 ) noexcept nogil:
     return (
         row.hash == hash
@@ -40,7 +40,7 @@ cdef inline bint same(
     )
 
 
-cdef class Names:
+cdef class NameCounters:
     def __cinit__(self, Py_ssize_t limit=0):
         self.limit = limit
         self.last = -1
@@ -59,28 +59,28 @@ cdef class Names:
         """The name's row, made if it is new. Most names come again and again: the last one is tried first."""
         cdef uint64_t hash
         cdef uint64_t slot
-        cdef Name *row
+        cdef NameRow *row
         if self.last >= 0:
             row = &self.rows[self.last]
             if row.owner == owner and row.length == length and memcmp(row.at, at, length) == 0:
                 return self.last
         hash = hash_of(owner, at, length)
-        if self.room:
-            slot = hash & <uint64_t> (2 * self.room - 1)
+        if self.capacity:
+            slot = hash & <uint64_t> (2 * self.capacity - 1)
             while self.table[slot]:
                 row = &self.rows[self.table[slot] - 1]
                 if same(row, hash, owner, at, length):
                     self.last = self.table[slot] - 1
                     return self.last
-                slot = (slot + 1) & <uint64_t> (2 * self.room - 1)
+                slot = (slot + 1) & <uint64_t> (2 * self.capacity - 1)
         return self.make(hash, owner, at, length)
 
     cdef Py_ssize_t make(self, uint64_t hash, int64_t owner, const uint8_t *at, Py_ssize_t length) except -1:
         cdef uint64_t slot
-        cdef Name *row
+        cdef NameRow *row
         if self.limit and self.count >= self.limit:
             self.prune()
-        if self.count == self.room:
+        if self.count == self.capacity:
             self.grow()
         row = &self.rows[self.count]
         row.at = <uint8_t *> malloc(length if length else 1)
@@ -89,9 +89,9 @@ cdef class Names:
         memcpy(row.at, at, length)
         row.hash, row.owner, row.length = hash, owner, <int32_t> length
         row.messages = row.bytes = 0
-        slot = hash & <uint64_t> (2 * self.room - 1)
+        slot = hash & <uint64_t> (2 * self.capacity - 1)
         while self.table[slot]:
-            slot = (slot + 1) & <uint64_t> (2 * self.room - 1)
+            slot = (slot + 1) & <uint64_t> (2 * self.capacity - 1)
         self.last = self.count
         self.count += 1
         self.table[slot] = <int32_t> self.count
@@ -99,18 +99,18 @@ cdef class Names:
 
     cdef int grow(self) except -1:
         """Twice the rows, and a table of twice as many places."""
-        cdef Py_ssize_t room = max(<Py_ssize_t> 64, self.room * 2)
-        cdef Name *rows = <Name *> realloc(self.rows, room * sizeof(Name))
+        cdef Py_ssize_t capacity = max(<Py_ssize_t> 64, self.capacity * 2)
+        cdef NameRow *rows = <NameRow *> realloc(self.rows, capacity * sizeof(NameRow))
         cdef int32_t *table
         if rows is NULL:
             raise MemoryError()
         self.rows = rows
-        table = <int32_t *> calloc(2 * room, sizeof(int32_t))
+        table = <int32_t *> calloc(2 * capacity, sizeof(int32_t))
         if table is NULL:
             raise MemoryError()
         free(self.table)
         self.table = table
-        self.room = room
+        self.capacity = capacity
         self.index()
         return 0
 
@@ -119,9 +119,9 @@ cdef class Names:
         cdef Py_ssize_t n
         cdef uint64_t slot
         for n in range(self.count):
-            slot = self.rows[n].hash & <uint64_t> (2 * self.room - 1)
+            slot = self.rows[n].hash & <uint64_t> (2 * self.capacity - 1)
             while self.table[slot]:
-                slot = (slot + 1) & <uint64_t> (2 * self.room - 1)
+                slot = (slot + 1) & <uint64_t> (2 * self.capacity - 1)
             self.table[slot] = <int32_t> (n + 1)
 
     cdef int prune(self) except -1:
@@ -147,14 +147,14 @@ cdef class Names:
         self.count = kept
         self.last = -1
         self.pruned = True
-        for n in range(2 * self.room):
+        for n in range(2 * self.capacity):
             self.table[n] = 0
         self.index()
         return 0
 
-    cdef int tell(self, int64_t owner, const uint8_t *at, Py_ssize_t length, int64_t bytes) except -1:
+    cdef int record(self, int64_t owner, const uint8_t *at, Py_ssize_t length, int64_t bytes) except -1:
         """One message more."""
-        cdef Name *row = &self.rows[self.number_of(owner, at, length)]
+        cdef NameRow *row = &self.rows[self.number_of(owner, at, length)]
         row.messages += 1
         row.bytes += bytes
         return 0
@@ -163,7 +163,7 @@ cdef class Names:
         return (<const char *> self.rows[number].at)[:self.rows[number].length]
 
     def add(self, int64_t owner, bytes name not None, int64_t nbytes):
-        self.tell(owner, <const uint8_t *> <const char *> name, len(name), nbytes)
+        self.record(owner, <const uint8_t *> <const char *> name, len(name), nbytes)
 
     def items(self):
         cdef Py_ssize_t n

@@ -9,18 +9,18 @@ from firearrow._native.store.layout cimport RECORD_FIXED_BYTES
 
 cdef enum:
     HEADS_AHEAD = 12              # so many records ahead the head is called …
-    TEXTS_AHEAD = 6               # … and here the texts
+    STRINGS_AHEAD = 6               # … and here the texts
     CACHE_LINE = 64
     BODY_AT = 84                  # where a record with IPv4 hosts has the length of its body
-    CALLED_BYTES = 1536           # of a body that is read whole: the processor itself goes on behind them
+    PREFETCH_BYTES = 1536           # of a body that is read whole: the processor itself goes on behind them
 
 
-cdef inline void call_head(const uint8_t *record) noexcept nogil:
+cdef inline void prefetch_head(const uint8_t *record) noexcept nogil:
     prefetch_read(record)
     prefetch_read(record + CACHE_LINE)
 
 
-cdef inline void call_texts(const uint8_t *data, int64_t length, int64_t position) noexcept nogil:
+cdef inline void prefetch_strings(const uint8_t *data, int64_t length, int64_t position) noexcept nogil:
     cdef int64_t body_bytes
     if position < 0 or length - position < RECORD_FIXED_BYTES:
         return
@@ -30,9 +30,9 @@ cdef inline void call_texts(const uint8_t *data, int64_t length, int64_t positio
         prefetch_read(data + position + BODY_AT + 4 + body_bytes + CACHE_LINE)
 
 
-cdef inline void call_body(const uint8_t *data, int64_t length, int64_t position) noexcept nogil:
+cdef inline void prefetch_body(const uint8_t *data, int64_t length, int64_t position) noexcept nogil:
     cdef int64_t at = position + BODY_AT
-    cdef int64_t end = min(position + CALLED_BYTES, length)
+    cdef int64_t end = min(position + PREFETCH_BYTES, length)
     while at < end:
         prefetch_read(data + at)
         at += CACHE_LINE

@@ -5,7 +5,7 @@ from firearrow._native.bulk.faults import Faults
 
 Window = bytes | bytearray | memoryview | mmap
 
-class EntriesSeen(NamedTuple):
+class EntriesResult(NamedTuple):
     """What a file of a queue holds. Offsets are queue offsets, -1: none."""
 
     first: int
@@ -25,7 +25,7 @@ class EntriesSeen(NamedTuple):
 
 def count_entries(
     window: Window, first: int, log_from: int, log_to: int, faults: Faults, owner: int = -1
-) -> EntriesSeen:
+) -> EntriesResult:
     """Look at the entries of a queue's file, the first of which has queue offset `first`.
 
     Entries that were never written before others that were are QUEUE_GAP, places that go back are QUEUE_ORDER.
@@ -40,7 +40,7 @@ def check_entries(
     until: int,
     topic: bytes,
     queue_id: int,
-    light: bool,
+    is_lmq: bool,
     faults: Faults,
     owner: int = -1,
 ) -> int:
@@ -48,7 +48,7 @@ def check_entries(
 
     Those that do not fit are LOST_RECORD.
 
-    `light`: the queue shows records of other queues, so only place and size are compared.
+    `is_lmq`: the queue shows records of other queues, so only place and size are compared.
     """
 
 def list_entries(

@@ -13,7 +13,7 @@ from collections import namedtuple
 
 cdef int64_t SIZE_MAX = 0x7FFFFFFF
 
-EntriesSeen = namedtuple("EntriesSeen", "first end written within gone beyond lowest highest")
+EntriesResult = namedtuple("EntriesResult", "first end written within gone beyond lowest highest")
 
 
 def count_entries(
@@ -60,7 +60,7 @@ def count_entries(
             faults.add(QUEUE_ORDER, owner, first + n, place, size, following)
         else:
             before = place
-    return EntriesSeen(start, end, written, within, gone, beyond, lowest, highest)
+    return EntriesResult(start, end, written, within, gone, beyond, lowest, highest)
 
 
 cdef int64_t place_behind(const uint8_t *entries, int64_t n, int64_t count) noexcept nogil:
@@ -72,7 +72,7 @@ cdef int64_t place_behind(const uint8_t *entries, int64_t n, int64_t count) noex
 
 def check_entries(
     window not None, int64_t first, log not None, *, int64_t base, int64_t until, bytes topic not None,
-    int32_t queue_id, bint light, Faults faults not None, int owner=-1,
+    int32_t queue_id, bint is_lmq, Faults faults not None, int owner=-1,
 ):
     cdef const uint8_t[::1] held = memoryview(window).cast("B")
     cdef const uint8_t[::1] records = memoryview(log).cast("B")
@@ -89,7 +89,7 @@ def check_entries(
             continue
         judged += 1
         shown = check_record(&records[place], length - place, SIZE_MAX, False, &view) == RECORD_OK
-        shown = shown and view.size == size and view.physical_offset == base + place and (light or (
+        shown = shown and view.size == size and view.physical_offset == base + place and (is_lmq or (
             view.queue_offset == first + n and view.queue_id == queue_id and view.topic.length == name_length
             and memcmp(view.topic.at, name, name_length) == 0
         ))

@@ -7,7 +7,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.bulk.arrays cimport ListsView, Piece, TextsView
+from firearrow._native.bulk.arrays cimport ListArrayView, ByteView, StringArrayView
 
 cdef enum SourceKind:
     TEXT
@@ -15,13 +15,13 @@ cdef enum SourceKind:
     NUMBER                            # below 0: not set
     CONSTANT
 
-cdef struct Source:                   # of one property
+cdef struct PropertySource:                   # of one property
     SourceKind kind
     bint is_id
-    Piece name
-    Piece constant
-    TextsView text
-    ListsView words
+    ByteView name
+    ByteView constant
+    StringArrayView text
+    ListArrayView words
     const int64_t *numbers
 
 cdef enum Fault:
@@ -33,28 +33,28 @@ cdef enum Fault:
 
 
 @cython.final
-cdef class Rows:
+cdef class RowEncoder:
     cdef readonly Py_ssize_t count
-    cdef list held
-    cdef TextsView body
+    cdef list keep_alive
+    cdef StringArrayView body
     cdef const int32_t *flags         # NULL: all 0
     cdef bint has_pairs
-    cdef ListsView pairs
-    cdef Source *sources
+    cdef ListArrayView pairs
+    cdef PropertySource *sources
     cdef Py_ssize_t source_count
-    cdef Piece *dropped
+    cdef ByteView *dropped
     cdef Py_ssize_t dropped_count
     cdef bint dropped_length[256]     # whether a name of so many bytes may be dropped
-    cdef Piece id_prefix              # at NULL: rows without an id get none
+    cdef ByteView id_prefix              # at NULL: rows without an id get none
     cdef int64_t id_first
 
-    cdef Py_ssize_t room(self, Py_ssize_t row) noexcept nogil
+    cdef Py_ssize_t item_bytes_max(self, Py_ssize_t row) noexcept nogil
     cdef Fault put_item(self, uint8_t **at, Py_ssize_t row) noexcept nogil
     cdef Fault put_properties(self, uint8_t **at, Py_ssize_t row) noexcept nogil
     cdef Fault put_pairs(self, uint8_t **at, Py_ssize_t row, bint *has_id) noexcept nogil
-    cdef bint is_dropped(self, Piece name) noexcept nogil
+    cdef bint is_dropped(self, ByteView name) noexcept nogil
     cdef bytes put_all(self, const int64_t[::1] rows, Py_ssize_t room)
-    cdef Piece keep(self, bytes raw)
-    cdef int take_ids(self, object ids) except -1
-    cdef int take_sources(self, list named) except -1
-    cdef int take_dropped(self, set names) except -1
+    cdef ByteView own_bytes(self, bytes raw)
+    cdef int set_ids(self, object ids) except -1
+    cdef int set_sources(self, list named) except -1
+    cdef int set_dropped(self, set names) except -1

@@ -1,10 +1,10 @@
 from collections.abc import Iterable, Mapping
 from typing import final
 
-from firearrow._native.bulk.arrays import Bytes, Lists, Texts
+from firearrow._native.bulk.arrays import Bytes, ListArray, StringArray
 
 @final
-class Rows:
+class RowEncoder:
     """Messages to be sent. Each property is from a column or a constant; null, empty or below 0: not set. Any thread.
 
     `properties` come first, without those named in `dropped` or by a column; a list is joined by spaces. `ids`: 20 hex
@@ -14,13 +14,13 @@ class Rows:
     count: int
     def __init__(
         self,
-        body: Texts,
+        body: StringArray,
         *,
-        texts: Mapping[str, Texts] = ...,
-        lists: Mapping[str, Lists] = ...,
+        texts: Mapping[str, StringArray] = ...,
+        lists: Mapping[str, ListArray] = ...,
         numbers: Mapping[str, Bytes] = ...,
         constants: Mapping[str, str] = ...,
-        properties: Lists | None = None,
+        properties: ListArray | None = None,
         dropped: Iterable[str] = (),
         flags: Bytes | None = None,
         ids: tuple[str, int] | None = None,

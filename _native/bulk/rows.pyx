@@ -9,7 +9,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.endian cimport get_i32, put_i16, put_i32
 from firearrow._native.bulk.arrays cimport (
-    Lists, ListsView, Piece, Texts, TextsView, items_at, spread, text_at,
+    ListArray, ListArrayView, ByteView, StringArray, StringArrayView, items_at, values_bytes, text_at,
 )
 from firearrow._native.bulk.decimal cimport put_decimal
 from firearrow._native.store.layout cimport (
@@ -44,16 +44,16 @@ FAULTS = {
 }
 
 
-cdef inline bint is_id_name(Piece name) noexcept nogil:
+cdef inline bint is_id_name(ByteView name) noexcept nogil:
     return name.length == 8 and memcmp(name.at, ID_NAME, 8) == 0
 
 
-cdef inline void put_raw(uint8_t **at, Piece piece) noexcept nogil:
+cdef inline void put_raw(uint8_t **at, ByteView piece) noexcept nogil:
     memcpy(at[0], piece.at, piece.length)
     at[0] += piece.length
 
 
-cdef Fault put_text(uint8_t **at, Piece piece) noexcept nogil:
+cdef Fault put_text(uint8_t **at, ByteView piece) noexcept nogil:
     if (
         memchr(piece.at, NAME_VALUE_SEPARATOR, piece.length) is not NULL
         or memchr(piece.at, PROPERTY_SEPARATOR, piece.length) is not NULL
@@ -63,7 +63,7 @@ cdef Fault put_text(uint8_t **at, Piece piece) noexcept nogil:
     return FAULT_NONE
 
 
-cdef Fault put_property(uint8_t **at, Piece name, Piece value) noexcept nogil:
+cdef Fault put_property(uint8_t **at, ByteView name, ByteView value) noexcept nogil:
     cdef Fault fault = put_text(at, name)
     if fault:
         return fault
@@ -75,12 +75,12 @@ cdef Fault put_property(uint8_t **at, Piece name, Piece value) noexcept nogil:
     return fault
 
 
-cdef Fault put_words(uint8_t **at, const ListsView *view, Py_ssize_t row) noexcept nogil:
+cdef Fault put_words(uint8_t **at, const ListArrayView *view, Py_ssize_t row) noexcept nogil:
     cdef Py_ssize_t start = 0
     cdef Py_ssize_t count = items_at(view, row, &start)
     cdef Py_ssize_t index
     cdef bint behind = False
-    cdef Piece word
+    cdef ByteView word
     for index in range(start, start + count):
         if not text_at(&view.items, index, &word):
             continue
@@ -93,8 +93,8 @@ cdef Fault put_words(uint8_t **at, const ListsView *view, Py_ssize_t row) noexce
     return FAULT_NONE
 
 
-cdef Fault put_value(uint8_t **at, const Source *source, Py_ssize_t row) noexcept nogil:
-    cdef Piece piece
+cdef Fault put_value(uint8_t **at, const PropertySource *source, Py_ssize_t row) noexcept nogil:
+    cdef ByteView piece
     if source.kind == TEXT:
         text_at(&source.text, row, &piece)
         return put_text(at, piece) if piece.length else FAULT_NONE
@@ -107,7 +107,7 @@ cdef Fault put_value(uint8_t **at, const Source *source, Py_ssize_t row) noexcep
     return FAULT_NONE
 
 
-cdef Fault put_from(uint8_t **at, const Source *source, Py_ssize_t row, bint *has_id) noexcept nogil:
+cdef Fault put_from(uint8_t **at, const PropertySource *source, Py_ssize_t row, bint *has_id) noexcept nogil:
     """The property whole, or nothing if there is no value."""
     cdef uint8_t *start = at[0]
     cdef uint8_t *value
@@ -127,7 +127,7 @@ cdef Fault put_from(uint8_t **at, const Source *source, Py_ssize_t row, bint *ha
     return fault
 
 
-cdef void put_id(uint8_t **at, Piece prefix, int64_t number) noexcept nogil:
+cdef void put_id(uint8_t **at, ByteView prefix, int64_t number) noexcept nogil:
     """UNIQ_KEY: the prefix and the number as 12 hex digits."""
     cdef int shift
     memcpy(at[0], ID_NAME, 8)
@@ -141,10 +141,10 @@ cdef void put_id(uint8_t **at, Piece prefix, int64_t number) noexcept nogil:
     at[0] += 1
 
 
-cdef Py_ssize_t room_of(const Source *source, Py_ssize_t row) noexcept nogil:
+cdef Py_ssize_t room_of(const PropertySource *source, Py_ssize_t row) noexcept nogil:
     """At most so many bytes are put for it."""
     cdef Py_ssize_t start = 0, count
-    cdef Piece piece
+    cdef ByteView piece
     cdef Py_ssize_t fixed = source.name.length + 2
     if source.kind == TEXT:
         text_at(&source.text, row, &piece)
@@ -154,7 +154,7 @@ cdef Py_ssize_t room_of(const Source *source, Py_ssize_t row) noexcept nogil:
     if source.kind == CONSTANT:
         return fixed + source.constant.length
     count = items_at(&source.words, row, &start)
-    return fixed + count + spread(&source.words.items, start, count)
+    return fixed + count + values_bytes(&source.words.items, start, count)
 
 
 cdef const void *numbers_of(object raw, int width, Py_ssize_t count) except? NULL:
@@ -172,36 +172,36 @@ cdef object same_count(object column, Py_ssize_t count):
     return column
 
 
-cdef class Rows:
+cdef class RowEncoder:
     def __cinit__(self):
         self.sources = NULL
         self.dropped = NULL
 
     def __init__(
-        self, Texts body not None, *, texts=None, lists=None, numbers=None, constants=None,
-        Lists properties=None, dropped=(), flags=None, ids=None,
+        self, StringArray body not None, *, texts=None, lists=None, numbers=None, constants=None,
+        ListArray properties=None, dropped=(), flags=None, ids=None,
     ):
-        self.held = [body, properties, flags]
+        self.keep_alive = [body, properties, flags]
         self.count = body.count
         self.body = body.view
         self.has_pairs = properties is not None
         if properties is not None:
             if not properties.paired:
                 raise ValueError("properties are pairs of names and values")
-            self.pairs = (<Lists> same_count(properties, self.count)).view
+            self.pairs = (<ListArray> same_count(properties, self.count)).view
         self.flags = <const int32_t *> numbers_of(flags, 4, self.count) if flags is not None else NULL
-        self.take_ids(ids)
+        self.set_ids(ids)
         named = [(name, kind, value) for kind, many in (
             (TEXT, texts), (WORDS, lists), (NUMBER, numbers), (CONSTANT, constants)
         ) for name, value in (many or {}).items()]
-        self.take_sources(named)
-        self.take_dropped({name for name, _, _ in named} | set(dropped))
+        self.set_sources(named)
+        self.set_dropped({name for name, _, _ in named} | set(dropped))
 
     def __dealloc__(self):
         free(self.sources)
         free(self.dropped)
 
-    cdef int take_ids(self, object ids) except -1:
+    cdef int set_ids(self, object ids) except -1:
         if ids is None:
             return 0
         prefix, number = ids
@@ -210,52 +210,52 @@ cdef class Rows:
             raise ValueError(
                 f"ids are {ID_PREFIX_DIGITS} digits and a number below 2^48, not {prefix!r} and {number}"
             )
-        self.id_prefix = self.keep(raw)
+        self.id_prefix = self.own_bytes(raw)
         self.id_first = number
         return 0
 
-    cdef int take_sources(self, list named) except -1:
-        cdef Source *source
-        self.sources = <Source *> calloc(max(1, len(named)), sizeof(Source))
+    cdef int set_sources(self, list named) except -1:
+        cdef PropertySource *source
+        self.sources = <PropertySource *> calloc(max(1, len(named)), sizeof(PropertySource))
         if self.sources is NULL:
             raise MemoryError()
         for name, kind, value in named:
             source = &self.sources[self.source_count]
             source.kind = kind
-            source.name = self.keep(name.encode())
+            source.name = self.own_bytes(name.encode())
             if kind == CONSTANT and ("\x01" in value or "\x02" in value):
                 raise ValueError(f"property {name}: {FAULTS[FAULT_SEPARATOR]}")
             source.is_id = is_id_name(source.name)
-            self.held.append(value)
+            self.keep_alive.append(value)
             if kind == TEXT:
-                source.text = (<Texts?> same_count(value, self.count)).view
+                source.text = (<StringArray?> same_count(value, self.count)).view
             elif kind == WORDS:
-                source.words = (<Lists?> same_count(value, self.count)).view
+                source.words = (<ListArray?> same_count(value, self.count)).view
             elif kind == NUMBER:
                 source.numbers = <const int64_t *> numbers_of(value, 8, self.count)
             else:
-                source.constant = self.keep(value.encode())
+                source.constant = self.own_bytes(value.encode())
             self.source_count += 1
         return 0
 
-    cdef int take_dropped(self, set names) except -1:
-        self.dropped = <Piece *> calloc(max(1, len(names)), sizeof(Piece))
+    cdef int set_dropped(self, set names) except -1:
+        self.dropped = <ByteView *> calloc(max(1, len(names)), sizeof(ByteView))
         if self.dropped is NULL:
             raise MemoryError()
         for name in names:
-            self.dropped[self.dropped_count] = self.keep(name.encode())
+            self.dropped[self.dropped_count] = self.own_bytes(name.encode())
             self.dropped_length[min(255, self.dropped[self.dropped_count].length)] = True
             self.dropped_count += 1
         return 0
 
-    cdef Piece keep(self, bytes raw):
-        cdef Piece piece
-        self.held.append(raw)
+    cdef ByteView own_bytes(self, bytes raw):
+        cdef ByteView piece
+        self.keep_alive.append(raw)
         piece.at = <const uint8_t *> PyBytes_AS_STRING(raw)
         piece.length = len(raw)
         return piece
 
-    cdef bint is_dropped(self, Piece name) noexcept nogil:
+    cdef bint is_dropped(self, ByteView name) noexcept nogil:
         cdef Py_ssize_t index
         if not self.dropped_length[min(255, name.length)]:
             return False
@@ -267,10 +267,10 @@ cdef class Rows:
                 return True
         return False
 
-    cdef Py_ssize_t room(self, Py_ssize_t row) noexcept nogil:
+    cdef Py_ssize_t item_bytes_max(self, Py_ssize_t row) noexcept nogil:
         """At most so many bytes are put for the row."""
         cdef Py_ssize_t start = 0, count, index
-        cdef Piece body
+        cdef ByteView body
         text_at(&self.body, row, &body)
         cdef Py_ssize_t room = ITEM_FIXED_BYTES + body.length + ID_ROOM
         for index in range(self.source_count):
@@ -278,13 +278,13 @@ cdef class Rows:
         if self.has_pairs:
             count = items_at(&self.pairs, row, &start)
             room += 2 * count
-            room += spread(&self.pairs.items, start, count) + spread(&self.pairs.values, start, count)
+            room += values_bytes(&self.pairs.items, start, count) + values_bytes(&self.pairs.values, start, count)
         return room
 
     cdef Fault put_item(self, uint8_t **at, Py_ssize_t row) noexcept nogil:
         cdef uint8_t *item = at[0]
         cdef uint8_t *length
-        cdef Piece body
+        cdef ByteView body
         cdef Fault fault
         if not text_at(&self.body, row, &body) and body.at is NULL:
             return FAULT_NO_BODY
@@ -325,7 +325,7 @@ cdef class Rows:
         cdef Py_ssize_t start = 0
         cdef Py_ssize_t count = items_at(&self.pairs, row, &start)
         cdef Py_ssize_t index
-        cdef Piece name, value
+        cdef ByteView name, value
         cdef Fault fault
         for index in range(start, start + count):
             if not text_at(&self.pairs.items, index, &name) or not text_at(&self.pairs.values, index, &value):
@@ -351,7 +351,7 @@ cdef class Rows:
                 good = 0 <= rows[stop] < self.count
                 if not good:
                     break
-                more = self.room(rows[stop])
+                more = self.item_bytes_max(rows[stop])
                 if stop > start and room + more > min(bytes_max, ITEM_BYTES_MAX):
                     break
                 room += more
@@ -384,7 +384,7 @@ cdef class Rows:
         cdef const uint8_t *item
         if not 0 <= row < self.count:
             raise IndexError(f"row {row} of {self.count}")
-        cdef bytes whole = self.put_all(memoryview(row.to_bytes(8, "little")).cast("q"), self.room(row))
+        cdef bytes whole = self.put_all(memoryview(row.to_bytes(8, "little")).cast("q"), self.item_bytes_max(row))
         item = <const uint8_t *> PyBytes_AS_STRING(whole)
         length = get_i32(item + ITEM_AT_BODY_LENGTH)
         return (

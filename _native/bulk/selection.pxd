@@ -8,17 +8,17 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from firearrow._native.bulk.spans cimport Spans
-from firearrow._native.bulk.textset cimport TextSet
+from firearrow._native.bulk.textset cimport StringSet
 from firearrow._native.store.record cimport RecordView, Text
 
 
 @cython.final
-cdef class Selection:
-    cdef TextSet topics, tags, keys, unique_ids  # None: any
+cdef class RecordFilter:
+    cdef StringSet topics, tags, keys, unique_ids  # None: any
     cdef int64_t stored_from, stored_until, born_from, born_until
     cdef readonly bint everything         # nothing is asked
 
     cdef Py_ssize_t scan(self, Spans spans, Spans kept) except -2 nogil
-    cdef bint wants(self, const RecordView *view) noexcept nogil
-    cdef bint wants_texts(self, const RecordView *view) noexcept nogil
-    cdef bint wants_key(self, const Text *keys) noexcept nogil
+    cdef bint accepts(self, const RecordView *view) noexcept nogil
+    cdef bint accepts_strings(self, const RecordView *view) noexcept nogil
+    cdef bint accepts_key(self, const Text *keys) noexcept nogil

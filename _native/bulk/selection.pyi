@@ -4,7 +4,7 @@ from typing import final
 from firearrow._native.bulk.spans import Spans
 
 @final
-class Selection:
+class RecordFilter:
     """All that is given must hold. Of a collection: one of its texts; `keys`: one of the message's keys is one of them.
 
     Times are ms since 1970, `…_until` is exclusive. An empty collection is met by no record; None asks nothing.

@@ -6,7 +6,7 @@ from libc.string cimport memchr
 
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.bulk.spans cimport Spans
-from firearrow._native.bulk.textset cimport TextSet
+from firearrow._native.bulk.textset cimport StringSet
 from firearrow._native.store.layout cimport AT_SIZE, KEY_SEPARATOR
 from firearrow._native.store.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
 
@@ -16,16 +16,16 @@ cdef int64_t FIRST_MS = -0x7FFFFFFFFFFFFFFF
 cdef int64_t LAST_MS = 0x7FFFFFFFFFFFFFFF
 
 
-cdef TextSet set_of(texts, str name):
+cdef StringSet set_of(texts, str name):
     if texts is None:
         return None
     if isinstance(texts, str):
         raise TypeError(f"{name}: a collection of str is wanted, for one text write {{text}}")
-    return TextSet(texts)
+    return StringSet(texts)
 
 
 @cython.final
-cdef class Selection:
+cdef class RecordFilter:
     def __cinit__(
         self, *, topics=None, tags=None, keys=None, unique_ids=None, stored_from=None, stored_until=None,
         born_from=None, born_until=None,
@@ -60,37 +60,37 @@ cdef class Selection:
         cdef RecordView view
         cdef Py_ssize_t index
         for index in range(spans.count):
-            spans.ahead(index)
+            spans.prefetch(index)
             if spans.view(index, &view) != RECORD_OK:
                 return index
-            if self.wants(&view):
+            if self.accepts(&view):
                 kept.add(spans.positions[index], view.size)
         return -1
 
-    cdef bint wants(self, const RecordView *view) noexcept nogil:
+    cdef bint accepts(self, const RecordView *view) noexcept nogil:
         if not (self.stored_from <= view.store_time < self.stored_until):
             return False
         if not (self.born_from <= view.born_time < self.born_until):
             return False
-        if self.topics is not None and not self.topics.holds(view.topic.at, view.topic.length):
+        if self.topics is not None and not self.topics.contains(view.topic.at, view.topic.length):
             return False
-        return (self.tags is None and self.keys is None and self.unique_ids is None) or self.wants_texts(view)
+        return (self.tags is None and self.keys is None and self.unique_ids is None) or self.accepts_strings(view)
 
-    cdef bint wants_texts(self, const RecordView *view) noexcept nogil:
+    cdef bint accepts_strings(self, const RecordView *view) noexcept nogil:
         cdef Properties found
         scan_properties(&view.properties, &found)
         if (
             self.tags is not None
-            and not (found.tags.length and self.tags.holds(found.tags.at, found.tags.length))
+            and not (found.tags.length and self.tags.contains(found.tags.at, found.tags.length))
         ):
             return False
         if self.unique_ids is not None and not (
-            found.unique_key.length and self.unique_ids.holds(found.unique_key.at, found.unique_key.length)
+            found.unique_key.length and self.unique_ids.contains(found.unique_key.at, found.unique_key.length)
         ):
             return False
-        return self.keys is None or self.wants_key(&found.keys)
+        return self.keys is None or self.accepts_key(&found.keys)
 
-    cdef bint wants_key(self, const Text *keys) noexcept nogil:
+    cdef bint accepts_key(self, const Text *keys) noexcept nogil:
         """KEYS holds several with spaces between."""
         cdef const uint8_t *at = keys.at
         cdef Py_ssize_t left = keys.length, length
@@ -98,7 +98,7 @@ cdef class Selection:
         while left > 0:
             space = <const uint8_t *> memchr(at, KEY_SEPARATOR, left)
             length = left if space is NULL else space - at
-            if length and self.keys.holds(at, length):
+            if length and self.keys.contains(at, length):
                 return True
             at += length + 1
             left -= length + 1

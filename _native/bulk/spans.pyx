@@ -9,7 +9,7 @@ from libc.string cimport memchr
 
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.prefetch cimport (
-    CACHE_LINE, HEADS_AHEAD, TEXTS_AHEAD, call_body, call_head, call_texts,
+    CACHE_LINE, HEADS_AHEAD, STRINGS_AHEAD, prefetch_body, prefetch_head, prefetch_strings,
 )
 from firearrow._native.store.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES,
@@ -66,20 +66,20 @@ cdef class Spans:
         self.checked(index, &found)
         return record_of(&found)
 
-    cdef int make_room(self, Py_ssize_t count) except -1 nogil:
+    cdef int ensure_capacity(self, Py_ssize_t count) except -1 nogil:
         cdef int64_t *larger
-        if count > self.room:
+        if count > self.capacity:
             larger = <int64_t *> realloc(self.positions, count * sizeof(int64_t))
             if larger is NULL:
                 with gil:
                     raise MemoryError()
             self.positions = larger
-            self.room = count
+            self.capacity = count
         return 0
 
     cdef int add(self, int64_t position, int64_t size) except -1 nogil:
-        if self.count == self.room:
-            self.make_room(max(64, self.room * 2))
+        if self.count == self.capacity:
+            self.ensure_capacity(max(64, self.capacity * 2))
         self.positions[self.count] = position
         self.count += 1
         self.bytes += size
@@ -90,11 +90,11 @@ cdef class Spans:
         cdef int64_t position = self.positions[index]
         return check_record(self.data + position, self.length - position, SIZE_MAX, False, found)
 
-    cdef void ahead(self, Py_ssize_t index) noexcept nogil:
+    cdef void prefetch(self, Py_ssize_t index) noexcept nogil:
         """Records behind `index` will be looked at next."""
         if index + HEADS_AHEAD < self.count:
-            call_head(self.data + self.positions[index + HEADS_AHEAD])
-            call_texts(self.data, self.length, self.positions[index + TEXTS_AHEAD])
+            prefetch_head(self.data + self.positions[index + HEADS_AHEAD])
+            prefetch_strings(self.data, self.length, self.positions[index + STRINGS_AHEAD])
 
     cdef int checked(self, Py_ssize_t index, RecordView *found) except -1:
         if index < 0 or index >= self.count:
@@ -169,9 +169,9 @@ cdef class Spans:
         cdef Py_ssize_t index
         cdef list wrong = []
         for index in range(self.count):
-            self.ahead(index)
+            self.prefetch(index)
             if index + BODIES_AHEAD < self.count:
-                call_body(self.data, self.length, self.positions[index + BODIES_AHEAD])
+                prefetch_body(self.data, self.length, self.positions[index + BODIES_AHEAD])
             if self.view(index, &found) != RECORD_OK or not has_its_crc(&found):
                 wrong.append(index)
         return wrong
@@ -242,7 +242,7 @@ cdef inline void call_likely(Spans spans, int64_t at, int64_t size) noexcept nog
     """Where a record would be if all were of one size: mostly they nearly are."""
     cdef int64_t far = at + LIKELY_AHEAD * size
     if far < spans.length - CACHE_LINE:
-        call_head(spans.data + far)
+        prefetch_head(spans.data + far)
 
 
 cdef bint unwritten(Spans spans, int64_t at) noexcept nogil:

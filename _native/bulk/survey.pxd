@@ -11,7 +11,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.bulk.faults cimport Faults
-from firearrow._native.bulk.names cimport Names
+from firearrow._native.bulk.names cimport NameCounters
 from firearrow._native.store.record cimport Properties, RecordView
 
 cdef enum RowState:
@@ -26,10 +26,10 @@ cdef struct Row:               # the entry that a record must have
 
 cdef struct QueueRows:
     Row *rows
-    Py_ssize_t count, room
+    Py_ssize_t count, capacity
     int32_t topic, queue_id, topic_hash
     int64_t messages, bytes, first_ms, last_ms, fitting, low, high
-    bint light                 # named by INNER_MULTI_DISPATCH
+    bint is_lmq                 # named by INNER_MULTI_DISPATCH
 
 cdef struct KeyRow:            # an index entry that a record must have
     int64_t place, record
@@ -39,24 +39,24 @@ cdef struct KeyRow:            # an index entry that a record must have
 
 cdef class Survey:
     cdef readonly Faults faults
-    cdef readonly Names tags, hosts, hours
-    cdef Names topics, queue_names
+    cdef readonly NameCounters tags, hosts, hours
+    cdef NameCounters topics, queue_names
     cdef QueueRows *known
-    cdef Py_ssize_t queues_room, rows_count, rows_max
+    cdef Py_ssize_t queues_capacity, rows_count, rows_max
     cdef KeyRow *keys
-    cdef Py_ssize_t keys_count, keys_room, keys_max
+    cdef Py_ssize_t keys_count, keys_capacity, keys_max
     cdef bint check_crc, with_keys
     cdef tuple delays_ms
     cdef readonly int64_t records, log_bytes, half
-    cdef readonly int64_t keys_told, tags_told, keys_found, tags_found, keys_outside, strangers
+    cdef readonly int64_t keys_expected, tags_expected, keys_found, tags_found, keys_outside, unknown_entries
     cdef readonly int torn     # why the walk ended: a RecordState, or 0 where the record names another place
 
-    cdef int take(self, const RecordView *view) except -1
-    cdef int take_entries(
+    cdef int add_record(self, const RecordView *view) except -1
+    cdef int add_entries(
         self, Py_ssize_t number, const RecordView *view, const Properties *properties
     ) except -1
-    cdef int take_lights(self, const RecordView *view, const Properties *properties, int64_t code) except -1
-    cdef int take_keys(
+    cdef int add_lmq_entries(self, const RecordView *view, const Properties *properties, int64_t code) except -1
+    cdef int add_keys(
         self, int32_t topic_hash, const RecordView *view, const Properties *properties
     ) except -1
     cdef int add_key(self, int32_t hash, const RecordView *view, bint tag) except -1

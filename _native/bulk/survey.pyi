@@ -3,7 +3,7 @@ from mmap import mmap
 from typing import NamedTuple, final
 
 from firearrow._native.bulk.faults import Faults
-from firearrow._native.bulk.names import Names
+from firearrow._native.bulk.names import NameCounters
 from firearrow._native.bulk.spans import End
 
 APACHE_DELAYS_S: tuple[int, ...]
@@ -11,7 +11,7 @@ APACHE_DELAYS_S: tuple[int, ...]
 TORN: dict[int, str]
 """What `Survey.torn` means, for people."""
 
-class QueueSeen(NamedTuple):
+class SurveyedQueue(NamedTuple):
     """What the records of a range say of a queue. `low`, `high`: offsets of entries to be matched, -1: none."""
 
     number: int
@@ -25,7 +25,7 @@ class QueueSeen(NamedTuple):
     """Records so far whose entry shows them, settled."""
     low: int
     high: int
-    light: bool
+    is_lmq: bool
     """Other queues' records show here, by INNER_MULTI_DISPATCH; it has no messages of its own."""
 
 @final
@@ -33,23 +33,23 @@ class Survey:
     """Counts and expectations of a range's records; see survey.pxd. One thread."""
 
     faults: Faults
-    tags: Names
+    tags: NameCounters
     """Owner: number of the topic in `topic_names`."""
-    hosts: Names
+    hosts: NameCounters
     """The address of the producer, 4 or 16 bytes."""
-    hours: Names
+    hours: NameCounters
     """Owner: hours since 1970, by the store time."""
     records: int
     log_bytes: int
     half: int
     """Records marked as prepared or rolled back: they have no entry."""
-    keys_told: int
-    tags_told: int
+    keys_expected: int
+    tags_expected: int
     keys_found: int
     tags_found: int
     keys_outside: int
     """Keys of records that the index files do not cover."""
-    strangers: int
+    unknown_entries: int
     torn: int
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Survey:
         End.LIMIT before `stop`: no room for more; match, settle and `clear` first. End.TORN: `torn` says why. A record
         with a bad CRC is a fault, and gone over.
         """
-    def queues(self) -> list[QueueSeen]: ...
+    def queues(self) -> list[SurveyedQueue]: ...
     def topic_names(self) -> list[bytes]: ...
     def match(self, number: int, window: bytes | bytearray | memoryview | mmap, first: int) -> None:
         """Compare rows of queue `number` with the entries of a file, the first of which has queue offset `first`."""

@@ -29,8 +29,8 @@ cdef enum:
     DIGITS_MAX = 18
     PORT_BYTES = 4
 
-QueueSeen = namedtuple(
-    "QueueSeen", "number topic queue_id messages bytes first_ms last_ms fitting low high light"
+SurveyedQueue = namedtuple(
+    "SurveyedQueue", "number topic queue_id messages bytes first_ms last_ms fitting low high light"
 )
 TORN = {
     0: "it names another place than the one where it lies",
@@ -87,13 +87,13 @@ cdef class Survey:
         self.check_crc, self.with_keys = check_crc, with_keys
         self.delays_ms = tuple(delays_ms)
         self.faults = Faults(faults_max)
-        self.tags, self.hosts, self.hours = Names(names_max), Names(names_max), Names(names_max)
-        self.topics, self.queue_names = Names(), Names()
+        self.tags, self.hosts, self.hours = NameCounters(names_max), NameCounters(names_max), NameCounters(names_max)
+        self.topics, self.queue_names = NameCounters(), NameCounters()
         self.rows_max, self.keys_max = max(1, rows_max), max(1, keys_max)
 
     def __dealloc__(self):
         cdef Py_ssize_t n
-        for n in range(self.queues_room):
+        for n in range(self.queues_capacity):
             PyMem_Free(self.known[n].rows)
         PyMem_Free(self.known)
         PyMem_Free(self.keys)
@@ -125,11 +125,11 @@ cdef class Survey:
                 prefetch_read(data + at + 2 * <int64_t> view.size - CACHE_LINE)
             if self.check_crc and view.body.length and body_crc(view.body.at, view.body.length) != view.crc:
                 self.faults.add(BAD_CRC, -1, self.records, view.physical_offset, view.size, view.crc)
-            self.take(&view)
+            self.add_record(&view)
             at += view.size
         return at, End.LIMIT
 
-    cdef int take(self, const RecordView *view) except -1:
+    cdef int add_record(self, const RecordView *view) except -1:
         """Count a record and note what there must be for it."""
         cdef Properties properties
         cdef Py_ssize_t number
@@ -146,27 +146,27 @@ cdef class Survey:
         self.records += 1
         self.log_bytes += view.size
         if properties.tags.length:
-            self.tags.tell(queue.topic, properties.tags.at, properties.tags.length, view.size)
-        self.hosts.tell(0, view.born_host.at, view.born_host.length - PORT_BYTES, view.size)
-        self.hours.tell(view.store_time // HOUR_MS, view.topic.at, 0, view.size)  # no name but the hour
+            self.tags.record(queue.topic, properties.tags.at, properties.tags.length, view.size)
+        self.hosts.record(0, view.born_host.at, view.born_host.length - PORT_BYTES, view.size)
+        self.hours.record(view.store_time // HOUR_MS, view.topic.at, 0, view.size)  # no name but the hour
         if transaction == SYS_PREPARED or transaction == SYS_ROLLBACK:
             self.half += 1
         else:
-            self.take_entries(number, view, &properties)
+            self.add_entries(number, view, &properties)
         if self.with_keys and transaction != SYS_ROLLBACK:
-            self.take_keys(self.known[number].topic_hash, view, &properties)
+            self.add_keys(self.known[number].topic_hash, view, &properties)
         return 0
 
-    cdef int take_entries(
+    cdef int add_entries(
         self, Py_ssize_t number, const RecordView *view, const Properties *properties
     ) except -1:
         cdef int64_t code = self.code_of(view, properties)
         self.add_row(number, view, view.queue_offset, code)
         if properties.multi_offsets.length and properties.multi_names.length and allows_lights(view):
-            self.take_lights(view, properties, code)
+            self.add_lmq_entries(view, properties, code)
         return 0
 
-    cdef int take_lights(self, const RecordView *view, const Properties *properties, int64_t code) except -1:
+    cdef int add_lmq_entries(self, const RecordView *view, const Properties *properties, int64_t code) except -1:
         """INNER_MULTI_DISPATCH names queues, INNER_MULTI_QUEUE_OFFSET the entry in each."""
         cdef const uint8_t *name = properties.multi_names.at
         cdef const uint8_t *names_end = name + properties.multi_names.length
@@ -183,12 +183,12 @@ cdef class Survey:
                 number = self.queue_of(
                     name, name_end - name, 0 if begins(name, name_end - name, b"%LMQ%", 5) else view.queue_id
                 )
-                self.known[number].light = True
+                self.known[number].is_lmq = True
                 self.add_row(number, view, queue_offset, code)
             name, entry = name_end + 1, entry_end + 1
         return 0
 
-    cdef int take_keys(
+    cdef int add_keys(
         self, int32_t topic_hash, const RecordView *view, const Properties *properties
     ) except -1:
         """`topic#key` of the unique key and each of KEYS, and `topic#T#tag`."""
@@ -212,13 +212,13 @@ cdef class Survey:
 
     cdef int add_key(self, int32_t hash, const RecordView *view, bint tag) except -1:
         cdef KeyRow *row
-        self.keys = <KeyRow *> grown(self.keys, &self.keys_room, self.keys_count, sizeof(KeyRow))
+        self.keys = <KeyRow *> grown(self.keys, &self.keys_capacity, self.keys_count, sizeof(KeyRow))
         row = &self.keys[self.keys_count]
         row.place, row.record = view.physical_offset, self.records - 1
         row.hash, row.tag, row.found = index_hash(hash), tag, False
         self.keys_count += 1
-        self.tags_told += tag
-        self.keys_told += not tag
+        self.tags_expected += tag
+        self.keys_expected += not tag
         return 0
 
     cdef int add_row(
@@ -226,7 +226,7 @@ cdef class Survey:
     ) except -1:
         cdef QueueRows *queue = &self.known[number]
         cdef Row *row
-        queue.rows = <Row *> grown(queue.rows, &queue.room, queue.count, sizeof(Row))
+        queue.rows = <Row *> grown(queue.rows, &queue.capacity, queue.count, sizeof(Row))
         row = &queue.rows[queue.count]
         row.queue_offset, row.place, row.code, row.seen = queue_offset, view.physical_offset, code, -1
         row.size, row.state = view.size, ROW_OPEN
@@ -240,13 +240,13 @@ cdef class Survey:
     cdef Py_ssize_t queue_of(self, const uint8_t *topic, Py_ssize_t length, int32_t queue_id) except -1:
         cdef Py_ssize_t known = self.queue_names.count
         cdef Py_ssize_t number = self.queue_names.number_of(queue_id, topic, length)
-        cdef Py_ssize_t room = self.queues_room
+        cdef Py_ssize_t capacity = self.queues_capacity
         cdef QueueRows *queue
         if number < known:
             return number
-        self.known = <QueueRows *> grown(self.known, &self.queues_room, number, sizeof(QueueRows))
-        if self.queues_room > room:
-            memset(&self.known[room], 0, (self.queues_room - room) * sizeof(QueueRows))
+        self.known = <QueueRows *> grown(self.known, &self.queues_capacity, number, sizeof(QueueRows))
+        if self.queues_capacity > capacity:
+            memset(&self.known[capacity], 0, (self.queues_capacity - capacity) * sizeof(QueueRows))
         queue = &self.known[number]
         queue.topic = <int32_t> self.topics.number_of(0, topic, length)
         queue.queue_id = queue_id
@@ -271,10 +271,10 @@ cdef class Survey:
         found = []
         for n in range(self.queue_names.count):
             queue = &self.known[n]
-            found.append(QueueSeen(
+            found.append(SurveyedQueue(
                 n, self.queue_names.text(n), queue.queue_id, queue.messages, queue.bytes, queue.first_ms,
                 queue.last_ms, queue.fitting, queue.low if queue.count else -1,
-                queue.high if queue.count else -1, queue.light,
+                queue.high if queue.count else -1, queue.is_lmq,
             ))
         return found
 

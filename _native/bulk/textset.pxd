@@ -1,6 +1,6 @@
 # A set of texts, asked without the GIL and without an object: open addressing over UTF-8 bytes of our own.
 #
-# Ownership: TextSet copies the texts when it is made and never changes. Any thread.
+# Ownership: StringSet copies the texts when it is made and never changes. Any thread.
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -12,7 +12,7 @@ cdef struct Slot:
 
 
 @cython.final
-cdef class TextSet:
+cdef class StringSet:
     cdef bytes texts                      # one behind the other …
     cdef const uint8_t *data              # … and where
     cdef Slot *slots
@@ -20,4 +20,4 @@ cdef class TextSet:
     cdef readonly Py_ssize_t count
 
     cdef void put(self, const uint8_t *at, Py_ssize_t length, int64_t place) noexcept nogil
-    cdef bint holds(self, const uint8_t *at, Py_ssize_t length) noexcept nogil
+    cdef bint contains(self, const uint8_t *at, Py_ssize_t length) noexcept nogil

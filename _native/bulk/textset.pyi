@@ -2,7 +2,7 @@ from collections.abc import Collection
 from typing import final
 
 @final
-class TextSet:
+class StringSet:
     """Exact texts, compared as UTF-8. At most 64 Mi of them."""
 
     count: int

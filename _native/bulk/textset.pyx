@@ -1,4 +1,4 @@
-"""TextSet: which of very many texts are asked for (see textset.pxd)."""
+"""StringSet: which of very many texts are asked for (see textset.pxd)."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -25,20 +25,20 @@ cdef inline uint64_t hash_of(const uint8_t *at, Py_ssize_t length) noexcept nogi
 
 
 @cython.final
-cdef class TextSet:
+cdef class StringSet:
     def __cinit__(self, texts):
         cdef list encoded = [text.encode("utf-8", "surrogateescape") for text in texts]
-        cdef uint64_t room = 16, n
+        cdef uint64_t capacity = 16, n
         cdef int64_t at = 0
         if len(encoded) > COUNT_MAX:
             raise ValueError(f"{len(encoded)} texts in a set, at most {COUNT_MAX}")
-        while room < 2 * <uint64_t> len(encoded):
-            room *= 2
-        self.slots = <Slot *> malloc(room * sizeof(Slot))
+        while capacity < 2 * <uint64_t> len(encoded):
+            capacity *= 2
+        self.slots = <Slot *> malloc(capacity * sizeof(Slot))
         if self.slots is NULL:
             raise MemoryError()
-        self.mask = room - 1
-        for n in range(room):
+        self.mask = capacity - 1
+        for n in range(capacity):
             self.slots[n].length = -1
         self.texts = b"".join(encoded)
         self.data = <const uint8_t *> <const char *> self.texts
@@ -54,11 +54,11 @@ cdef class TextSet:
 
     def __contains__(self, str text not None):
         cdef bytes encoded = text.encode("utf-8", "surrogateescape")
-        return self.holds(<const uint8_t *> <const char *> encoded, len(encoded))
+        return self.contains(<const uint8_t *> <const char *> encoded, len(encoded))
 
     cdef void put(self, const uint8_t *at, Py_ssize_t length, int64_t place) noexcept nogil:
         cdef uint64_t hash = hash_of(at, length), n
-        if self.holds(at, length):
+        if self.contains(at, length):
             return
         n = hash & self.mask
         while self.slots[n].length >= 0:
@@ -68,7 +68,7 @@ cdef class TextSet:
         self.slots[n].length = length
         self.count += 1
 
-    cdef bint holds(self, const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    cdef bint contains(self, const uint8_t *at, Py_ssize_t length) noexcept nogil:
         cdef uint64_t hash = hash_of(at, length)
         cdef uint64_t n = hash & self.mask
         cdef const Slot *slot = &self.slots[n]

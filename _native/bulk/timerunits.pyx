@@ -25,7 +25,7 @@ cdef enum:
 cdef int32_t BLANK_MAGIC = <int32_t> 0xCBD43194
 
 
-cdef class UnitSurvey:
+cdef class TimerLogSurvey:
     cdef readonly dict heads
     cdef readonly int64_t end, odd
     cdef int64_t step_ms, first, start
@@ -37,7 +37,7 @@ cdef class UnitSurvey:
         self.start = self.end = start
         self.odd = self.before = self.last = -1
 
-    def take(self, const uint8_t[::1] window not None, int64_t base):
+    def check_file(self, const uint8_t[::1] window not None, int64_t base):
         cdef Py_ssize_t at = 0, length = window.shape[0]
         while at + UNIT_BYTES <= length and is_unit(&window[at], base + at):
             self.see(&window[at], base + at)

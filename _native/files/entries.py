@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from firearrow._native.files.rolled import Segment, next_base, rolled_files, segment_at
+from firearrow._native.files.rolled import SegmentFile, next_base, rolled_files, segment_at
 from firearrow._native.store.faults import StoreUnreadable
 
 ENTRY = struct.Struct(">qiq")
@@ -34,12 +34,12 @@ class Entry(NamedTuple):
         return self.physical + self.size
 
 
-class Entries:
+class QueueReader:
     """Entry n is at byte n x 20 of the row of files in `folder`. Holds one open file at a time."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._files: list[Segment] = []
+        self._files: list[SegmentFile] = []
         self._path = ""
         self._fd = -1
 
@@ -95,9 +95,9 @@ class Entries:
             rows = self.read(at, min(stop, at + count_max))
             if rows:
                 yield at, rows
-            at = at + len(rows) // ENTRY.size if rows else self.next_there(at)
+            at = at + len(rows) // ENTRY.size if rows else self.next_present(at)
 
-    def next_there(self, number: int) -> int | None:
+    def next_present(self, number: int) -> int | None:
         """The first entry behind that has a file."""
         base = next_base(self._files, number * ENTRY.size)
         return None if base is None else -(-base // ENTRY.size)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from mmap import mmap
 
 from firearrow._native.bulk.keycheck import covered_by, find_keys, head_of, slots_of
-from firearrow._native.files.mappings import Mappings
-from firearrow._native.files.rolled import Segment
+from firearrow._native.files.mappings import MappedFiles
+from firearrow._native.files.rolled import SegmentFile
 from firearrow._native.store.faults import StoreUnreadable
 
 FILE_NAME = re.compile(r"[0-9]{17}")
@@ -21,7 +21,7 @@ Stretch = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class IndexHits:
     """By one file. `entries`: hash and place of those that were asked for; of other places in `stretch` it says that no
     such key is there."""
 
@@ -30,22 +30,22 @@ class Told:
     entries: list[tuple[int, int]]
 
 
-class Index:
+class IndexReader:
     """`folder` is the store's `index`. `damaged` is told, in a sentence, of files that cannot be read or believed."""
 
     def __init__(self, folder: str, damaged: Callable[[str], None]) -> None:
         self._folder = folder
         self._damaged = damaged
 
-    def ask(self, hashes: Collection[int], within: Stretch, *, most: int) -> list[Told] | None:
+    def lookup(self, hashes: Collection[int], within: Stretch, *, most: int) -> list[IndexHits] | None:
         """Of records in `within`; None: more than `most` entries."""
-        maps, found, left = Mappings(1), [], most
+        maps, found, left = MappedFiles(1), [], most
         for path in self._paths():
             try:
-                mapping = maps.get(Segment(path, 0, 0))
+                mapping = maps.get(SegmentFile(path, 0, 0))
                 if mapping is None:
                     raise ValueError("it is empty")
-                told = _told(path, mapping.window, hashes, within, left)
+                told = _hits_of(path, mapping.window, hashes, within, left)
             except StoreUnreadable as error:
                 self._damaged(str(error))
                 continue
@@ -68,18 +68,18 @@ class Index:
         return [os.path.join(self._folder, name) for name in names if FILE_NAME.fullmatch(name)]
 
 
-def _told(path: str, window: mmap, hashes: Iterable[int], within: Stretch, most: int) -> Told:
+def _hits_of(path: str, window: mmap, hashes: Iterable[int], within: Stretch, most: int) -> IndexHits:
     """Keys of the records at either end may be in the neighbouring files, so of those it does not tell. ValueError: it
     is damaged."""
     head = head_of(window)
     if head.next_entry < 2 or head.begin_place >= within[1] or head.end_place < within[0]:
-        return Told(path, (0, 0), [])
+        return IndexHits(path, (0, 0), [])
     slots = slots_of(window)
     if not slots:
         raise ValueError("its slots cannot be told from its entries")
     begin, end = covered_by(window, slots)
     entries = find_keys(window, slots, hashes, place_from=within[0], place_to=within[1], most=most)
-    return Told(path, (begin + 1, end), entries)
+    return IndexHits(path, (begin + 1, end), entries)
 
 
 def outside(stretches: Iterable[Stretch], within: Stretch) -> list[Stretch]:

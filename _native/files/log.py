@@ -6,20 +6,20 @@ Listed when asked for what is not known yet, and at `refresh`. Never waits for a
 import os
 
 from firearrow._native.bulk.spans import End, walk
-from firearrow._native.files.mappings import Mapping, Mappings
-from firearrow._native.files.rolled import Segment, next_base, rolled_files, segment_at
+from firearrow._native.files.mappings import MappedFile, MappedFiles
+from firearrow._native.files.rolled import SegmentFile, next_base, rolled_files, segment_at
 from firearrow._native.store.faults import StoreUnreadable
 
 WALK_BYTES = 16 << 20
 
 
-class Log:
+class LogFiles:
     """`folder` is the store's `commitlog`."""
 
-    def __init__(self, folder: str, mappings: Mappings) -> None:
+    def __init__(self, folder: str, mappings: MappedFiles) -> None:
         self.folder = folder
         self._mappings = mappings
-        self.segments: list[Segment] = []
+        self.segments: list[SegmentFile] = []
         self.refresh()
 
     def refresh(self) -> None:
@@ -33,7 +33,7 @@ class Log:
         """Physical offset of the first byte that is still there."""
         return self.segments[0].base if self.segments else 0
 
-    def window(self, physical: int) -> Mapping | None:
+    def window(self, physical: int) -> MappedFile | None:
         """The mapped file that has this offset; None: it is not there, maybe not any more."""
         found = self._window(physical)
         if found is None and physical >= self.first:
@@ -41,7 +41,7 @@ class Log:
             found = self._window(physical)
         return found
 
-    def _window(self, physical: int) -> Mapping | None:
+    def _window(self, physical: int) -> MappedFile | None:
         segment = segment_at(self.segments, physical)
         mapping = None if segment is None else self._mappings.get(segment)
         return mapping if mapping is not None and physical < mapping.end else None

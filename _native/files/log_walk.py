@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 
 from firearrow._native.bulk.gaps import first_written
 from firearrow._native.bulk.spans import End, Spans, find, walk
-from firearrow._native.files.log import Log
-from firearrow._native.files.mappings import Mapping
+from firearrow._native.files.log import LogFiles
+from firearrow._native.files.mappings import MappedFile
 
 Torn = Callable[[int, int, str], None]
 """Told of physical offsets [start, end) that hold no record that can be read, and why."""
 
 
-class LogWalk:
+class LogReader:
     """One walk over [start, end) of physical offsets, `end` None: as far as something was written.
 
     `start` is the place of a record (`boundary`). It ends where nothing was written, unless a later file has something.
@@ -23,7 +23,7 @@ class LogWalk:
 
     def __init__(
         self,
-        log: Log,
+        log: LogFiles,
         start: int,
         end: int | None,
         torn: Torn,
@@ -46,7 +46,7 @@ class LogWalk:
         while not self._over and (self._end is None or self._at < self._end):
             mapping = self._log.window(self._at)
             if mapping is None:
-                self._pass_hole("no file of the log has them")
+                self._skip_gap("no file of the log has them")
                 continue
             stop = len(mapping.window) if self._end is None else min(mapping.end, self._end) - mapping.base
             place = self._at - mapping.base
@@ -60,23 +60,23 @@ class LogWalk:
             mapping.passed(behind)
             self._go_on(mapping, place, behind, stop, why)
 
-    def _go_on(self, mapping: Mapping, place: int, behind: int, stop: int, why: End) -> None:
+    def _go_on(self, mapping: MappedFile, place: int, behind: int, stop: int, why: End) -> None:
         """From where the last good record ended, `place`, and the walk, `behind`."""
         self._at = mapping.base + behind
         if why is End.BLANK:
             self._at = mapping.end
         elif why is End.BAD_CRC:
             self._torn(mapping.base + place, self._at, "the body of a record does not have its CRC")
-        elif why is End.UNWRITTEN and self._within_files and self._is_passed(mapping, place, stop):
+        elif why is End.UNWRITTEN and self._within_files and self._skip_to_next(mapping, place, stop):
             pass
         elif why is End.UNWRITTEN:
-            self._pass_hole("nothing was written there, but behind")
+            self._skip_gap("nothing was written there, but behind")
         elif why is End.TORN:
             found = find(mapping.window, place + 1, stop, base=mapping.base)
             self._at = mapping.base + (stop if found < 0 else found)
             self._torn(mapping.base + place, self._at, "bytes that are no record")
 
-    def _is_passed(self, mapping: Mapping, place: int, stop: int) -> bool:
+    def _skip_to_next(self, mapping: MappedFile, place: int, stop: int) -> bool:
         """Go on at the next record of this file, if there is one."""
         written = first_written(mapping.window, place, stop)
         found = find(mapping.window, place + 1, stop, base=mapping.base) if written < stop else -1
@@ -85,7 +85,7 @@ class LogWalk:
             self._torn(mapping.base + place, self._at, "nothing was written there, but behind")
         return found >= 0
 
-    def _pass_hole(self, why: str) -> None:
+    def _skip_gap(self, why: str) -> None:
         """To the next file, if it has something; otherwise this is the end."""
         following = self._log.next_file(self._at)
         if following is None or not self._log.begins(following):
@@ -97,7 +97,7 @@ class LogWalk:
         self._at = following
 
 
-def boundary(log: Log, physical: int) -> int | None:
+def boundary(log: LogFiles, physical: int) -> int | None:
     """The place of the first record at `physical` or behind; None if there is none. For splitting a log into parts."""
     at = physical
     while True:

@@ -11,23 +11,23 @@ import os
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from firearrow._native.files.rolled import Segment
+from firearrow._native.files.rolled import SegmentFile
 from firearrow._native.store.faults import StoreUnreadable
 
 MAPPINGS_MAX = 16
-LEFT_BEHIND_BYTES = 32 << 20
+READ_BEHIND_BYTES = 32 << 20
 RESIDENT_BYTES_MAX = 2 << 30
 """Of files that keep their pages: two of Apache's usual size. They are the system's cache, not memory of our own."""
 
 
 @dataclass(slots=True, eq=False)
-class Mapping:
+class MappedFile:
     """`window` has the whole file; `base`: position of its first byte. `resident`: its pages may be in our memory."""
 
     window: mmap.mmap
     base: int
     resident: bool = False
-    left_behind: int = 0
+    released_below: int = 0
     """Pages below were given back by `passed`."""
 
     @property
@@ -37,26 +37,26 @@ class Mapping:
     def passed(self, place: int) -> None:
         """For who reads a file once, front to back: what lies below this place of the window is not needed soon."""
         place -= place % mmap.PAGESIZE
-        if place < self.left_behind:
-            self.left_behind = place
-        elif place - self.left_behind >= LEFT_BEHIND_BYTES:
-            self.window.madvise(mmap.MADV_DONTNEED, self.left_behind, place - self.left_behind)
-            self.left_behind = place
+        if place < self.released_below:
+            self.released_below = place
+        elif place - self.released_below >= READ_BEHIND_BYTES:
+            self.window.madvise(mmap.MADV_DONTNEED, self.released_below, place - self.released_below)
+            self.released_below = place
 
 
-class Mappings:
+class MappedFiles:
     """The last `count_max` files that were asked for; of those `resident_bytes_max` bytes, or one file, with pages."""
 
     def __init__(self, count_max: int = MAPPINGS_MAX, resident_bytes_max: int = RESIDENT_BYTES_MAX) -> None:
         self._count_max = count_max
         self._resident_bytes_max = resident_bytes_max
-        self._open: OrderedDict[str, Mapping] = OrderedDict()
-        self._newest: Mapping | None = None
+        self._open: OrderedDict[str, MappedFile] = OrderedDict()
+        self._newest: MappedFile | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def get(self, segment: Segment) -> Mapping | None:
+    def get(self, segment: SegmentFile) -> MappedFile | None:
         """None if the file is gone. StoreUnreadable: it may not be read."""
         found = self._open.get(segment.path)
         if found is None or found.end < segment.end:
@@ -67,7 +67,7 @@ class Mappings:
         if found is not self._newest:
             self._newest = found
             self._open.move_to_end(segment.path)
-            self._let_go(found)
+            self._release_oldest(found)
         return found
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Mappings:
         self._open.clear()
         self._newest = None
 
-    def _let_go(self, newest: Mapping) -> None:
+    def _release_oldest(self, newest: MappedFile) -> None:
         """What is too much beside the newest, the oldest first."""
         if len(self._open) > self._count_max:
             self._open.popitem(last=False)
@@ -90,7 +90,7 @@ class Mappings:
                 resident -= len(each.window)
 
 
-def _map(segment: Segment) -> Mapping | None:
+def _map(segment: SegmentFile) -> MappedFile | None:
     try:
         fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -103,7 +103,7 @@ def _map(segment: Segment) -> Mapping | None:
             return None
         window = mmap.mmap(fd, length, access=mmap.ACCESS_READ)
         window.madvise(mmap.MADV_SEQUENTIAL)  # from a disk: 1.2 to 1.6 times as fast, by queue and by log
-        return Mapping(window, segment.base)
+        return MappedFile(window, segment.base)
     except (OSError, ValueError) as error:
         raise StoreUnreadable(f"{segment.path} cannot be mapped: {error}") from None
     finally:

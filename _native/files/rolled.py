@@ -14,7 +14,7 @@ from firearrow._native.store.rolled import FILE_NAME
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SegmentFile:
     """One file. `base`: position of its first byte; `length` as it is on disk, bytes."""
 
     path: str
@@ -26,7 +26,7 @@ class Segment:
         return self.base + self.length
 
 
-def rolled_files(folder: str) -> list[Segment]:
+def rolled_files(folder: str) -> list[SegmentFile]:
     """In their order, without files that are empty yet; none if there is no such folder. StoreUnreadable."""
     found = []
     try:
@@ -38,7 +38,7 @@ def rolled_files(folder: str) -> list[Segment]:
                     raise StoreUnreadable(f"{entry.path} is no file of a store: move it away")
                 length = _length(entry)
                 if length > 0:
-                    found.append(Segment(entry.path, int(entry.name), length))
+                    found.append(SegmentFile(entry.path, int(entry.name), length))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -53,19 +53,19 @@ def _length(entry: "os.DirEntry[str]") -> int:
         return 0
 
 
-def segment_at(segments: Sequence[Segment], position: int) -> Segment | None:
+def segment_at(segments: Sequence[SegmentFile], position: int) -> SegmentFile | None:
     """The one that has the position."""
     number = bisect_right(segments, position, key=lambda segment: segment.base) - 1
     return segments[number] if number >= 0 and position < segments[number].end else None
 
 
-def next_base(segments: Sequence[Segment], position: int) -> int | None:
+def next_base(segments: Sequence[SegmentFile], position: int) -> int | None:
     """Where the first file behind the position begins."""
     number = bisect_right(segments, position, key=lambda segment: segment.base)
     return segments[number].base if number < len(segments) else None
 
 
-def missing(segments: Sequence[Segment]) -> list[tuple[int, int]]:
+def missing(segments: Sequence[SegmentFile]) -> list[tuple[int, int]]:
     """Positions [start, end) between the first and the last file that no file has."""
     pairs = pairwise(segments)
     return [(before.end, after.base) for before, after in pairs if before.end < after.base]

@@ -5,7 +5,7 @@
 # queues), and text that is not in plain form (a property without a name or value, a duplicate name, invalid
 # UTF-8).
 #
-# Ownership: `room` is the caller's; results point into it. Units: bytes. Thread: the loop's.
+# Ownership: `buffer` is the caller's; results point into it. Units: bytes. Thread: the loop's.
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -14,16 +14,16 @@ from firearrow._native.wire.json cimport Span
 from firearrow._native.wire.uniqueid cimport UNIQUE_ID_MAX, UniqueIds
 
 cdef enum:
-    GIVEN_MAX = 65536             # bytes of properties in the header, still escaped
-    ADDED_MAX = 4096              # bytes of what the broker adds
-    ROOM_BYTES = GIVEN_MAX + 1 + UNIQUE_ID_MAX + 16 + ADDED_MAX
+    GIVEN_BYTES_MAX = 65536             # bytes of properties in the header, still escaped
+    ADDED_BYTES_MAX = 4096              # bytes of what the broker adds
+    BUFFER_BYTES = GIVEN_BYTES_MAX + 1 + UNIQUE_ID_MAX + 16 + ADDED_BYTES_MAX
 
-cdef struct Completed:
-    Text text                     # in `room`
+cdef struct CompletedProperties:
+    Text text                     # in `buffer`
     Properties found              # in it, as the store finds them
     bint waits                    # the answer waits for the disk (the property WAIT)
 
-cdef bint take_given(const Span *given, uint8_t *room, Completed *done)
-cdef void give_key(UniqueIds ids, int64_t now_ms, uint8_t *room, Completed *done) noexcept
-cdef bint add(bytes added, uint8_t *room, Completed *done)
+cdef bint read_given(const Span *given, uint8_t *buffer, CompletedProperties *done)
+cdef void add_unique_key(UniqueIds ids, int64_t now_ms, uint8_t *buffer, CompletedProperties *done) noexcept
+cdef bint add(bytes added, uint8_t *buffer, CompletedProperties *done)
 cdef bint is_false(const uint8_t *at, Py_ssize_t length) noexcept nogil

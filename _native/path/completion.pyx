@@ -19,32 +19,32 @@ cdef const char **SPECIAL = [
 cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 10, 8, 7]
 
 
-cdef bint take_given(const Span *given, uint8_t *room, Completed *done):
+cdef bint read_given(const Span *given, uint8_t *buffer, CompletedProperties *done):
     """Take the client's properties. False: not taken. Does not raise."""
     cdef Py_ssize_t length = 0
     done.waits = True
     memset(&done.found, 0, sizeof(done.found))
     if given.kind != SPAN_ABSENT:
-        if given.length > GIVEN_MAX:
+        if given.length > GIVEN_BYTES_MAX:
             return False
         if given.kind == SPAN_ESCAPED:
-            length = unescape(given.at, given.length, room)
+            length = unescape(given.at, given.length, buffer)
         else:
             length = given.length
-            memcpy(room, given.at, length)
-        if length < 0 or not is_text(room, length) or not walk(room, length, done):
+            memcpy(buffer, given.at, length)
+        if length < 0 or not is_text(buffer, length) or not walk(buffer, length, done):
             return False
-        if length > 0 and room[length - 1] != PROPERTY_SEPARATOR:
-            room[length] = PROPERTY_SEPARATOR
+        if length > 0 and buffer[length - 1] != PROPERTY_SEPARATOR:
+            buffer[length] = PROPERTY_SEPARATOR
             length += 1
-    done.text.at = room
+    done.text.at = buffer
     done.text.length = length
     return True
 
 
-cdef void give_key(UniqueIds ids, int64_t now_ms, uint8_t *room, Completed *done) noexcept:
+cdef void add_unique_key(UniqueIds ids, int64_t now_ms, uint8_t *buffer, CompletedProperties *done) noexcept:
     """Append a unique key to the client's properties, which have none."""
-    cdef uint8_t *to = room + done.text.length
+    cdef uint8_t *to = buffer + done.text.length
     memcpy(to, b"UNIQ_KEY\x01", 9)
     ids.write(<char *> to + 9, now_ms)
     to[9 + ids.length] = PROPERTY_SEPARATOR
@@ -52,11 +52,11 @@ cdef void give_key(UniqueIds ids, int64_t now_ms, uint8_t *room, Completed *done
     done.text.length += ids.length + 10
 
 
-cdef bint add(bytes added, uint8_t *room, Completed *done):
+cdef bint add(bytes added, uint8_t *buffer, CompletedProperties *done):
     """Append the properties that the broker adds to every message; the last step."""
-    if len(added) > ADDED_MAX:
+    if len(added) > ADDED_BYTES_MAX:
         return False
-    memcpy(room + done.text.length, PyBytes_AS_STRING(added), len(added))
+    memcpy(buffer + done.text.length, PyBytes_AS_STRING(added), len(added))
     done.text.length += len(added)
     return True
 
@@ -72,7 +72,7 @@ cdef bint is_text(const uint8_t *at, Py_ssize_t length):
     return True
 
 
-cdef bint walk(const uint8_t *at, Py_ssize_t length, Completed *done) noexcept nogil:
+cdef bint walk(const uint8_t *at, Py_ssize_t length, CompletedProperties *done) noexcept nogil:
     """Check each `name 0x01 value 0x02`."""
     cdef const uint8_t *end = at + length
     cdef const uint8_t *stop
@@ -105,7 +105,7 @@ cdef inline bint is_among(const Text *name, const Text *seen, int names) noexcep
 
 
 cdef bint note(
-    const uint8_t *name, Py_ssize_t length, const uint8_t *value, Py_ssize_t value_bytes, Completed *done
+    const uint8_t *name, Py_ssize_t length, const uint8_t *value, Py_ssize_t value_bytes, CompletedProperties *done
 ) noexcept nogil:
     """Note a property that matters to a send; False: it asks for more than storing."""
     cdef int n

@@ -1,10 +1,10 @@
-# FastLane: dispatches requests to the parts of the fast path. Each listener has its own, since the VIP port
+# FastDispatch: dispatches requests to the parts of the fast path. Each listener has its own, since the VIP port
 # takes no pulls. Thread: the loop's.
 
-from firearrow._native.path.lane cimport Lane
+from firearrow._native.path.lane cimport FastHandler
 from firearrow._native.path.pull cimport Puller
 from firearrow._native.path.send cimport Sender
 
-cdef class FastLane(Lane):
+cdef class FastDispatch(FastHandler):
     cdef Sender sender
     cdef Puller puller                    # None: takes no pulls

@@ -1,24 +1,24 @@
-"""FastLane: dispatches requests by their code to the fast path (see fast.pxd)."""
+"""FastDispatch: dispatches requests by their code to the fast path (see fast.pxd)."""
 
-from firearrow._native.path.lane cimport NOT_MINE, Front
+from firearrow._native.path.lane cimport NOT_HANDLED, FastConnection
 from firearrow._native.wire.codes cimport PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 
 
-cdef class FastLane(Lane):
+cdef class FastDispatch(FastHandler):
     def __cinit__(self, Sender sender not None, Puller puller):
         self.sender = sender
         self.puller = puller
 
-    cdef int take(self, Front front, const Frame *frame, const Header *header) except -1:
+    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1:
         if header.code == SEND_MESSAGE_V2 or header.code == SEND_BATCH_MESSAGE:
-            return self.sender.take(front, frame, header, False)
+            return self.sender.handle_frame(connection, frame, header, False)
         if header.code == PULL_MESSAGE and self.puller is not None:
-            return self.puller.take(front, frame, header)
+            return self.puller.handle_frame(connection, frame, header)
         if header.code == SEND_MESSAGE:
-            return self.sender.take(front, frame, header, True)
-        return NOT_MINE
+            return self.sender.handle_frame(connection, frame, header, True)
+        return NOT_HANDLED
 
-    cdef int take_alike(self, Front front, const Frame *frame) except -1:
-        return self.sender.take_alike(front, frame)
+    cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1:
+        return self.sender.handle_templated(connection, frame)

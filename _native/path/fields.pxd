@@ -19,7 +19,7 @@ cdef struct SendFields:
 
 cdef struct PullFields:
     Span group, topic, expression, expression_type
-    int64_t queue_id, queue_offset, wanted, flags, commit_offset, suspend_ms, version
+    int64_t queue_id, queue_offset, max_messages, flags, commit_offset, suspend_ms, version
 
 cdef bint send_fields(const Header *header, bint long_names, SendFields *found) noexcept nogil
 cdef bint pull_fields(const Header *header, PullFields *found) noexcept nogil

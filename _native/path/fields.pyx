@@ -160,7 +160,7 @@ cdef bint pull_fields(const Header *header, PullFields *found) noexcept nogil:
     return (
         whole_number(&field[PULL_QUEUE_ID], 0, INT_MAX, &found.queue_id)
         and whole_number(&field[QUEUE_OFFSET], 0, LONG_MAX, &found.queue_offset)
-        and whole_number(&field[MAX_COUNT], -INT_MAX, INT_MAX, &found.wanted)
+        and whole_number(&field[MAX_COUNT], -INT_MAX, INT_MAX, &found.max_messages)
         and whole_number(&field[PULL_SYS_FLAG], -INT_MAX, INT_MAX, &found.flags)
         and int_or(&field[COMMIT_OFFSET], 0, &found.commit_offset)
         and int_or(&field[SUSPEND], 0, &found.suspend_ms)

@@ -6,6 +6,6 @@ from libc.stdint cimport int32_t, int64_t
 from firearrow._native.wire.writer cimport Writer
 
 # values: suggested broker, next offset, smallest, greatest, sysFlag of the topic, of the group
-cdef int put_found(
+cdef int write_pull_response(
     Writer out, int serializer, int32_t opaque, const int64_t *values, int64_t body_bytes
 ) except -1

@@ -12,7 +12,7 @@ cdef const char **NAMES = [
 cdef int *LENGTHS = [20, 15, 9, 9, 12, 12]
 
 
-cdef int put_found(
+cdef int write_pull_response(
     Writer out, int serializer, int32_t opaque, const int64_t *values, int64_t body_bytes
 ) except -1:
     cdef Py_ssize_t start = out.size

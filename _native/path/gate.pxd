@@ -15,7 +15,7 @@ from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.json cimport Span
 
 cdef enum:
-    NAME_HERE_BYTES = 46
+    INLINE_NAME_BYTES = 46
 
 # one cache line: with many topics each access to an object is a cache miss
 cdef struct Slot:
@@ -23,7 +23,7 @@ cdef struct Slot:
     void *topic                           # a Topic; NULL with `used`: it was dropped
     uint8_t used
     uint8_t name_bytes                    # 0: the name is too long for the slot
-    uint8_t name[NAME_HERE_BYTES]
+    uint8_t name[INLINE_NAME_BYTES]
 
 
 @cython.final
@@ -31,29 +31,29 @@ cdef class Topic:
     # queue ids below it are valid for a sender: the greater count of read and write queues
     cdef readonly int32_t queues
     cdef readonly bint sendable, multi_tags
-    cdef ConsumeQueue last                # the last one used of `places`; mostly the next one too
-    cdef int64_t forgotten                # the store's count when `places` was filled
+    cdef ConsumeQueue last                # the last one used of `queue_list`; mostly the next one too
+    cdef int64_t forgotten                # the store's count when `queue_list` was filled
     cdef int64_t messages, bytes, requests    # put since the last report to the statistics
-    cdef list places                      # queue id → ConsumeQueue or None, as short as possible
+    cdef list queue_list                      # queue id → ConsumeQueue or None, as short as possible
     cdef readonly bytes name
     cdef readonly str text
     cdef Count messages_put, bytes_put    # in the statistics; None: not looked up yet
 
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id)
-    cdef ConsumeQueue queue_found(self, MessageStore store, int32_t queue_id)
-    cdef int tell(self, stats) except -1
+    cdef ConsumeQueue find_queue(self, MessageStore store, int32_t queue_id)
+    cdef int record_stats(self, stats) except -1
     cdef void call_for_last(self) noexcept
 
 
 @cython.final
-cdef class Gate:
+cdef class PlainTopics:
     cdef readonly dict topics             # name → Topic
     cdef Slot *slots
     cdef Slot *newest                     # the last one found; NULL: none since the slots were allocated
     cdef Py_ssize_t slots_count, slots_used
 
     cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept
-    cdef void call_for_next(self, const Frame *frame, const Span *name) noexcept
-    cdef int enter(self, Topic topic) except -1
+    cdef void prefetch_next(self, const Frame *frame, const Span *name) noexcept
+    cdef int insert(self, Topic topic) except -1
     cdef Slot *slot_of(self, const uint8_t *name, Py_ssize_t length, Py_hash_t hash) noexcept
-    cdef int make_room(self) except -1
+    cdef int grow_slots(self) except -1

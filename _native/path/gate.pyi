@@ -1,4 +1,4 @@
-class Gate:
+class PlainTopics:
     """The topics of the fast path; requests for others take the complete path."""
 
     def put(self, topic: str, *, queues: int, sendable: bool, multi_tags: bool = False) -> None:

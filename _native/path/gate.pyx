@@ -40,7 +40,7 @@ cdef class Topic:
         self.queues = min(queues, <int32_t> QUEUES_MAX)
         self.sendable = sendable
         self.multi_tags = multi_tags
-        self.places = []
+        self.queue_list = []
         self.forgotten = -1
 
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id):
@@ -51,25 +51,25 @@ cdef class Topic:
             and self.last.queue_id == queue_id
         ):
             return self.last
-        self.last = self.queue_found(store, queue_id)
+        self.last = self.find_queue(store, queue_id)
         return self.last
 
-    cdef ConsumeQueue queue_found(self, MessageStore store, int32_t queue_id):
+    cdef ConsumeQueue find_queue(self, MessageStore store, int32_t queue_id):
         if self.forgotten != store.dispatch.forgotten:
-            self.places = []
+            self.queue_list = []
             self.forgotten = store.dispatch.forgotten
-        if queue_id >= len(self.places):  # of exact size: there are many of these lists
-            self.places = self.places + [None] * (queue_id + 1 - len(self.places))
-        found = self.places[queue_id]
+        if queue_id >= len(self.queue_list):  # of exact size: there are many of these lists
+            self.queue_list = self.queue_list + [None] * (queue_id + 1 - len(self.queue_list))
+        found = self.queue_list[queue_id]
         if found is None:
-            found = self.places[queue_id] = store.dispatch.queue_of(self.name, queue_id, True)
+            found = self.queue_list[queue_id] = store.dispatch.queue_of(self.name, queue_id, True)
         return <ConsumeQueue> found
 
     cdef void call_for_last(self) noexcept:
         """Prefetch the queue that is probably the next one."""
         prefetch_write_range(<void *> self.last, CALLED_BYTES)
 
-    cdef int tell(self, stats) except -1:
+    cdef int record_stats(self, stats) except -1:
         """Report what was put since the last call."""
         if self.messages_put is None:
             self.messages_put, self.bytes_put = stats.counts(self.text)
@@ -100,7 +100,7 @@ cdef inline bint is_called(const Slot *slot, const uint8_t *name, Py_ssize_t len
     return PyBytes_GET_SIZE(own) == length and memcmp(PyBytes_AS_STRING(own), name, length) == 0
 
 
-cdef class Gate:
+cdef class PlainTopics:
     def __cinit__(self):
         self.topics = {}
         self.slots_count = SLOTS_MIN
@@ -114,7 +114,7 @@ cdef class Gate:
         made = Topic(topic, queues, sendable, multi_tags)
         before = self.topics.get(made.name)  # keeps it alive until its slot is replaced
         self.topics[made.name] = made
-        self.enter(made)
+        self.insert(made)
         del before
 
     def drop(self, str topic not None):
@@ -145,7 +145,7 @@ cdef class Gate:
         prefetch_write_range(slot.topic, CALLED_BYTES)
         return slot.topic
 
-    cdef void call_for_next(self, const Frame *frame, const Span *name) noexcept:
+    cdef void prefetch_next(self, const Frame *frame, const Span *name) noexcept:
         """Prefetch the slot of the topic in the next frame: its name probably has the length of `name`, which
         is in this frame's header, and the same position."""
         cdef const uint8_t *following = name.at + frame.size
@@ -155,10 +155,10 @@ cdef class Gate:
         ):
             prefetch_write(&self.slots[fa_hash_bytes(following, name.length) & (self.slots_count - 1)])
 
-    cdef int enter(self, Topic topic) except -1:
+    cdef int insert(self, Topic topic) except -1:
         cdef Slot *slot
         cdef Py_hash_t hash = fa_hash_bytes(PyBytes_AS_STRING(topic.name), PyBytes_GET_SIZE(topic.name))
-        self.make_room()
+        self.grow_slots()
         slot = self.slot_of(
             <const uint8_t *> PyBytes_AS_STRING(topic.name), PyBytes_GET_SIZE(topic.name), hash
         )
@@ -168,7 +168,7 @@ cdef class Gate:
         slot.hash = hash
         slot.topic = <void *> topic
         slot.name_bytes = 0
-        if 0 < PyBytes_GET_SIZE(topic.name) <= NAME_HERE_BYTES:
+        if 0 < PyBytes_GET_SIZE(topic.name) <= INLINE_NAME_BYTES:
             slot.name_bytes = <uint8_t> PyBytes_GET_SIZE(topic.name)
             memcpy(slot.name, PyBytes_AS_STRING(topic.name), slot.name_bytes)
         return 0
@@ -186,7 +186,7 @@ cdef class Gate:
                 return slot
             at = (at + 1) & (self.slots_count - 1)
 
-    cdef int make_room(self) except -1:
+    cdef int grow_slots(self) except -1:
         """Keep at least half of the slots free; a new table leaves dropped topics out."""
         cdef Py_ssize_t count = SLOTS_MIN
         if 2 * (self.slots_used + 1) <= self.slots_count:
@@ -198,5 +198,5 @@ cdef class Gate:
         self.newest = NULL
         self.slots, self.slots_count, self.slots_used = fresh, count, 0
         for topic in self.topics.values():
-            self.enter(<Topic> topic)
+            self.insert(<Topic> topic)
         return 0

@@ -13,42 +13,42 @@ from libc.stdint cimport int64_t
 from firearrow._native.wire.clocks cimport Clock
 
 cdef enum:
-    OF_QUEUE, OF_TICK, OF_PEER, LINES
+    BY_QUEUE, BY_TICK, BY_PEER, LISTS
 
-cdef class Line:
+cdef class HeldList:
     cdef object key
     cdef void *first
     cdef void *last
 
-cdef class Held:
+cdef class HeldRequest:
     cdef readonly tuple queue             # topic, queue id
     cdef readonly object peer
     cdef readonly int64_t deadline_ms
     cdef readonly Py_ssize_t weight       # estimated bytes that it takes
     cdef bint waits
-    cdef void *line[LINES]
-    cdef void *before[LINES]
-    cdef void *behind[LINES]
+    cdef void *held_list[LISTS]
+    cdef void *previous_held[LISTS]
+    cdef void *next_held[LISTS]
 
-    cdef bint wants(self) except -1
-    cdef int again(self) except -1
+    cdef bint has_match(self) except -1
+    cdef int run_again(self) except -1
 
-cdef class HeldCall(Held):
+cdef class HeldCallback(HeldRequest):
     cdef object asked, called
 
-cdef class Holds:
+cdef class PullHoldService:
     cdef object loop, timer
     cdef Clock clock
-    cdef public Py_ssize_t most           # limit of waiting requests
+    cdef public Py_ssize_t count_max           # limit of waiting requests
     cdef dict queues, ticks, peers        # key → Line
     cdef set waiting
     cdef Py_ssize_t bytes
     cdef int64_t ticked
 
-    cdef bint has_room(self, Py_ssize_t weight) except -1
-    cdef int enter(self, Held held) except -1
-    cdef int hear(self, tuple queue) except -1
-    cdef int attend(self, Held held, bint is_news) except -1
-    cdef int drop(self, Held held) except -1
-    cdef int part_with(self, Held held) except -1
-    cdef int watch(self) except -1
+    cdef bint has_capacity(self, Py_ssize_t weight) except -1
+    cdef int hold(self, HeldRequest held) except -1
+    cdef int notify_arriving(self, tuple queue) except -1
+    cdef int answer_held(self, HeldRequest held, bint on_arrival) except -1
+    cdef int drop(self, HeldRequest held) except -1
+    cdef int unlink_all(self, HeldRequest held) except -1
+    cdef int start_timer(self) except -1

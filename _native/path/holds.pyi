@@ -17,10 +17,10 @@ class Peer(Protocol):
     def closed(self) -> bool: ...
     def close(self) -> None: ...
 
-def lightened(request: RemotingCommand) -> int:
+def weight_without_body(request: RemotingCommand) -> int:
     """Drop the request's body; returns the estimated bytes that it takes while it waits."""
 
-class Held:
+class HeldRequest:
     """A request that waits."""
 
     queue: Queue
@@ -28,27 +28,27 @@ class Held:
     deadline_ms: int
     weight: int
 
-class HeldCall(Held):
-    """`again()` runs the request a last time and answers it; `wants()` is false while no new message matches."""
+class HeldCallback(HeldRequest):
+    """`run_again()` runs the request a last time and answers it; `has_match()` is false while no new message matches."""
 
     def __init__(
         self,
         queue: Queue,
         peer: Peer,
         deadline_ms: int,
-        wants: Callable[[], bool],
-        again: Callable[[], object],
+        has_match: Callable[[], bool],
+        run_again: Callable[[], object],
         weight: int = ...,
     ) -> None: ...
 
-class Holds:
-    """At most `most` held requests of together `BYTES_MAX`; `add` returns False if there is no capacity. A
+class PullHoldService:
+    """At most `count_max` held requests of together `BYTES_MAX`; `add` returns False if there is no capacity. A
     News (path/news) reports arrivals."""
 
-    most: int
+    count_max: int
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, most: int) -> None: ...
     def __len__(self) -> int: ...
-    def add(self, held: Held) -> bool: ...
+    def add(self, held: HeldRequest) -> bool: ...
     def forget(self, peer: Peer) -> None:
         """The connection is closed: drop its requests."""
     def release_all(self) -> None:

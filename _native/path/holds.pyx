@@ -14,7 +14,7 @@ REQUEST_BYTES = 2048
 cdef Py_ssize_t ROOM = BYTES_MAX
 
 
-def lightened(request):
+def weight_without_body(request):
     request.body = b""
     return REQUEST_BYTES + sum(len(name) + len(text) for name, text in request.ext.items())
 
@@ -22,125 +22,125 @@ def lightened(request):
 # ---- linked lists ----
 
 
-cdef int stand(dict index, key, Held held, int which) except -1:
+cdef int link(dict index, key, HeldRequest held, int which) except -1:
     """Append it to the list of that key."""
-    cdef Line line
+    cdef HeldList held_list
     found = index.get(key)
     if found is None:
-        found = Line.__new__(Line)
-        (<Line> found).key = key
+        found = HeldList.__new__(HeldList)
+        (<HeldList> found).key = key
         index[key] = found
-    line = <Line> found
-    held.line[which] = <void *> line
-    held.before[which] = line.last
-    held.behind[which] = NULL
-    if line.last is NULL:
-        line.first = <void *> held
+    held_list = <HeldList> found
+    held.held_list[which] = <void *> held_list
+    held.previous_held[which] = held_list.last
+    held.next_held[which] = NULL
+    if held_list.last is NULL:
+        held_list.first = <void *> held
     else:
-        (<Held> line.last).behind[which] = <void *> held
-    line.last = <void *> held
+        (<HeldRequest> held_list.last).next_held[which] = <void *> held
+    held_list.last = <void *> held
     return 0
 
 
-cdef int leave(dict index, Held held, int which) except -1:
+cdef int unlink(dict index, HeldRequest held, int which) except -1:
     """Remove it from its list, if any. An empty list is deleted; a peer's stays until its connection
     closes."""
-    cdef Line line
-    if held.line[which] is NULL:
+    cdef HeldList held_list
+    if held.held_list[which] is NULL:
         return 0
-    line = <Line> held.line[which]
-    held.line[which] = NULL
-    if held.before[which] is NULL:
-        line.first = held.behind[which]
+    held_list = <HeldList> held.held_list[which]
+    held.held_list[which] = NULL
+    if held.previous_held[which] is NULL:
+        held_list.first = held.next_held[which]
     else:
-        (<Held> held.before[which]).behind[which] = held.behind[which]
-    if held.behind[which] is NULL:
-        line.last = held.before[which]
+        (<HeldRequest> held.previous_held[which]).next_held[which] = held.next_held[which]
+    if held.next_held[which] is NULL:
+        held_list.last = held.previous_held[which]
     else:
-        (<Held> held.behind[which]).before[which] = held.before[which]
-    if line.first is NULL and which != OF_PEER:
-        del index[line.key]
+        (<HeldRequest> held.next_held[which]).previous_held[which] = held.previous_held[which]
+    if held_list.first is NULL and which != BY_PEER:
+        del index[held_list.key]
     return 0
 
 
-cdef list standing(dict index, key, int which):
+cdef list list_held(dict index, key, int which):
     """The current members of the list; later ones are not included."""
     cdef list found = []
     cdef void *at
-    line = index.get(key)
-    at = NULL if line is None else (<Line> line).first
+    held_list = index.get(key)
+    at = NULL if held_list is None else (<HeldList> held_list).first
     while at is not NULL:
-        found.append(<Held> at)
-        at = (<Held> at).behind[which]
+        found.append(<HeldRequest> at)
+        at = (<HeldRequest> at).next_held[which]
     return found
 
 
 # ---- waiting requests ----
 
 
-cdef class Held:
-    cdef bint wants(self) except -1:
+cdef class HeldRequest:
+    cdef bint has_match(self) except -1:
         """Whether new messages may match it."""
         raise NotImplementedError
 
-    cdef int again(self) except -1:
+    cdef int run_again(self) except -1:
         """Run a last time and answer."""
         raise NotImplementedError
 
 
-cdef class HeldCall(Held):
+cdef class HeldCallback(HeldRequest):
     def __init__(
-        self, tuple queue not None, peer not None, int64_t deadline_ms, wants, again,
+        self, tuple queue not None, peer not None, int64_t deadline_ms, has_match, run_again,
         Py_ssize_t weight=REQUEST_BYTES,
     ):
         self.queue = queue
         self.peer = peer
         self.deadline_ms = deadline_ms
-        self.asked = wants
-        self.called = again
+        self.asked = has_match
+        self.called = run_again
         self.weight = weight
 
-    cdef bint wants(self) except -1:
+    cdef bint has_match(self) except -1:
         return self.asked()
 
-    cdef int again(self) except -1:
+    cdef int run_again(self) except -1:
         self.called()
         return 0
 
 
-cdef class Holds:
+cdef class PullHoldService:
     def __init__(self, loop, Clock clock not None, Py_ssize_t most):
         self.loop = loop
         self.clock = clock
-        self.most = most
+        self.count_max = most
         self.queues, self.ticks, self.peers = {}, {}, {}
         self.waiting = set()
 
     def __len__(self):
         return len(self.waiting)
 
-    cdef bint has_room(self, Py_ssize_t weight) except -1:
-        return len(self.waiting) < self.most and self.bytes + weight <= ROOM
+    cdef bint has_capacity(self, Py_ssize_t weight) except -1:
+        return len(self.waiting) < self.count_max and self.bytes + weight <= ROOM
 
-    def add(self, Held held not None):
-        if not self.has_room(held.weight):
+    def add(self, HeldRequest held not None):
+        if not self.has_capacity(held.weight):
             return False
-        self.enter(held)
+        self.hold(held)
         return True
 
-    cdef int enter(self, Held held) except -1:
+    cdef int hold(self, HeldRequest held) except -1:
         if held.peer not in self.peers:
             held.peer.on_close(self.forget)
         if self.timer is None:
             self.ticked = self.clock.monotonic_ms() // TICK_MS
-            self.watch()
+            self.start_timer()
         self.waiting.add(held)                # owned before anything links to it
         try:
-            stand(self.queues, held.queue, held, OF_QUEUE)
-            stand(self.ticks, held.deadline_ms // TICK_MS, held, OF_TICK)
-            stand(self.peers, held.peer, held, OF_PEER)
+            link(self.queues, held.queue, held, BY_QUEUE)
+            link(self.ticks, held.deadline_ms // TICK_MS, held, BY_TICK)
+            link(self.peers, held.peer, held, BY_PEER)
         except BaseException:
-            self.part_with(held)
+            self.unlink_all(held)
             raise
         held.waits = True
         self.bytes += held.weight
@@ -148,69 +148,69 @@ cdef class Holds:
 
     # ---- what ends the wait ----
 
-    cdef int hear(self, tuple queue) except -1:
+    cdef int notify_arriving(self, tuple queue) except -1:
         """The queue has messages that readers could not see before."""
-        cdef Held held
-        for held in standing(self.queues, queue, OF_QUEUE):
+        cdef HeldRequest held
+        for held in list_held(self.queues, queue, BY_QUEUE):
             if held.waits:
-                self.attend(held, True)
+                self.answer_held(held, True)
         return 0
 
     def tick(self):
         cdef int64_t at
-        cdef Held held
+        cdef HeldRequest held
         try:
             for at in range(self.ticked, self.clock.monotonic_ms() // TICK_MS):
-                for held in standing(self.ticks, at, OF_TICK):
+                for held in list_held(self.ticks, at, BY_TICK):
                     if held.waits:
-                        self.attend(held, False)
+                        self.answer_held(held, False)
                 self.ticked = at + 1
         finally:
             self.timer = None
             if self.waiting:
-                self.watch()
+                self.start_timer()
 
     def forget(self, peer):
-        cdef Held held
-        for held in standing(self.peers, peer, OF_PEER):
+        cdef HeldRequest held
+        for held in list_held(self.peers, peer, BY_PEER):
             self.drop(held)
         self.peers.pop(peer, None)
 
     def release_all(self):
-        cdef Held held
+        cdef HeldRequest held
         for queue in list(self.queues):
-            for held in standing(self.queues, queue, OF_QUEUE):
+            for held in list_held(self.queues, queue, BY_QUEUE):
                 if held.waits:
-                    self.attend(held, False)
+                    self.answer_held(held, False)
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
-    cdef int attend(self, Held held, bint is_news) except -1:
+    cdef int answer_held(self, HeldRequest held, bint on_arrival) except -1:
         """Answer it; on an arrival only if it matches. An error of one closes only its connection."""
         try:
-            if is_news and not held.wants():
+            if on_arrival and not held.has_match():
                 return 0
             self.drop(held)
             if not held.peer.closed:
-                held.again()
+                held.run_again()
         except Exception:
             held.peer.close()
             log.exception("a held request of queue %s failed", held.queue)
         return 0
 
-    cdef int drop(self, Held held) except -1:
+    cdef int drop(self, HeldRequest held) except -1:
         self.bytes -= held.weight
         held.waits = False
-        return self.part_with(held)
+        return self.unlink_all(held)
 
-    cdef int part_with(self, Held held) except -1:
-        leave(self.queues, held, OF_QUEUE)
-        leave(self.ticks, held, OF_TICK)
-        leave(self.peers, held, OF_PEER)
+    cdef int unlink_all(self, HeldRequest held) except -1:
+        unlink(self.queues, held, BY_QUEUE)
+        unlink(self.ticks, held, BY_TICK)
+        unlink(self.peers, held, BY_PEER)
         self.waiting.discard(held)
         return 0
 
-    cdef int watch(self) except -1:
+    cdef int start_timer(self) except -1:
         self.timer = self.loop.call_later(TICK_MS / 1000.0, self.tick)
         return 0

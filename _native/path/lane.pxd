@@ -1,7 +1,7 @@
-# Lane: the fast path for some requests. `take` returns TAKEN; or NOT_MINE, and then it has changed nothing,
+# Lane: the fast path for some requests. `handle_frame` returns TAKEN; or NOT_HANDLED, and then it has changed nothing,
 # so that the complete handler may process the request. Frame and header are borrowed for the call.
 #
-# `take_alike` comes first if the connection has a pattern: a header that fits it is not parsed as a whole.
+# `handle_templated` comes first if the connection has a pattern: a header that fits it is not parsed as a whole.
 #
 # Front: a connection that offers each request to its lane first. All answers, the lane's and others, collect
 # in `out` in the order of their requests and leave as one write.
@@ -10,28 +10,28 @@
 
 from libc.stdint cimport uint8_t
 
-from firearrow._native.path.pattern cimport Pattern
-from firearrow._native.wire.conn cimport Conn
+from firearrow._native.path.pattern cimport HeaderTemplate
+from firearrow._native.wire.conn cimport Connection
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.writer cimport Writer
 
 cdef enum:
-    NOT_MINE = 0
-    TAKEN = 1
+    NOT_HANDLED = 0
+    HANDLED = 1
 
-cdef class Front(Conn):
+cdef class FastConnection(Connection):
     cdef Writer out
-    cdef public Lane lane                 # None: all requests go to `received`
+    cdef public FastHandler fast_handler                 # None: all requests go to `received`
     cdef public bytes host                # the peer's address as in records
-    cdef Pattern pattern                  # of its sends; None: no send yet
+    cdef HeaderTemplate template                  # of its sends; None: no send yet
 
-    cdef int put(self, const uint8_t *answers, Py_ssize_t length) except -1
-    cdef int plan(self) except -1
-    cdef int pass_on(self, const uint8_t *answers, Py_ssize_t length) except -1
-    cdef int let_out(self) except -1
-    cpdef cut(self, error)
+    cdef int append_reply(self, const uint8_t *answers, Py_ssize_t length) except -1
+    cdef int schedule_flush(self) except -1
+    cdef int write_through(self, const uint8_t *answers, Py_ssize_t length) except -1
+    cdef int flush_out(self) except -1
+    cpdef abort_with(self, error)
 
-cdef class Lane:
-    cdef int take(self, Front front, const Frame *frame, const Header *header) except -1
-    cdef int take_alike(self, Front front, const Frame *frame) except -1
+cdef class FastHandler:
+    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1
+    cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1

@@ -1,18 +1,18 @@
 import asyncio
 
-from firearrow._native.wire.budget import Budget
-from firearrow._native.wire.conn import Conn
+from firearrow._native.wire.budget import MemoryBudget
+from firearrow._native.wire.conn import Connection
 
-class Lane:
+class FastHandler:
     """The fast path for some requests."""
 
-class Front(Conn):
+class FastConnection(Connection):
     """A connection that offers each request to its lane first.
 
-    `lane`: None sends all requests to `received`; `host`: the peer's address as in records.
+    `fast_handler`: None sends all requests to `received`; `host`: the peer's address as in records.
     """
 
-    lane: Lane | None
+    fast_handler: FastHandler | None
     host: bytes
     def __init__(
         self,
@@ -21,7 +21,7 @@ class Front(Conn):
         frame_bytes_max: int = ...,
         high_water: int = ...,
         reads_always: bool = ...,
-        budget: Budget | None = ...,
+        budget: MemoryBudget | None = ...,
     ) -> None: ...
-    def cut(self, error: Exception) -> None:
+    def abort_with(self, error: Exception) -> None:
         """An answer failed: close the connection, since the client could not decode what follows."""

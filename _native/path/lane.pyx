@@ -14,90 +14,90 @@ cdef enum:
     FRONT_BYTES = 256                     # of a connection, without the fields of subclasses
 
 
-cdef class Lane:
-    cdef int take(self, Front front, const Frame *frame, const Header *header) except -1:
-        return NOT_MINE
+cdef class FastHandler:
+    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1:
+        return NOT_HANDLED
 
-    cdef int take_alike(self, Front front, const Frame *frame) except -1:
-        return NOT_MINE
+    cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1:
+        return NOT_HANDLED
 
 
-cdef class Front(Conn):
+cdef class FastConnection(Connection):
     def __init__(self, loop, **limits):
         super().__init__(loop, **limits)
         self.out = Writer()
         self.host = b""
 
-    cdef int take(self, const Frame *frame) except -1:
+    cdef int handle_frame(self, const Frame *frame) except -1:
         cdef Header header
         cdef int status
-        if self.pattern is not None and self.lane is not None and self.lane.take_alike(self, frame) == TAKEN:
+        if self.template is not None and self.fast_handler is not None and self.fast_handler.handle_templated(self, frame) == HANDLED:
             return 1
         status = scan_header(frame.header, frame.header_bytes, frame.serializer, &header)
         if status < 0:
             raise WireError(header_fault(status))
-        if self.lane is not None and header.flag & FLAG_RESPONSE == 0:
-            if self.lane.take(self, frame, &header) == TAKEN:
+        if self.fast_handler is not None and header.flag & FLAG_RESPONSE == 0:
+            if self.fast_handler.handle_frame(self, frame, &header) == HANDLED:
                 return 1
         self.received(command_from(frame, &header))
         return 0
 
-    cdef void call_for(self) noexcept:
+    cdef void prefetch(self) noexcept:
         prefetch_write_range(<void *> self, FRONT_BYTES)
-        if self.pattern is not None:
-            self.pattern.call_for()
+        if self.template is not None:
+            self.template.prefetch()
 
     # ---- answers ----
 
-    cdef int put(self, const uint8_t *answers, Py_ssize_t length) except -1:
+    cdef int append_reply(self, const uint8_t *answers, Py_ssize_t length) except -1:
         """Whole frames, copied; `flush` or a planned flush sends them."""
-        self.out.put(answers, length)
+        self.out.append_reply(answers, length)
         self.answer_bytes = self.out.size
         return 0
 
     def send(self, bytes frame not None):
         if self.closed:
             return
-        self.put(<const uint8_t *> PyBytes_AS_STRING(frame), len(frame))
-        self.plan()
+        self.append_reply(<const uint8_t *> PyBytes_AS_STRING(frame), len(frame))
+        self.schedule_flush()
 
-    cdef int plan(self) except -1:
+    cdef int schedule_flush(self) except -1:
         if not self.flush_planned:
-            self.plans.call_soon(self.flush)
+            self.scheduler.call_soon(self.flush)
             self.flush_planned = True
         return 0
 
-    cdef int pass_on(self, const uint8_t *answers, Py_ssize_t length) except -1:
-        """As `put` and `flush`, but without a copy if no answers wait before them."""
-        if self.plug is None or self.out.size > 0 or self.closed:
-            self.put(answers, length)
-            return self.let_out()
-        self.plug.push(answers, length)
+    cdef int write_through(self, const uint8_t *answers, Py_ssize_t length) except -1:
+        """As `append_reply` and `flush`, but without a copy if no answers wait before them."""
+        if self.raw_transport is None or self.out.size > 0 or self.closed:
+            self.append_reply(answers, length)
+            return self.flush_out()
+        self.raw_transport.push(answers, length)
         return self.sent()
 
     def flush(self):
-        self.let_out()
+        self.flush_out()
 
-    cdef int let_out(self) except -1:
+    cdef int flush_out(self) except -1:
         self.flush_planned = False
         if self.out.size == 0 or self.closed:
             return 0
         self.answer_bytes = 0
         try:
-            if self.plug is not None:
-                self.plug.push(self.out.data, self.out.size)
+            if self.raw_transport is not None:
+                self.raw_transport.push(self.out.data, self.out.size)
                 self.out.size = 0
             else:
                 self.transport.write(self.out.take())
         except MemoryError as error:
-            self.cut(error)
+            self.abort_with(error)
             return 0
         self.sent()
         if self.out.capacity > KEPT:
             self.out = Writer()
         return 0
 
-    cpdef cut(self, error):
+    cpdef abort_with(self, error):
         """An answer failed, or only a part of it was sent: the client could not decode what follows."""
         self.out.size = self.answer_bytes = 0
         try:

@@ -2,17 +2,17 @@
 # mostly no service of the broker listens: then no object is made. Topics on which services listen are the
 # system's own. Thread: the loop's.
 
-from firearrow._native.path.holds cimport Holds
+from firearrow._native.path.holds cimport PullHoldService
 
-cdef class Listener:
-    cdef object call, crowd
+cdef class ArrivalListener:
+    cdef object call, waiters
     cdef frozenset topics
 
-    cdef bint wants(self, list queues) except -1
+    cdef bint is_interested(self, list queues) except -1
 
-cdef class News:
-    cdef Holds holds
+cdef class ArrivalNotifier:
+    cdef PullHoldService hold_service
     cdef list listeners
 
-    cdef bint somebody_waits(self) except -1
-    cdef int tell(self, list queues) except -1
+    cdef bint has_waiters(self) except -1
+    cdef int notify(self, list queues) except -1

@@ -1,10 +1,10 @@
 """News: notifies of queues with messages that readers could not see before (see news.pxd)."""
 
 
-cdef class Listener:
-    cdef bint wants(self, list queues) except -1:
+cdef class ArrivalListener:
+    cdef bint is_interested(self, list queues) except -1:
         cdef tuple queue
-        if self.crowd:
+        if self.waiters:
             return True
         for queue in queues:
             if queue[0] in self.topics:
@@ -12,36 +12,36 @@ cdef class Listener:
         return False
 
 
-cdef class News:
-    def __init__(self, Holds holds=None):
-        self.holds = holds
+cdef class ArrivalNotifier:
+    def __init__(self, PullHoldService hold_service=None):
+        self.hold_service = hold_service
         self.listeners = []
 
-    def listen(self, call, *, topics=(), crowd=()):
-        cdef Listener listener = Listener.__new__(Listener)
-        listener.call, listener.topics, listener.crowd = call, frozenset(topics), crowd
+    def listen(self, call, *, topics=(), waiters=()):
+        cdef ArrivalListener listener = ArrivalListener.__new__(ArrivalListener)
+        listener.call, listener.topics, listener.waiters = call, frozenset(topics), waiters
         self.listeners.append(listener)
 
     def __call__(self, queues):
-        self.tell(list(queues))
+        self.notify(list(queues))
 
-    cdef bint somebody_waits(self) except -1:
+    cdef bint has_waiters(self) except -1:
         """Whether an arrival in a plain topic has a listener."""
-        cdef Listener listener
-        if self.holds is not None and self.holds.waiting:
+        cdef ArrivalListener listener
+        if self.hold_service is not None and self.hold_service.waiting:
             return True
         for listener in self.listeners:
-            if listener.crowd:
+            if listener.waiters:
                 return True
         return False
 
-    cdef int tell(self, list queues) except -1:
-        cdef Listener listener
+    cdef int notify(self, list queues) except -1:
+        cdef ArrivalListener listener
         cdef tuple queue
-        if self.holds is not None and self.holds.waiting:
+        if self.hold_service is not None and self.hold_service.waiting:
             for queue in queues:
-                self.holds.hear(queue)
+                self.hold_service.notify_arriving(queue)
         for listener in self.listeners:
-            if listener.wants(queues):
+            if listener.is_interested(queues):
                 listener.call(set(queues))
         return 0

@@ -6,20 +6,20 @@
 
 from libc.stdint cimport int64_t
 
-cdef class Waiting:
+cdef class Pending:
     cdef int64_t end                      # of the log after its record
     cdef int64_t since_ms                 # monotonic
-    cdef bint plain                       # of topics on which no service of the broker listens (news.pxd)
+    cdef bint is_plain                       # of topics on which no service of the broker listens (news.pxd)
 
-    cdef int name_queues(self, list queues) except -1
-    cdef int let_go(self) except -1
-    cdef int let_go_early(self) except -1
-    cdef int let_go_late(self) except -1
-    cdef int refuse(self, str remark) except -1
-    cdef int refuse_late(self, str remark) except -1
+    cdef int collect_queues(self, list queues) except -1
+    cdef int send(self) except -1
+    cdef int send_unsynced(self) except -1
+    cdef int send_synced(self) except -1
+    cdef int reject(self, str remark) except -1
+    cdef int reject_synced(self, str remark) except -1
     cdef int expire(self) except -1
 
-cdef class Parked(Waiting):
+cdef class PendingReply(Pending):
     cdef tuple queue
     cdef object peer, answer              # None: no answer
     cdef bint waits

@@ -1,5 +1,5 @@
-class Waiting:
+class Pending:
     """A reply that waits for its turn's write."""
 
-class Parked(Waiting):
+class PendingReply(Pending):
     """One answer."""

@@ -8,30 +8,30 @@
 cimport cython
 from libc.stdint cimport int32_t, uint8_t
 
-from firearrow._native.path.completion cimport Completed
+from firearrow._native.path.completion cimport CompletedProperties
 from firearrow._native.path.fields cimport SEND_VALUES, SendFields
-from firearrow._native.path.propertypattern cimport PropertyPattern
+from firearrow._native.path.propertypattern cimport PropertiesTemplate
 from firearrow._native.wire.frame cimport Frame
 
 cdef enum:
     LITERALS_MAX = 1024
 
-cdef struct Gap:
+cdef struct TemplateField:
     int32_t before                # bytes between the last value and this one
     int32_t which                 # of the values
 
 
 @cython.final
-cdef class Pattern:
+cdef class HeaderTemplate:
     cdef uint8_t literals[LITERALS_MAX]
-    cdef Gap gaps[SEND_VALUES]
+    cdef TemplateField gaps[SEND_VALUES]
     cdef int count                # of gaps; 0: nothing is known
-    cdef int32_t behind           # bytes after the last value
+    cdef int32_t tail_bytes           # bytes after the last value
     cdef SendFields fields        # of the last header; its values are invalid
-    cdef PropertyPattern properties
+    cdef PropertiesTemplate properties
 
-    cdef void call_for(self) noexcept nogil
-    cdef void learn(self, const Frame *frame, const SendFields *fields) noexcept nogil
+    cdef void prefetch(self) noexcept nogil
+    cdef void remember(self, const Frame *frame, const SendFields *fields) noexcept nogil
     cdef bint read(
-        self, const Frame *frame, SendFields *fields, uint8_t *room, Completed *done
+        self, const Frame *frame, SendFields *fields, uint8_t *buffer, CompletedProperties *done
     ) noexcept nogil

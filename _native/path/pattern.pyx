@@ -10,7 +10,7 @@ from firearrow._native.path.fields cimport (
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span
 from firearrow._native.wire.pieces cimport fa_same
-from firearrow._native.wire.quoted cimport take_text
+from firearrow._native.wire.quoted cimport scan_string_body
 
 cdef enum:
     INT_DIGITS = 9                        # any nine digits fit in 32 bits
@@ -35,16 +35,16 @@ cdef inline const uint8_t *number(
     return at
 
 
-cdef class Pattern:
+cdef class HeaderTemplate:
     def __cinit__(self):
-        self.properties = PropertyPattern()
+        self.properties = PropertiesTemplate()
 
-    cdef void call_for(self) noexcept nogil:
+    cdef void prefetch(self) noexcept nogil:
         prefetch_write_range(self.literals, LITERALS_SOON)
         prefetch_write_range(self.gaps, sizeof(self.gaps) + sizeof(self.fields))
-        self.properties.call_for()
+        self.properties.prefetch()
 
-    cdef void learn(self, const Frame *frame, const SendFields *fields) noexcept nogil:
+    cdef void remember(self, const Frame *frame, const SendFields *fields) noexcept nogil:
         cdef const uint8_t *at = frame.header
         cdef const uint8_t *end = at + frame.header_bytes
         cdef const Span *span
@@ -58,7 +58,7 @@ cdef class Pattern:
             if not 0 <= between <= LITERALS_MAX - held:
                 return
             memcpy(self.literals + held, at, between)
-            self.gaps[known] = Gap(before=<int32_t> between, which=which)
+            self.gaps[known] = TemplateField(before=<int32_t> between, which=which)
             known += 1
             held += between
             at = span.at + span.length
@@ -67,12 +67,12 @@ cdef class Pattern:
         if end - at > LITERALS_MAX - held:
             return
         memcpy(self.literals + held, at, end - at)
-        self.behind = <int32_t> (end - at)
+        self.tail_bytes = <int32_t> (end - at)
         self.fields = fields[0]
         self.count = known
 
     cdef bint read(
-        self, const Frame *frame, SendFields *fields, uint8_t *room, Completed *done
+        self, const Frame *frame, SendFields *fields, uint8_t *buffer, CompletedProperties *done
     ) noexcept nogil:
         """Whether it matches the last; then sets all of `fields`, and all of `done` if the properties match
         too."""
@@ -80,7 +80,7 @@ cdef class Pattern:
         cdef const uint8_t *end = at + frame.header_bytes
         cdef const uint8_t *literal = self.literals
         cdef const uint8_t *stop
-        cdef const Gap *gap
+        cdef const TemplateField *gap
         cdef int n
         if self.count == 0 or frame.serializer != SERIALIZER_JSON:
             return False
@@ -91,13 +91,13 @@ cdef class Pattern:
                 return False
             literal += gap.before
             at += gap.before
-            stop = self.properties.take(at, end, room, done) if gap.which == PROPERTIES_VALUE else NULL
+            stop = self.properties.read_properties(at, end, buffer, done) if gap.which == PROPERTIES_VALUE else NULL
             if stop is NULL:
                 stop = value_at(at, end, gap.which, fields)
             if stop is NULL:
                 return False
             at = stop
-        return end - at == self.behind and fa_same(at, literal, self.behind)
+        return end - at == self.tail_bytes and fa_same(at, literal, self.tail_bytes)
 
 
 cdef int next_value(const SendFields *fields, int taken) noexcept nogil:
@@ -116,7 +116,7 @@ cdef inline const uint8_t *value_at(
     """Take the value at `at`; returns its end, NULL: it has another form."""
     cdef int64_t opaque = 0
     if which == PROPERTIES_VALUE:
-        return take_text(at, end, &fields.value[PROPERTIES_VALUE])
+        return scan_string_body(at, end, &fields.value[PROPERTIES_VALUE])
     if which == QUEUE_VALUE:
         return number(at, end, INT_DIGITS, &fields.queue_id)
     if which == BORN_VALUE:
@@ -125,7 +125,7 @@ cdef inline const uint8_t *value_at(
         at = number(at, end, INT_DIGITS, &opaque)
         fields.opaque = <int32_t> opaque
         return at
-    at = take_text(at, end, &fields.value[TOPIC_VALUE])
+    at = scan_string_body(at, end, &fields.value[TOPIC_VALUE])
     if fields.value[TOPIC_VALUE].kind == SPAN_ESCAPED:
         return NULL
     return at

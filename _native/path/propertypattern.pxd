@@ -1,37 +1,37 @@
-# PropertyPattern: the names of the properties in a connection's last send, in their order. If the next send
+# PropertiesTemplate: the names of the properties in a connection's last send, in their order. If the next send
 # has the same, names are compared and values copied, without unescaping or lookup.
 #
 # Only for the form in which clients write them in JSON, `name\u0001value\u0002`, with ASCII values without
 # escapes. Another form is learned once it has come twice in a row: two alternating forms cost a comparison
-# each, not a learning each. Ownership: it owns a copy of the names; results of `take` point into `room`.
+# each, not a learning each. Ownership: it owns a copy of the names; results of `read_properties` point into `buffer`.
 # Thread: the loop's.
 
 cimport cython
 from libc.stdint cimport int32_t, uint8_t
 
-from firearrow._native.path.completion cimport Completed
+from firearrow._native.path.completion cimport CompletedProperties
 from firearrow._native.wire.json cimport Span
 
 cdef enum:
     PROPERTIES_MAX = 16
     NAMES_BYTES_MAX = 512
 
-cdef struct Name:
+cdef struct PropertyName:
     int32_t length
     int32_t meaning
 
 
 @cython.final
-cdef class PropertyPattern:
+cdef class PropertiesTemplate:
     # the names in order, each followed by its separator
     cdef uint8_t literals[NAMES_BYTES_MAX]
-    cdef Name names[PROPERTIES_MAX]
+    cdef PropertyName names[PROPERTIES_MAX]
     cdef int count                            # of names; 0: nothing is known
     cdef bint is_ended                        # by a separator after the last value
-    cdef bint is_doubted                      # the last properties had another form
+    cdef bint is_unsure                      # the last properties had another form
 
-    cdef void call_for(self) noexcept nogil
-    cdef void learn(self, const Span *given, const Completed *done) noexcept nogil
-    cdef const uint8_t *take(
-        self, const uint8_t *at, const uint8_t *end, uint8_t *room, Completed *done
+    cdef void prefetch(self) noexcept nogil
+    cdef void remember(self, const Span *given, const CompletedProperties *done) noexcept nogil
+    cdef const uint8_t *read_properties(
+        self, const uint8_t *at, const uint8_t *end, uint8_t *buffer, CompletedProperties *done
     ) noexcept nogil

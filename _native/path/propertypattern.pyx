@@ -1,9 +1,9 @@
-"""PropertyPattern: properties that match the last ones of their connection (see propertypattern.pxd)."""
+"""PropertiesTemplate: properties that match the last ones of their connection (see propertypattern.pxd)."""
 
 from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.prefetch cimport prefetch_write_range
-from firearrow._native.path.completion cimport GIVEN_MAX, is_false
+from firearrow._native.path.completion cimport GIVEN_BYTES_MAX, is_false
 from firearrow._native.store.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.base.prefetch cimport prefetch_write_range
 from firearrow._native.store.record cimport Text, clear
@@ -15,7 +15,7 @@ cdef enum:
     SEPARATOR_BYTES = 6                   # escaped, as in a header
     NAMES_SOON = 64                       # bytes of the names in most messages
 
-cdef enum Meaning:
+cdef enum PropertyMeaning:
     NONE, UNIQUE_KEY, KEYS, TAGS, WAIT
 
 cdef const char *BEHIND_NAME = b"\\u0001"
@@ -28,7 +28,7 @@ cdef inline bint begins(
     return end - at >= length and fa_same(at, <const uint8_t *> text, length)
 
 
-cdef inline int meaning_of(const Text *name, const uint8_t *value, const Completed *done) noexcept nogil:
+cdef inline int meaning_of(const Text *name, const uint8_t *value, const CompletedProperties *done) noexcept nogil:
     if value == done.found.unique_key.at:
         return UNIQUE_KEY
     if value == done.found.keys.at:
@@ -38,12 +38,12 @@ cdef inline int meaning_of(const Text *name, const uint8_t *value, const Complet
     return WAIT if name.length == 4 and memcmp(name.at, b"WAIT", 4) == 0 else NONE
 
 
-cdef class PropertyPattern:
-    cdef void call_for(self) noexcept nogil:
+cdef class PropertiesTemplate:
+    cdef void prefetch(self) noexcept nogil:
         prefetch_write_range(self.literals, NAMES_SOON)
         prefetch_write_range(self.names, sizeof(self.names) + sizeof(self.count))
 
-    cdef void learn(self, const Span *given, const Completed *done) noexcept nogil:
+    cdef void remember(self, const Span *given, const CompletedProperties *done) noexcept nogil:
         """`done`: the result of `take_given` for it."""
         cdef const uint8_t *at = given.at
         cdef const uint8_t *end = at + given.length
@@ -52,10 +52,10 @@ cdef class PropertyPattern:
         cdef Text name = Text(at=done.text.at, length=0)
         cdef Text value
         cdef int known = 0
-        if self.count > 0 and not self.is_doubted:
-            self.is_doubted = True
+        if self.count > 0 and not self.is_unsure:
+            self.is_unsure = True
             return
-        self.count, self.is_ended, self.is_doubted = 0, True, False
+        self.count, self.is_ended, self.is_unsure = 0, True, False
         if given.kind != SPAN_ESCAPED:
             return
         while name.at < stop:
@@ -69,7 +69,7 @@ cdef class PropertyPattern:
                 return
             memcpy(literal, name.at, name.length)
             memcpy(literal + name.length, BEHIND_NAME, SEPARATOR_BYTES)
-            self.names[known] = Name(length=<int32_t> name.length, meaning=meaning_of(&name, value.at, done))
+            self.names[known] = PropertyName(length=<int32_t> name.length, meaning=meaning_of(&name, value.at, done))
             known += 1
             if not self.is_ended or not begins(at, end, literal, name.length + SEPARATOR_BYTES):
                 return
@@ -84,15 +84,15 @@ cdef class PropertyPattern:
         if at == end:
             self.count = known
 
-    cdef const uint8_t *take(
-        self, const uint8_t *at, const uint8_t *end, uint8_t *room, Completed *done
+    cdef const uint8_t *read_properties(
+        self, const uint8_t *at, const uint8_t *end, uint8_t *buffer, CompletedProperties *done
     ) noexcept nogil:
         """Take the properties up to their closing quote, with the result of `take_given`. Returns the
         position of that quote, NULL: they do not match."""
         cdef const uint8_t *literal = self.literals
-        cdef const uint8_t *stop = at + min(end - at, <Py_ssize_t> GIVEN_MAX)
-        cdef uint8_t *to = room
-        cdef const Name *name
+        cdef const uint8_t *stop = at + min(end - at, <Py_ssize_t> GIVEN_BYTES_MAX)
+        cdef uint8_t *to = buffer
+        cdef const PropertyName *name
         cdef Py_ssize_t length
         cdef int n
         if self.count == 0:
@@ -122,12 +122,12 @@ cdef class PropertyPattern:
                 at += SEPARATOR_BYTES
         if at == end or at[0] != c'"':
             return NULL
-        self.is_doubted = False
-        done.text = Text(at=room, length=to - room)
+        self.is_unsure = False
+        done.text = Text(at=buffer, length=to - buffer)
         return at
 
 
-cdef inline void note(int meaning, Text value, Completed *done) noexcept nogil:
+cdef inline void note(int meaning, Text value, CompletedProperties *done) noexcept nogil:
     if meaning == UNIQUE_KEY:
         done.found.unique_key = value
     elif meaning == KEYS:

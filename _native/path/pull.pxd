@@ -11,11 +11,11 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.path.fields cimport PullFields
-from firearrow._native.path.holds cimport Held, Holds
-from firearrow._native.path.lane cimport Front
+from firearrow._native.path.holds cimport HeldRequest, PullHoldService
+from firearrow._native.path.lane cimport FastConnection
 from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.fetch cimport Picked, Scan
-from firearrow._native.store.notes cimport Notes
+from firearrow._native.store.fetch cimport PickedRecord, Scan
+from firearrow._native.store.notes cimport JournalPage
 from firearrow._native.store.store cimport MessageStore
 from firearrow._native.wire.clocks cimport Clock
 from firearrow._native.wire.frame cimport Frame
@@ -25,7 +25,7 @@ cdef enum:
     CODES_MAX = 16
     KEY_MAX = 1024
 
-cdef class Plan:
+cdef class PullSubscription:
     cdef str group, topic, expression, expression_type
     cdef int64_t flags, version
     cdef bytes name                       # the topic's bytes
@@ -46,38 +46,38 @@ cdef class Plan:
 
 cdef class Puller:
     cdef MessageStore store
-    cdef Holds holds
+    cdef PullHoldService hold_service
     cdef Clock clock
     cdef object resolve, beyond, offsets, stats
-    cdef Notes notes
+    cdef JournalPage journal_page
     cdef dict resets
     cdef dict committed                   # `topic@group` → queue id → offset
-    cdef dict plans                       # key → Plan
+    cdef dict subscriptions                       # key → Plan
     cdef list counted                     # plans with counts to report
     cdef int64_t missed
-    cdef Picked *picked
+    cdef PickedRecord *picked
     cdef Scan scan                        # of the last `find`
     cdef uint8_t key[KEY_MAX]
 
-    cdef int take(self, Front front, const Frame *frame, const Header *header) except -1
-    cdef Plan plan_of(self, const PullFields *fields, double now)
-    cdef int settle(self, Plan plan, double now) except -1
-    cdef int find(self, Plan plan, ConsumeQueue queue, int64_t queue_offset, int64_t wanted) except -1
-    cdef int note(self, Plan plan, int64_t queue_id, int64_t next_offset) except -1
-    cdef bint commit(self, Plan plan, const PullFields *fields) except -1
-    cdef bint commit_again(self, Plan plan, int64_t queue_id, int64_t queue_offset) except -1
+    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1
+    cdef PullSubscription subscription_of(self, const PullFields *fields, double now)
+    cdef int flush_counts(self, PullSubscription subscription, double now) except -1
+    cdef int find(self, PullSubscription subscription, ConsumeQueue queue, int64_t queue_offset, int64_t max_messages) except -1
+    cdef int note(self, PullSubscription subscription, int64_t queue_id, int64_t next_offset) except -1
+    cdef bint commit(self, PullSubscription subscription, const PullFields *fields) except -1
+    cdef bint commit_again(self, PullSubscription subscription, int64_t queue_id, int64_t queue_offset) except -1
     cdef int hold(
-        self, Front front, const Frame *frame, const Header *header, Plan plan, const PullFields *fields
+        self, FastConnection connection, const Frame *frame, const Header *header, PullSubscription subscription, const PullFields *fields
     ) except -1
     cdef int answer(
-        self, Front front, int serializer, int32_t opaque, Plan plan, ConsumeQueue queue
+        self, FastConnection connection, int serializer, int32_t opaque, PullSubscription subscription, ConsumeQueue queue
     ) except -1
 
-cdef class HeldPull(Held):
+cdef class HeldPull(HeldRequest):
     cdef Puller puller
-    cdef Plan plan
+    cdef PullSubscription subscription
     cdef bytes frame
-    cdef int64_t queue_offset, wanted
+    cdef int64_t queue_offset, max_messages
     cdef int32_t queue_id, opaque
     cdef int serializer
-    cdef bint found                       # by `wants`, right before `again`
+    cdef bint found                       # by `has_match`, right before `run_again`

@@ -1,8 +1,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from firearrow._native.path.holds import Holds
-from firearrow._native.store.notes import Notes
+from firearrow._native.path.holds import PullHoldService
+from firearrow._native.store.notes import JournalPage
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.command import RemotingCommand
@@ -29,20 +29,20 @@ matching tags (empty: all), sysFlag of topic and group, longest wait in ms (-1: 
 pulls take the complete path."""
 
 class Puller:
-    """Plain pulls without a Python object for each record; they find messages at once or wait in `holds`.
+    """Plain pulls without a Python object for each record; they find messages at once or wait in `hold_service`.
 
-    `beyond(request, peer)` runs a held pull a last time and answers it. `notes` records each commit to a
+    `beyond(request, peer)` runs a held pull a last time and answers it. `journal_page` records each commit to a
     queue that has one in `offsets.table`; others go to `offsets.commit`.
     """
 
     def __init__(
         self,
         store: MessageStore,
-        holds: Holds,
+        hold_service: PullHoldService,
         resolve: Resolve,
         beyond: Callable[[RemotingCommand, Any], object],
         offsets: Offsets,
-        notes: Notes,
+        notes: JournalPage,
         stats: Stats,
         clock: Clock,
     ) -> None: ...

@@ -9,21 +9,21 @@ from firearrow._native.wire.writer cimport Writer
 
 
 @cython.final
-cdef class Receipt:
+cdef class SendResponse:
     cdef bytes json_head, binary_head     # up to the fields at the start of every answer
     cdef bytes host                       # the broker's address in upper-case hex
 
     cdef int write(
         self, Writer out, int serializer, int32_t opaque, const Text *unique_key, int32_t queue_id,
-        int64_t queue_offset, const int64_t *places, int count,
+        int64_t queue_offset, const int64_t *physical_offsets, int count,
     ) except -1
     cdef int put_json(
         self, Writer out, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
-        const int64_t *places, int count,
+        const int64_t *physical_offsets, int count,
     ) except -1
     cdef int put_binary(
         self, Writer out, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
-        const int64_t *places, int count,
+        const int64_t *physical_offsets, int count,
     ) except -1
     cdef int32_t id_bytes(self) noexcept
-    cdef uint8_t *ids(self, uint8_t *to, const int64_t *places, int count) noexcept
+    cdef uint8_t *ids(self, uint8_t *to, const int64_t *physical_offsets, int count) noexcept

@@ -23,7 +23,7 @@ cdef int put_pair(Writer out, bytes name, bytes value) except -1:
     return put_bytes(out, value)
 
 
-cdef class Receipt:
+cdef class SendResponse:
     def __cinit__(self, dict marks not None, bytes host not None):
         cdef Writer json = Writer()
         cdef Writer binary = Writer()
@@ -41,22 +41,22 @@ cdef class Receipt:
 
     cdef int write(
         self, Writer out, int serializer, int32_t opaque, const Text *unique_key, int32_t queue_id,
-        int64_t queue_offset, const int64_t *places, int count,
+        int64_t queue_offset, const int64_t *physical_offsets, int count,
     ) except -1:
         cdef Py_ssize_t start = out.size
         out.put_i32(0)
         out.put_i32(0)
         if serializer == SERIALIZER_ROCKETMQ:
-            self.put_binary(out, opaque, unique_key, queue_id, queue_offset, places, count)
+            self.put_binary(out, opaque, unique_key, queue_id, queue_offset, physical_offsets, count)
         else:
-            self.put_json(out, opaque, unique_key, queue_id, queue_offset, places, count)
+            self.put_json(out, opaque, unique_key, queue_id, queue_offset, physical_offsets, count)
         put_i32(out.data + start, <int32_t> (out.size - start - 4))
         put_i32(out.data + start + 4, <int32_t> (out.size - start - 8) | (serializer << 24))
         return 0
 
     cdef int put_json(
         self, Writer out, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
-        const int64_t *places, int count,
+        const int64_t *physical_offsets, int count,
     ) except -1:
         cdef Py_ssize_t head = len(self.json_head)
         cdef uint8_t *to
@@ -67,7 +67,7 @@ cdef class Receipt:
             to = quoted(to, unique_key.at, unique_key.length)
             to = literal(to, ",", 1)
         to = decimal(literal(to, '"queueId":"', 11), queue_id)
-        to = self.ids(literal(to, '","msgId":"', 11), places, count)
+        to = self.ids(literal(to, '","msgId":"', 11), physical_offsets, count)
         to = decimal(literal(to, '","queueOffset":"', 17), queue_offset)
         to = decimal(literal(to, '"},"flag":1,"language":"PYTHON","opaque":', 41), opaque)
         to = literal(to, ',"serializeTypeCurrentRPC":"JSON","version":513}', 48)
@@ -76,7 +76,7 @@ cdef class Receipt:
 
     cdef int put_binary(
         self, Writer out, int32_t opaque, const Text *unique_key, int32_t queue_id, int64_t queue_offset,
-        const int64_t *places, int count,
+        const int64_t *physical_offsets, int count,
     ) except -1:
         cdef Py_ssize_t start
         out.put_i16(0)
@@ -97,7 +97,7 @@ cdef class Receipt:
         put_name(out, "msgId", 5)
         out.put_i32(count * self.id_bytes() - 1)
         out.reserve(count * self.id_bytes())
-        out.size = self.ids(out.data + out.size, places, count) - out.data
+        out.size = self.ids(out.data + out.size, physical_offsets, count) - out.data
         put_name(out, "queueOffset", 11)
         put_number(out, queue_offset)
         put_i32(out.data + start, <int32_t> (out.size - start - 4))
@@ -107,14 +107,14 @@ cdef class Receipt:
         """Size of an offset id and a comma."""
         return <int32_t> len(self.host) + 17
 
-    cdef uint8_t *ids(self, uint8_t *to, const int64_t *places, int count) noexcept:
+    cdef uint8_t *ids(self, uint8_t *to, const int64_t *physical_offsets, int count) noexcept:
         """Offset ids, joined by commas."""
         cdef int n
         for n in range(count):
             if n > 0:
                 to = literal(to, ",", 1)
             to = literal(to, PyBytes_AS_STRING(self.host), len(self.host))
-            to = hexadecimal(to, <uint64_t> places[n])
+            to = hexadecimal(to, <uint64_t> physical_offsets[n])
         return to
 
 

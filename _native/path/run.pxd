@@ -9,31 +9,31 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from firearrow._native.path.lane cimport Front
-from firearrow._native.path.parked cimport Waiting
+from firearrow._native.path.lane cimport FastConnection
+from firearrow._native.path.parked cimport Pending
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.wire.writer cimport Writer
 
-cdef struct Parcel:
-    void *front                           # a Front
+cdef struct ReplySlice:
+    void *connection                           # a Front
     Py_ssize_t at, length                 # of its answers, which follow each other
     bint waits                            # for the disk
 
 
 @cython.final
-cdef class Run(Waiting):
+cdef class ReplyBatch(Pending):
     cdef Writer answers
-    cdef Parcel *parcels
-    cdef Py_ssize_t count, room
+    cdef ReplySlice *slices
+    cdef Py_ssize_t count, capacity
     cdef list queues                      # ConsumeQueues that got messages
     cdef bint closed                      # accepts no more answers
     cdef int64_t number
     cdef int64_t now_ms
 
-    cdef int note(self, ConsumeQueue queue, int64_t end) except -1
-    cdef int begin(self, Front front, bint waits) except -1
+    cdef int add_queue(self, ConsumeQueue queue, int64_t end) except -1
+    cdef int begin(self, FastConnection connection, bint waits) except -1
     cdef int finish(self) except -1
     cdef int deliver(self, int which) except -1
     cdef Py_ssize_t next_of(self, int which, Py_ssize_t n) noexcept
-    cdef int hand(self, const Parcel *parcel, bint more) except -1
+    cdef int send_slice(self, const ReplySlice *part, bint more) except -1
     cdef void drop(self) noexcept

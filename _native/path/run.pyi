@@ -1,4 +1,4 @@
-from firearrow._native.path.parked import Waiting
+from firearrow._native.path.parked import Pending
 
-class Run(Waiting):
+class ReplyBatch(Pending):
     """Answers of one turn's fast path that wait for its write."""

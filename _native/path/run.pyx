@@ -7,13 +7,13 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 
-cdef enum Which:
+cdef enum Readiness:
     ALL, EARLY, LATE
 
 
-cdef class Run:
+cdef class ReplyBatch:
     def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms):
-        self.plain = True                     # the gate has only plain topics
+        self.is_plain = True                     # the gate has only plain topics
         self.number = number
         self.now_ms = now_ms
         self.since_ms = since_ms
@@ -22,74 +22,74 @@ cdef class Run:
 
     def __dealloc__(self):
         self.drop()
-        PyMem_Free(self.parcels)
+        PyMem_Free(self.slices)
 
     cdef void drop(self) noexcept:
         """All answers are sent: release connections and answers."""
         while self.count > 0:
             self.count -= 1
-            Py_DECREF(<object> self.parcels[self.count].front)
+            Py_DECREF(<object> self.slices[self.count].connection)
         self.answers = None
 
     # ---- called by the sender ----
 
-    cdef int note(self, ConsumeQueue queue, int64_t end) except -1:
+    cdef int add_queue(self, ConsumeQueue queue, int64_t end) except -1:
         """Messages were staged in the queue, up to `end` of the log."""
-        if queue.run != self.number:
+        if queue.reply_batch_number != self.number:
             self.queues.append(queue)
-            queue.run = self.number
+            queue.reply_batch_number = self.number
         self.end = end
         return 0
 
-    cdef int begin(self, Front front, bint waits) except -1:
-        """Start an answer to `front`."""
-        cdef Parcel *last = &self.parcels[self.count - 1] if self.count > 0 else NULL
-        if last is not NULL and last.front == <void *> front and last.waits == waits:
+    cdef int begin(self, FastConnection connection, bint waits) except -1:
+        """Start an answer to `connection`."""
+        cdef ReplySlice *last = &self.slices[self.count - 1] if self.count > 0 else NULL
+        if last is not NULL and last.connection == <void *> connection and last.waits == waits:
             return 0
-        if self.count == self.room:
-            larger = <Parcel *> PyMem_Realloc(self.parcels, max(2 * self.room, 16) * sizeof(Parcel))
+        if self.count == self.capacity:
+            larger = <ReplySlice *> PyMem_Realloc(self.slices, max(2 * self.capacity, 16) * sizeof(ReplySlice))
             if larger is NULL:
                 raise MemoryError()
-            self.parcels = larger
-            self.room = max(2 * self.room, 16)
-        last = &self.parcels[self.count]
-        last.front, last.at, last.length, last.waits = <void *> front, self.answers.size, 0, waits
-        Py_INCREF(front)
+            self.slices = larger
+            self.capacity = max(2 * self.capacity, 16)
+        last = &self.slices[self.count]
+        last.connection, last.at, last.length, last.waits = <void *> connection, self.answers.size, 0, waits
+        Py_INCREF(connection)
         self.count += 1
         return 0
 
     cdef int finish(self) except -1:
         """The answer is complete."""
-        self.parcels[self.count - 1].length = self.answers.size - self.parcels[self.count - 1].at
+        self.slices[self.count - 1].length = self.answers.size - self.slices[self.count - 1].at
         return 0
 
     # ---- called by the turn ----
 
-    cdef int name_queues(self, list queues) except -1:
+    cdef int collect_queues(self, list queues) except -1:
         cdef ConsumeQueue queue
         for queue in self.queues:
             queues.append((queue.topic, queue.queue_id))
         return 0
 
-    cdef int let_go(self) except -1:
+    cdef int send(self) except -1:
         self.deliver(ALL)
         self.drop()
         return 0
 
-    cdef int let_go_early(self) except -1:
+    cdef int send_unsynced(self) except -1:
         return self.deliver(EARLY)
 
-    cdef int let_go_late(self) except -1:
+    cdef int send_synced(self) except -1:
         self.deliver(LATE)
         self.drop()
         return 0
 
-    cdef int refuse(self, str remark) except -1:
+    cdef int reject(self, str remark) except -1:
         self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), ALL)
         self.drop()
         return 0
 
-    cdef int refuse_late(self, str remark) except -1:
+    cdef int reject_synced(self, str remark) except -1:
         self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), LATE)
         self.drop()
         return 0
@@ -101,54 +101,54 @@ cdef class Run:
 
         self.replace(expired, LATE)
         for n in range(self.count):
-            self.parcels[n].waits = False
+            self.slices[n].waits = False
         return 0
 
     cdef int deliver(self, int which) except -1:
         cdef Py_ssize_t behind, n = self.next_of(which, 0)
         while n < self.count:
             behind = self.next_of(which, n + 1)
-            self.hand(
-                &self.parcels[n], behind < self.count and self.parcels[behind].front == self.parcels[n].front
+            self.send_slice(
+                &self.slices[n], behind < self.count and self.slices[behind].connection == self.slices[n].connection
             )
             n = behind
         return 0
 
     cdef Py_ssize_t next_of(self, int which, Py_ssize_t n) noexcept:
-        while n < self.count and not is_of(&self.parcels[n], which):
+        while n < self.count and not goes_with(&self.slices[n], which):
             n += 1
         return n
 
-    cdef int hand(self, const Parcel *parcel, bint more) except -1:
+    cdef int send_slice(self, const ReplySlice *part, bint more) except -1:
         """Pass it to its connection, which sends once no more answers follow: one send for all."""
-        cdef Front front = <Front> parcel.front
+        cdef FastConnection connection = <FastConnection> part.connection
         try:
-            if more or front.flush_planned:
-                front.put(self.answers.data + parcel.at, parcel.length)
+            if more or connection.flush_planned:
+                connection.append_reply(self.answers.data + part.at, part.length)
             else:
-                front.pass_on(self.answers.data + parcel.at, parcel.length)
+                connection.write_through(self.answers.data + part.at, part.length)
         except MemoryError as error:
-            front.cut(error)
+            connection.abort_with(error)
         return 0
 
     def replace(self, other, int which):
         """Send the result of `other` for each answer."""
         cdef Py_ssize_t n, at, end, size
-        cdef Parcel *parcel
+        cdef ReplySlice *part
         cdef bytes whole = b""
         if self.count > 0:
             whole = PyBytes_FromStringAndSize(<const char *> self.answers.data, self.answers.size)
         for n in range(self.count):
-            parcel = &self.parcels[n]
-            at, end = parcel.at, parcel.at + parcel.length
-            while at < end and is_of(parcel, which):
+            part = &self.slices[n]
+            at, end = part.at, part.at + part.length
+            while at < end and goes_with(part, which):
                 size = 4 + int.from_bytes(whole[at:at + 4], "big")
-                (<Front> parcel.front).send(other(RemotingCommand.decode(whole[at:at + size])).encode())
+                (<FastConnection> part.connection).send(other(RemotingCommand.decode(whole[at:at + size])).encode())
                 at += size
 
 
-cdef inline bint is_of(const Parcel *parcel, int which) noexcept:
+cdef inline bint goes_with(const ReplySlice *part, int which) noexcept:
     """Whether it is selected and its connection is open."""
-    if which != ALL and parcel.waits != (which == LATE):
+    if which != ALL and part.waits != (which == LATE):
         return False
-    return not (<Front> parcel.front).closed
+    return not (<FastConnection> part.connection).closed

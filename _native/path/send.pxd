@@ -7,13 +7,13 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.path.completion cimport Completed
+from firearrow._native.path.completion cimport CompletedProperties
 from firearrow._native.path.fields cimport SendFields
-from firearrow._native.path.gate cimport Gate, Topic
-from firearrow._native.path.lane cimport Front
-from firearrow._native.path.receipt cimport Receipt
-from firearrow._native.path.run cimport Run
-from firearrow._native.path.turn cimport Turn
+from firearrow._native.path.gate cimport PlainTopics, Topic
+from firearrow._native.path.lane cimport FastConnection
+from firearrow._native.path.receipt cimport SendResponse
+from firearrow._native.path.run cimport ReplyBatch
+from firearrow._native.path.turn cimport WriteBatch
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.record cimport Message
 from firearrow._native.store.store cimport MessageStore
@@ -25,49 +25,49 @@ from firearrow._native.wire.uniqueid cimport UniqueIds
 
 @cython.final
 cdef class Sender:
-    cdef Gate gate
+    cdef PlainTopics plain_topics
     cdef MessageStore store
-    cdef Turn turn
+    cdef WriteBatch write_batch
     cdef Clock clock
     cdef object stats
     cdef UniqueIds ids
     cdef bytes host                       # the broker's address as in records
     cdef bytes added                      # properties that the broker adds
     cdef int64_t from_ms                  # takes no sends before this time
-    cdef Receipt receipt
-    cdef Run run
+    cdef SendResponse receipt
+    cdef ReplyBatch reply_batch
     cdef list counted                     # Topics with counts to report
-    cdef int64_t runs
+    cdef int64_t batch_number
     cdef Py_ssize_t answers_bytes         # of the last run
-    cdef uint8_t *room
+    cdef uint8_t *buffer
 
-    cdef int take(self, Front front, const Frame *frame, const Header *header, bint long_names) except -1
-    cdef int take_alike(self, Front front, const Frame *frame) except -1
+    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header, bint long_names) except -1
+    cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1
     cdef int accept(
-        self, Front front, const Frame *frame, const SendFields *fields, Completed *done
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, CompletedProperties *done
     ) except -1
-    cdef bint take_properties(self, Front front, const SendFields *fields, Completed *done) except -1
-    cdef bint complete(self, Completed *done) except -1
+    cdef bint complete_properties(self, FastConnection connection, const SendFields *fields, CompletedProperties *done) except -1
+    cdef bint add_broker_properties(self, CompletedProperties *done) except -1
     cdef int put(
-        self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
-        Completed *done,
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
+        CompletedProperties *done,
     ) except -1
     cdef int put_batch(
-        self, Front front, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
-        const Completed *done,
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
+        const CompletedProperties *done,
     ) except -1
     cdef int64_t stage_items(
-        self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *places
+        self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *physical_offsets
     ) except? -1
     cdef int answer(
-        self, Front front, const Frame *frame, const SendFields *fields, const Completed *done,
-        ConsumeQueue queue, int64_t queue_offset, const int64_t *places, int count,
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, const CompletedProperties *done,
+        ConsumeQueue queue, int64_t queue_offset, const int64_t *physical_offsets, int count,
     ) except -1
     cdef int note(
         self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size
     ) except -1
-    cdef Run open_run(self)
+    cdef ReplyBatch open_reply_batch(self)
     cdef int fill(
-        self, Message *message, Front front, Topic topic, const SendFields *fields, int64_t now_ms
+        self, Message *message, FastConnection connection, Topic topic, const SendFields *fields, int64_t now_ms
     ) except -1
     cdef bint fits(self, int64_t size) noexcept

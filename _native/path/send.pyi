@@ -1,8 +1,8 @@
 from typing import Protocol
 
 from firearrow._native.path.count import Count
-from firearrow._native.path.gate import Gate
-from firearrow._native.path.turn import Turn
+from firearrow._native.path.gate import PlainTopics
+from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.uniqueid import UniqueIds
@@ -16,9 +16,9 @@ class Sender:
 
     def __init__(
         self,
-        gate: Gate,
+        plain_topics: PlainTopics,
         store: MessageStore,
-        turn: Turn,
+        write_batch: WriteBatch,
         stats: Stats,
         clock: Clock,
         ids: UniqueIds,

@@ -2,15 +2,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 from firearrow._native.path.holds import Queue
-from firearrow._native.path.news import News
+from firearrow._native.path.news import ArrivalNotifier
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.command import RemotingCommand
 
-STEADY_MS: int
+RECOVERED_AFTER_MS: int
 """Time without a refusal before the log reports that messages are stored again."""
 
-class Plans(Protocol):
+class Scheduler(Protocol):
     def call_soon(self, callback: Callable[[], object]) -> object:
         """Run it after the sockets that are ready now; the loop, or the engine that serves them."""
 
@@ -27,34 +27,34 @@ class Journal(Protocol):
     def sync(self) -> None: ...
     def cancel(self, written: int) -> None: ...
 
-class Turn:
-    """`news` gets queues whose messages readers may see now; `sync_soon()` wakes the flusher; `full(error)`
+class WriteBatch:
+    """`arrivals` gets queues whose messages readers may see now; `request_sync()` wakes the flusher; `full(error)`
     is the remark for clients if nothing can be stored."""
 
     def __init__(
         self,
-        plans: Plans,
+        scheduler: Scheduler,
         store: MessageStore,
         clock: Clock,
         *,
         sync_timeout_ms: int,
-        news: News,
-        sync_soon: Callable[[], None],
+        arrivals: ArrivalNotifier,
+        request_sync: Callable[[], None],
         full: Callable[[Exception], str],
         journal: Journal,
     ) -> None: ...
-    def park(
+    def reply_after(
         self, end: int, queue: Queue, peer: Peer | None, answer: RemotingCommand | None, *, waits: bool = True
     ) -> None:
-        """Send `answer` to `peer` once the log up to `end` is as durable as the flush mode promises.
+        """Send `answer` to `peer` once the log up to `commit` is as durable as the flush mode promises.
 
         `waits=False` (the property WAIT=false): the answer does not wait for the disk; readers still do.
         """
-    def follow(self, end: int, then: Callable[[bool], None]) -> None:
-        """Call `then(stored)` when the log up to `end` is as durable as the flush mode promises, or was not written."""
-    def before(self, callback: Callable[[], None]) -> None:
+    def on_durable(self, end: int, then: Callable[[bool], None]) -> None:
+        """Call `then(stored)` when the log up to `commit` is as durable as the flush mode promises, or was not written."""
+    def before_write(self, callback: Callable[[], None]) -> None:
         """Call it once, right before this turn's write; it may stage and park."""
-    def end(self) -> None:
+    def commit(self) -> None:
         """Write the staged messages; runs once a pass of the loop."""
     def synced(self, physical_offset: int) -> None:
         """The log is on the disk up to here: show it to readers, send the answers."""

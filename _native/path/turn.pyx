@@ -4,86 +4,86 @@ import asyncio
 import logging
 from collections import deque
 
-from firearrow._native.path.parked cimport Parked
+from firearrow._native.path.parked cimport PendingReply
 
 from firearrow._native.store.store import StoreError
 
 log = logging.getLogger("firearrow.turn")
 
-STEADY_MS = 1000
+RECOVERED_AFTER_MS = 1000
 
 
-cdef class Turn:
+cdef class WriteBatch:
     def __init__(
-        self, plans, MessageStore store not None, Clock clock not None, *, int64_t sync_timeout_ms, News news not None,
-        sync_soon, full, journal,
+        self, scheduler, MessageStore store not None, Clock clock not None, *, int64_t sync_timeout_ms, ArrivalNotifier arrivals not None,
+        request_sync, full, journal,
     ):
-        self.plans = plans
+        self.scheduler = scheduler
         self.store = store
         self.clock = clock
         self.sync_flush = store.sync_flush
         self.sync_timeout_ms = sync_timeout_ms
-        self.news = news
-        self.sync_soon = sync_soon
+        self.arrivals = arrivals
+        self.request_sync = request_sync
         self.full = full
         self.journal = journal
         self.refused_ms = -1
-        self.preparing, self.staged, self.following = [], [], []
-        self.unsynced, self.unsynced_following = deque(), deque()
-        self.settling = asyncio.Event()
-        self.settling.set()
+        self.before_write_callbacks, self.staged, self.callbacks = [], [], []
+        self.unsynced, self.unsynced_callbacks = deque(), deque()
+        self.all_synced = asyncio.Event()
+        self.all_synced.set()
 
     # ---- staging ----
 
-    def park(self, int64_t end, tuple queue not None, peer, answer, *, bint waits=True):
-        cdef Parked parked = Parked.__new__(Parked)
-        parked.end, parked.queue, parked.peer, parked.answer = end, queue, peer, answer
-        parked.waits, parked.since_ms = waits, self.clock.monotonic_ms()
-        self.hold(parked)
+    def reply_after(self, int64_t end, tuple queue not None, peer, answer, *, bint waits=True):
+        cdef PendingReply pending_reply = PendingReply.__new__(PendingReply)
+        pending_reply.end, pending_reply.queue, pending_reply.peer, pending_reply.answer = end, queue, peer, answer
+        pending_reply.waits, pending_reply.since_ms = waits, self.clock.monotonic_ms()
+        self.add_pending(pending_reply)
 
-    cdef int join(self, Run run) except -1:
+    cdef int add_reply_batch(self, ReplyBatch reply_batch) except -1:
         """It accepts answers until another one is parked or the turn ends."""
-        self.hold(run)
-        self.run = run
+        self.add_pending(reply_batch)
+        self.reply_batch = reply_batch
         return 0
 
-    cdef int hold(self, Waiting waiting) except -1:
-        self.close_run()
+    cdef int add_pending(self, Pending waiting) except -1:
+        self.close_reply_batch()
         self.staged.append(waiting)
-        return self.plan()
+        return self.schedule_commit()
 
-    def follow(self, int64_t end, then):
-        self.following.append((end, then))
+    def on_durable(self, int64_t end, then):
+        self.callbacks.append((end, then))
 
-    def before(self, callback):
-        self.preparing.append(callback)
-        self.plan()
+    def before_write(self, callback):
+        self.before_write_callbacks.append(callback)
+        self.schedule_commit()
 
-    cdef int plan(self) except -1:
+    cdef int schedule_commit(self) except -1:
         if not self.planned:
-            self.plans.call_soon(self.end)
+            self.scheduler.call_soon(self.commit)
             self.planned = True
         return 0
 
-    cdef int close_run(self) except -1:
-        if self.run is not None:
-            self.run.closed = True
-            self.run = None
+    cdef int close_reply_batch(self) except -1:
+        if self.reply_batch is not None:
+            self.reply_batch.closed = True
+            self.reply_batch = None
         return 0
 
     # ---- its end ----
 
-    def end(self):
-        cdef Waiting waiting
-        cdef list staged, following
-        while self.preparing:
-            alone(self.preparing.pop(0))
+    def commit(self):
+        cdef Pending waiting
+        cdef list staged, callbacks
+        while self.before_write_callbacks:
+            run_isolated(self.before_write_callbacks.pop(0))
         self.planned = False
-        self.close_run()
+        self.close_reply_batch()
         try:
-            staged, self.staged, following, self.following = self.staged, [], self.following, []
+            staged, self.staged, callbacks, self.callbacks = self.staged, [], self.callbacks, []
         except MemoryError:
-            self.plan()                       # end it with the next turn
+            self.schedule_commit()                       # end it with the next turn
             raise
         if self.sync_flush and self.journal.has_promises:
             self.sync_journal()
@@ -91,69 +91,69 @@ cdef class Turn:
             self.store.write()
         except (OSError, StoreError, MemoryError) as error:
             self.journal.cancel(self.store.written)
-            refuse(staged, following, self.full(error))
+            reject(staged, callbacks, self.full(error))
             return self.note_refused(error)
         if self.sync_flush:
-            self.await_sync(staged, following)
+            self.await_sync(staged, callbacks)
         else:
             for waiting in staged:
-                waiting.let_go()
-            for _, then in following:
-                alone(then, True)
-            self.tell(staged)
+                waiting.send()
+            for _, then in callbacks:
+                run_isolated(then, True)
+            self.notify(staged)
         if self.refused_ms >= 0:
             self.note_stored()
 
-    cdef int tell(self, list settled) except -1:
+    cdef int notify(self, list settled) except -1:
         """Notify readers of their queues."""
         cdef list queues = []
-        cdef Waiting waiting
-        cdef bint heard = self.news.somebody_waits()
+        cdef Pending waiting
+        cdef bint heard = self.arrivals.has_waiters()
         for waiting in settled:
-            if heard or not waiting.plain:
-                waiting.name_queues(queues)
-        return self.news.tell(queues)
+            if heard or not waiting.is_plain:
+                waiting.collect_queues(queues)
+        return self.arrivals.notify(queues)
 
     # ---- the disk ----
 
-    cdef int await_sync(self, list staged, list following) except -1:
-        cdef Waiting waiting
-        self.unsynced_following.extend(following)
+    cdef int await_sync(self, list staged, list callbacks) except -1:
+        cdef Pending waiting
+        self.unsynced_callbacks.extend(callbacks)
         for waiting in staged:
-            waiting.let_go_early()
+            waiting.send_unsynced()
         self.unsynced.extend(staged)
-        self.settling.clear()
+        self.all_synced.clear()
         if self.stopped is not None:          # the flusher stopped during this turn
             self.sync_failed(self.stopped)
         else:
-            self.sync_soon()
+            self.request_sync()
         return 0
 
     def synced(self, int64_t physical_offset):
         cdef list settled = []
         self.store.confirm(physical_offset)
-        while self.unsynced and (<Waiting> self.unsynced[0]).end <= physical_offset:
+        while self.unsynced and (<Pending> self.unsynced[0]).end <= physical_offset:
             settled.append(self.unsynced.popleft())
-            (<Waiting> settled[-1]).let_go_late()
-        while self.unsynced_following and self.unsynced_following[0][0] <= physical_offset:
-            alone(self.unsynced_following.popleft()[1], True)
+            (<Pending> settled[-1]).send_synced()
+        while self.unsynced_callbacks and self.unsynced_callbacks[0][0] <= physical_offset:
+            run_isolated(self.unsynced_callbacks.popleft()[1], True)
         if settled:
-            self.tell(settled)
-        self.note_settled()
+            self.notify(settled)
+        self.set_if_all_synced()
 
     def sync_failed(self, str remark not None):
         self.stopped = remark
         while self.unsynced:
-            (<Waiting> self.unsynced.popleft()).refuse_late(remark)
-        while self.unsynced_following:
-            alone(self.unsynced_following.popleft()[1], False)
-        self.note_settled()
+            (<Pending> self.unsynced.popleft()).reject_synced(remark)
+        while self.unsynced_callbacks:
+            run_isolated(self.unsynced_callbacks.popleft()[1], False)
+        self.set_if_all_synced()
 
     def set_sync_timeout(self, int64_t timeout_ms):
         self.sync_timeout_ms = timeout_ms
 
     def expire(self):
-        cdef Waiting waiting
+        cdef Pending waiting
         cdef int64_t oldest = self.clock.monotonic_ms() - self.sync_timeout_ms
         for waiting in self.unsynced:
             if waiting.since_ms > oldest:
@@ -161,11 +161,11 @@ cdef class Turn:
             waiting.expire()
 
     async def settled(self):
-        await self.settling.wait()
+        await self.all_synced.wait()
 
-    cdef int note_settled(self) except -1:
+    cdef int set_if_all_synced(self) except -1:
         if not self.unsynced:
-            self.settling.set()
+            self.all_synced.set()
         return 0
 
     cdef int sync_journal(self) except -1:
@@ -189,22 +189,22 @@ cdef class Turn:
 
     cdef int note_stored(self) except -1:
         """Log once that the disk takes messages again, not after each small message that still fits."""
-        if self.clock.monotonic_ms() - self.refused_ms >= STEADY_MS:
+        if self.clock.monotonic_ms() - self.refused_ms >= RECOVERED_AFTER_MS:
             log.warning("messages are stored again")
             self.refused_ms = -1
         return 0
 
 
-cdef object refuse(list staged, list following, str remark):
+cdef object reject(list staged, list callbacks, str remark):
     """Refuse all answers of the turn: nothing was stored."""
-    cdef Waiting waiting
+    cdef Pending waiting
     for waiting in staged:
-        waiting.refuse(remark)
-    for _, then in following:
-        alone(then, False)
+        waiting.reject(remark)
+    for _, then in callbacks:
+        run_isolated(then, False)
 
 
-def alone(callback, *arguments):
+def run_isolated(callback, *arguments):
     """Log the exception of a callback, so that the turn ends for all others."""
     try:
         callback(*arguments)

@@ -9,11 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 THREADS = 8
-ALONE_MAX = 32
+SERIAL_MAX = 32
 """So few are done by the caller alone."""
 
 
-def abreast(work: Callable[[T], object], items: Sequence[T]) -> None:
+def for_each_parallel(work: Callable[[T], object], items: Sequence[T]) -> None:
     """`work(item)` for each, in no order, by several threads if they are many. The first error ends it: what was not
     begun stays undone, nothing is under way any more when it is raised."""
     left = iter(items)
@@ -29,7 +29,7 @@ def abreast(work: Callable[[T], object], items: Sequence[T]) -> None:
                 return
 
     others = []
-    for _ in range(THREADS - 1 if len(items) > ALONE_MAX else 0):
+    for _ in range(THREADS - 1 if len(items) > SERIAL_MAX else 0):
         thread = threading.Thread(target=take, name="abreast", daemon=True)
         try:
             thread.start()

@@ -13,4 +13,4 @@ from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 
 # The record for the entry, and its size; NULL without an exception: it is not near. OSError.
-cdef const uint8_t *brought_back(CommitLog log, ConsumeQueue queue, int64_t entry, int32_t *size) except? NULL
+cdef const uint8_t *repair_entry(CommitLog log, ConsumeQueue queue, int64_t entry, int32_t *size) except? NULL

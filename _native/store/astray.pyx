@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.string cimport memcmp
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
-from firearrow._native.store.comparison cimport agrees
+from firearrow._native.store.comparison cimport matches
 from firearrow._native.store.dispatch cimport multi_entries
 from firearrow._native.store.hash cimport java_hash_more
 from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
@@ -20,20 +20,20 @@ SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LIGHT = "%LMQ%"
 
 
-cdef const uint8_t *brought_back(
+cdef const uint8_t *repair_entry(
     CommitLog log, ConsumeQueue queue, int64_t entry, int32_t *size
 ) except? NULL:
     cdef RecordView view
     cdef int64_t at, available = 0
     place = (queue.topic, queue.queue_id, entry)
-    if queue.strays is None or not queue.strays.is_new(place):
+    if queue.entry_repairs is None or not queue.entry_repairs.is_new(place):
         return NULL
     at = -1 if queue.topic == SCHEDULE else place_of(log, queue, entry, &view)
     if at < 0:
-        queue.strays.passed_over(place)
+        queue.entry_repairs.record_skipped(place)
         return NULL
-    put_right(queue, entry, &view)
-    queue.strays.put_right(place, at)
+    rewrite_entry(queue, entry, &view)
+    queue.entry_repairs.record_repaired(place, at)
     size[0] = view.size
     return log.bytes_at(at, &available)
 
@@ -64,7 +64,7 @@ cdef int64_t start_of(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t 
     until[0] = log.written
     for other in range(entry + 1, min(entry + NEIGHBOURS_MAX, queue.end_entry)):
         if (
-            agrees(log, queue, other, False)
+            matches(log, queue, other, False)
             and queue.look(other, at)
             and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE
         ):
@@ -72,7 +72,7 @@ cdef int64_t start_of(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t 
             break
     for other in range(entry - 1, max(entry - NEIGHBOURS_MAX, queue.min_entry) - 1, -1):
         if (
-            agrees(log, queue, other, False)
+            matches(log, queue, other, False)
             and queue.look(other, at)
             and get_i32(at + ENTRY_AT_SIZE) != PRE_BLANK_SIZE
         ):
@@ -92,7 +92,7 @@ cdef bint is_for(ConsumeQueue queue, int64_t entry, const RecordView *view) exce
     return (topic, entry) in multi_entries(&properties)
 
 
-cdef int put_right(ConsumeQueue queue, int64_t entry, const RecordView *view) except -1:
+cdef int rewrite_entry(ConsumeQueue queue, int64_t entry, const RecordView *view) except -1:
     cdef Properties properties
     cdef uint8_t *at
     if queue.readonly:

@@ -14,22 +14,22 @@ from firearrow._native.store.segment import give_blocks
 
 TIMES = 4
 """As many times what came since the last sync: the load may grow, and the next sync take longer."""
-LEAST_BYTES = 1 << 20
+BYTES_MIN = 1 << 20
 """Less than that is brought to the disk in no time."""
-PIECE_BYTES = 32 << 20
+CHUNK_BYTES = 32 << 20
 """The file takes no writes while a piece is given."""
 ROOM_TIMES = 8
 """So many times as much must be free."""
 
 
-class Blocks:
+class Preallocator:
     def __init__(self) -> None:
         self._until = 0
 
-    def give(self, segments: Iterable[tuple[int, int, int]], flushed: int, written: int) -> None:
+    def preallocate(self, segments: Iterable[tuple[int, int, int]], flushed: int, written: int) -> None:
         """`segments`: descriptor, first physical offset and the one behind, of those that are and will be written."""
         grown = written - flushed
-        if grown < LEAST_BYTES:
+        if grown < BYTES_MIN:
             return
         until = written + TIMES * grown
         for file, base, end in segments:
@@ -38,7 +38,7 @@ class Blocks:
                 if at < stop and _free_bytes(file) < ROOM_TIMES * (stop - at):
                     return
                 while at < stop:
-                    size = min(PIECE_BYTES, stop - at)
+                    size = min(CHUNK_BYTES, stop - at)
                     give_blocks(file, at - base, size)
                     self._until = at = at + size
             except OSError:

@@ -14,7 +14,7 @@ import zlib
 from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
-from firearrow._native.store.names import sync_folder
+from firearrow._native.store.names import fsync_dir
 
 FILE_BYTES = 4096
 NUMBERS = struct.Struct(">6q")
@@ -23,14 +23,14 @@ SEAL_AT = 2048
 SEAL = struct.Struct(">8s6q16sI")
 SEAL_MAGIC = b"FAseal01"
 OPEN_MAGIC = b"FAopen01"
-PRINT_BYTES = 16
+FINGERPRINT_BYTES = 16
 
 
 class Seal(NamedTuple):
-    """`closed`: by a clean stop; `printed` is the print of queues and index then, else their number."""
+    """`closed`: by a clean stop; `fingerprint` is the print of queues and index then, else their number."""
 
     closed: bool
-    printed: bytes
+    fingerprint: bytes
 
 
 @dataclass(slots=True)
@@ -64,20 +64,20 @@ class Checkpoint:
             return None
         if len(raw) < SEAL.size:
             return None
-        magic, *numbers, printed, crc = SEAL.unpack(raw)
+        magic, *numbers, fingerprint, crc = SEAL.unpack(raw)
         is_whole = zlib.crc32(raw[:-4]) == crc
         if not any(raw) or (is_whole and tuple(numbers) != astuple(self)):
             return None
-        return Seal(magic == SEAL_MAGIC, printed) if is_whole else Seal(False, bytes(PRINT_BYTES))
+        return Seal(magic == SEAL_MAGIC, fingerprint) if is_whole else Seal(False, bytes(FINGERPRINT_BYTES))
 
-    def save(self, path: str, printed: bytes, *, closed: bool) -> None:
-        """On disk when it returns, sealed with `printed` (16 bytes at most). OSError."""
+    def save(self, path: str, fingerprint: bytes, *, closed: bool) -> None:
+        """On disk when it returns, sealed with `fingerprint` (16 bytes at most). OSError."""
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fresh = os.fstat(number).st_size != FILE_BYTES
             if fresh:
                 os.ftruncate(number, FILE_BYTES)
-            seal = SEAL.pack(SEAL_MAGIC if closed else OPEN_MAGIC, *astuple(self), printed, 0)[:-4]
+            seal = SEAL.pack(SEAL_MAGIC if closed else OPEN_MAGIC, *astuple(self), fingerprint, 0)[:-4]
             seal += zlib.crc32(seal).to_bytes(4, "big")
             os.pwrite(number, seal, SEAL_AT)
             os.pwrite(number, NUMBERS.pack(*astuple(self)), 0)
@@ -85,7 +85,7 @@ class Checkpoint:
         finally:
             os.close(number)
         if fresh:
-            sync_folder(os.path.dirname(path))
+            fsync_dir(os.path.dirname(path))
 
     @property
     def safe_ms(self) -> int:

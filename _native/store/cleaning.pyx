@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.reading cimport StoreReader
 
-from firearrow._native.store.sole import discard
+from firearrow._native.store.sole import delete_recycled
 
 
 @cython.final
@@ -31,12 +31,12 @@ cdef class StoreCleaner:
             return None  # a queue may end below that on the disk, and only the log tells where it ended
         if self.log.first_modified_ms() > modified_before_ms:
             return None
-        return self.log.let_go_first()
+        return self.log.detach_oldest()
 
     def discard_segment(self, segment, *, bint reuse):
         if reuse:
-            self.log.spare.make(segment)
-        discard(segment)
+            self.log.recycled.recycle(segment)
+        delete_recycled(segment)
 
     def drop_spare(self):
-        self.log.spare.drop()
+        self.log.recycled.drop()

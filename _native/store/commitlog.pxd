@@ -17,9 +17,9 @@ from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.store.record cimport RecordView
 from firearrow._native.store.segment cimport Segment
-from firearrow._native.store.syncs cimport Syncs
+from firearrow._native.store.syncs cimport SyncGate
 
-cdef bytes blank(int64_t left)
+cdef bytes blank_record(int64_t left)
 
 
 @cython.final
@@ -28,12 +28,12 @@ cdef class CommitLog:
     cdef readonly int64_t segment_bytes
     cdef readonly bint readonly
     cdef list segments
-    cdef object making                    # held while a segment's file is made
-    cdef readonly object spare            # of a log that is written
-    cdef object blocks                    # likewise
-    cdef Syncs *syncs
+    cdef object creating                    # held while a segment's file is made
+    cdef readonly object recycled            # of a log that is written
+    cdef object preallocator                    # likewise
+    cdef SyncGate *sync_gate
     cdef uint8_t *staging
-    cdef int64_t staging_room
+    cdef int64_t staging_capacity
     cdef int64_t staging_bytes
     cdef int64_t staging_base             # physical offset of the first staged byte
     # of the segment where the last record was staged: a division for each costs
@@ -52,7 +52,7 @@ cdef class CommitLog:
     cdef Segment segment_at(self, int64_t physical_offset)
     cdef const uint8_t *bytes_at(self, int64_t physical_offset, int64_t *available) except? NULL
     cdef int64_t staged_end(self) noexcept
-    cdef int keep_together(self, int64_t size) except -1
+    cdef int reserve_contiguous(self, int64_t size) except -1
     cdef int fill(self, int64_t end, int64_t left) except -1
     cdef uint8_t *place(self, int64_t size, int64_t *physical_offset) except NULL
     cdef int64_t write(self) except -1
@@ -64,5 +64,5 @@ cdef class CommitLog:
     cdef list unflushed(self)
     cdef int synced(self, int64_t until) except -1
     cdef int release_flushed(self) except -1
-    cdef int take_back(self, int64_t failed_at) except -1
-    cdef int cut(self, int64_t physical_offset) except -1
+    cdef int rollback_staged(self, int64_t failed_at) except -1
+    cdef int truncate(self, int64_t physical_offset) except -1

@@ -2,17 +2,17 @@ from collections.abc import Iterator
 from os import PathLike
 from types import TracebackType
 
-from firearrow._native.store.mending import Mending
+from firearrow._native.store.mending import RepairLog
 from firearrow._native.store.record import Record
 from firearrow._native.store.segment import Segment
-from firearrow._native.store.spare import Spare
+from firearrow._native.store.spare import RecycledSegment
 
 class CommitLog:
     """The log of all messages: segments in order. All offsets are physical: bytes from the log's beginning."""
 
     folder: str
     segment_bytes: int
-    spare: Spare
+    recycled: RecycledSegment
     readonly: bool
     written: int
     flushed: int
@@ -20,7 +20,7 @@ class CommitLog:
     trusted: int
     refused: int
     @staticmethod
-    def open(folder: str | PathLike[str], segment_bytes: int, mending: Mending) -> CommitLog: ...
+    def open(folder: str | PathLike[str], segment_bytes: int, repair_log: RepairLog) -> CommitLog: ...
     @staticmethod
     def open_readonly(folder: str | PathLike[str], segment_bytes: int = 0) -> CommitLog:
         """Open to read, also while a broker writes; no lock is taken. `written` is the end of the last whole record."""
@@ -40,6 +40,6 @@ class CommitLog:
     def records(self, physical_offset: int | None = None, *, check_crc: bool = True) -> Iterator[Record]: ...
     def sync(self, until: int) -> int: ...
     def prepare(self) -> None: ...
-    def let_go_first(self) -> Segment | None: ...
+    def detach_oldest(self) -> Segment | None: ...
     def first_modified_ms(self) -> int: ...
     def drop_unused(self) -> None: ...

@@ -14,15 +14,15 @@ from firearrow._native.store.record cimport (
     RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of,
 )
 from firearrow._native.store.segment cimport Segment, zero_tail
-from firearrow._native.store.syncs cimport Syncs, drop_syncs, new_syncs, sync_through
+from firearrow._native.store.syncs cimport SyncGate, free_sync_gate, new_sync_gate, sync_through
 
-from firearrow._native.store.blocks import Blocks
+from firearrow._native.store.blocks import Preallocator
 from firearrow._native.store.faults import StoreDamaged
-from firearrow._native.store.names import make_folder, sync_folder
+from firearrow._native.store.names import make_dirs, fsync_dir
 from firearrow._native.store.rolled import (
-    foreign_size, is_of_another_size, mended_files, named_files, rolled_files,
+    foreign_size, is_of_another_size, repaired_files, named_files, rolled_files,
 )
-from firearrow._native.store.spare import Spare
+from firearrow._native.store.spare import RecycledSegment
 
 cdef bytes ZEROS = bytes(65536)
 
@@ -31,7 +31,7 @@ cdef enum:
     STAGING_KEPT = 1 << 23
 
 
-cdef bytes blank(int64_t left):
+cdef bytes blank_record(int64_t left):
     """What stands where a segment holds no more records: so many bytes to its end."""
     cdef uint8_t head[RECORD_END_BYTES]
     put_i32(head, <int32_t> left)
@@ -45,27 +45,27 @@ cdef class CommitLog:
         self.segment_bytes = segment_bytes
         self.readonly = readonly
         self.segments = []
-        self.making = Lock()
+        self.creating = Lock()
         self.size_max = segment_bytes
-        self.syncs = new_syncs()
+        self.sync_gate = new_sync_gate()
 
     def __dealloc__(self):
         PyMem_Free(self.staging)
-        drop_syncs(self.syncs)
+        free_sync_gate(self.sync_gate)
 
     # ---- opening ----
 
     @staticmethod
-    def open(folder, int64_t segment_bytes, mending not None, str root not None):
+    def open(folder, int64_t segment_bytes, repair_log not None, str root not None):
         """Open for appending, mended; positions are set by recovery. OSError, StoreForeign, StoreDamaged."""
         cdef CommitLog log = CommitLog(folder, segment_bytes)
-        make_folder(log.folder)
-        log.spare = Spare(root, segment_bytes)
-        log.blocks = Blocks()
+        make_dirs(log.folder)
+        log.recycled = RecycledSegment(root, segment_bytes)
+        log.preallocator = Preallocator()
         found = named_files(log.folder)
         if is_of_another_size(found, segment_bytes):
             raise foreign_size(found[0][1], segment_bytes, "mappedFileSizeCommitLog")
-        for offset, _ in mended_files(log.folder, segment_bytes, mending, head=blank(segment_bytes)):
+        for offset, _ in repaired_files(log.folder, segment_bytes, repair_log, head=blank_record(segment_bytes)):
             log.segments.append(Segment(log.folder, offset, segment_bytes))
         return log
 
@@ -180,7 +180,7 @@ cdef class CommitLog:
     cdef int64_t staged_end(self) noexcept:
         return self.staging_base + self.staging_bytes if self.staging_bytes else self.written
 
-    cdef int keep_together(self, int64_t size) except -1:
+    cdef int reserve_contiguous(self, int64_t size) except -1:
         """Go to the next segment now if so many bytes do not fit in this one."""
         cdef int64_t end = self.staged_end()
         if not self.segment_end - self.segment_bytes <= end < self.segment_end:
@@ -199,19 +199,19 @@ cdef class CommitLog:
 
     cdef uint8_t *place(self, int64_t size, int64_t *physical_offset) except NULL:
         """Room for one record in the staging; fills the segment's end if it does not fit there."""
-        self.keep_together(size)
+        self.reserve_contiguous(size)
         physical_offset[0] = self.staged_end()
         return self.stage(physical_offset[0], size)
 
     cdef uint8_t *stage(self, int64_t end, int64_t size) except NULL:
         cdef int64_t wanted = self.staging_bytes + size
         cdef uint8_t *larger
-        if wanted > self.staging_room:
-            larger = <uint8_t *> PyMem_Realloc(self.staging, max(wanted, 2 * self.staging_room, 65536))
+        if wanted > self.staging_capacity:
+            larger = <uint8_t *> PyMem_Realloc(self.staging, max(wanted, 2 * self.staging_capacity, 65536))
             if larger is NULL:
                 raise MemoryError()
             self.staging = larger
-            self.staging_room = max(wanted, 2 * self.staging_room, 65536)
+            self.staging_capacity = max(wanted, 2 * self.staging_capacity, 65536)
         if self.staging_bytes == 0:
             self.staging_base = end
         self.staging_bytes = wanted
@@ -230,12 +230,12 @@ cdef class CommitLog:
             with nogil:
                 status = segment.write_at(at - segment.base, self.staging + done, piece)
             if status < 0:
-                self.take_back(at)
+                self.rollback_staged(at)
                 raise OSError(-status, os.strerror(-status), segment.path)
             done += piece
             if self.zeros_ahead and at + piece > self.zeroed:
                 with nogil:
-                    self.zeroed = segment.base + segment.lay_zeros(
+                    self.zeroed = segment.base + segment.write_zeros(
                         at + piece - segment.base, self.zeros_ahead
                     )
         if self.staging_bytes:
@@ -250,7 +250,7 @@ cdef class CommitLog:
             try:
                 self.make_segment(physical_offset - physical_offset % self.segment_bytes)
             except (OSError, MemoryError):
-                self.take_back(physical_offset)
+                self.rollback_staged(physical_offset)
                 raise
             segment = self.segment_at(physical_offset)
         return segment
@@ -259,15 +259,15 @@ cdef class CommitLog:
         """Make the file that starts at `base`, of the spare if there is one, unless the other thread just
         did; its size and name are on the disk. OSError."""
         cdef Segment segment
-        with self.making:
+        with self.creating:
             if self.segments and base != self.ends:
                 return 0
             segment = Segment(self.folder, base, self.segment_bytes)
             try:
-                segment.fd = self.spare.take(segment.path)
+                segment.fd = self.recycled.open_as(segment.path)
                 segment.open_file(True, True)
                 os.fsync(segment.fd)
-                sync_folder(self.folder)
+                fsync_dir(self.folder)
                 self.segments.append(segment)
             except BaseException:
                 if segment.fd >= 0:  # it is ours, and would stand in the way of the next attempt
@@ -275,7 +275,7 @@ cdef class CommitLog:
                 raise
         return 0
 
-    cdef int take_back(self, int64_t failed_at) except -1:
+    cdef int rollback_staged(self, int64_t failed_at) except -1:
         """A write failed: nothing behind `written` may look like a record. Zeros go over what may have been
         written.
 
@@ -303,22 +303,22 @@ cdef class CommitLog:
 
     cdef void drop_staged(self) noexcept:
         self.staging_bytes = 0
-        if self.staging_room > STAGING_KEPT:
+        if self.staging_capacity > STAGING_KEPT:
             PyMem_Free(self.staging)
             self.staging = NULL
-            self.staging_room = 0
+            self.staging_capacity = 0
 
     def sync(self, int64_t until):
         """fdatasync the segments that hold bytes between `flushed` and `until`. OSError: no later one
         succeeds, either."""
         cdef Segment segment
-        cdef Syncs *syncs = self.syncs
+        cdef SyncGate *sync_gate = self.sync_gate
         cdef int status, fd
         for segment in self.unflushed():
             fd = segment.fd
             segment.syncing += 1
             with nogil:
-                status = sync_through(syncs, fd)
+                status = sync_through(sync_gate, fd)
             segment.syncing -= 1
             if status < 0:
                 raise OSError(-status, os.strerror(-status), segment.path)
@@ -361,11 +361,11 @@ cdef class CommitLog:
                 (segment.fd, segment.base, segment.base + segment.size) for segment in self.segments[-2:]
                 if segment.base + segment.size > self.written
             ]
-            self.blocks.give(coming, self.flushed, self.written)
+            self.preallocator.preallocate(coming, self.flushed, self.written)
 
     # ---- cutting ----
 
-    cdef int cut(self, int64_t physical_offset) except -1:
+    cdef int truncate(self, int64_t physical_offset) except -1:
         """The log ends here: later files go, and the bytes behind are zeroed as far as they are not zero.
 
         A stale record can so never stand behind a new one. Apache leaves them; it accepts both.
@@ -392,7 +392,7 @@ cdef class CommitLog:
         self.flushed = min(physical_offset, self.written)
         self.sync(self.written)
 
-    def let_go_first(self):
+    def detach_oldest(self):
         """Take the oldest segment out of the log, for the caller to discard; None: it is written, or not on
         the disk."""
         cdef Segment segment = self.segments[0] if self.segments else None
@@ -415,4 +415,4 @@ cdef class CommitLog:
             segment = self.segments.pop()
             segment.close()
             os.unlink(segment.path)
-        self.spare.drop()
+        self.recycled.drop()

@@ -13,9 +13,9 @@ from libc.stdint cimport int32_t, int64_t
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 
-cdef class Comparison:
+cdef class QueueRebuild:
     cdef CommitLog log
-    cdef object mending
+    cdef object repair_log
     # ConsumeQueue → [first entry, entry behind the last record, mended, lost]
     cdef dict placed
     # ConsumeQueue → records that say it is elsewhere: (entry, physical offset, size, tags)
@@ -26,25 +26,25 @@ cdef class Comparison:
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1
     cdef bint fits(self, ConsumeQueue queue, list state, int64_t entry, int64_t physical_offset) except -1
-    cdef int hold(
+    cdef int hold_entry(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1
-    cdef object before(self, list held, int64_t entry)
+    cdef object held_before(self, list held, int64_t entry)
     cdef int begin(self, ConsumeQueue queue, int64_t entry) except -1
     cdef int put(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1
-    cdef int let_go(self, ConsumeQueue queue) except -1
-    cdef int pass_over(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1
+    cdef int append_held(self, ConsumeQueue queue) except -1
+    cdef int skip_entries(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1
     cdef int64_t blank(
         self, ConsumeQueue queue, int64_t entry, int64_t until, int64_t physical_offset
     ) except -1
-    cdef bint is_taken(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1
+    cdef bint holds_valid_entry(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1
     cdef bint is_later(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1
     cdef int append(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1
 
-cdef bint is_possible(int64_t entry, int64_t physical_offset) noexcept
+cdef bint is_valid_entry(int64_t entry, int64_t physical_offset) noexcept
 cdef bint points_to(ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1
-cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1
+cdef bint matches(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1

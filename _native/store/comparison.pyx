@@ -20,10 +20,10 @@ cdef enum:
     HELD_MAX = 8
 
 
-cdef class Comparison:
-    def __cinit__(self, CommitLog log not None, mending not None):
+cdef class QueueRebuild:
+    def __cinit__(self, CommitLog log not None, repair_log not None):
         self.log = log
-        self.mending = mending
+        self.repair_log = repair_log
         self.placed = {}
         self.held = {}
 
@@ -32,10 +32,10 @@ cdef class Comparison:
     ) except -1:
         """The log has this record for this place: the queue has it now, too, if it stands there. OSError."""
         state = self.placed.get(queue)
-        if not is_possible(entry, physical_offset):
-            self.pass_over(queue, entry, physical_offset)
+        if not is_valid_entry(entry, physical_offset):
+            self.skip_entries(queue, entry, physical_offset)
         elif not self.fits(queue, state, entry, physical_offset):
-            self.hold(queue, entry, physical_offset, size, tags_code)
+            self.hold_entry(queue, entry, physical_offset, size, tags_code)
         elif state is None:
             self.begin(queue, entry)
             self.put(queue, entry, physical_offset, size, tags_code)
@@ -58,17 +58,17 @@ cdef class Comparison:
             or (queue.look(entry, at) and get_i32(at + ENTRY_AT_SIZE) == PRE_BLANK_SIZE)
         )
 
-    cdef int hold(
+    cdef int hold_entry(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1:
         """A record says that its queue is elsewhere: that counts as soon as two say so, one behind the other.
         OSError."""
         held = self.held.setdefault(queue, [])
-        other = self.before(held, entry)
+        other = self.held_before(held, entry)
         if other is not None:
             held.remove(other)
             first, at, length, code = other
-            begin_anew(queue, first)
+            restart_queue(queue, first)
             self.placed[queue] = [first, first, 0, 0]
             self.put(queue, first, at, length, code)
             self.put(queue, entry, physical_offset, size, tags_code)
@@ -76,10 +76,10 @@ cdef class Comparison:
         held.append((entry, physical_offset, size, tags_code))
         if len(held) > HELD_MAX:
             first, at, _, _ = held.pop(0)
-            self.pass_over(queue, first, at)
+            self.skip_entries(queue, first, at)
         return 0
 
-    cdef object before(self, list held, int64_t entry):
+    cdef object held_before(self, list held, int64_t entry):
         """One that is held, behind which `entry` follows, but for one that was passed over; None if there is
         none."""
         cdef int64_t more = len(held) + 1 + self.lost_bytes // RECORD_FIXED_BYTES
@@ -93,7 +93,7 @@ cdef class Comparison:
         """The first record whose place its queue knows: one that is held stood before it, if its own entry
         was damaged."""
         held = self.held.get(queue, [])
-        other = self.before(held, entry)
+        other = self.held_before(held, entry)
         first, at, length, code = (entry, 0, 0, 0) if other is None else other
         self.placed[queue] = [first, first, 0, 0]
         if other is not None:
@@ -111,7 +111,7 @@ cdef class Comparison:
             state[2] += 1
             self.append(queue, entry, physical_offset, size, tags_code)
         elif not has(queue, entry, physical_offset, size, tags_code):
-            if entry != state[1] and self.is_taken(queue, entry, physical_offset):
+            if entry != state[1] and self.holds_valid_entry(queue, entry, physical_offset):
                 return 0
             if entry == state[1] and self.is_later(queue, entry, physical_offset):
                 return 0
@@ -121,20 +121,20 @@ cdef class Comparison:
         state[1] = entry + 1
         return 0
 
-    cdef int let_go(self, ConsumeQueue queue) except -1:
+    cdef int append_held(self, ConsumeQueue queue) except -1:
         """The whole log was walked: a record that stands alone counts if the queue does not name it
         elsewhere. OSError."""
         for entry, physical_offset, size, tags_code in self.held.pop(queue, ()):
             if queue in self.placed or points_to(queue, queue.end_entry - 1, physical_offset):
-                self.pass_over(queue, entry, physical_offset)
+                self.skip_entries(queue, entry, physical_offset)
             else:
-                begin_anew(queue, entry)
+                restart_queue(queue, entry)
                 self.placed[queue] = [entry, entry, 0, 0]
                 self.put(queue, entry, physical_offset, size, tags_code)
         return 0
 
-    cdef int pass_over(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
-        self.mending.tell(
+    cdef int skip_entries(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
+        self.repair_log.record(
             f"the record at {physical_offset} says place {entry} in queue {queue.queue_id} of {queue.topic}, "
             f"which has none "
             "there: passed over"
@@ -147,27 +147,27 @@ cdef class Comparison:
         """No record came for these places: their entries point before the next record; how many."""
         cdef int64_t count = 0
         while entry < until:
-            if not agrees(self.log, queue, entry, False):
+            if not matches(self.log, queue, entry, False):
                 put(<uint8_t *> queue.entry_at(entry), physical_offset - 1, PRE_BLANK_SIZE, 0)
                 queue.dirty = True
                 count += 1
             entry += 1
         return count
 
-    cdef bint is_taken(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
+    cdef bint holds_valid_entry(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
         """Another record says this place, too, and its queue names it."""
         cdef uint8_t other[ENTRY_BYTES]
         queue.look(entry, other)
         return (
             get_i64(other) != physical_offset and get_i32(other + ENTRY_AT_SIZE) != PRE_BLANK_SIZE
-            and agrees(self.log, queue, entry, False)
+            and matches(self.log, queue, entry, False)
         )
 
     cdef bint is_later(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
         """Its queue names a later record that says this place: the topic was made again."""
         cdef uint8_t other[ENTRY_BYTES]
         queue.look(entry, other)
-        return get_i64(other) > physical_offset and self.is_taken(queue, entry, physical_offset)
+        return get_i64(other) > physical_offset and self.holds_valid_entry(queue, entry, physical_offset)
 
     cdef int append(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
@@ -181,16 +181,16 @@ cdef class Comparison:
         """The whole log was walked: what no record stands for goes, and all is on the disk. OSError."""
         cdef ConsumeQueue queue
         for queue in queues:
-            self.let_go(queue)
+            self.append_held(queue)
             state = self.placed.get(queue)
             if state is None:
                 cut_to(queue, possible_end(self.log, queue))
                 if (
                     queue.end_entry > queue.min_entry
-                    and not agrees(self.log, queue, queue.end_entry - 1, True)
+                    and not matches(self.log, queue, queue.end_entry - 1, True)
                 ):
                     queue.min_entry = queue.end_entry
-                    self.mending.tell(
+                    self.repair_log.record(
                         f"queue {queue.queue_id} of {queue.topic} has no message in the log any more"
                     )
                 continue
@@ -202,14 +202,14 @@ cdef class Comparison:
             queue.visible = queue.next_entry = queue.end_entry
             if mended or gone or lost:
                 sync(queue)
-                self.mending.tell(
+                self.repair_log.record(
                     f"queue {queue.queue_id} of {queue.topic} was built again from the log: "
                     f"{mended} entries put right, {gone} cut, "
                     f"{lost} of messages that are lost"
                 )
 
 
-cdef bint agrees(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1:
+cdef bint matches(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1:
     """Whether an entry points to the record that it is for; a blank points to none, a light queue's record
     names another one. `gone`: the answer for a record below the log's start."""
     cdef uint8_t at[ENTRY_BYTES]
@@ -249,7 +249,7 @@ cdef int64_t possible_end(CommitLog log, ConsumeQueue queue) except -1:
     return entry
 
 
-cdef bint is_possible(int64_t entry, int64_t physical_offset) noexcept:
+cdef bint is_valid_entry(int64_t entry, int64_t physical_offset) noexcept:
     """Each message before it in its queue had a record of its own in the log before it."""
     return 0 <= entry <= physical_offset // RECORD_FIXED_BYTES
 
@@ -275,7 +275,7 @@ cdef void put(uint8_t *at, int64_t physical_offset, int32_t size, int64_t tags_c
     put_i64(at + ENTRY_AT_TAGS, tags_code)
 
 
-cdef int begin_anew(ConsumeQueue queue, int64_t entry) except -1:
+cdef int restart_queue(ConsumeQueue queue, int64_t entry) except -1:
     """Nothing that stands there is of use: the queue begins at `entry`."""
     cdef Segment file
     for file in queue.files:

@@ -23,14 +23,14 @@ cdef class ConsumeQueue:
     # what every message touches, together: with many queues each line of memory is waited for
     cdef readonly int32_t queue_id
     cdef bint dirty                       # entries are not on the disk
-    cdef int64_t run                      # for the appender: number of its run that came here last
+    cdef int64_t reply_batch_number                      # for the appender: number of its run that came here last
     cdef readonly int64_t end_entry, next_entry, visible
     cdef readonly int64_t max_physical    # end of the last record that is in the queue
     # memory of the entries from `tail_from` to `tail_until`, whose disk blocks are
     cdef uint8_t *tail
     cdef int64_t tail_from, tail_until    # there, too, as long as no more than `tail_seen` mappings went
     cdef int64_t tail_seen
-    cdef int32_t of_keys                  # how hashes of its topic's keys begin
+    cdef int32_t topic_key_hash                  # how hashes of its topic's keys begin
 
     cdef readonly str topic
     cdef readonly str folder
@@ -38,7 +38,7 @@ cdef class ConsumeQueue:
     cdef readonly bint readonly
     cdef list files
     cdef Mappings mappings                # None where it is only read
-    cdef public object strays             # Strays; None where it is only read
+    cdef public object entry_repairs             # Strays; None where it is only read
     cdef readonly int64_t min_entry
     cdef int64_t min_physical             # of the record of `min_entry`; -1: not known
     cdef int64_t synced_entry             # entries below are on the disk
@@ -48,8 +48,8 @@ cdef class ConsumeQueue:
     cdef int ensure_mapped(self, Segment file) except -1
     cdef bint look(self, int64_t entry, uint8_t *to) except -1
     cdef const uint8_t *entry_at(self, int64_t entry) except? NULL
-    cdef const uint8_t *run_at(self, int64_t entry, int64_t *count) except? NULL
-    cdef uint8_t *promise(self) except NULL
+    cdef const uint8_t *entries_at(self, int64_t entry, int64_t *count) except? NULL
+    cdef uint8_t *next_slot(self) except NULL
     cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1
     cdef int begin_at(self, int64_t entry) except -1
     cdef int64_t last_end(self) except -1
@@ -59,4 +59,4 @@ cdef class ConsumeQueue:
     cdef int find_end(self) except -1
     cdef int64_t valid_entries(self, Segment file) except -1
     cdef uint8_t *place(self, int64_t entry) except NULL
-    cdef int reach(self, int64_t entry) except -1
+    cdef int extend_to(self, int64_t entry) except -1

@@ -28,9 +28,9 @@ cdef class ConsumeQueue:
         self.folder = os.fspath(folder)
         self.topic = sys.intern(topic)        # one text for all its queues
         cdef bytes name = os.fsencode(topic)
-        self.of_keys = keys_of(name, len(name))
+        self.topic_key_hash = keys_of(name, len(name))
         self.queue_id = queue_id
-        self.run = -1
+        self.reply_batch_number = -1
         self.file_bytes = (file_bytes + ENTRY_BYTES - 1) // ENTRY_BYTES * ENTRY_BYTES
         self.readonly = mappings is None
         self.mappings = mappings
@@ -133,9 +133,9 @@ cdef class ConsumeQueue:
 
     cdef const uint8_t *entry_at(self, int64_t entry) except? NULL:
         cdef int64_t count
-        return self.run_at(entry, &count)
+        return self.entries_at(entry, &count)
 
-    cdef const uint8_t *run_at(self, int64_t entry, int64_t *count) except? NULL:
+    cdef const uint8_t *entries_at(self, int64_t entry, int64_t *count) except? NULL:
         """Borrowed entries from there to the end of their file or of the queue; NULL without an exception if
         none. OSError."""
         cdef Segment file = self.file_of(entry) if entry < self.end_entry else None
@@ -241,7 +241,7 @@ cdef class ConsumeQueue:
 
     # ---- appending ----
 
-    cdef uint8_t *promise(self) except NULL:
+    cdef uint8_t *next_slot(self) except NULL:
         """Take the place `next_entry`, its disk block and its memory, where it is now. OSError: the place is
         not taken."""
         cdef uint8_t *place = self.place(self.next_entry)
@@ -264,10 +264,10 @@ cdef class ConsumeQueue:
     cdef uint8_t *place(self, int64_t entry) except NULL:
         """Where an entry at the end goes. OSError."""
         if self.tail_seen != unmappings or not self.tail_from <= entry < self.tail_until:
-            self.reach(entry)
+            self.extend_to(entry)
         return self.tail + (entry - self.tail_from) * ENTRY_BYTES
 
-    cdef int reach(self, int64_t entry) except -1:
+    cdef int extend_to(self, int64_t entry) except -1:
         """Get the tail there: the file, the disk block and the memory. OSError."""
         cdef Segment file = self.file_of(entry)
         cdef int status = 0

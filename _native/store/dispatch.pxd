@@ -8,7 +8,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.store.comparison cimport Comparison
+from firearrow._native.store.comparison cimport QueueRebuild
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.keyhashes cimport KeyHashes
 from firearrow._native.store.keyindex cimport KeyIndex
@@ -33,22 +33,22 @@ cdef class Dispatch:
     cdef readonly int64_t queue_file_bytes
     cdef readonly dict queues              # (topic bytes, queue id) → ConsumeQueue
     cdef readonly Mappings mappings        # of all queues' files
-    cdef readonly object strays            # Strays: entries that readers met and that lead to no good record
+    cdef readonly object entry_repairs            # Strays: entries that readers met and that lead to no good record
     cdef KeyIndex index                    # None where messages are not indexed
-    cdef Comparison comparison             # None but while queues are compared with the whole log
+    cdef QueueRebuild queue_rebuild             # None but while queues are compared with the whole log
     cdef list recent                       # of a recovery: name, ConsumeQueue, … by a hash of both names
     # of a recovery: places that no record was for · queues that began behind place 0
     cdef int64_t gaps, begun
     cdef tuple delay_levels_ms
     cdef bint lmq                          # records may name light queues that get an entry, too
-    cdef readonly int64_t lights           # how many light queues there are
+    cdef readonly int64_t lmq_count           # how many light queues there are
     # how many topics' queues were deleted: who keeps a queue looks it up again
     cdef readonly int64_t forgotten
     cdef Staged *staged
-    cdef Py_ssize_t staged_count, staged_room
+    cdef Py_ssize_t staged_count, staged_capacity
     cdef KeyHashes hashes                  # of what is staged
     cdef Unconfirmed *unconfirmed
-    cdef Py_ssize_t unconfirmed_from, unconfirmed_count, unconfirmed_room
+    cdef Py_ssize_t unconfirmed_from, unconfirmed_count, unconfirmed_capacity
 
     cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make)
     cdef int stage(
@@ -56,14 +56,14 @@ cdef class Dispatch:
         int32_t size, int64_t store_time,
     ) except -1
     cdef int apply(self, bint confirmed) except -1
-    cdef void call_for(self) noexcept
+    cdef void prefetch(self) noexcept
     cdef void drop_staged(self) noexcept
     cdef int confirm(self, int64_t physical_offset) noexcept
     cdef int recovered(self, const RecordView *view, int64_t indexed) except -1
     cdef int restore(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1
-    cdef ConsumeQueue queue_named(self, const Text *topic, int32_t queue_id)
+    cdef ConsumeQueue find_queue(self, const Text *topic, int32_t queue_id)
     cdef void lost(self, int64_t length) noexcept
     cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size) except -1
     cdef int wait(self, void *queue, int64_t end) except -1

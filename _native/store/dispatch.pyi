@@ -1,6 +1,6 @@
 from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.keyindex import KeyIndex
-from firearrow._native.store.mending import Mending
+from firearrow._native.store.mending import RepairLog
 
 def is_file_name(name: bytes) -> bool: ...
 def multi_names(names: bytes, entries: bytes) -> list[tuple[bytes, int]]: ...
@@ -10,7 +10,7 @@ class Dispatch:
 
     folder: str
     queue_file_bytes: int
-    lights: int
+    lmq_count: int
     queues: dict[tuple[bytes, int], ConsumeQueue]
     def __init__(
         self,
@@ -24,5 +24,5 @@ class Dispatch:
     index_files: int
     newest_key: int
     """Physical offset of the newest record with a key; 0 if there is none, -1 without an index."""
-    def load(self, mending: Mending) -> None: ...
+    def load(self, repair_log: RepairLog) -> None: ...
     def forget(self, topic: bytes) -> int: ...

@@ -10,7 +10,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memmove
 
 from firearrow._native.base.prefetch cimport prefetch_write
-from firearrow._native.store.comparison cimport Comparison, is_possible, points_to
+from firearrow._native.store.comparison cimport QueueRebuild, is_valid_entry, points_to
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.hash cimport java_hash_more
 from firearrow._native.store.keyhashes cimport KeyHashes, keys_of
@@ -20,16 +20,16 @@ from firearrow._native.store.layout cimport ENTRY_BYTES, SYS_PREPARED, SYS_ROLLB
 from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
 from firearrow._native.store.vector cimport grown
 
-from firearrow._native.store.abreast import abreast
-from firearrow._native.store.names import make_folder, sync_folder
+from firearrow._native.store.abreast import for_each_parallel
+from firearrow._native.store.names import make_dirs, fsync_dir
 from firearrow._native.store.places import PutRefused, PutStatus
-from firearrow._native.store.rolled import mended_queues
-from firearrow._native.store.strays import Strays
+from firearrow._native.store.rolled import repaired_queues
+from firearrow._native.store.strays import EntryRepairs
 
 MULTI_DIGITS_MAX = 12
 QUEUE_ID_MAX = 65535
 LMQ_PREFIX = b"%LMQ%"
-LIGHT = os.fsdecode(LMQ_PREFIX)
+LMQ_PREFIX_TEXT = os.fsdecode(LMQ_PREFIX)
 
 cdef enum:
     RECENT = 4096
@@ -73,7 +73,7 @@ cdef bint allows_multi(const Text *topic) noexcept nogil:
 
 cdef inline int32_t keys_begin(ConsumeQueue queue, const Text *topic) noexcept:
     """How the hashes of its keys begin; a record that has no queue says it by its topic."""
-    return queue.of_keys if queue is not None else keys_of(topic.at, topic.length)
+    return queue.topic_key_hash if queue is not None else keys_of(topic.at, topic.length)
 
 
 cdef class Dispatch:
@@ -86,22 +86,22 @@ cdef class Dispatch:
         self.queues = {}
         self.hashes = KeyHashes.__new__(KeyHashes)
         self.mappings = Mappings()
-        self.strays = Strays()
+        self.entry_repairs = EntryRepairs()
 
     def __dealloc__(self):
         PyMem_Free(self.staged)
         PyMem_Free(self.unconfirmed)
 
-    def load(self, mending not None):
+    def load(self, repair_log not None):
         """Open every queue that has a folder, mended. StoreForeign: all queue files have another size.
         OSError."""
-        make_folder(self.folder)
-        queues = mended_queues(self.folder, self.queue_file_bytes, QUEUE_ID_MAX, mending)
+        make_dirs(self.folder)
+        queues = repaired_queues(self.folder, self.queue_file_bytes, QUEUE_ID_MAX, repair_log)
         for topic, queue_id, folder in queues:
             queue = ConsumeQueue.open(folder, topic, queue_id, self.queue_file_bytes, self.mappings)
-            queue.strays = self.strays
+            queue.entry_repairs = self.entry_repairs
             self.queues[os.fsencode(topic), queue_id] = queue
-            self.lights += topic.startswith(LIGHT)
+            self.lmq_count += topic.startswith(LMQ_PREFIX_TEXT)
 
     @property
     def is_indexed(self):
@@ -125,9 +125,9 @@ cdef class Dispatch:
                 os.path.join(self.folder, name, str(queue_id)), name, queue_id, self.queue_file_bytes,
                 self.mappings
             )
-            found.strays = self.strays
+            found.entry_repairs = self.entry_repairs
             self.queues[topic, queue_id] = found
-            self.lights += topic.startswith(LMQ_PREFIX)
+            self.lmq_count += topic.startswith(LMQ_PREFIX)
         return <ConsumeQueue> found
 
     # ---- appending ----
@@ -141,12 +141,12 @@ cdef class Dispatch:
         cdef int32_t keys = 0
         cdef const uint8_t *place = NULL
         cdef Staged *plan
-        self.staged = <Staged *> grown(self.staged, &self.staged_room, self.staged_count, sizeof(Staged))
+        self.staged = <Staged *> grown(self.staged, &self.staged_capacity, self.staged_count, sizeof(Staged))
         if self.index is not None:
-            keys = hashes.take(keys_begin(queue, topic), properties)
-            self.index.make_room(hashes.count + keys)
+            keys = hashes.add_keys(keys_begin(queue, topic), properties)
+            self.index.ensure_capacity(hashes.count + keys)
         if queue is not None:
-            place = queue.promise()
+            place = queue.next_slot()
         hashes.count += keys
         plan = &self.staged[self.staged_count]
         plan.place = place
@@ -174,9 +174,9 @@ cdef class Dispatch:
                 if not name.startswith(LMQ_PREFIX) or entry != queue.next_entry:
                     raise PutRefused(PutStatus.MESSAGE_ILLEGAL, "INNER_MULTI_QUEUE_OFFSET")
                 self.staged = <Staged *> grown(
-                    self.staged, &self.staged_room, self.staged_count, sizeof(Staged)
+                    self.staged, &self.staged_capacity, self.staged_count, sizeof(Staged)
                 )
-                place = queue.promise()
+                place = queue.next_slot()
                 plan = &self.staged[self.staged_count]
                 plan[0] = self.staged[first]
                 plan.place = place
@@ -196,7 +196,7 @@ cdef class Dispatch:
         cdef Py_ssize_t n, key = 0
         cdef int32_t _left
         cdef Staged *plan
-        self.call_for()
+        self.prefetch()
         for n in range(self.staged_count):
             plan = &self.staged[n]
             if plan.queue is not NULL:
@@ -211,14 +211,14 @@ cdef class Dispatch:
         self.staged_count = self.hashes.count = 0
         return 0
 
-    cdef void call_for(self) noexcept:
+    cdef void prefetch(self) noexcept:
         """With many queues and keys every entry is somewhere else: all that memory comes sooner than one
         after another."""
         cdef Py_ssize_t n
         for n in range(self.staged_count):
             prefetch_write(self.staged[n].place)
         if self.index is not None:
-            self.index.call_for(self.hashes.at, self.hashes.count)
+            self.index.prefetch(self.hashes.at, self.hashes.count)
 
     cdef int wait(self, void *queue, int64_t end) except -1:
         if self.unconfirmed_from > 4096 and self.unconfirmed_from * 2 > self.unconfirmed_count:
@@ -229,7 +229,7 @@ cdef class Dispatch:
             )
             self.unconfirmed_from = 0
         self.unconfirmed = <Unconfirmed *> grown(
-            self.unconfirmed, &self.unconfirmed_room, self.unconfirmed_count, sizeof(Unconfirmed)
+            self.unconfirmed, &self.unconfirmed_capacity, self.unconfirmed_count, sizeof(Unconfirmed)
         )
         self.unconfirmed[self.unconfirmed_count].queue = queue
         self.unconfirmed[self.unconfirmed_count].end = end
@@ -271,17 +271,17 @@ cdef class Dispatch:
 
         def bring_names(folder):
             with suppress(FileNotFoundError):  # its topic was deleted meanwhile
-                sync_folder(folder)
+                fsync_dir(folder)
 
         try:
             dirty = [queue for queue in list(self.queues.values()) if queue.dirty or queue.named]
-            abreast(bring, dirty)
+            for_each_parallel(bring, dirty)
             folders = {
                 folder
                 for queue in named
                 for folder in (queue.folder, os.path.dirname(queue.folder), self.folder)
             }
-            abreast(bring_names, list(folders))
+            for_each_parallel(bring_names, list(folders))
             return len(dirty)
         except OSError:
             for queue in named:
@@ -301,11 +301,11 @@ cdef class Dispatch:
                     self.unconfirmed[n].queue = NULL
             queue.delete()
             del self.queues[key]
-            self.lights -= topic.startswith(LMQ_PREFIX)
+            self.lmq_count -= topic.startswith(LMQ_PREFIX)
         path = os.path.join(self.folder, os.fsdecode(topic))
         if gone and os.path.isdir(path) and not os.listdir(path):
             os.rmdir(path)
-            sync_folder(self.folder)
+            fsync_dir(self.folder)
         return len(gone)
 
     # ---- recovery ----
@@ -319,18 +319,18 @@ cdef class Dispatch:
         cdef ConsumeQueue queue = None
         scan_properties(&view.properties, &properties)
         if transaction != SYS_PREPARED and transaction != SYS_ROLLBACK:
-            queue = self.queue_named(&view.topic, view.queue_id)
+            queue = self.find_queue(&view.topic, view.queue_id)
         if queue is not None:
             tags_code = self.tags_code_of(&view.topic, &properties, view.store_time)
             self.restore(queue, view.queue_offset, view.physical_offset, view.size, tags_code)
             if self.lmq and properties.multi_offsets.length and allows_multi(&view.topic):
                 self.restore_multi(view, &properties, tags_code)
         if self.index is not None and transaction != SYS_ROLLBACK and view.physical_offset > indexed:
-            for n in range(self.hashes.take(keys_begin(queue, &view.topic), &properties)):
+            for n in range(self.hashes.add_keys(keys_begin(queue, &view.topic), &properties)):
                 self.index.put(self.hashes.at[self.hashes.count + n], view.physical_offset, view.store_time)
         return 0
 
-    cdef ConsumeQueue queue_named(self, const Text *topic, int32_t queue_id):
+    cdef ConsumeQueue find_queue(self, const Text *topic, int32_t queue_id):
         """The queue of a record that recovery found, made if need be; None if its names cannot be those of
         one. The last ones are remembered by a hash of their names: a log of many small records asks for
         millions."""
@@ -357,15 +357,15 @@ cdef class Dispatch:
     ) except -1:
         """Put one entry at its place unless it is there. A gap before it is noted: queues must be compared
         then. OSError."""
-        if self.comparison is not None:
-            self.comparison.place(queue, entry, physical_offset, size, tags_code)
+        if self.queue_rebuild is not None:
+            self.queue_rebuild.place(queue, entry, physical_offset, size, tags_code)
             return 0
         if physical_offset < queue.max_physical:
             return 0
         if (
             entry < queue.end_entry
             or (entry > queue.end_entry and queue.files)
-            or not is_possible(entry, physical_offset)
+            or not is_valid_entry(entry, physical_offset)
         ):
             self.gaps += (
                 not queue.min_entry <= entry < queue.end_entry or not points_to(queue, entry, physical_offset)
@@ -380,8 +380,8 @@ cdef class Dispatch:
 
     cdef void lost(self, int64_t length) noexcept:
         """So many bytes of the log hold nothing."""
-        if self.comparison is not None:
-            self.comparison.lost_bytes += length
+        if self.queue_rebuild is not None:
+            self.queue_rebuild.lost_bytes += length
 
     cdef int restore_multi(
         self, const RecordView *view, const Properties *properties, int64_t tags_code

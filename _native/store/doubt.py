@@ -9,14 +9,14 @@ from firearrow._native.store.checkpoint import Checkpoint, Seal
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.dispatch import Dispatch
 from firearrow._native.store.hash import crc32
-from firearrow._native.store.mending import Mending
+from firearrow._native.store.mending import RepairLog
 from firearrow._native.store.recover import disagreeing
 
 COUNTS = struct.Struct(">II")
-PRINT = struct.Struct(">IIq")
+FINGERPRINT = struct.Struct(">IIq")
 
 
-def printed(dispatch: Dispatch, *, shape: bool) -> bytes:
+def fingerprint(dispatch: Dispatch, *, shape: bool) -> bytes:
     """How many queues and index files there are; with `shape` 16 bytes that change when one of them is another one."""
     if not shape:
         count = sum(queue.end_entry > 0 for queue in dispatch.queues.values())
@@ -24,21 +24,21 @@ def printed(dispatch: Dispatch, *, shape: bool) -> bytes:
     shapes = [(*name, queue.first_entry, queue.end_entry) for name, queue in dispatch.queues.items()]
     queues = sorted(each for each in shapes if each[-1])
     whole = crc32(repr((queues, dispatch.index_files)).encode())
-    return PRINT.pack(len(queues), whole, dispatch.newest_key)
+    return FINGERPRINT.pack(len(queues), whole, dispatch.newest_key)
 
 
-def doubt(
+def check_consistency(
     log: CommitLog,
     dispatch: Dispatch,
     checkpoint: Checkpoint,
     seal: Seal | None,
-    mending: Mending,
+    repair_log: RepairLog,
     *,
     clean: bool,
 ) -> None:
-    """Let `mending` rebuild if there is a reason, and tell it; a store that never came to its first checkpoint, or has
+    """Let `repair_log` rebuild if there is a reason, and tell it; a store that never came to its first checkpoint, or has
     no log, is nothing to tell of."""
-    if not log.bases or mending.rebuild:
+    if not log.bases or repair_log.rebuild:
         return
     reason = _reason(log, dispatch, checkpoint, seal, clean)
     if reason is None and checkpoint.physic_ms > 0 and clean:
@@ -46,8 +46,8 @@ def doubt(
         if queue is not None:
             reason = f"an entry of queue {queue.queue_id} of {queue.topic} does not point to its record"
     if reason is not None:
-        mending.tell(f"{reason}: queues and index are built again from the log")
-    mending.rebuild = reason is not None or checkpoint.physic_ms <= 0
+        repair_log.record(f"{reason}: queues and index are built again from the log")
+    repair_log.rebuild = reason is not None or checkpoint.physic_ms <= 0
 
 
 def _reason(
@@ -62,12 +62,12 @@ def _reason(
     if seal is None:
         return None
     if not seal.closed:
-        queues, index_files = COUNTS.unpack(seal.printed[: COUNTS.size])
+        queues, index_files = COUNTS.unpack(seal.fingerprint[: COUNTS.size])
         if clean:
             return "entries that do not agree with the log were met, or the checkpoint is garbled"
         if queues > len(dispatch.queues):
             return "a queue is missing"
         return "an index file is missing" if index_files > dispatch.index_files else None
-    if clean and seal.printed != printed(dispatch, shape=True):
+    if clean and seal.fingerprint != fingerprint(dispatch, shape=True):
         return "queues or index are not as they were left"
     return None

@@ -14,7 +14,7 @@ cdef struct Limits:
     int64_t bytes_in_memory, count_in_memory, bytes_on_disk, count_on_disk
     int64_t filter_bytes          # of queue entries examined in one call
 
-cdef struct Picked:
+cdef struct PickedRecord:
     const uint8_t *at
     int32_t size
 
@@ -24,7 +24,7 @@ cdef enum:
 
 # `picked` is the caller's, with room for as many as it asks for, PICKED_MAX at most
 cdef struct Scan:
-    Picked *picked
+    PickedRecord *picked
     int64_t count, bytes, next_offset, last_physical
     int status
 
@@ -36,7 +36,7 @@ cdef int pick(
     int64_t max_bytes, const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,
 ) except -1
 cdef void copy_picked(const Scan *scan, uint8_t *to) noexcept nogil
-cdef object fetch(
+cdef object get_message(
     CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count,
     int64_t max_bytes, object tags, object accept,
 )

@@ -13,7 +13,7 @@ class GetStatus(IntEnum):
     NO_MESSAGE_IN_QUEUE = 8
 
 @dataclass(slots=True)
-class Got:
+class GetResult:
     """What `get` found. `body` holds whole records one after another; `next_offset` moved over what was scanned."""
 
     status: GetStatus

@@ -11,13 +11,13 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t
 
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.store.astray cimport brought_back
+from firearrow._native.store.astray cimport repair_entry
 from firearrow._native.store.farcopy cimport copy_far
 from firearrow._native.store.layout cimport (
     AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE,
     RECORD_FIXED_BYTES,
 )
-from firearrow._native.store.comparison cimport agrees
+from firearrow._native.store.comparison cimport matches
 from firearrow._native.store.dispatch cimport multi_entries
 from firearrow._native.store.record cimport Properties, RECORD_OK, RecordView, scan_properties
 
@@ -44,7 +44,7 @@ cdef enum:
 
 
 @dataclass(slots=True)
-class Got:
+class GetResult:
     status: GetStatus
     next_offset: int
     min_offset: int
@@ -55,10 +55,10 @@ class Got:
 
 
 def nothing(status, next_offset, low, high):
-    return Got(status, next_offset, low, high, 0, b"", False)
+    return GetResult(status, next_offset, low, high, 0, b"", False)
 
 
-cdef object fetch(
+cdef object get_message(
     CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count,
     int64_t max_bytes, object tags, object accept,
 ):
@@ -72,7 +72,7 @@ cdef object fetch(
         return nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
     if offset > high:
         return nothing(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-    scan.picked = <Picked *> PyMem_Malloc(min(max(max_count, 1), <int64_t> PICKED_MAX) * sizeof(Picked))
+    scan.picked = <PickedRecord *> PyMem_Malloc(min(max(max_count, 1), <int64_t> PICKED_MAX) * sizeof(PickedRecord))
     if scan.picked is NULL:
         raise MemoryError()
     try:
@@ -86,7 +86,7 @@ cdef object fetch(
             if offset < queue.min_entry:
                 return nothing(GetStatus.OFFSET_TOO_SMALL, queue.min_entry, queue.min_entry, high)
         far_behind = scan.last_physical >= 0 and log.written - scan.last_physical > limits.in_memory_bytes
-        return Got(
+        return GetResult(
             GetStatus(scan.status), scan.next_offset, low, high, scan.count, copied(&scan), far_behind
         )
     finally:
@@ -99,7 +99,7 @@ cdef int pick(
 ) except -1:
     cdef int64_t run, n, physical, window
     cdef int32_t size, code
-    cdef const uint8_t *entry = queue.run_at(offset, &run)
+    cdef const uint8_t *entry = queue.entries_at(offset, &run)
     cdef const uint8_t *record
     cdef int64_t total_max = min(max(max_bytes, <int64_t> 100), <int64_t> MAX_BYTES)
     scan.count = scan.bytes = 0
@@ -182,7 +182,7 @@ cdef const uint8_t *record_bytes(
         ) and (physical >= log.trusted or is_whole(log, queue, entry, physical)):
             return at
     log.refused += 1
-    return brought_back(log, queue, entry, size)
+    return repair_entry(log, queue, entry, size)
 
 
 cdef inline const uint8_t *staged_last(
@@ -223,7 +223,7 @@ cdef bint is_whole(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t phy
     cdef RecordView view
     if log.look(physical, True, &view) != RECORD_OK:
         return False
-    return agrees(log, queue, entry, False) or is_also_for(log, queue, entry, physical)
+    return matches(log, queue, entry, False) or is_also_for(log, queue, entry, physical)
 
 
 cdef bytes copied(const Scan *scan):

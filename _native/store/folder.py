@@ -5,7 +5,7 @@ import fcntl
 import os
 
 from firearrow._native.store.faults import StoreForeign, StoreLocked
-from firearrow._native.store.names import make_folder, sync_folder
+from firearrow._native.store.names import make_dirs, fsync_dir
 
 KNOWN = frozenset(
     (
@@ -33,7 +33,7 @@ class StoreFolder:
     def __init__(self, root: str) -> None:
         self.root = root
         self.run = ""
-        make_folder(root)
+        make_dirs(root)
         self._check()
         self._check_own()
         self._lock = os.open(self.path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -64,7 +64,7 @@ class StoreFolder:
                 file.write(self.run)
                 file.flush()
                 os.fsync(file.fileno())
-        sync_folder(self.root)
+        fsync_dir(self.root)
 
     def _unfinished_run(self) -> str | None:
         try:

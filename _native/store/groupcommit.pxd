@@ -2,8 +2,8 @@
 # with the next one. It never takes the GIL, so a busy loop does not keep it waiting; it tells the loop
 # through an eventfd.
 #
-# Ownership: descriptors are the segments', which stay open while they are in a batch. `coming` belongs to who
-# holds the lock, `going` to the thread. Order: `heard` raises what the log calls flushed; nobody is answered
+# Ownership: descriptors are the segments', which stay open while they are in a batch. `filling` belongs to who
+# holds the lock, `syncing` to the thread. Order: `heard` raises what the log calls flushed; nobody is answered
 # before.
 #
 # Threads: `ask`, `heard`, `stop` are the loop's.
@@ -13,26 +13,26 @@ from libc.stdint cimport int64_t
 from firearrow._native.store.mutex cimport pthread_mutex_t
 from firearrow._native.store.segment cimport Segment
 from firearrow._native.store.store cimport MessageStore
-from firearrow._native.store.syncs cimport Syncs
+from firearrow._native.store.syncs cimport SyncGate
 
 cdef extern from "<pthread.h>" nogil:
     ctypedef struct pthread_cond_t:
         pass
 
-cdef struct Batch:
+cdef struct SyncBatch:
     int *fds
-    int count, room
+    int count, capacity
     int64_t base                          # of the last one's segment
     int64_t until                         # of the log: what the disk holds when all are synced
     int64_t number
 
 cdef class GroupCommit:
     cdef MessageStore store
-    cdef Syncs *syncs
+    cdef SyncGate *sync_gate
     cdef object thread, held              # held: of each batch that was not heard of, number and segment
     cdef pthread_mutex_t lock
-    cdef pthread_cond_t asked
-    cdef Batch coming, going
+    cdef pthread_cond_t requested
+    cdef SyncBatch filling, syncing
     cdef int signal, error
     cdef int64_t done, done_number
     cdef bint stopping

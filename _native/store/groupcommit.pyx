@@ -33,20 +33,20 @@ cdef class GroupCommit:
         self.store = store
         store.log.zeros_ahead = ZEROS_AHEAD_BYTES
         self.held = deque()
-        self.syncs = store.log.syncs
+        self.sync_gate = store.log.sync_gate
         pthread_mutex_init(&self.lock, NULL)
-        pthread_cond_init(&self.asked, NULL)
+        pthread_cond_init(&self.requested, NULL)
         self.signal = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
         if self.signal < 0:
             raise OSError(errno, os.strerror(errno))
         self.thread = threading.Thread(target=self.run, name="group-commit", daemon=True)
 
     def __dealloc__(self):
-        PyMem_RawFree(self.coming.fds)
-        PyMem_RawFree(self.going.fds)
+        PyMem_RawFree(self.filling.fds)
+        PyMem_RawFree(self.syncing.fds)
         if self.signal >= 0:
             close(self.signal)
-        pthread_cond_destroy(&self.asked)
+        pthread_cond_destroy(&self.requested)
         pthread_mutex_destroy(&self.lock)
 
     def start(self):
@@ -60,21 +60,21 @@ cdef class GroupCommit:
         pthread_mutex_lock(&self.lock)
         try:
             for segment in self.store.log.unflushed():
-                if self.coming.count == 0 or segment.base > self.coming.base:
+                if self.filling.count == 0 or segment.base > self.filling.base:
                     self.add(segment)
-            self.coming.until = self.store.log.written
+            self.filling.until = self.store.log.written
         finally:
             pthread_mutex_unlock(&self.lock)
-        pthread_cond_signal(&self.asked)
+        pthread_cond_signal(&self.requested)
 
     cdef int add(self, Segment segment) except -1:
-        cdef Batch *batch = &self.coming
-        if batch.count == batch.room:
-            larger = <int *> PyMem_RawRealloc(batch.fds, (batch.room + 8) * sizeof(int))
+        cdef SyncBatch *batch = &self.filling
+        if batch.count == batch.capacity:
+            larger = <int *> PyMem_RawRealloc(batch.fds, (batch.capacity + 8) * sizeof(int))
             if larger is NULL:
                 raise MemoryError()
             batch.fds = larger
-            batch.room += 8
+            batch.capacity += 8
         self.held.append((batch.number, segment))
         segment.syncing += 1
         batch.fds[batch.count] = segment.fd
@@ -103,7 +103,7 @@ cdef class GroupCommit:
         pthread_mutex_lock(&self.lock)
         self.stopping = True
         pthread_mutex_unlock(&self.lock)
-        pthread_cond_signal(&self.asked)
+        pthread_cond_signal(&self.requested)
         if self.thread.is_alive():
             self.thread.join()
 
@@ -119,20 +119,20 @@ cdef class GroupCommit:
         cdef uint64_t once = 1
         while status == 0:
             pthread_mutex_lock(&self.lock)
-            while self.coming.count == 0 and not self.stopping:
-                pthread_cond_wait(&self.asked, &self.lock)
-            self.coming, self.going = self.going, self.coming
-            self.coming.number = self.going.number + 1
-            self.coming.count = 0
+            while self.filling.count == 0 and not self.stopping:
+                pthread_cond_wait(&self.requested, &self.lock)
+            self.filling, self.syncing = self.syncing, self.filling
+            self.filling.number = self.syncing.number + 1
+            self.filling.count = 0
             pthread_mutex_unlock(&self.lock)
-            if self.going.count == 0:
+            if self.syncing.count == 0:
                 return
-            for n in range(self.going.count):
+            for n in range(self.syncing.count):
                 if status == 0:
-                    status = sync_through(self.syncs, self.going.fds[n])
+                    status = sync_through(self.sync_gate, self.syncing.fds[n])
             pthread_mutex_lock(&self.lock)
             if status == 0:
-                self.done, self.done_number = self.going.until, self.going.number
+                self.done, self.done_number = self.syncing.until, self.syncing.number
             else:
                 self.error = status
             pthread_mutex_unlock(&self.lock)

@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memchr, memset
 
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.store.commitlog cimport blank
+from firearrow._native.store.commitlog cimport blank_record
 from firearrow._native.store.hash cimport body_crc
 from firearrow._native.store.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES, SYS_ROLLBACK,
@@ -25,7 +25,7 @@ cdef enum:
 
 # ---- where it goes on ----
 
-cdef int64_t next_good(CommitLog log, int64_t at, RecordView *view) except -2:
+cdef int64_t next_valid_record(CommitLog log, int64_t at, RecordView *view) except -2:
     """The first good record behind the bad one at `at`, in its segment or in a later one; -1 if there is
     none."""
     cdef Segment segment
@@ -96,8 +96,8 @@ cdef int64_t candidate(const uint8_t *map, int64_t base, int64_t low, int64_t hi
 
 # ---- made walkable ----
 
-cdef int bridge(CommitLog log, int64_t at, int64_t behind, int64_t store_time, object mending) except -1:
-    """Lay fillers from the bad record at `at` to the good one at `behind`; told and kept by `mending`.
+cdef int fill_gap(CommitLog log, int64_t at, int64_t behind, int64_t store_time, object repair_log) except -1:
+    """Lay fillers from the bad record at `at` to the good one at `behind`; told and kept by `repair_log`.
     OSError."""
     cdef Segment segment
     cdef int64_t start, until
@@ -106,15 +106,15 @@ cdef int bridge(CommitLog log, int64_t at, int64_t behind, int64_t store_time, o
         start, until = max(at, segment.base), min(behind, segment.base + segment.size)
         if start >= until:
             continue
-        place = mending.keep(segment.path, start - segment.base, until - start)
+        place = repair_log.save_copy(segment.path, start - segment.base, until - start)
         if place is not None:
             places.append(place)
         if until == segment.base + segment.size:
-            write(segment, start, blank(until - start))
+            write(segment, start, blank_record(until - start))
         else:
             fill(segment, start, until, store_time)
     kept = f", what stood there is in {', '.join(places)}" if places else ""
-    mending.tell(
+    repair_log.record(
         f"{log.folder} is damaged from {at} to {behind}: what these {behind - at} bytes held is lost{kept}"
     )
     return 0

@@ -15,7 +15,7 @@ from firearrow._native.store.layout cimport (
     INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES,
 )
 from firearrow._native.store.segment cimport Segment
-from firearrow._native.store.names import make_folder, sync_folder
+from firearrow._native.store.names import make_dirs, fsync_dir
 
 cdef extern from *:
     """
@@ -168,7 +168,7 @@ cdef class IndexFile:
                 return False
         return get_i64(self.entry(1) + INDEX_ENTRY_AT_OFFSET) == low
 
-    def take_back(self, int64_t physical_offset):
+    def remove_from(self, int64_t physical_offset):
         """Undo entries of records at or behind an offset, newest first; False if the chains do not agree with
         them."""
         cdef int64_t number = self.count()
@@ -231,31 +231,31 @@ cdef class KeyIndex:
         self.files = []
 
     @staticmethod
-    def open(folder, int64_t slots, int64_t entries_max, mending not None):
+    def open(folder, int64_t slots, int64_t entries_max, repair_log not None):
         """A damaged index, or one of another size, is deleted, to be built again. OSError."""
         cdef KeyIndex index = KeyIndex(folder, slots, entries_max)
         cdef IndexFile file
-        make_folder(index.folder)
+        make_dirs(index.folder)
         for name in sorted(os.listdir(index.folder)):
             path = os.path.join(index.folder, name)
             if not FILE_NAME.fullmatch(name) or os.path.isdir(path):
-                mending.tell(f"{path} is no index file: left where it is")
+                repair_log.record(f"{path} is no index file: left where it is")
                 continue
             file = IndexFile(path, slots, entries_max)
             index.files.append(file)
             if os.path.getsize(path) != file.file.size:
-                return index.given_up(
-                    f"{path} has {os.path.getsize(path)} bytes, not {file.file.size}", mending
+                return index.discard_all(
+                    f"{path} has {os.path.getsize(path)} bytes, not {file.file.size}", repair_log
                 )
             file.load()
             if not file.is_sound() or len(index.files) > 1 and file.header[2] < index.files[-2].header[2]:
-                return index.given_up(f"{path} is garbled", mending)
+                return index.discard_all(f"{path} is garbled", repair_log)
         return index
 
-    def given_up(self, str why, mending):
+    def discard_all(self, str why, repair_log):
         """Derived files are not repaired: all go, and are built again from the log."""
-        mending.tell(f"{why}: the index is built again from the log")
-        mending.rebuild = True
+        repair_log.record(f"{why}: the index is built again from the log")
+        repair_log.rebuild = True
         self.close()
         for name in os.listdir(self.folder):
             if FILE_NAME.fullmatch(name) and os.path.isfile(os.path.join(self.folder, name)):
@@ -263,26 +263,26 @@ cdef class KeyIndex:
         return self
 
     def close(self):
-        if self.spare is not None:
-            self.spare.file.close()
-            os.unlink(self.spare.file.path)
-            self.spare = None
+        if self.next_segment is not None:
+            self.next_segment.file.close()
+            os.unlink(self.next_segment.file.path)
+            self.next_segment = None
         for file in self.files:
             file.file.close()
-        self.files, self.filling, self.room = [], None, 0
+        self.files, self.filling, self.capacity = [], None, 0
 
-    cdef int make_room(self, int64_t entries) except -1:
+    cdef int ensure_capacity(self, int64_t entries) except -1:
         """Disk blocks and memory for so many entries from now on, in the file that is filled and in the next
         one. OSError."""
-        if entries > self.room:
+        if entries > self.capacity:
             self.reserve(entries)
         return 0
 
-    cdef void call_for(self, const int32_t *hashes, Py_ssize_t count) noexcept:
+    cdef void prefetch(self, const int32_t *hashes, Py_ssize_t count) noexcept:
         """Slots are all over the file: those of these hashes are wanted soon, all at once they come
         soonest."""
         cdef Py_ssize_t n
-        if self.room > 0:
+        if self.capacity > 0:
             for n in range(count):
                 prefetch_write(self.filling.slot(hashes[n]))
 
@@ -290,20 +290,20 @@ cdef class KeyIndex:
         cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None
         cdef int64_t used = file.count() if file is not None else 0
         cdef int64_t left = file.entries_max - used if file is not None else 0
-        self.room = 0
+        self.capacity = 0
         if left > 0:
             file.reserve(used + min(entries, left))
-            self.filling, self.room = file, min(left, file.reserved() - used)
+            self.filling, self.capacity = file, min(left, file.reserved() - used)
         if entries > left:
-            if self.spare is None:
-                self.spare = <IndexFile> self.make_file(file)
-            self.spare.reserve(self.spare.count() + min(entries - left, self.entries_max - 1))
+            if self.next_segment is None:
+                self.next_segment = <IndexFile> self.make_file(file)
+            self.next_segment.reserve(self.next_segment.count() + min(entries - left, self.entries_max - 1))
         return 0
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1:
         """OSError: nothing was added."""
-        cdef IndexFile file = self.filling if self.room > 0 else self.next_file()
-        self.room -= self.room > 0
+        cdef IndexFile file = self.filling if self.capacity > 0 else self.next_file()
+        self.capacity -= self.capacity > 0
         self.dirty = True
         return file.put(key_hash, physical_offset, store_time)
 
@@ -311,8 +311,8 @@ cdef class KeyIndex:
         """The one that takes the next entry, with a disk block for it. OSError."""
         cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None
         if file is None or file.count() >= file.entries_max:
-            file = self.spare if self.spare is not None else <IndexFile> self.make_file(file)
-            self.spare = None
+            file = self.next_segment if self.next_segment is not None else <IndexFile> self.make_file(file)
+            self.next_segment = None
             self.files.append(file)
         file.reserve(file.count() + 1)
         return file
@@ -359,15 +359,15 @@ cdef class KeyIndex:
         """End time of the newest full file (the checkpoint's index time); 0 if none is full."""
         return max((file.header[1] for file in self.files if file.full), default=0)
 
-    def take_back(self, int64_t physical_offset):
+    def remove_from(self, int64_t physical_offset):
         """Forget records at or behind an offset; from where the index must be built again (never above that
         offset)."""
-        self.room = 0
+        self.capacity = 0
         while self.files:
             file = self.files[-1]
             _, _, begin_physical, _, _, count = file.header
             if count > 1 and begin_physical < physical_offset:
-                if file.take_back(physical_offset):
+                if file.remove_from(physical_offset):
                     self.dirty = (<IndexFile> file).dirty = True
                     return physical_offset
                 physical_offset = begin_physical
@@ -402,7 +402,7 @@ cdef class KeyIndex:
         if self.named:
             self.named = False  # first: a file that is made meanwhile sets it again
             try:
-                sync_folder(self.folder)
+                fsync_dir(self.folder)
             except OSError:
                 self.named = True
                 raise

@@ -11,12 +11,12 @@ from firearrow._native.store.segment cimport Segment
 
 cdef class Mappings:
     cdef public Py_ssize_t files_max
-    cdef readonly int given_back           # how many mappings went to make room
+    cdef readonly int unmapped_count           # how many mappings went to make room
     cdef list files
     cdef Py_ssize_t hand
 
     cdef int map(self, Segment file) except -1
-    cdef int make_room(self) except -1
+    cdef int evict(self) except -1
 
 
 cdef int sync_file(Segment file) except? -1

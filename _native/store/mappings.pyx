@@ -34,13 +34,13 @@ cdef class Mappings:
         ms a message.
         """
         if len(self.files) >= self.files_max:
-            self.make_room()
+            self.evict()
         file.ensure_mapped(True)
         madvise(file.map, file.size, MADV_RANDOM)  # advice only
         self.files.append(file)
         return 0
 
-    cdef int make_room(self) except -1:
+    cdef int evict(self) except -1:
         """Two rounds find one that was not touched, unless all are looked at from outside."""
         cdef Segment file
         cdef Py_ssize_t _step
@@ -52,7 +52,7 @@ cdef class Mappings:
                 continue
             if file.map is not NULL:
                 file.unmap()
-                self.given_back += 1
+                self.unmapped_count += 1
             self.files[self.hand] = self.files[-1]
             self.files.pop()
             return 0

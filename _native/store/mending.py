@@ -12,9 +12,9 @@ COPY_BYTES = 1 << 20
 FOLDER = "damaged"
 
 
-class Mending:
+class RepairLog:
     """`rebuild`: queues and index are to be compared with the whole log, something of them or of it was not as it was.
-    `reached`: the log once reached so far, for files stand behind one that is damaged."""
+    `highest_offset`: the log once reached so far, for files stand behind one that is damaged."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -22,26 +22,26 @@ class Mending:
         self._left_out = 0
         self._lines: list[str] = []
         self.rebuild = False
-        self.reached = 0
+        self.highest_offset = 0
 
     @property
     def lines(self) -> list[str]:
         left_out = [f"{self._left_out} more findings are not listed"] if self._left_out else []
         return self._lines + left_out
 
-    def tell(self, line: str) -> None:
+    def record(self, line: str) -> None:
         if len(self._lines) < LINES_MAX:
             self._lines.append(line)
         else:
             self._left_out += 1
 
-    def move(self, path: str) -> str:
+    def move_aside(self, path: str) -> str:
         """Take a file or a folder out of the store; where it is now. OSError."""
-        place = self._place(path)
+        place = self._free_path(path)
         shutil.move(path, place)
         return place
 
-    def keep(self, path: str, start: int, length: int) -> str | None:
+    def save_copy(self, path: str, start: int, length: int) -> str | None:
         """Copy the bytes of a file that are about to be cut or written over; where to, None if all are zero. OSError.
 
         Holes of a sparse file stay holes, and zeros become such.
@@ -49,9 +49,9 @@ class Mending:
         place, target = None, -1
         with open(path, "rb") as source:
             try:
-                for position, piece in _pieces(source.fileno(), start, start + length):
+                for position, piece in _nonzero_chunks(source.fileno(), start, start + length):
                     if target < 0:
-                        place = self._place(f"{path}-at-{start}")
+                        place = self._free_path(f"{path}-at-{start}")
                         target = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
                     _write(target, piece, position - start)
                 if target >= 0:
@@ -61,7 +61,7 @@ class Mending:
                     os.close(target)
         return place
 
-    def _place(self, path: str) -> str:
+    def _free_path(self, path: str) -> str:
         """A name that was not used yet: NUMBER-FOLDER-NAME."""
         os.makedirs(self._folder, exist_ok=True)
         numbers = [int(name[:4]) for name in os.listdir(self._folder) if name[:4].isdecimal()]
@@ -69,7 +69,7 @@ class Mending:
         return os.path.join(self._folder, f"{max(numbers, default=0) + 1:04d}-{name[-200:]}")
 
 
-def _pieces(source: int, position: int, end: int) -> Iterator[tuple[int, bytes]]:
+def _nonzero_chunks(source: int, position: int, end: int) -> Iterator[tuple[int, bytes]]:
     """(position, bytes) of what is not zero."""
     end = min(end, os.fstat(source).st_size)
     while position < end:

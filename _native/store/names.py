@@ -6,7 +6,7 @@ A file that was synced is lost all the same if the folder that names it was not.
 import os
 
 
-def sync_folder(path: str) -> None:
+def fsync_dir(path: str) -> None:
     """The names in the folder are on the disk when it returns. OSError."""
     number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -15,31 +15,31 @@ def sync_folder(path: str) -> None:
         os.close(number)
 
 
-def make_folder(path: str) -> None:
+def make_dirs(path: str) -> None:
     """Make it, and those above it, as far as they are missing; they are on the disk when it returns. OSError."""
     above = os.path.dirname(path)
     if above != path and not os.path.isdir(above):
-        make_folder(above)
+        make_dirs(above)
     try:
         os.mkdir(path)
     except FileExistsError:
         return
-    sync_folder(above)
+    fsync_dir(above)
 
 
-def drop_half_made(queues: str, index: str) -> None:
+def delete_incomplete_files(queues: str, index: str) -> None:
     """Before a store that was killed is opened: a queue's files from the first empty one, or behind a gap, were never
     synced, and an empty index file neither. The log has what they held. OSError."""
     for topic in _folders(queues):
         for queue in _folders(topic):
-            _drop_half_made(queue)
+            _delete_incomplete_files(queue)
     for name in os.listdir(index) if os.path.isdir(index) else ():
         path = os.path.join(index, name)
         if os.path.isfile(path) and os.path.getsize(path) == 0:
             os.unlink(path)
 
 
-def _drop_half_made(queue: str) -> None:
+def _delete_incomplete_files(queue: str) -> None:
     expected, broken = -1, False
     for name in sorted(os.listdir(queue)):
         path = os.path.join(queue, name)

@@ -7,13 +7,13 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum:
-    NOTE_HEAD_BYTES = 27
+    ENTRY_HEAD_BYTES = 27
     NOTE_OFFSET = 2                       # the kind of a committed offset: `topic@group`, queue, offset
 
-cdef class Notes:
+cdef class JournalPage:
     cdef Py_buffer page                   # `page.obj` is NULL: none
     cdef readonly Py_ssize_t at
 
-    cdef bint put_note(
+    cdef bint append_entry(
         self, uint8_t kind, bytes name, int32_t number, int64_t value, int64_t end, Py_ssize_t kept
     ) except -1

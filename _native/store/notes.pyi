@@ -1,6 +1,6 @@
 from typing_extensions import Buffer
 
-class Notes:
+class JournalPage:
     """A page that entries are written to, one behind the other; at first there is none, and no room."""
 
     @property
@@ -11,7 +11,7 @@ class Notes:
         """Write to this page from here on, beginning at `at`. BufferError: it cannot be written; ValueError: it has no
         such place."""
 
-    def let_go(self) -> None:
+    def release_page(self) -> None:
         """The page may be closed."""
 
     def put(self, kind: int, name: bytes, number: int, value: int, end: int, kept: int = 0) -> bool:

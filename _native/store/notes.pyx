@@ -9,33 +9,33 @@ from firearrow._native.base.endian cimport put_i16, put_i32, put_i64
 from firearrow._native.store.hash cimport whole_crc
 
 
-cdef class Notes:
+cdef class JournalPage:
     def __dealloc__(self):
-        self.let_go()
+        self.release_page()
 
     def open(self, page not None, Py_ssize_t at):
-        self.let_go()
+        self.release_page()
         PyObject_GetBuffer(page, &self.page, PyBUF_WRITABLE)
         if not 0 <= at <= self.page.len:
             length = self.page.len
-            self.let_go()
+            self.release_page()
             raise ValueError(f"a page of {length} bytes has no place {at}")
         self.at = at
 
-    def let_go(self):
+    def release_page(self):
         PyBuffer_Release(&self.page)
         self.page.len = self.at = 0
 
     def put(
         self, uint8_t kind, bytes name not None, int32_t number, int64_t value, int64_t end, Py_ssize_t kept=0
     ):
-        return self.put_note(kind, name, number, value, end, kept)
+        return self.append_entry(kind, name, number, value, end, kept)
 
-    cdef bint put_note(
+    cdef bint append_entry(
         self, uint8_t kind, bytes name, int32_t number, int64_t value, int64_t end, Py_ssize_t kept
     ) except -1:
         cdef Py_ssize_t length = PyBytes_GET_SIZE(name)
-        cdef Py_ssize_t size = NOTE_HEAD_BYTES + length
+        cdef Py_ssize_t size = ENTRY_HEAD_BYTES + length
         cdef uint8_t *to
         if kept < 0 or length > 0xFFFF:
             raise ValueError(f"an entry's name of {length} bytes, {kept} bytes kept")
@@ -47,7 +47,7 @@ cdef class Notes:
         put_i32(to + 7, number)
         put_i64(to + 11, value)
         put_i64(to + 19, end)
-        memcpy(to + NOTE_HEAD_BYTES, PyBytes_AS_STRING(name), length)
+        memcpy(to + ENTRY_HEAD_BYTES, PyBytes_AS_STRING(name), length)
         put_i32(to, <int32_t> whole_crc(to + 4, size - 4))
         self.at += size
         return True

@@ -21,7 +21,7 @@ class PutRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PutResult:
     """Where a message was staged. `end` is the physical offset just past it (a batch: past its last record)."""
 
     physical_offset: int

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import final
 
-from firearrow._native.store.fetch import Got
+from firearrow._native.store.fetch import GetResult
 from firearrow._native.store.places import QueueEntry
 
 def memory_bytes(percent: int = 40) -> int:
@@ -36,7 +36,7 @@ class StoreReader:
         max_bytes: int = 134217728,
         tags: frozenset[int] | None = None,
         accept: Callable[[memoryview], bool] | None = None,
-    ) -> Got:
+    ) -> GetResult:
         """The whole of Apache's getMessage (store-and-broker §3.1). `tags`: hashes that match, None for all;
         `accept` is asked with each record that passed (SQL filters). Queues that do not exist answer as empty ones and
         are not made."""

@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.dispatch cimport Dispatch
-from firearrow._native.store.fetch cimport fetch
+from firearrow._native.store.fetch cimport get_message
 from firearrow._native.store.hash cimport index_hash
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.record cimport RECORD_OK, RecordView
@@ -50,7 +50,7 @@ cdef class StoreReader:
         return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
 
     def get(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t max_count, int64_t max_bytes=134217728, tags=None, accept=None):
-        return fetch(self.log, self.queue(topic, queue_id), &self.limits, queue_offset, max_count, max_bytes, tags, accept)
+        return get_message(self.log, self.queue(topic, queue_id), &self.limits, queue_offset, max_count, max_bytes, tags, accept)
 
     def min_offset(self, str topic not None, int64_t queue_id):
         queue = self.queue(topic, queue_id)
@@ -95,7 +95,7 @@ cdef class StoreReader:
         return [record for record in records if record is not None], last_ms, last_physical
 
     def take_strays(self):
-        return self.dispatch.strays.take()
+        return self.dispatch.entry_repairs.drain()
 
     def is_near_end(self, int64_t physical_offset):
         return self.log.written - physical_offset <= self.limits.in_memory_bytes

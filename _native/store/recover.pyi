@@ -4,17 +4,17 @@ from firearrow._native.store.checkpoint import Checkpoint
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.dispatch import Dispatch
-from firearrow._native.store.mending import Mending
+from firearrow._native.store.mending import RepairLog
 
 def recover(
     log: CommitLog,
     dispatch: Dispatch,
     checkpoint: Checkpoint,
-    mending: Mending,
+    repair_log: RepairLog,
     *,
     clean: bool,
     sealed: bool,
-    unsure: Callable[[], None],
+    on_unclean: Callable[[], None],
     check_crc: bool,
     progress: Callable[[str], None] | None,
 ) -> tuple[int, int]: ...

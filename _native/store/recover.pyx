@@ -11,13 +11,13 @@ from libc.stdint cimport int64_t, uint8_t, uintptr_t
 from libc.string cimport memchr
 
 from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.comparison cimport Comparison, agrees
+from firearrow._native.store.comparison cimport QueueRebuild, matches
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.dispatch cimport Dispatch
-from firearrow._native.store.holes cimport bridge, next_good
+from firearrow._native.store.holes cimport fill_gap, next_valid_record
 from firearrow._native.store.record cimport RECORD_BLANK, RECORD_OK, RecordView
 from firearrow._native.store.segment cimport Segment
-from firearrow._native.store.trust cimport trust_keys, trust_queue
+from firearrow._native.store.trust cimport truncate_unsynced_keys, truncate_unsynced_entries
 
 from firearrow._native.store.faults import StoreDamaged
 
@@ -34,18 +34,18 @@ cdef class Recovery:
 
     cdef CommitLog log
     cdef Dispatch dispatch
-    cdef object mending, progress
+    cdef object repair_log, progress
     cdef bint clean, check_crc
     cdef int64_t known_end, known_ms, newest_ms, start, bridged
 
     def __cinit__(
-        self, CommitLog log not None, Dispatch dispatch not None, checkpoint, mending not None, bint clean,
+        self, CommitLog log not None, Dispatch dispatch not None, checkpoint, repair_log not None, bint clean,
         bint check_crc, progress,
     ):
-        self.log, self.dispatch, self.mending, self.progress = log, dispatch, mending, progress
+        self.log, self.dispatch, self.repair_log, self.progress = log, dispatch, repair_log, progress
         self.clean, self.check_crc = clean, check_crc
         self.known_ms = (checkpoint.physic_ms or ANY_TIME_MS) if clean else checkpoint.safe_ms
-        self.known_end = mending.reached
+        self.known_end = repair_log.highest_offset
 
     cdef int64_t run(self, int64_t start, int64_t indexed) except -1:
         self.start = start
@@ -84,59 +84,59 @@ cdef class Recovery:
     cdef int64_t beyond(self, int64_t at) except -2:
         """Where the log goes on behind a bad record, once the hole is bridged; -1 if the log ends here."""
         cdef RecordView view
-        cdef int64_t behind = next_good(self.log, at, &view)
+        cdef int64_t behind = next_valid_record(self.log, at, &view)
         if behind < 0:
             return -1
         if at >= self.known_end and not self.newest_ms <= view.store_time <= self.known_ms:
             return -1
-        bridge(self.log, at, behind, self.newest_ms, self.mending)
+        fill_gap(self.log, at, behind, self.newest_ms, self.repair_log)
         self.bridged += behind - at
         self.dispatch.lost(behind - at)
         return behind
 
-    cdef int cut(self, int64_t end) except -1:
+    cdef int truncate_log(self, int64_t end) except -1:
         """The log ends here. What is no torn record, or was known to be there, is kept aside."""
         cdef RecordView view
         cdef Segment segment
-        if end < self.known_end or next_good(self.log, end, &view) >= 0:
+        if end < self.known_end or next_valid_record(self.log, end, &view) >= 0:
             places = []
             for segment in self.log.segments:
                 if segment.base + segment.size > end:
                     position = max(end - segment.base, 0)
-                    places.append(self.mending.keep(segment.path, position, segment.size - position))
+                    places.append(self.repair_log.save_copy(segment.path, position, segment.size - position))
             kept = ", ".join(place for place in places if place) or "nothing, all is zero"
             reached = f", which had reached {self.known_end}," if end < self.known_end else ""
-            self.mending.tell(
+            self.repair_log.record(
                 f"{self.log.folder}{reached} ends at {end}: records behind it cannot be used; kept: {kept}"
             )
-        self.log.cut(end)
+        self.log.truncate(end)
         return 0
 
 
 def recover(
-    CommitLog log not None, Dispatch dispatch not None, checkpoint, mending not None, *, bint clean,
-    bint sealed, unsure, bint check_crc, progress,
+    CommitLog log not None, Dispatch dispatch not None, checkpoint, repair_log not None, *, bint clean,
+    bint sealed, on_unclean, bint check_crc, progress,
 ):
     """Bring the parts of an opened store to agree: (the log's end, store time of the newest record walked).
     StoreDamaged, OSError.
 
-    `sealed`: the checkpoint's offset is where the log ended at a clean stop. `unsure()` is called before
+    `sealed`: the checkpoint's offset is where the log ended at a clean stop. `on_unclean()` is called before
     queues and index are built again: a start behind a kill must not trust the checkpoint then.
     """
-    cdef Recovery recovery = Recovery(log, dispatch, checkpoint, mending, clean, check_crc, progress)
+    cdef Recovery recovery = Recovery(log, dispatch, checkpoint, repair_log, clean, check_crc, progress)
     cdef int64_t end, start, synced = log.min_offset
     cdef ConsumeQueue queue
     if not log.bases:
         forget_all(log, dispatch, checkpoint)
         return 0, 0
     if sealed:
-        recovery.known_end, recovery.known_ms = max(checkpoint.confirm_offset, mending.reached), -1
+        recovery.known_end, recovery.known_ms = max(checkpoint.confirm_offset, repair_log.highest_offset), -1
     elif clean:
         recovery.known_end = max(
-            [queue.max_physical for queue in dispatch.queues.values()] + [mending.reached]
+            [queue.max_physical for queue in dispatch.queues.values()] + [repair_log.highest_offset]
         )
     end = -1
-    if not mending.rebuild:
+    if not repair_log.rebuild:
         start = safe_start(log, dispatch, checkpoint, clean)
         synced = start
         if not clean:
@@ -145,23 +145,23 @@ def recover(
         if recovery.bridged or dispatch.gaps or (dispatch.begun and start > log.min_offset) or (
             not sealed and checkpoint.safe_ms > recovery.newest_ms
         ):
-            mending.rebuild = True
-    if mending.rebuild:
-        unsure()
+            repair_log.rebuild = True
+    if repair_log.rebuild:
+        on_unclean()
         if dispatch.index is not None:
-            dispatch.index.take_back(0)
-        dispatch.comparison = Comparison(log, mending)
+            dispatch.index.remove_from(0)
+        dispatch.queue_rebuild = QueueRebuild(log, repair_log)
         end = recovery.run(log.min_offset, -1)
-    recovery.cut(end)
-    if dispatch.comparison is not None:
-        dispatch.comparison.finish(list(dispatch.queues.values()))
-        dispatch.comparison = None
+    recovery.truncate_log(end)
+    if dispatch.queue_rebuild is not None:
+        dispatch.queue_rebuild.finish(list(dispatch.queues.values()))
+        dispatch.queue_rebuild = None
     dispatch.recent = None
     for queue in dispatch.queues.values():
         queue.truncate(end)
         queue.correct_min(log.min_offset)
     if dispatch.index is not None and dispatch.index.last[1] >= end:
-        dispatch.index.take_back(end)
+        dispatch.index.remove_from(end)
     if not clean:
         log.sync_from(synced)
     log.trusted = recovery.start if check_crc else end
@@ -173,10 +173,10 @@ cdef int64_t trusted(CommitLog log, Dispatch dispatch, int64_t start) except -1:
     OSError."""
     cdef ConsumeQueue queue
     for queue in dispatch.queues.values():
-        trust_queue(queue, start)
+        truncate_unsynced_entries(queue, start)
     if dispatch.index is None:
         return start
-    return max(trust_keys(dispatch.index, start), <int64_t> log.min_offset)
+    return max(truncate_unsynced_keys(dispatch.index, start), <int64_t> log.min_offset)
 
 
 def forget_all(CommitLog log, Dispatch dispatch, checkpoint):
@@ -190,7 +190,7 @@ def forget_all(CommitLog log, Dispatch dispatch, checkpoint):
     for topic, _ in list(dispatch.queues):
         dispatch.forget(topic)
     if dispatch.index is not None:
-        dispatch.index.take_back(0)
+        dispatch.index.remove_from(0)
 
 
 cdef int64_t newest_key(Dispatch dispatch) except -2:
@@ -203,7 +203,7 @@ def disagreeing(CommitLog log not None, Dispatch dispatch not None):
     for queue in dispatch.queues.values():
         if queue.end_entry > queue.min_entry:
             middle = (queue.min_entry + queue.end_entry) // 2
-            if not agrees(log, queue, queue.end_entry - 1, True) or not agrees(log, queue, middle, True):
+            if not matches(log, queue, queue.end_entry - 1, True) or not matches(log, queue, middle, True):
                 return queue
     return None
 

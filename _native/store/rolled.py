@@ -9,7 +9,7 @@ import re
 from itertools import pairwise
 
 from firearrow._native.store.faults import StoreDamaged, StoreForeign
-from firearrow._native.store.mending import Mending
+from firearrow._native.store.mending import RepairLog
 
 FILE_NAME = re.compile(r"[0-9]{20}")
 POSITION_MAX = (1 << 63) - 1
@@ -67,28 +67,28 @@ def is_of_another_size(found: Files, file_bytes: int) -> bool:
     return not named_so and size % SECTOR_BYTES == 0
 
 
-def mended_files(folder: str, file_bytes: int, mending: Mending, *, head: bytes | None) -> Files:
+def repaired_files(folder: str, file_bytes: int, repair_log: RepairLog, *, head: bytes | None) -> Files:
     """The row, mended in place; each finding is told. OSError, StoreDamaged.
 
     `head`: what a file begins with that stands in for a missing one; None: the row is derived and built again.
     """
-    tell_strays(folder, mending)
-    found = _in_row(_without_empty_end(named_files(folder)), file_bytes, mending)
+    report_foreign_files(folder, repair_log)
+    found = _in_row(_without_empty_end(named_files(folder)), file_bytes, repair_log)
     for position, path in found:
         size = os.path.getsize(path)
         if size != file_bytes:
-            mending.rebuild = True
+            repair_log.rebuild = True
             if head is not None and size < file_bytes and position < found[-1][0]:
-                mending.reached = position + file_bytes
-            _resize(path, size, file_bytes, mending, head is None)
-    return _without_gaps(found, folder, file_bytes, mending, head)
+                repair_log.highest_offset = position + file_bytes
+            _resize(path, size, file_bytes, repair_log, head is None)
+    return _without_gaps(found, folder, file_bytes, repair_log, head)
 
 
-def tell_strays(folder: str, mending: Mending) -> None:
+def report_foreign_files(folder: str, repair_log: RepairLog) -> None:
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         path = os.path.join(folder, name)
         if not FILE_NAME.fullmatch(name) and not os.path.isdir(path):
-            mending.tell(f"{path} is no file of a store: left where it is")
+            repair_log.record(f"{path} is no file of a store: left where it is")
 
 
 def _without_empty_end(found: Files) -> Files:
@@ -98,14 +98,14 @@ def _without_empty_end(found: Files) -> Files:
     return found
 
 
-def _in_row(found: Files, file_bytes: int, mending: Mending) -> Files:
+def _in_row(found: Files, file_bytes: int, repair_log: RepairLog) -> Files:
     """Without the files whose name cannot be that of a file of this row."""
     row = []
     for position, path in found:
         if position % file_bytes or position > POSITION_MAX - file_bytes:
-            mending.rebuild = True
-            place = mending.move(path)
-            mending.tell(
+            repair_log.rebuild = True
+            place = repair_log.move_aside(path)
+            repair_log.record(
                 f"{path} is named after no place where a file of {file_bytes} bytes begins: moved to {place}"
             )
         else:
@@ -113,15 +113,15 @@ def _in_row(found: Files, file_bytes: int, mending: Mending) -> Files:
     return row
 
 
-def _resize(path: str, size: int, file_bytes: int, mending: Mending, derived: bool) -> None:
+def _resize(path: str, size: int, file_bytes: int, repair_log: RepairLog, derived: bool) -> None:
     """Cut or fill up a file to its size."""
     if size < file_bytes:
         then = "built again from the log" if derived else "filled up with zeros, what stood there is lost"
-        mending.tell(f"{path} was cut at {size} of {file_bytes} bytes: {then}")
+        repair_log.record(f"{path} was cut at {size} of {file_bytes} bytes: {then}")
     else:
-        place = None if derived else mending.keep(path, file_bytes, size - file_bytes)
+        place = None if derived else repair_log.save_copy(path, file_bytes, size - file_bytes)
         kept = f", what was cut is in {place}" if place else ""
-        mending.tell(f"{path} had {size} bytes, not {file_bytes}: cut{kept}")
+        repair_log.record(f"{path} had {size} bytes, not {file_bytes}: cut{kept}")
     os.truncate(path, file_bytes)
     if derived:
         _allocate(path, file_bytes)
@@ -145,7 +145,7 @@ def _make(path: str, file_bytes: int, head: bytes | None) -> None:
     return None
 
 
-def _without_gaps(found: Files, folder: str, file_bytes: int, mending: Mending, head: bytes | None) -> Files:
+def _without_gaps(found: Files, folder: str, file_bytes: int, repair_log: RepairLog, head: bytes | None) -> Files:
     then = (
         "built again from the log" if head is None else "an empty one stands in for it, what it held is lost"
     )
@@ -158,20 +158,20 @@ def _without_gaps(found: Files, folder: str, file_bytes: int, mending: Mending, 
                 "the files from there on away to go on without them"
             )
         if head is not None and after < position:
-            mending.reached = max(mending.reached, position)
+            repair_log.highest_offset = max(repair_log.highest_offset, position)
         while after < position:
             missing = os.path.join(folder, file_name(after))
             _make(missing, file_bytes, head)
-            mending.rebuild = True
-            mending.tell(f"{missing} is missing between others: {then}")
+            repair_log.rebuild = True
+            repair_log.record(f"{missing} is missing between others: {then}")
             whole.append((after, missing))
             after += file_bytes
         whole.append((position, path))
     return whole
 
 
-def mended_queues(
-    folder: str, file_bytes: int, queue_id_max: int, mending: Mending
+def repaired_queues(
+    folder: str, file_bytes: int, queue_id_max: int, repair_log: RepairLog
 ) -> list[tuple[str, int, str]]:
     """(topic, queue, folder) of every queue below `consumequeue`, its files mended. OSError; StoreForeign: all files
     have the same other size, so the store was made with it."""
@@ -179,7 +179,7 @@ def mended_queues(
     for topic in sorted(os.listdir(folder)):
         path = os.path.join(folder, topic)
         if not os.path.isdir(path):
-            mending.tell(f"{path} is no queue: left where it is")
+            repair_log.record(f"{path} is no queue: left where it is")
             continue
         for name in sorted(os.listdir(path)):
             queue = os.path.join(path, name)
@@ -195,5 +195,5 @@ def mended_queues(
     if len(files) > 1 and len(sizes) == 1 and not sizes & {0, file_bytes}:
         raise foreign_size(files[0], file_bytes, "mappedFileSizeConsumeQueue")
     for _, _, queue in found:
-        mended_files(queue, file_bytes, mending, head=None)
+        repaired_files(queue, file_bytes, repair_log, head=None)
     return found

@@ -41,7 +41,7 @@ cdef class Segment:
     cdef int write_at(self, int64_t position, const uint8_t *data, int64_t length) noexcept nogil
     cdef int read_at(self, int64_t position, uint8_t *to, int64_t length) noexcept nogil
     cdef int reserve(self, int64_t until, int64_t step_max) noexcept nogil
-    cdef int64_t lay_zeros(self, int64_t position, int64_t length) noexcept nogil
+    cdef int64_t write_zeros(self, int64_t position, int64_t length) noexcept nogil
     cdef int allocate(self, int64_t until) noexcept nogil
     cdef int open_for_writing(self) noexcept nogil
     cdef int sync_data(self) noexcept nogil

@@ -9,7 +9,7 @@ from posix.stat cimport fstat, struct_stat
 from posix.types cimport off_t
 from posix.unistd cimport close as c_close, fdatasync, ftruncate, pread, pwrite
 
-from firearrow._native.store.names import sync_folder
+from firearrow._native.store.names import fsync_dir
 from firearrow._native.store.rolled import file_name
 
 cdef extern from *:
@@ -193,7 +193,7 @@ cdef class Segment:
         except FileNotFoundError:
             pass
         if for_good:
-            sync_folder(os.path.dirname(self.path))
+            fsync_dir(os.path.dirname(self.path))
         self.close()
 
     cdef void unmap(self) noexcept:
@@ -318,7 +318,7 @@ cdef class Segment:
             self.fd = -1
         return status
 
-    cdef int64_t lay_zeros(self, int64_t position, int64_t length) noexcept nogil:
+    cdef int64_t write_zeros(self, int64_t position, int64_t length) noexcept nogil:
         """Write so many zeros and more, to the end of a page; where they end. What the disk refuses is left
         out."""
         cdef int64_t end = min(position + length + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size)

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 
 from firearrow._native.store.segment import Segment
 
-PIECE_BYTES = 16 << 20
+CHUNK_BYTES = 16 << 20
 PAUSE_S = 0.001
 
 
 @contextlib.contextmanager
-def sole(path: str, size: int) -> Iterator[int | None]:
+def exclusive_file(path: str, size: int) -> Iterator[int | None]:
     """The file, open for writing, as long as nobody else may have it; None: somebody has, or it cannot be told."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -28,34 +28,34 @@ def sole(path: str, size: int) -> Iterator[int | None]:
         yield None
         return
     try:
-        yield file if _is_told(file, path, size) and _is_leased(file) else None
+        yield file if _is_mapped(file, path, size) and _is_leased(file) else None
     finally:
         os.close(file)  # and the lease with it
 
 
-def pieces(size: int) -> Iterator[tuple[int, int]]:
+def chunks(size: int) -> Iterator[tuple[int, int]]:
     """(begin, length) of each, the last one first, with a pause behind it."""
-    for begin in reversed(range(0, size, PIECE_BYTES)):
-        yield begin, min(PIECE_BYTES, size - begin)
+    for begin in reversed(range(0, size, CHUNK_BYTES)):
+        yield begin, min(CHUNK_BYTES, size - begin)
         time.sleep(PAUSE_S)
 
 
-def discard(segment: Segment) -> None:
+def delete_recycled(segment: Segment) -> None:
     """Delete a file that its owner let go of, for good; whoever has it reads on. OSError: it still stands.
 
     Its blocks are freed in pieces, when it has no name left under which anybody may still come to it.
     """
     segment.close()
-    with sole(segment.path, segment.size) as file:
+    with exclusive_file(segment.path, segment.size) as file:
         segment.discard(True)
         if file is None or os.fstat(file).st_nlink > 0:
             return
         with contextlib.suppress(OSError):  # then all are freed at once
-            for begin, _ in pieces(segment.size):
+            for begin, _ in chunks(segment.size):
                 os.ftruncate(file, begin)
 
 
-def _is_told(file: int, path: str, size: int) -> bool:
+def _is_mapped(file: int, path: str, size: int) -> bool:
     """Whether the kernel refuses a lease while the file is mapped."""
     mapped = Segment(os.path.dirname(path), 0, size, os.path.basename(path))
     try:

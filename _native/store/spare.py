@@ -6,7 +6,7 @@ would take its old records for new ones. It lies in the store's folder: in the l
 Order: out of the log, for good; nobody else has it; zeros; on the disk; offered; into the log, for good. One that a
 killed process left may be at any of these steps and is deleted.
 
-Owner: the log. Thread: `make` and `drop` one, `take` whichever makes segments.
+Owner: the log. Thread: `recycle` and `drop` one, `open_as` whichever makes segments.
 """
 
 import contextlib
@@ -14,41 +14,41 @@ import os
 import stat
 from threading import Lock
 
-from firearrow._native.store.names import sync_folder
+from firearrow._native.store.names import fsync_dir
 from firearrow._native.store.segment import Segment, zero_range
-from firearrow._native.store.sole import pieces, sole
+from firearrow._native.store.sole import chunks, exclusive_file
 
 NAME = "spare"
 
 
-class Spare:
+class RecycledSegment:
     def __init__(self, root: str, file_bytes: int) -> None:
         self._root = root
         self._path = os.path.join(root, NAME)
         self._bytes = file_bytes
         self._naming = Lock()
-        self.offered = False
+        self.is_ready = False
         with contextlib.suppress(OSError):  # what stands there all the same is replaced, or in the way
             os.unlink(self._path)
 
-    def make(self, segment: Segment) -> None:
+    def recycle(self, segment: Segment) -> None:
         """Of a segment that its owner let go of, if it can be and there is none yet. What the segment's name still
         stands for then is the owner's to discard. OSError: the disk refuses."""
         segment.close()
         if not self._is_moved_here(segment.path):
             return
         try:
-            sync_folder(os.path.dirname(segment.path))
-            sync_folder(self._root)
-            self.offered = self._is_zeroed()
+            fsync_dir(os.path.dirname(segment.path))
+            fsync_dir(self._root)
+            self.is_ready = self._is_zeroed()
         finally:
-            if not self.offered:
+            if not self.is_ready:
                 self._delete()
 
-    def take(self, path: str) -> int:
+    def open_as(self, path: str) -> int:
         """Its file, open, under a segment's name, which is on the disk once that folder is; -1 if there is none."""
         with self._naming:
-            offered, self.offered = self.offered, False
+            offered, self.is_ready = self.is_ready, False
             if not offered or os.path.lexists(path):
                 return -1
             try:
@@ -63,7 +63,7 @@ class Spare:
     def drop(self) -> None:
         """Its room is wanted, or the store closes. OSError."""
         with self._naming:
-            self.offered = False
+            self.is_ready = False
         self._delete()
 
     def _is_fit(self, about: os.stat_result) -> bool:
@@ -71,10 +71,10 @@ class Spare:
         return stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_size == self._bytes
 
     def _is_moved_here(self, path: str) -> bool:
-        """Not while one is offered: `take` would find an old segment in its place."""
+        """Not while one is offered: `open_as` would find an old segment in its place."""
         with self._naming:
             try:
-                if self.offered or not self._is_fit(os.lstat(path)):
+                if self.is_ready or not self._is_fit(os.lstat(path)):
                     return False
                 os.rename(path, self._path)
             except OSError:  # it is gone, or the log lies on another file system
@@ -87,7 +87,7 @@ class Spare:
         except OSError:
             return False
         try:
-            sync_folder(self._root)
+            fsync_dir(self._root)
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(path)
@@ -95,11 +95,11 @@ class Spare:
         return True
 
     def _is_zeroed(self) -> bool:
-        with sole(self._path, self._bytes) as file:
+        with exclusive_file(self._path, self._bytes) as file:
             if file is None or not self._is_fit(os.fstat(file)):
                 return False
             try:
-                for begin, length in pieces(self._bytes):
+                for begin, length in chunks(self._bytes):
                     zero_range(file, begin, length)
                 os.fsync(file)
             except OSError:  # the file system has no such call, or the disk refuses

@@ -10,9 +10,9 @@ from firearrow._native.store.faults import StoreError as StoreError
 from firearrow._native.store.faults import StoreForeign as StoreForeign
 from firearrow._native.store.faults import StoreLocked as StoreLocked
 from firearrow._native.store.fetch import GetStatus as GetStatus
-from firearrow._native.store.fetch import Got as Got
+from firearrow._native.store.fetch import GetResult as GetResult
 from firearrow._native.store.mappings import Mappings
-from firearrow._native.store.places import Placed as Placed
+from firearrow._native.store.places import PutResult as PutResult
 from firearrow._native.store.places import PutRefused as PutRefused
 from firearrow._native.store.places import PutStatus as PutStatus
 from firearrow._native.store.places import QueueEntry as QueueEntry
@@ -79,9 +79,9 @@ class MessageStore:
         StoreDamaged (damage that recovery may not cut), OSError (disk full, no permission).
         """
     # --- appending (one thread) ---
-    def put(self, given: InnerMessage, *, now_ms: int) -> Placed:
+    def put(self, given: InnerMessage, *, now_ms: int) -> PutResult:
         """Stage one message. PutRefused."""
-    def put_batch(self, given: InnerMessage, *, now_ms: int) -> Placed:
+    def put_batch(self, given: InnerMessage, *, now_ms: int) -> PutResult:
         """Stage every item of a batch's body, all or none, in one segment. PutRefused."""
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Where the next message that is put will stand in the queue; -1 if there is no such queue yet."""

@@ -28,18 +28,18 @@ from firearrow._native.store.batch import items_of
 from firearrow._native.store.checkpoint import Checkpoint
 from firearrow._native.store.commitlog import CommitLog as Log
 from firearrow._native.store.dispatch import is_file_name
-from firearrow._native.store.doubt import doubt, printed
+from firearrow._native.store.doubt import check_consistency, fingerprint
 from firearrow._native.store.faults import StoreDamaged, StoreError, StoreForeign, StoreLocked
-from firearrow._native.store.fetch import GetStatus, Got
+from firearrow._native.store.fetch import GetStatus, GetResult
 from firearrow._native.store.folder import StoreFolder
 from firearrow._native.store.keyindex import KeyIndex as Index
-from firearrow._native.store.names import drop_half_made
-from firearrow._native.store.mending import Mending
-from firearrow._native.store.places import Placed, PutRefused, PutStatus, QueueEntry
+from firearrow._native.store.names import delete_incomplete_files
+from firearrow._native.store.mending import RepairLog
+from firearrow._native.store.places import PutResult, PutRefused, PutStatus, QueueEntry
 from firearrow._native.store.recover import recover
 
 __all__ = [
-    "GetStatus", "Got", "InnerMessage", "MessageStore", "Placed", "PutRefused", "PutStatus", "QueueEntry", "StoreConfig",
+    "GetStatus", "GetResult", "InnerMessage", "MessageStore", "PutResult", "PutRefused", "PutStatus", "QueueEntry", "StoreConfig",
     "StoreDamaged", "StoreError", "StoreForeign", "StoreLocked",
 ]
 
@@ -99,46 +99,46 @@ cdef class MessageStore:
         store.root = os.path.abspath(os.fspath(root))
         store.folder = StoreFolder(store.root)
         try:
-            mending = Mending(store.root)
-            store.load(mending, config)
+            repair_log = RepairLog(store.root)
+            store.load(repair_log, config)
             store.max_message_bytes = config.max_message_bytes
             store.sync_flush = config.sync_flush
             store.lock = threading.Lock()
-            store.recover(mending, config.check_crc, progress)
+            store.recover(repair_log, config.check_crc, progress)
             if store.sync_flush:
                 store.settle()
-            store.findings = tuple(mending.lines)
+            store.findings = tuple(repair_log.lines)
             store.folder.mark_running()
         except BaseException:
-            store.let_go()
+            store.unlock_folder()
             raise
         return store
 
-    def load(self, mending, config):
+    def load(self, repair_log, config):
         log_folder = config.commitlog_path or self.folder.path("commitlog")
         if self.folder.was_killed:
             self.unsettled = True
-            if pagecache.is_marked(self.root):
-                pagecache.forget(self.root, log_folder, mending)
-            drop_half_made(self.folder.path("consumequeue"), self.folder.path("index"))
-        self.log = Log.open(log_folder, config.segment_bytes, mending, self.root)
+            if pagecache.is_suspect(self.root):
+                pagecache.drop_page_cache(self.root, log_folder, repair_log)
+            delete_incomplete_files(self.folder.path("consumequeue"), self.folder.path("index"))
+        self.log = Log.open(log_folder, config.segment_bytes, repair_log, self.root)
         if config.index_enabled:
-            self.index = Index.open(self.folder.path("index"), config.index_slots, config.index_entries, mending)
+            self.index = Index.open(self.folder.path("index"), config.index_slots, config.index_entries, repair_log)
         self.dispatch = Dispatch(
             self.folder.path("consumequeue"), config.queue_file_bytes, self.index, config.delay_levels_ms, config.lmq
         )
-        self.dispatch.load(mending)
+        self.dispatch.load(repair_log)
         self.reader = StoreReader(self.log, self.dispatch, self.index)
         self.cleaner = StoreCleaner(self.reader)
         self.set_checkpoint(Checkpoint.load(self.folder.path("checkpoint")))
 
-    def recover(self, mending, check_crc, progress):
+    def recover(self, repair_log, check_crc, progress):
         clean, path = not self.folder.was_killed, self.folder.path("checkpoint")
         seal = self.checkpoint.seal(path)
-        doubt(self.log, self.dispatch, self.checkpoint, seal, mending, clean=clean)
+        check_consistency(self.log, self.dispatch, self.checkpoint, seal, repair_log, clean=clean)
         end, newest = recover(
-            self.log, self.dispatch, self.checkpoint, mending, clean=clean, sealed=clean and seal is not None and seal.closed,
-            unsure=lambda: Checkpoint().save(path, b"", closed=False), check_crc=check_crc, progress=progress,
+            self.log, self.dispatch, self.checkpoint, repair_log, clean=clean, sealed=clean and seal is not None and seal.closed,
+            on_unclean=lambda: Checkpoint().save(path, b"", closed=False), check_crc=check_crc, progress=progress,
         )
         self.reader.confirmed = end
         self.newest_ms = newest or self.checkpoint.physic_ms
@@ -158,12 +158,12 @@ cdef class MessageStore:
                 if clean:
                     self.folder.mark_stopped()
         finally:
-            self.let_go()
+            self.unlock_folder()
 
     def abandon(self):
-        self.let_go()
+        self.unlock_folder()
 
-    def let_go(self):
+    def unlock_folder(self):
         self.closed = True
         if self.dispatch is not None:
             for queue in self.dispatch.queues.values():
@@ -196,7 +196,7 @@ cdef class MessageStore:
         queue = self.dispatch.queue_of(name, message.queue_id, True) if is_queued(message.sys_flag) else None
         self.check_fits(record_bytes(&message))
         end = self.stage(&message, NULL, queue)
-        return Placed(message.physical_offset, message.queue_offset, end, (message.physical_offset,), now_ms)
+        return PutResult(message.physical_offset, message.queue_offset, end, (message.physical_offset,), now_ms)
 
     def put_batch(self, InnerMessage given not None, *, int64_t now_ms):
         cdef Message message
@@ -213,20 +213,20 @@ cdef class MessageStore:
             message.body.length, message.properties.length = len(body), len(properties)
             total += record_bytes(&message)
         self.check_fits(total)
-        self.log.keep_together(total)
+        self.log.reserve_contiguous(total)
         queue = self.dispatch.queue_of(name, message.queue_id, True)
-        mark = self.dispatch.staged_count, self.dispatch.hashes.count, self.log.staging_bytes
+        mark_suspect = self.dispatch.staged_count, self.dispatch.hashes.count, self.log.staging_bytes
         places = []
         for flag, body, properties in parts:
             message.flag, message.body, message.properties = flag, text_of(body), text_of(properties)
             try:
                 end = self.stage(&message, NULL, queue)
             except BaseException:
-                self.take_back(mark, queue)
+                self.rollback_staged(mark_suspect, queue)
                 raise
             first = message.queue_offset if first < 0 else first
             places.append(message.physical_offset)
-        return Placed(places[0], first, end, tuple(places), now_ms)
+        return PutResult(places[0], first, end, tuple(places), now_ms)
 
     cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1:
         """Promise the places, encode the record into the staging; the offset behind it. `properties`: scanned, or NULL."""
@@ -257,7 +257,7 @@ cdef class MessageStore:
 
     @property
     def light_queues(self):
-        return self.dispatch.lights
+        return self.dispatch.lmq_count
 
     def checked_topic(self, str topic, int64_t queue_id):
         """The topic's bytes. PutRefused."""
@@ -276,9 +276,9 @@ cdef class MessageStore:
         if size > self.max_message_bytes + RECORD_OVER_BODY_BYTES or size + RECORD_END_BYTES > self.log.segment_bytes:
             illegal("body")
 
-    def take_back(self, mark, ConsumeQueue queue):
+    def rollback_staged(self, mark_suspect, ConsumeQueue queue):
         """A batch that failed half way leaves nothing staged."""
-        staged, hashes, staging = mark
+        staged, hashes, staging = mark_suspect
         queue.next_entry -= self.dispatch.staged_count - staged
         self.dispatch.staged_count, self.dispatch.hashes.count, self.log.staging_bytes = staged, hashes, staging
 
@@ -319,7 +319,7 @@ cdef class MessageStore:
     def doubt_disk(self, error):
         if error.errno not in EXHAUSTED:  # what the disk holds is in doubt, also to the next open
             self.broken = True
-            pagecache.mark(self.root)
+            pagecache.mark_suspect(self.root)
 
     def confirm(self, int64_t physical_offset):
         if physical_offset > self.reader.confirmed:
@@ -333,7 +333,7 @@ cdef class MessageStore:
                 newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
                 max(written - 1, 0),
             ))
-            left = printed(self.dispatch, shape=seal)
+            left = fingerprint(self.dispatch, shape=seal)
             self.checkpoint.save(self.folder.path("checkpoint"), left, closed=seal and self.log.refused == 0)
         return queues
 
@@ -342,9 +342,9 @@ cdef class MessageStore:
         self.checkpoint = checkpoint
         self.cleaner.flushed_queues = checkpoint.confirm_offset
 
-    def settle(self):
+    def fsync_store(self):
         if self.unsettled:
-            pagecache.settle(self.root, self.log.folder)
+            pagecache.fsync_store(self.root, self.log.folder)
             self.unsettled = False
 
     def flush_all(self):

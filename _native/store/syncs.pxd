@@ -5,11 +5,11 @@
 
 from firearrow._native.store.mutex cimport pthread_mutex_t
 
-cdef struct Syncs:
+cdef struct SyncGate:
     pthread_mutex_t lock
     int error                             # of the first that failed, a negative errno
 
-cdef Syncs *new_syncs() except NULL
-cdef void drop_syncs(Syncs *syncs) noexcept
+cdef SyncGate *new_sync_gate() except NULL
+cdef void free_sync_gate(SyncGate *sync_gate) noexcept
 # 0 or a negative errno.
-cdef int sync_through(Syncs *syncs, int fd) noexcept nogil
+cdef int sync_through(SyncGate *sync_gate, int fd) noexcept nogil

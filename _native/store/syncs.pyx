@@ -8,8 +8,8 @@ from firearrow._native.store.mutex cimport (
 from firearrow._native.store.segment cimport sync_fd
 
 
-cdef Syncs *new_syncs() except NULL:
-    cdef Syncs *made = <Syncs *> PyMem_RawMalloc(sizeof(Syncs))
+cdef SyncGate *new_sync_gate() except NULL:
+    cdef SyncGate *made = <SyncGate *> PyMem_RawMalloc(sizeof(SyncGate))
     if made is NULL:
         raise MemoryError()
     pthread_mutex_init(&made.lock, NULL)
@@ -17,17 +17,17 @@ cdef Syncs *new_syncs() except NULL:
     return made
 
 
-cdef void drop_syncs(Syncs *syncs) noexcept:
-    if syncs is not NULL:
-        pthread_mutex_destroy(&syncs.lock)
-        PyMem_RawFree(syncs)
+cdef void free_sync_gate(SyncGate *sync_gate) noexcept:
+    if sync_gate is not NULL:
+        pthread_mutex_destroy(&sync_gate.lock)
+        PyMem_RawFree(sync_gate)
 
 
-cdef int sync_through(Syncs *syncs, int fd) noexcept nogil:
+cdef int sync_through(SyncGate *sync_gate, int fd) noexcept nogil:
     cdef int status
-    pthread_mutex_lock(&syncs.lock)
-    if syncs.error == 0:
-        syncs.error = sync_fd(fd)
-    status = syncs.error
-    pthread_mutex_unlock(&syncs.lock)
+    pthread_mutex_lock(&sync_gate.lock)
+    if sync_gate.error == 0:
+        sync_gate.error = sync_fd(fd)
+    status = sync_gate.error
+    pthread_mutex_unlock(&sync_gate.lock)
     return status

@@ -11,5 +11,5 @@ from libc.stdint cimport int64_t
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.keyindex cimport KeyIndex
 
-cdef int trust_queue(ConsumeQueue queue, int64_t start) except -1
-cdef int64_t trust_keys(KeyIndex index, int64_t start) except -2
+cdef int truncate_unsynced_entries(ConsumeQueue queue, int64_t start) except -1
+cdef int64_t truncate_unsynced_keys(KeyIndex index, int64_t start) except -2

@@ -14,7 +14,7 @@ from firearrow._native.store.segment cimport Segment, zero_tail
 
 # ---- queues ----
 
-cdef int trust_queue(ConsumeQueue queue, int64_t start) except -1:
+cdef int truncate_unsynced_entries(ConsumeQueue queue, int64_t start) except -1:
     """Keep the entries of records below `start`; what stands behind them becomes zero. OSError."""
     cdef Segment file
     cdef int64_t low, high, middle
@@ -29,7 +29,7 @@ cdef int trust_queue(ConsumeQueue queue, int64_t start) except -1:
             low = middle + 1
         else:
             high = middle
-    while low > queue.min_entry and not is_sure(queue, low - 1, start):
+    while low > queue.min_entry and not is_ordered(queue, low - 1, start):
         low -= 1
     end_at(queue, low)
     return 0
@@ -45,7 +45,7 @@ cdef int64_t is_below(ConsumeQueue queue, int64_t entry, int64_t start) except -
     return get_i64(at) if get_i64(at) < start else -1
 
 
-cdef bint is_sure(ConsumeQueue queue, int64_t entry, int64_t start) except -1:
+cdef bint is_ordered(ConsumeQueue queue, int64_t entry, int64_t start) except -1:
     """A half of an entry, at a sector's edge, may look like one of a lower record: not behind a higher one,
     or zeros."""
     cdef int64_t at = is_below(queue, entry, start)
@@ -82,7 +82,7 @@ cdef int end_at(ConsumeQueue queue, int64_t entry) except -1:
 
 # ---- index ----
 
-cdef int64_t trust_keys(KeyIndex index, int64_t start) except -2:
+cdef int64_t truncate_unsynced_keys(KeyIndex index, int64_t start) except -2:
     """Forget keys of records at or behind `start`; from where keys must be put again: there, or below.
     OSError."""
     cdef IndexFile file

@@ -4,12 +4,12 @@
 #
 # Owner: the server; connections share it. Units: bytes. Thread: the loop's.
 
-cdef class Budget:
+cdef class MemoryBudget:
     cdef object loop
     cdef object exceeded
     cdef bint planned
     cdef readonly long long held
-    cdef long long most                   # since the last `give_back`
+    cdef long long most                   # since the last `return_memory`
     cdef readonly long long bytes_max
 
     cdef int change(self, Py_ssize_t by) except -1

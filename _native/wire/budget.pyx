@@ -5,10 +5,10 @@ cdef extern from "<malloc.h>" nogil:
     int malloc_trim(size_t kept)
 
 cdef enum:
-    GIVEN_BACK = 67108864
+    RELEASED_BYTES = 67108864
 
 
-cdef class Budget:
+cdef class MemoryBudget:
     def __init__(self, loop, bytes_max, exceeded):
         self.loop = loop
         self.bytes_max = bytes_max
@@ -19,17 +19,17 @@ cdef class Budget:
         self.most = max(self.most, self.held)
         if self.held > self.bytes_max and not self.planned:
             self.planned = True
-            self.loop.call_soon(self.tell)
+            self.loop.call_soon(self.notify)
         return 0
 
-    def give_back(self):
+    def return_memory(self):
         """Return freed memory to the system if it is much; the allocator would keep it."""
-        if self.most - self.held >= GIVEN_BACK:
+        if self.most - self.held >= RELEASED_BYTES:
             self.most = self.held
             with nogil:
                 malloc_trim(0)
 
-    def tell(self):
+    def notify(self):
         self.planned = False
         if self.held > self.bytes_max:
             self.exceeded()

@@ -2,7 +2,7 @@ import asyncio
 import enum
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Conn
+from firearrow._native.wire.conn import Connection
 
 TICK_S: float
 """Precision of time-outs."""
@@ -15,7 +15,7 @@ class Failure(enum.Enum):
     LATE = ...
     FULL = ...
 
-class Calls(Conn):
+class PendingCalls(Connection):
     """A connection of a client. `failure` of a subclass makes the exception of a call without an answer."""
 
     retired: bool

@@ -20,20 +20,20 @@ class Failure(enum.Enum):
     FULL = "too many requests unanswered"
 
 
-cdef class Waiter:
-    cdef bint wanted(self) except -1:
+cdef class CallWaiter:
+    cdef bint is_waiting(self) except -1:
         return not self.future.done()
 
-    cdef int answered(self, const Frame *frame, const Header *header) except -1:
+    cdef int response_received(self, const Frame *frame, const Header *header) except -1:
         self.future.set_result(command_from(frame, header))
         return 0
 
-    cdef int failed(self, object error) except -1:
+    cdef int call_failed(self, object error) except -1:
         self.future.set_exception(error)
         return 0
 
 
-cdef class Calls(Conn):
+cdef class PendingCalls(Connection):
     def __init__(self, loop, *, pending_max=65535):
         super().__init__(loop, reads_always=True)
         self.pending_calls = {}
@@ -50,13 +50,13 @@ cdef class Calls(Conn):
     # ---- requests ----
 
     def call(self, RemotingCommand command not None, double timeout_s):
-        cdef Waiter waiter
+        cdef CallWaiter waiter
         future = self.loop.create_future()
-        refusal = self.refusal()
+        refusal = self.too_many_error()
         if refusal is not None:
             future.set_exception(refusal)
             return future
-        waiter = Waiter.__new__(Waiter)
+        waiter = CallWaiter.__new__(CallWaiter)
         waiter.future = future
         command.opaque = self.number()
         self.post(command.opaque, command.encode(), waiter, timeout_s)
@@ -86,7 +86,7 @@ cdef class Calls(Conn):
         self.last_opaque = 1 if self.last_opaque == 0x7FFFFFFF else self.last_opaque + 1
         return self.last_opaque
 
-    cdef object refusal(self):
+    cdef object too_many_error(self):
         """Why nothing more can be sent, or None."""
         if self.closed:
             return self.failure(Failure.CLOSED)
@@ -94,14 +94,14 @@ cdef class Calls(Conn):
             return self.failure(Failure.FULL)
         return None
 
-    cdef int post(self, int32_t opaque, bytes frame, Waiter waiter, double timeout_s) except -1:
+    cdef int post(self, int32_t opaque, bytes frame, CallWaiter waiter, double timeout_s) except -1:
         """Send the frame; `waiter` gets its answer. A single frame leaves at once, several of a turn
         together."""
         cdef double now = self.loop.time()
         waiter.deadline = now + timeout_s
-        if self.sweep is None:
+        if self.expiry_timer is None:
             self.earliest = waiter.deadline
-            self.sweep = self.loop.call_later(TICK, self.expire)
+            self.expiry_timer = self.loop.call_later(TICK, self.expire)
         elif waiter.deadline < self.earliest:
             self.earliest = waiter.deadline
         if self.pending_calls or self.flush_planned:
@@ -115,9 +115,9 @@ cdef class Calls(Conn):
 
     # ---- answers ----
 
-    cdef int take(self, const Frame *frame) except -1:
+    cdef int handle_frame(self, const Frame *frame) except -1:
         cdef Header header
-        cdef Waiter waiter
+        cdef CallWaiter waiter
         cdef int status = scan_header(frame.header, frame.header_bytes, frame.serializer, &header)
         if status < 0:
             raise WireError(header_fault(status))
@@ -125,9 +125,9 @@ cdef class Calls(Conn):
             self.received(command_from(frame, &header))
             return 0
         waiter = self.pending_calls.pop(header.opaque, None)
-        if waiter is not None and waiter.wanted():
+        if waiter is not None and waiter.is_waiting():
             try:
-                waiter.answered(frame, &header)
+                waiter.response_received(frame, &header)
             except WireError:
                 self.pending_calls[header.opaque] = waiter
                 raise
@@ -140,10 +140,10 @@ cdef class Calls(Conn):
         return 0
 
     def lost(self, reason):
-        cdef Waiter waiter
-        if self.sweep is not None:
-            self.sweep.cancel()
-            self.sweep = None
+        cdef CallWaiter waiter
+        if self.expiry_timer is not None:
+            self.expiry_timer.cancel()
+            self.expiry_timer = None
         waiting, self.pending_calls = self.pending_calls, {}
         for waiter in waiting.values():
             self.fail(waiter, self.failure(Failure.LOST, reason))
@@ -152,19 +152,19 @@ cdef class Calls(Conn):
     def expire(self):
         """Fail late calls and drop cancelled ones."""
         cdef double now = self.loop.time()
-        self.sweep = None
+        self.expiry_timer = None
         if now >= self.earliest or self.retired:
-            self.end_late(now)
+            self.expire_calls(now)
         if self.pending_calls:
-            self.sweep = self.loop.call_later(TICK, self.expire)
+            self.expiry_timer = self.loop.call_later(TICK, self.expire)
         self.close_if_done()
 
-    cdef int end_late(self, double now) except -1:
-        cdef Waiter waiter
+    cdef int expire_calls(self, double now) except -1:
+        cdef CallWaiter waiter
         cdef list over = []
         self.earliest = now + 3600
         for opaque, waiter in self.pending_calls.items():
-            if waiter.deadline <= now or not waiter.wanted():
+            if waiter.deadline <= now or not waiter.is_waiting():
                 over.append(opaque)
             elif waiter.deadline < self.earliest:
                 self.earliest = waiter.deadline
@@ -174,10 +174,10 @@ cdef class Calls(Conn):
                 self.fail(waiter, self.failure(Failure.LATE))
         return 0
 
-    cdef int fail(self, Waiter waiter, object error) except -1:
+    cdef int fail(self, CallWaiter waiter, object error) except -1:
         try:
-            if waiter.wanted():
-                waiter.failed(error)
+            if waiter.is_waiting():
+                waiter.call_failed(error)
         except Exception as fault:
             self.loop.call_exception_handler(
                 {"message": "the waiter of an answer failed", "exception": fault}

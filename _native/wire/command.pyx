@@ -30,22 +30,22 @@ class WireError(ValueError):
 
 cdef str text_of(const Span *span):
     """The span's text; invalid UTF-8 is replaced, as in Java."""
-    cdef uint8_t *room
+    cdef uint8_t *capacity
     cdef Py_ssize_t length
     if span.kind == SPAN_ABSENT:
         return ""
     if span.kind != SPAN_ESCAPED:
         return PyUnicode_DecodeUTF8(<const char *> span.at, span.length, "replace")
-    room = <uint8_t *> PyMem_Malloc(span.length + 1)
-    if room is NULL:
+    capacity = <uint8_t *> PyMem_Malloc(span.length + 1)
+    if capacity is NULL:
         raise MemoryError()
     try:
-        length = unescape(span.at, span.length, room)
+        length = unescape(span.at, span.length, capacity)
         if length < 0:
             raise WireError(header_fault(HEADER_BAD_JSON))
-        return PyUnicode_DecodeUTF8(<const char *> room, length, "replace")
+        return PyUnicode_DecodeUTF8(<const char *> capacity, length, "replace")
     finally:
-        PyMem_Free(room)
+        PyMem_Free(capacity)
 
 
 cdef RemotingCommand command_of(const Frame *frame):

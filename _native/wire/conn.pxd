@@ -1,66 +1,66 @@
 # Conn: one peer, on a transport of the loop or on an engine's socket; both feed the same frame loop.
 #
 # Ownership: all connections of a thread receive into one shared window. What a read leaves of a partial frame
-# is copied to the connection's own `rest`. Its capacity grows with the bytes received, never with what a
+# is copied to the connection's own `partial`. Its capacity grows with the bytes received, never with what a
 # length word claims; a larger buffer is used if the shelf has one. Commands own their data, so nothing points
 # into window or rest when a call returns.
 #
-# Order: a read passes every whole frame to `received`, at most FRAMES_A_TURN of them, then other connections
+# Order: a read passes every whole frame to `received`, at most FRAMES_PER_PASS of them, then other connections
 # get their turn. Answers collect in `answers` and leave as one write. While the peer does not read its
-# answers (`congested`), its requests are not read either: memory is bounded by the transport's high-water
+# answers (`write_paused`), its requests are not read either: memory is bounded by the transport's high-water
 # mark and the answers of one turn. Partial frames and bytes that the kernel does not take count in the shared
 # `budget`. A client `reads_always`: if both sides stopped reading, neither could send.
 #
 # Units: bytes; `last_seen` is the loop's time in seconds. Thread: the loop's. Subclasses (server, client)
-# override `received` and `lost`; native ones may `take` frames in place.
+# override `received` and `lost`; native ones may `handle_frame` frames in place.
 
 from libc.stdint cimport uint8_t
 
-from firearrow._native.wire.budget cimport Budget
+from firearrow._native.wire.budget cimport MemoryBudget
 from firearrow._native.wire.frame cimport Frame
-from firearrow._native.wire.leftover cimport Leftover
-from firearrow._native.wire.plug cimport Plug
-from firearrow._native.wire.shelf cimport Shelf
+from firearrow._native.wire.leftover cimport FairQueue
+from firearrow._native.wire.plug cimport RawTransport
+from firearrow._native.wire.shelf cimport BufferPool
 
-cdef class Conn:
+cdef class Connection:
     cdef object loop
-    cdef object plans                     # runs callbacks of this turn: the loop or the engine
+    cdef object scheduler                     # runs callbacks of this turn: the loop or the engine
     cdef readonly object transport
-    cdef Plug plug                        # the transport, if it takes bytes in place
+    cdef RawTransport raw_transport                        # the transport, if it takes bytes in place
     cdef list answers
     cdef Py_ssize_t answer_bytes
     cdef bytearray window
-    cdef Shelf shelf
-    cdef bytearray rest
-    cdef Py_ssize_t rest_bytes
+    cdef BufferPool buffer_pool
+    cdef bytearray partial
+    cdef Py_ssize_t partial_bytes
     cdef Py_ssize_t frame_bytes_max
     cdef Py_ssize_t high_water
-    cdef Leftover leftover
-    cdef Budget budget                    # None: not limited
+    cdef FairQueue fair_queue
+    cdef MemoryBudget budget                    # None: not limited
     cdef Py_ssize_t unsent                # bytes not yet taken by the kernel
     cdef readonly Py_ssize_t held         # this connection's part of the budget
     cdef readonly bint closed
     cdef bint reads_always
     cdef bint writing_paused
-    cdef bint deaf
+    cdef bint reading_stopped
     cdef bint flush_planned
     cdef bint resume_planned
     cdef bint reading_paused
     cdef readonly long long received_frames
     cdef readonly double last_seen
 
-    cdef int plug_in(self, plans, Plug plug) except -1
+    cdef int attach(self, scheduler, RawTransport raw_transport) except -1
     cdef double now(self) except -1
-    cdef uint8_t *place(self, Py_ssize_t start, Py_ssize_t *room) except NULL
-    cdef void call_for(self) noexcept
-    cdef int arrived(self, Py_ssize_t start, Py_ssize_t count, bint late) except -1
-    cdef int take(self, const Frame *frame) except -1
-    cdef bint choked(self) noexcept
-    cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1
-    cdef int widen(self) except -1
-    cdef int move(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t room) except -1
-    cdef int leave_rest(self) except -1
+    cdef uint8_t *get_window(self, Py_ssize_t start, Py_ssize_t *capacity) except NULL
+    cdef void prefetch(self) noexcept
+    cdef int data_received(self, Py_ssize_t start, Py_ssize_t count, bint late) except -1
+    cdef int handle_frame(self, const Frame *frame) except -1
+    cdef bint is_backpressured(self) noexcept
+    cdef int save_partial(self, const uint8_t *at, Py_ssize_t length) except -1
+    cdef int grow_partial(self) except -1
+    cdef int relocate_partial(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t capacity) except -1
+    cdef int drop_partial(self) except -1
     cdef Py_ssize_t deliver(self, const uint8_t *at, Py_ssize_t available) except -1
-    cdef int balance(self, bint more) except -1
-    cdef int account(self) except -1
+    cdef int update_flow_control(self, bint more) except -1
+    cdef int report_held(self) except -1
     cdef int sent(self) except -1

@@ -1,9 +1,9 @@
 import asyncio
 
-from firearrow._native.wire.budget import Budget
+from firearrow._native.wire.budget import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
 
-class Conn:
+class Connection:
     """One peer on a transport: whole frames go to `received`; frames passed to `send` leave as one write a
     turn.
 
@@ -22,14 +22,14 @@ class Conn:
         frame_bytes_max: int = ...,
         high_water: int = ...,
         reads_always: bool = False,
-        budget: Budget | None = None,
+        budget: MemoryBudget | None = None,
     ) -> None:
         """`reads_always`: keep reading while the peer does not read (clients).
 
         `budget` counts what the connection holds for a peer that stopped in the middle (`held`).
         """
     @property
-    def congested(self) -> bool:
+    def write_paused(self) -> bool:
         """The peer does not read its answers; its requests are not read either, unless `reads_always`."""
     def received(self, command: RemotingCommand) -> None: ...
     def lost(self, reason: Exception | None) -> None: ...

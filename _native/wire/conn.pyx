@@ -9,8 +9,8 @@ from firearrow._native.base.endian cimport get_i32
 from firearrow._native.wire.clocks cimport nanoseconds, worked
 from firearrow._native.wire.command cimport command_of
 from firearrow._native.wire.frame cimport FRAME_PARTIAL, Frame, frame_fault, next_frame
-from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_A_TURN
-from firearrow._native.wire.shelf cimport Shelf
+from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_PER_PASS
+from firearrow._native.wire.shelf cimport BufferPool
 
 from firearrow._native.wire.command import WireError
 
@@ -21,14 +21,14 @@ cdef enum:
 
 WINDOW_BYTES = 262144
 cdef object OF_THREAD = threading.local()
-cdef Py_ssize_t SMALL_REST = WINDOW_BYTES // 2
+cdef Py_ssize_t SMALL_PARTIAL = WINDOW_BYTES // 2
 
 
-cdef Leftover leftover_of(loop):
+cdef FairQueue leftover_of(loop):
     """One for all connections of a loop, which is this thread's."""
-    cdef Leftover found = getattr(OF_THREAD, "leftover", None)
+    cdef FairQueue found = getattr(OF_THREAD, "fair_queue", None)
     if found is None or found.loop is not loop:
-        found = OF_THREAD.leftover = Leftover(loop)
+        found = OF_THREAD.fair_queue = FairQueue(loop)
     return found
 
 
@@ -40,28 +40,28 @@ cdef bytearray window_here():
     return window
 
 
-cdef Shelf shelf_here():
-    shelf = getattr(OF_THREAD, "shelf", None)
-    if shelf is None:
-        shelf = OF_THREAD.shelf = Shelf()
-    return shelf
+cdef BufferPool shelf_here():
+    buffer_pool = getattr(OF_THREAD, "buffer_pool", None)
+    if buffer_pool is None:
+        buffer_pool = OF_THREAD.buffer_pool = BufferPool()
+    return buffer_pool
 
 
-cdef class Conn:
+cdef class Connection:
     def __init__(
         self, loop, *, frame_bytes_max=FRAME_BYTES_MAX, high_water=1 << 20, reads_always=False,
-        Budget budget=None
+        MemoryBudget budget=None
     ):
-        self.loop = self.plans = loop
+        self.loop = self.scheduler = loop
         self.window = window_here()
-        self.shelf = shelf_here()
-        self.leftover = leftover_of(loop)
+        self.buffer_pool = shelf_here()
+        self.fair_queue = leftover_of(loop)
         self.reads_always = reads_always
         self.budget = budget
         self.frame_bytes_max = frame_bytes_max
         self.high_water = high_water
         self.answers = []
-        self.rest = bytearray()
+        self.partial = bytearray()
         self.last_seen = loop.time()
 
     # ---- for subclasses ----
@@ -78,7 +78,7 @@ cdef class Conn:
     # ---- sending ----
 
     @property
-    def congested(self):
+    def write_paused(self):
         return self.writing_paused
 
     def send(self, bytes frame not None):
@@ -88,7 +88,7 @@ cdef class Conn:
         self.answers.append(frame)
         self.answer_bytes += len(frame)
         if not self.flush_planned:
-            self.plans.call_soon(self.flush)
+            self.scheduler.call_soon(self.flush)
             self.flush_planned = True
 
     def flush(self):
@@ -106,9 +106,9 @@ cdef class Conn:
 
     cdef int sent(self) except -1:
         """After a write: a peer that takes its answers is alive."""
-        if self.plug is None and self.budget is not None:
+        if self.raw_transport is None and self.budget is not None:
             self.unsent = self.transport.get_write_buffer_size()
-            self.account()
+            self.report_held()
         if self.unsent == 0 and not self.writing_paused:
             self.last_seen = self.now()
         return 0
@@ -121,8 +121,8 @@ cdef class Conn:
 
     def stop_reading(self):
         """Take no more requests; answers still go out."""
-        self.deaf = True
-        self.balance(False)
+        self.reading_stopped = True
+        self.update_flow_control(False)
 
     def abort(self):
         if self.transport is not None:
@@ -137,9 +137,9 @@ cdef class Conn:
     def connection_lost(self, reason):
         self.closed = True
         self.answers.clear()
-        self.rest = bytearray()
-        self.rest_bytes = self.unsent = 0
-        self.account()
+        self.partial = bytearray()
+        self.partial_bytes = self.unsent = 0
+        self.report_held()
         self.lost(reason)
 
     def eof_received(self):
@@ -147,65 +147,65 @@ cdef class Conn:
 
     def pause_writing(self):
         self.writing_paused = True
-        self.balance(False)
+        self.update_flow_control(False)
 
     def resume_writing(self):
         self.writing_paused = False
-        self.balance(self.rest_bytes > 0)
+        self.update_flow_control(self.partial_bytes > 0)
 
     def get_buffer(self, sizehint):
-        cdef Py_ssize_t room
-        self.place(0, &room)
-        return memoryview(self.window if self.rest_bytes < SMALL_REST else self.rest)[self.rest_bytes:]
+        cdef Py_ssize_t capacity
+        self.get_window(0, &capacity)
+        return memoryview(self.window if self.partial_bytes < SMALL_PARTIAL else self.partial)[self.partial_bytes:]
 
     def buffer_updated(self, Py_ssize_t count):
-        self.arrived(0, count, False)
+        self.data_received(0, count, False)
 
     # ---- bytes in ----
 
-    cdef int plug_in(self, plans, Plug plug) except -1:
-        """Attach to an engine: `plans` replaces the loop, the plug is the transport."""
-        self.plans = plans
-        self.plug = plug
-        self.connection_made(plug)
+    cdef int attach(self, scheduler, RawTransport raw_transport) except -1:
+        """Attach to an engine: `scheduler` replaces the loop, the plug is the transport."""
+        self.scheduler = scheduler
+        self.raw_transport = raw_transport
+        self.connection_made(raw_transport)
         return 0
 
     cdef double now(self) except -1:
         """The loop's time, or the time at which the engine's pass began."""
-        return self.plug.now() if self.plug is not None else self.plans.time()
+        return self.raw_transport.now() if self.raw_transport is not None else self.scheduler.time()
 
-    cdef uint8_t *place(self, Py_ssize_t start, Py_ssize_t *room) except NULL:
+    cdef uint8_t *get_window(self, Py_ssize_t start, Py_ssize_t *capacity) except NULL:
         """Where the next bytes go, after `start` bytes of others in the window, and the capacity there; call
-        `arrived` before anything else."""
+        `data_received` before anything else."""
         cdef bytearray held = self.window
-        if self.rest_bytes >= SMALL_REST:
-            if self.rest_bytes == len(self.rest):
-                self.widen()
-            held = self.rest
+        if self.partial_bytes >= SMALL_PARTIAL:
+            if self.partial_bytes == len(self.partial):
+                self.grow_partial()
+            held = self.partial
             start = 0
-        room[0] = len(held) - start - self.rest_bytes
-        return <uint8_t *> PyByteArray_AS_STRING(held) + start + self.rest_bytes
+        capacity[0] = len(held) - start - self.partial_bytes
+        return <uint8_t *> PyByteArray_AS_STRING(held) + start + self.partial_bytes
 
-    cdef void call_for(self) noexcept:
+    cdef void prefetch(self) noexcept:
         """Bytes arrive soon: prefetch what is needed then."""
 
-    cdef int arrived(self, Py_ssize_t start, Py_ssize_t count, bint late) except -1:
+    cdef int data_received(self, Py_ssize_t start, Py_ssize_t count, bint late) except -1:
         """`late`: no time to process them now."""
         cdef uint8_t *at
-        cdef Py_ssize_t available = self.rest_bytes + count
+        cdef Py_ssize_t available = self.partial_bytes + count
         cdef Py_ssize_t taken
         self.last_seen = self.now()
-        if self.rest_bytes < SMALL_REST:
+        if self.partial_bytes < SMALL_PARTIAL:
             at = <uint8_t *> PyByteArray_AS_STRING(self.window) + start
-            if self.rest_bytes:
-                memcpy(at, PyByteArray_AS_STRING(self.rest), self.rest_bytes)
+            if self.partial_bytes:
+                memcpy(at, PyByteArray_AS_STRING(self.partial), self.partial_bytes)
         else:
-            at = <uint8_t *> PyByteArray_AS_STRING(self.rest)
+            at = <uint8_t *> PyByteArray_AS_STRING(self.partial)
         if late:
-            self.keep(at, available)
-            return self.balance(True)
+            self.save_partial(at, available)
+            return self.update_flow_control(True)
         taken = self.deliver(at, available)
-        return self.keep(at + taken, available - taken)
+        return self.save_partial(at + taken, available - taken)
 
     # ---- the frame loop ----
 
@@ -218,14 +218,14 @@ cdef class Conn:
         cdef int status = 1
         cdef int frames = 0
         cdef bint quiet
-        while frames < FRAMES_A_TURN and not self.deaf and not self.choked():
+        while frames < FRAMES_PER_PASS and not self.reading_stopped and not self.is_backpressured():
             status = next_frame(at + taken, available - taken, self.frame_bytes_max, &frame)
             if status == FRAME_PARTIAL:
                 break
             if status < 0:
                 return self.give_up(frame_fault(status), available)
             try:
-                quiet = self.take(&frame)
+                quiet = self.handle_frame(&frame)
             except WireError as fault:
                 return self.give_up(str(fault), available)
             taken += frame.size
@@ -235,19 +235,19 @@ cdef class Conn:
                 return available
             if not quiet or self.answer_bytes >= MUCH_BYTES:
                 if deadline == 0:
-                    deadline = worked() + max(TURN_NS // (1 + self.leftover.count()), SHARE_NS)
+                    deadline = worked() + max(TURN_NS // (1 + self.fair_queue.count()), SHARE_NS)
                 elif worked() > deadline and not self.reads_always:
                     break
-        self.balance(status != FRAME_PARTIAL)
+        self.update_flow_control(status != FRAME_PARTIAL)
         return taken
 
-    cdef int take(self, const Frame *frame) except -1:
+    cdef int handle_frame(self, const Frame *frame) except -1:
         """One whole frame; True if no callback ran that may have closed the connection. WireError closes
         it."""
         self.received(command_of(frame))
         return 0
 
-    cdef bint choked(self) noexcept:
+    cdef bint is_backpressured(self) noexcept:
         """The peer does not read its answers, so its requests are not read either."""
         return not self.reads_always and (self.writing_paused or self.answer_bytes >= self.high_water)
 
@@ -256,58 +256,58 @@ cdef class Conn:
         self.close()
         return available
 
-    cdef int keep(self, const uint8_t *at, Py_ssize_t length) except -1:
+    cdef int save_partial(self, const uint8_t *at, Py_ssize_t length) except -1:
         """Copy the rest of a partial frame to the connection's own buffer."""
-        if length > len(self.rest):
-            self.move(at, length, length if length < SMALL_REST else max(length, 2 * len(self.rest)))
+        if length > len(self.partial):
+            self.relocate_partial(at, length, length if length < SMALL_PARTIAL else max(length, 2 * len(self.partial)))
         elif length > 0:
-            memmove(PyByteArray_AS_STRING(self.rest), at, length)
-        elif len(self.rest) > 0:
-            self.leave_rest()
-            self.rest = bytearray()
-            self.account()
-        self.rest_bytes = length
+            memmove(PyByteArray_AS_STRING(self.partial), at, length)
+        elif len(self.partial) > 0:
+            self.drop_partial()
+            self.partial = bytearray()
+            self.report_held()
+        self.partial_bytes = length
         return 0
 
-    cdef int widen(self) except -1:
+    cdef int grow_partial(self) except -1:
         """The buffer is full: double it, or grow to what its frame still needs if that is less."""
-        cdef const uint8_t *at = <const uint8_t *> PyByteArray_AS_STRING(self.rest)
-        cdef Py_ssize_t missing = 4 + <Py_ssize_t> get_i32(at) - self.rest_bytes
-        return self.move(
-            at, self.rest_bytes, self.rest_bytes + max(min(missing, self.rest_bytes), SMALL_REST)
+        cdef const uint8_t *at = <const uint8_t *> PyByteArray_AS_STRING(self.partial)
+        cdef Py_ssize_t missing = 4 + <Py_ssize_t> get_i32(at) - self.partial_bytes
+        return self.relocate_partial(
+            at, self.partial_bytes, self.partial_bytes + max(min(missing, self.partial_bytes), SMALL_PARTIAL)
         )
 
-    cdef int move(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t room) except -1:
-        """Copy to a buffer of `room` bytes, or to a larger one from the shelf, preferably as large as the
+    cdef int relocate_partial(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t capacity) except -1:
+        """Copy to a buffer of `capacity` bytes, or to a larger one from the shelf, preferably as large as the
         frame."""
         cdef bytearray larger = None
-        if room >= SMALL_REST:
-            larger = self.shelf.take(max(room, 4 + <Py_ssize_t> get_i32(at)))
+        if capacity >= SMALL_PARTIAL:
+            larger = self.buffer_pool.acquire(max(capacity, 4 + <Py_ssize_t> get_i32(at)))
         if larger is None:
-            larger = PyByteArray_FromStringAndSize(NULL, room)
+            larger = PyByteArray_FromStringAndSize(NULL, capacity)
         memcpy(PyByteArray_AS_STRING(larger), at, length)
-        self.leave_rest()
-        self.rest = larger
-        self.account()
+        self.drop_partial()
+        self.partial = larger
+        self.report_held()
         return 0
 
-    cdef int leave_rest(self) except -1:
-        if len(self.rest) >= SMALL_REST:
-            self.shelf.give(self.rest)
+    cdef int drop_partial(self) except -1:
+        if len(self.partial) >= SMALL_PARTIAL:
+            self.buffer_pool.release(self.partial)
         return 0
 
-    cdef int account(self) except -1:
+    cdef int report_held(self) except -1:
         """Report the change of this connection's part to the budget."""
-        cdef Py_ssize_t now = len(self.rest) + self.unsent
+        cdef Py_ssize_t now = len(self.partial) + self.unsent
         if self.budget is not None and now != self.held:
             self.budget.change(now - self.held)
             self.held = now
         return 0
 
-    cdef int balance(self, bint more) except -1:
-        """Pause or resume reading; schedule whole frames in `rest` that exceeded this turn."""
+    cdef int update_flow_control(self, bint more) except -1:
+        """Pause or resume reading; schedule whole frames in `partial` that exceeded this turn."""
         cdef bint stuck = self.writing_paused and not self.reads_always
-        cdef bint pause = stuck or more or self.deaf
+        cdef bint pause = stuck or more or self.reading_stopped
         if pause == self.reading_paused and not more:
             return 0
         if self.closed or self.transport is None or self.transport.is_closing():
@@ -318,22 +318,22 @@ cdef class Conn:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
-        if more and not stuck and not self.deaf and not self.resume_planned:
+        if more and not stuck and not self.reading_stopped and not self.resume_planned:
             self.resume_planned = True
-            self.leftover.add(self)
+            self.fair_queue.add(self)
         return 0
 
     def go_on(self):
         """Process frames left over from an earlier turn."""
-        cdef bytearray own = self.rest
+        cdef bytearray own = self.partial
         cdef Py_ssize_t taken
         self.resume_planned = False
         if self.closed or self.transport.is_closing():
             return
-        if self.choked() and not self.writing_paused:
+        if self.is_backpressured() and not self.writing_paused:
             self.flush()
-        if self.choked():
+        if self.is_backpressured():
             return
-        taken = self.deliver(<uint8_t *> PyByteArray_AS_STRING(own), self.rest_bytes)
+        taken = self.deliver(<uint8_t *> PyByteArray_AS_STRING(own), self.partial_bytes)
         if not self.closed:
-            self.keep(<uint8_t *> PyByteArray_AS_STRING(own) + taken, self.rest_bytes - taken)
+            self.save_partial(<uint8_t *> PyByteArray_AS_STRING(own) + taken, self.partial_bytes - taken)

@@ -22,60 +22,60 @@
 
 from libc.stdint cimport uint8_t, uint32_t
 
-from firearrow._native.wire.conn cimport Conn
-from firearrow._native.wire.plug cimport Plug
+from firearrow._native.wire.conn cimport Connection
+from firearrow._native.wire.plug cimport RawTransport
 
 cdef enum:
     EVENTS_MAX = 64
 
-cdef struct Read:
-    void *wire                            # a Wire
+cdef struct PendingRead:
+    void *transport                            # a Wire
     Py_ssize_t start, count               # of its bytes in the window, after its connection's partial frame
 
-cdef class Engine:
+cdef class EpollPoller:
     cdef object loop
     cdef int epoll
-    cdef set wired
-    cdef list planned, spare              # swapped; reused, since memory may be short
+    cdef set transports
+    cdef list planned, free_list              # swapped; reused, since memory may be short
     # [first, last) are wires that epoll named, with `events`, not served yet
     cdef list waiting
     cdef uint32_t events[EVENTS_MAX]
     cdef int first, last
-    cdef readonly bint passing
-    cdef bint timed                       # `now` is the time: from a pass's beginning to its end
+    cdef readonly bint in_pass
+    cdef bint time_cached                       # `now` is the time: from a pass's beginning to its end
     cdef double now
-    cdef Read reads[EVENTS_MAX]           # reads not yet passed to their connections
+    cdef PendingRead reads[EVENTS_MAX]           # reads not yet passed to their connections
     cdef int read_count
     cdef Py_ssize_t read_bytes            # of the window
 
-    cdef double moment(self) except -1
-    cdef int watch(self, Wire wire, uint32_t interest, bint known) except -1
-    cdef int go_on_later(self) except -1
+    cdef double current_time(self) except -1
+    cdef int watch(self, SocketTransport transport, uint32_t interest, bint known) except -1
+    cdef int schedule_pass(self) except -1
     cdef int run_planned(self) except -1
     cdef int serve_ready(self, long long deadline) except -1
-    cdef int serve_waiting(self, long long deadline) except -1
-    cdef bint serve(self, Wire wire, uint32_t events, long long deadline) except -1
-    cdef int read(self, Wire wire, bint is_ending) except -1
-    cdef bint hand_over(self, long long deadline) except -1
-    cdef int give_up(self, Wire wire, error) except -1
-    cdef int tell(self, who, error) except -1
+    cdef int serve_leftover(self, long long deadline) except -1
+    cdef bint handle_event(self, SocketTransport transport, uint32_t events, long long deadline) except -1
+    cdef int read(self, SocketTransport transport, bint is_ending) except -1
+    cdef bint deliver_reads(self, long long deadline) except -1
+    cdef int disconnect_failed(self, SocketTransport transport, error) except -1
+    cdef int notify(self, who, error) except -1
 
-cdef class Wire(Plug):
-    cdef Engine engine
+cdef class SocketTransport(RawTransport):
+    cdef EpollPoller engine
     cdef object socket, remote, local
-    cdef Conn conn
+    cdef Connection connection
     cdef int fd
     cdef uint32_t interest
     cdef uint8_t *backlog
-    cdef Py_ssize_t start, end, room      # of the backlog: [start, end) is unsent
+    cdef Py_ssize_t start, end, capacity      # of the backlog: [start, end) is unsent
     cdef Py_ssize_t high_water
     cdef bint closing, lost, writing_paused
 
-    cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *room) except -2
-    cdef int look_for_the_end(self) except -1
+    cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *capacity) except -2
+    cdef int check_peer_closed(self) except -1
     cdef int drain(self) except -1
-    cdef int tell_room(self) except -1
-    cdef int store(self, const uint8_t *data, Py_ssize_t length) except -1
-    cdef int want(self, uint32_t interest) except -1
-    cdef int lose(self, reason) except -1
-    cdef int shut(self) except -1
+    cdef int resume_writing_if_drained(self) except -1
+    cdef int append_backlog(self, const uint8_t *data, Py_ssize_t length) except -1
+    cdef int set_interest(self, uint32_t interest) except -1
+    cdef int disconnect(self, reason) except -1
+    cdef int shutdown_socket(self) except -1

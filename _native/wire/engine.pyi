@@ -3,25 +3,25 @@ from collections.abc import Callable
 from socket import socket
 from typing import Any
 
-from firearrow._native.wire.conn import Conn
-from firearrow._native.wire.plug import Plug
+from firearrow._native.wire.conn import Connection
+from firearrow._native.wire.plug import RawTransport
 
-class Engine:
+class EpollPoller:
     """Serves sockets without the loop's transports, many in one pass. Loop thread.
 
     Connections and the turn use it in place of the loop: `time`, and `call_soon`, which runs callbacks after
     the pass's last socket, in order.
     """
 
-    passing: bool
+    in_pass: bool
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
-    def add(self, socket: socket, conn: Conn) -> Wire:
+    def add(self, socket: socket, connection: Connection) -> SocketTransport:
         """Serve a connected socket from now on: the engine closes it."""
     def time(self) -> float: ...
     def call_soon(self, callback: Callable[[], object]) -> None: ...
     def close(self) -> None: ...
 
-class Wire(Plug):
+class SocketTransport(RawTransport):
     """A socket of an engine, with the part of asyncio.Transport that connections use."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any: ...  # noqa: ANN401 (as asyncio's)

@@ -4,9 +4,9 @@ from firearrow._native.base.endian cimport get_i16, get_i32
 from firearrow._native.wire.codes cimport OTHER, SERIALIZER_ROCKETMQ
 from firearrow._native.wire.json cimport (
     HEADER_BAD_BINARY, HEADER_BAD_JSON, HEADER_BAD_TYPE, HEADER_OK, HEADER_TOO_DEEP, HEADER_TOO_MANY_FIELDS,
-    SPAN_ABSENT, SPAN_RAW, Cursor, is_text, skip_blanks, skip_value, take, take_bare, take_int32,
+    SPAN_ABSENT, SPAN_RAW, Cursor, is_text, skip_blanks, skip_value, accept, take_bare, take_int32,
 )
-from firearrow._native.wire.quoted cimport take_string
+from firearrow._native.wire.quoted cimport scan_string
 
 cdef const char **LANGUAGES = [
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS",
@@ -97,7 +97,7 @@ cdef int take_language(Cursor *cursor, int32_t *language) noexcept nogil:
     skip_blanks(cursor)
     if cursor.at < cursor.end and cursor.at[0] != c'"':
         return take_int32(cursor, language)
-    status = take_string(cursor, &span)
+    status = scan_string(cursor, &span)
     if status < 0:
         return status
     language[0] = OTHER
@@ -116,33 +116,33 @@ cdef int scan_json_fields(Cursor *cursor, Header *header) noexcept nogil:
     header.fields = 0
     if cursor.at < cursor.end and cursor.at[0] == c'n':
         return take_bare(cursor, &nothing)
-    if not take(cursor, c'{'):
+    if not accept(cursor, c'{'):
         return HEADER_BAD_TYPE
-    if take(cursor, c'}'):
+    if accept(cursor, c'}'):
         return HEADER_OK
     while True:
         if header.fields == FIELDS_MAX:
             return HEADER_TOO_MANY_FIELDS
         field = &header.field[header.fields]
-        status = take_string(cursor, &field.key)
+        status = scan_string(cursor, &field.key)
         if status < 0:
             return status
-        if not take(cursor, c':'):
+        if not accept(cursor, c':'):
             return HEADER_BAD_JSON
         skip_blanks(cursor)
         if cursor.at < cursor.end and (cursor.at[0] == c'{' or cursor.at[0] == c'['):
             return HEADER_BAD_TYPE
         if cursor.at < cursor.end and cursor.at[0] == c'"':
-            status = take_string(cursor, &field.value)
+            status = scan_string(cursor, &field.value)
         else:
             status = take_bare(cursor, &field.value)
         if status < 0:
             return status
         if field.value.kind != SPAN_ABSENT:
             header.fields += 1
-        if take(cursor, c','):
+        if accept(cursor, c','):
             continue
-        return HEADER_OK if take(cursor, c'}') else HEADER_BAD_JSON
+        return HEADER_OK if accept(cursor, c'}') else HEADER_BAD_JSON
 
 
 cdef int take_opaque(Cursor *cursor, Header *header) noexcept nogil:
@@ -170,7 +170,7 @@ cdef int scan_json_member(Cursor *cursor, const Span *name, Header *header) noex
     if is_text(name, "remark"):
         skip_blanks(cursor)
         if cursor.at < cursor.end and cursor.at[0] == c'"':
-            return take_string(cursor, &header.remark)
+            return scan_string(cursor, &header.remark)
     return skip_value(cursor)
 
 
@@ -180,21 +180,21 @@ cdef int scan_json(const uint8_t *at, Py_ssize_t length, Header *header) noexcep
     cdef int status
     cursor.at = at
     cursor.end = at + length
-    if not take(&cursor, c'{'):
+    if not accept(&cursor, c'{'):
         return HEADER_BAD_JSON
-    if not take(&cursor, c'}'):
+    if not accept(&cursor, c'}'):
         while True:
-            status = take_string(&cursor, &name)
+            status = scan_string(&cursor, &name)
             if status < 0:
                 return status
-            if not take(&cursor, c':'):
+            if not accept(&cursor, c':'):
                 return HEADER_BAD_JSON
             status = scan_json_member(&cursor, &name, header)
             if status < 0:
                 return status
-            if take(&cursor, c','):
+            if accept(&cursor, c','):
                 continue
-            if take(&cursor, c'}'):
+            if accept(&cursor, c'}'):
                 break
             return HEADER_BAD_JSON
     skip_blanks(&cursor)

@@ -38,9 +38,9 @@ cdef inline void skip_blanks(Cursor *cursor) noexcept nogil:
         cursor.at += 1
 
 
-cdef inline bint take(Cursor *cursor, uint8_t wanted) noexcept nogil:
+cdef inline bint accept(Cursor *cursor, uint8_t expected) noexcept nogil:
     skip_blanks(cursor)
-    if cursor.at < cursor.end and cursor.at[0] == wanted:
+    if cursor.at < cursor.end and cursor.at[0] == expected:
         cursor.at += 1
         return True
     return False

@@ -3,7 +3,7 @@
 from libc.stdint cimport INT32_MAX, INT32_MIN
 
 from firearrow._native.wire.limits cimport DEPTH_MAX
-from firearrow._native.wire.quoted cimport take_string
+from firearrow._native.wire.quoted cimport scan_string
 
 
 cdef int take_bare(Cursor *cursor, Span *span) noexcept nogil:
@@ -101,7 +101,7 @@ cdef int skip_value(Cursor *cursor) noexcept nogil:
         elif depth > 0 and (cursor.at[0] == c',' or cursor.at[0] == c':'):
             cursor.at += 1
         else:
-            status = take_string(cursor, &span) if cursor.at[0] == c'"' else take_bare(cursor, &span)
+            status = scan_string(cursor, &span) if cursor.at[0] == c'"' else take_bare(cursor, &span)
             if status < 0:
                 return status
         if depth == 0:

@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from firearrow._native.wire.calls import Calls
+from firearrow._native.wire.calls import PendingCalls
 from firearrow._native.wire.outgoing import Outgoing
 from firearrow._native.wire.sends import SendAnswer, SendFrames
 from firearrow._native.wire.uniqueid import UniqueIds
@@ -11,7 +11,7 @@ Sent = TypeVar("Sent", bound=tuple[Any, ...])
 Sendable = TypeVar("Sendable", bound=Outgoing)
 Queue = TypeVar("Queue")
 
-class Allowance:
+class InFlightLimit:
     """Limits the messages and the bytes of bodies in flight. A single message always fits."""
 
     count_max: int
@@ -19,15 +19,15 @@ class Allowance:
     count: int
     bytes: int
     crowded: bool
-    """Other messages wait for capacity: `take` refuses."""
+    """Other messages wait for capacity: `try_acquire` refuses."""
     def __init__(self, count_max: int, bytes_max: int) -> None: ...
-    def take(self, size: int) -> bool: ...
+    def try_acquire(self, size: int) -> bool: ...
     def fits(self, size: int) -> bool: ...
-    def give_back(self, size: int) -> None: ...
+    def release(self, size: int) -> None: ...
     def freed(self) -> None:
         """For subclasses: capacity was released while it was crowded, or nothing is in flight any more."""
 
-class Lane(Generic[Sendable, Queue, Sent]):
+class TopicFastSend(Generic[Sendable, Queue, Sent]):
     """Sends plain messages of one topic over open connections. A result is a `result_type`:
 
     (stored, unique id, offset message id, queue, queue offset, transaction id, recall handle, region,
@@ -40,19 +40,19 @@ class Lane(Generic[Sendable, Queue, Sent]):
         topic: str,
         frames: SendFrames,
         ids: UniqueIds,
-        allowance: Allowance,
+        limit: InFlightLimit,
         *,
         infos: Mapping[str, object],
         special: frozenset[str],
         body_bytes_max: int,
         result_type: type[Sent],
         stored: object,
-        turn: int = 0,
+        next_queue: int = 0,
     ) -> None:
         """`infos` is the route table's own dict, `topic` its key; a message with a property in `special` is
         not plain."""
 
-    def lay(self, info: object, targets: Sequence[tuple[int, str, Queue, Calls]]) -> None:
+    def lay(self, info: object, targets: Sequence[tuple[int, str, Queue, PendingCalls]]) -> None:
         """Send to these queues in turn, while `infos` has this `info` object.
 
         Each is (queue id, broker name, queue as in results, channel); at least one.
@@ -64,12 +64,12 @@ class Lane(Generic[Sendable, Queue, Sent]):
         self,
         message: Sendable,
         timeout_s: float,
-        beyond: Callable[
+        slow_path: Callable[
             [Sendable, Queue, asyncio.Future[Sent], int, float, SendAnswer | BaseException], object
         ],
     ) -> asyncio.Future[Sent] | None:
         """The future of the result; None: not plain, no queues, or no capacity, and nothing was done.
 
-        An outcome other than success goes to `beyond(message, queue, future, size, deadline, outcome)`, which
+        An outcome other than success goes to `slow_path(message, queue, future, size, deadline, outcome)`, which
         has to complete the future and release `size`. ValueError: the properties cannot be encoded.
         """

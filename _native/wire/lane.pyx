@@ -13,12 +13,12 @@ from firearrow._native.wire.sends cimport Send, SendAnswer, answer_of
 from firearrow._native.wire.command import FieldError
 
 
-cdef class Allowance:
+cdef class InFlightLimit:
     def __init__(self, Py_ssize_t count_max, Py_ssize_t bytes_max):
         self.count_max = count_max
         self.bytes_max = bytes_max
 
-    cpdef bint take(self, Py_ssize_t size) except -1:
+    cpdef bint try_acquire(self, Py_ssize_t size) except -1:
         if self.crowded or not self.fits(size):
             return False
         self.count += 1
@@ -28,7 +28,7 @@ cdef class Allowance:
     def fits(self, Py_ssize_t size):
         return self.count == 0 or (self.count < self.count_max and self.bytes + size <= self.bytes_max)
 
-    cpdef give_back(self, Py_ssize_t size):
+    cpdef release(self, Py_ssize_t size):
         self.count -= 1
         self.bytes -= size
         if self.crowded or self.count == 0:
@@ -39,23 +39,23 @@ cdef class Allowance:
 
 
 @cython.final
-cdef class Lane:
+cdef class TopicFastSend:
     def __init__(
         self, loop, topic not None, SendFrames frames not None, UniqueIds ids not None,
-        Allowance allowance not None, *, dict infos not None, frozenset special not None,
-        Py_ssize_t body_bytes_max, result_type, stored, uint32_t turn=0,
+        InFlightLimit limit not None, *, dict infos not None, frozenset special not None,
+        Py_ssize_t body_bytes_max, result_type, stored, uint32_t next_queue=0,
     ):
         self.loop = loop
         self.topic = topic
         self.frames = frames
         self.ids = ids
-        self.allowance = allowance
+        self.limit = limit
         self.infos = infos
         self.special = special
         self.body_bytes_max = body_bytes_max
         self.result_type = result_type
         self.stored = stored
-        self.turn = turn
+        self.next_queue = next_queue
         self.queues = []
 
     def lay(self, info not None, targets not None):
@@ -74,25 +74,25 @@ cdef class Lane:
         """Whether it has queues of the current route."""
         return self.info is not None and self.infos.get(self.topic) is self.info
 
-    def submit(self, message not None, double timeout_s, beyond not None):
+    def submit(self, message not None, double timeout_s, slow_path not None):
         cdef bytes body = message.body
         cdef Py_ssize_t size = len(body)
         cdef Py_ssize_t at
-        cdef Calls channel
-        cdef LaneWaiter waiter
+        cdef PendingCalls channel
+        cdef FastSendWaiter waiter
         cdef Send send
         cdef timespec now
         cdef Writer properties
         if (
             self.info is None
             or self.infos.get(self.topic) is not self.info
-            or not self.ordinary(message, body)
+            or not self.is_fast_path_message(message, body)
         ):
             return None
-        self.turn += 1
-        at = self.turn % <uint32_t> len(self.queues)
+        self.next_queue += 1
+        at = self.next_queue % <uint32_t> len(self.queues)
         channel = self.channel_at(at)
-        if channel is None or not self.allowance.take(size):
+        if channel is None or not self.limit.try_acquire(size):
             return None
         try:
             send.opaque = channel.number()
@@ -104,19 +104,19 @@ cdef class Lane:
             send.batch = False
             clock_gettime(CLOCK_REALTIME, &now)
             send.born_ms = <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1000000
-            properties = self.spare if self.spare is not None else Writer()
-            self.spare = None
+            properties = self.free_writer if self.free_writer is not None else Writer()
+            self.free_writer = None
             properties.size = 0
             put_properties(properties, message, self.ids, None)
             frame = self.frames.frame_at(&send, self.broker_names[at], properties.data, properties.size, body)
-            self.spare = properties
+            self.free_writer = properties
         except BaseException:
-            self.allowance.give_back(size)
+            self.limit.release(size)
             raise
-        waiter = LaneWaiter.__new__(LaneWaiter)
-        waiter.lane = self
+        waiter = FastSendWaiter.__new__(FastSendWaiter)
+        waiter.topic_send = self
         waiter.message = message
-        waiter.beyond = beyond
+        waiter.slow_path = slow_path
         waiter.queue = self.queues[at]
         waiter.queue_id = send.queue_id
         waiter.size = size
@@ -124,15 +124,15 @@ cdef class Lane:
         channel.post(send.opaque, frame, waiter, timeout_s)
         return waiter.future
 
-    cdef bint ordinary(self, message, bytes body) except -1:
+    cdef bint is_fast_path_message(self, message, bytes body) except -1:
         if not 0 < len(body) <= self.body_bytes_max or message.sharding_key is not None:
             return False
         properties = message.properties
         return not properties or self.special.isdisjoint(properties)
 
-    cdef Calls channel_at(self, Py_ssize_t at):
+    cdef PendingCalls channel_at(self, Py_ssize_t at):
         """None: it cannot send; the queues are not valid any more."""
-        cdef Calls channel = self.channels[at]
+        cdef PendingCalls channel = self.channels[at]
         if channel.closed or channel.retired or len(channel.pending_calls) >= channel.pending_max:
             self.info = None
             return None
@@ -140,28 +140,28 @@ cdef class Lane:
 
 
 @cython.final
-cdef class LaneWaiter(Waiter):
-    cdef bint wanted(self) except -1:
+cdef class FastSendWaiter(CallWaiter):
+    cdef bint is_waiting(self) except -1:
         return True
 
-    cdef int answered(self, const Frame *frame, const Header *header) except -1:
+    cdef int response_received(self, const Frame *frame, const Header *header) except -1:
         cdef SendAnswer answer
         try:
             answer = answer_of(header)
         except FieldError as fault:
-            return self.failed(fault)
+            return self.call_failed(fault)
         if answer.code != 0 or answer.queue_id != self.queue_id:
-            return self.failed(answer)
-        self.lane.allowance.give_back(self.size)
+            return self.call_failed(answer)
+        self.topic_send.limit.release(self.size)
         if not self.future.done():
-            self.future.set_result(tuple.__new__(self.lane.result_type, (
-                self.lane.stored, self.message.unique_id, answer.offset_message_id or "", self.queue,
+            self.future.set_result(tuple.__new__(self.topic_send.result_type, (
+                self.topic_send.stored, self.message.unique_id, answer.offset_message_id or "", self.queue,
                 answer.queue_offset, answer.transaction_id, answer.recall_handle, answer.region,
                 answer.trace_on,
             )))
         return 0
 
-    cdef int failed(self, object outcome) except -1:
-        """`beyond` takes over and releases its part of the allowance."""
-        self.beyond(self.message, self.queue, self.future, self.size, self.deadline, outcome)
+    cdef int call_failed(self, object outcome) except -1:
+        """`slow_path` takes over and releases its part of the allowance."""
+        self.slow_path(self.message, self.queue, self.future, self.size, self.deadline, outcome)
         return 0

@@ -4,10 +4,10 @@
 #
 # Owner: the thread's loop. A closed connection does nothing when its turn comes. Thread: the loop's.
 
-cdef class Leftover:
+cdef class FairQueue:
     cdef object loop
-    cdef object conns                     # deque of Conn
+    cdef object connections                     # deque of Conn
     cdef bint planned
 
     cdef Py_ssize_t count(self)
-    cdef int add(self, conn) except -1
+    cdef int add(self, connection) except -1

@@ -1,6 +1,6 @@
 import asyncio
 
-class Leftover:
+class FairQueue:
     """Connections of a loop that have whole frames left over; each iteration of the loop gives them a slice
     of time."""
 

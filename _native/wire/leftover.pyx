@@ -11,17 +11,17 @@ cdef enum:
     SLICE_NS = 1000000
 
 
-cdef class Leftover:
+cdef class FairQueue:
     def __init__(self, loop):
         self.loop = loop
-        self.conns = deque()
+        self.connections = deque()
 
     cdef Py_ssize_t count(self):
-        return len(self.conns)
+        return len(self.connections)
 
-    cdef int add(self, conn) except -1:
-        """Call `conn.go_on()` once, after those already waiting."""
-        self.conns.append(conn)
+    cdef int add(self, connection) except -1:
+        """Call `connection.go_on()` once, after those already waiting."""
+        self.connections.append(connection)
         if not self.planned:
             self.planned = True
             self.loop.call_soon(self.run)
@@ -29,15 +29,15 @@ cdef class Leftover:
 
     def run(self):
         cdef int64_t deadline = nanoseconds() + SLICE_NS
-        cdef Py_ssize_t left = len(self.conns)
+        cdef Py_ssize_t left = len(self.connections)
         self.planned = False
         try:
             while left > 0:
                 left -= 1
-                self.conns.popleft().go_on()
+                self.connections.popleft().go_on()
                 if nanoseconds() > deadline:
                     break
         finally:
-            if self.conns and not self.planned:
+            if self.connections and not self.planned:
                 self.planned = True
                 self.loop.call_soon(self.run)

@@ -3,6 +3,6 @@
 
 from libc.stdint cimport uint8_t
 
-cdef class Plug:
+cdef class RawTransport:
     cdef int push(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef double now(self) except -1

@@ -1,2 +1,2 @@
-class Plug:
+class RawTransport:
     """Takes a connection's bytes in place; for native code only."""

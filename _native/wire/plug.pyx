@@ -1,7 +1,7 @@
 """Plug: takes a connection's bytes in place (see plug.pxd)."""
 
 
-cdef class Plug:
+cdef class RawTransport:
     cdef int push(self, const uint8_t *data, Py_ssize_t length) except -1:
         """Send the bytes, or keep a copy of what the kernel does not take at once."""
         raise NotImplementedError

@@ -4,7 +4,7 @@
 from libc.stdint cimport int32_t, uint8_t
 
 from firearrow._native.wire.json cimport (
-    HEADER_BAD_JSON, HEADER_OK, SPAN_ESCAPED, SPAN_RAW, Cursor, Span, take,
+    HEADER_BAD_JSON, HEADER_OK, SPAN_ESCAPED, SPAN_RAW, Cursor, Span, accept,
 )
 
 cdef extern from "quotes.h" nogil:
@@ -13,7 +13,7 @@ cdef extern from "quotes.h" nogil:
     Py_ssize_t fa_copy_ascii(const uint8_t *at, const uint8_t *end, uint8_t *to) noexcept
 
 
-cdef inline const uint8_t *take_text(const uint8_t *at, const uint8_t *end, Span *span) noexcept nogil:
+cdef inline const uint8_t *scan_string_body(const uint8_t *at, const uint8_t *end, Span *span) noexcept nogil:
     """The text up to its closing quote; returns the position of that quote, NULL: there is none. Raw control
     characters are taken as they are."""
     span.at = at
@@ -30,12 +30,12 @@ cdef inline const uint8_t *take_text(const uint8_t *at, const uint8_t *end, Span
     return at
 
 
-cdef inline int take_string(Cursor *cursor, Span *span) noexcept nogil:
+cdef inline int scan_string(Cursor *cursor, Span *span) noexcept nogil:
     """A quoted string; the span is the text between the quotes."""
     cdef const uint8_t *at
-    if not take(cursor, c'"'):
+    if not accept(cursor, c'"'):
         return HEADER_BAD_JSON
-    at = take_text(cursor.at, cursor.end, span)
+    at = scan_string_body(cursor.at, cursor.end, span)
     if at is NULL:
         return HEADER_BAD_JSON
     cursor.at = at + 1

@@ -22,6 +22,6 @@ cdef inline int watch_socket(int epoll, int fd, void *whose, uint32_t interest, 
     return epoll_ctl(epoll, EPOLL_CTL_MOD if known else EPOLL_CTL_ADD, fd, &event)
 
 
-cdef inline void forget_socket(int epoll, int fd) noexcept nogil:
+cdef inline void unwatch_socket(int epoll, int fd) noexcept nogil:
     cdef epoll_event nothing
     epoll_ctl(epoll, EPOLL_CTL_DEL, fd, &nothing)

@@ -7,7 +7,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.wire.calls cimport Waiter
+from firearrow._native.wire.calls cimport CallWaiter
 from firearrow._native.wire.header cimport Header
 from firearrow._native.wire.writer cimport Writer
 
@@ -22,7 +22,7 @@ cdef class SendFields:            # of one message, the same in each frame that 
 cdef class SendFrames:
     cdef bytes constant           # the fields that never change, JSON or binary form
     cdef readonly bint binary, unit_mode
-    cdef Writer spare
+    cdef Writer free_writer
 
     cdef bytes frame_at(
         self, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes,
@@ -43,7 +43,7 @@ cdef class SendAnswer:
     cdef readonly str remark, offset_message_id, transaction_id, batch_unique_id, recall_handle, region
     cdef readonly bint trace_on
 
-cdef class SendWaiter(Waiter):
+cdef class SendWaiter(CallWaiter):
     cdef object done
 
 cdef SendAnswer answer_of(const Header *header)

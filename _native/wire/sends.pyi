@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import final
 
-from firearrow._native.wire.calls import Calls
+from firearrow._native.wire.calls import PendingCalls
 
 @final
 class SendFields:
@@ -67,7 +67,7 @@ class SendAnswer:
     trace_on: bool
 
 def post(
-    channel: Calls,
+    channel: PendingCalls,
     opaque: int,
     frame: bytes,
     done: Callable[[SendAnswer | BaseException], object],

@@ -6,7 +6,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, strlen
 
 from firearrow._native.base.endian cimport put_i32
-from firearrow._native.wire.calls cimport Calls
+from firearrow._native.wire.calls cimport PendingCalls
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, PYTHON, SEND_BATCH_MESSAGE, SEND_MESSAGE_V2, SERIALIZER_ROCKETMQ, VERSION
 from firearrow._native.wire.command cimport integer_of, text_of
 from firearrow._native.wire.frame cimport Frame
@@ -55,7 +55,7 @@ cdef class SendFrames:
                 put_json_text(out, value)
                 out.put_byte(c',')
         self.constant = out.take()
-        self.spare = Writer()
+        self.free_writer = Writer()
 
     def frame(
         self, int32_t opaque, int32_t queue_id, int64_t born_ms, bytes properties not None, bytes body not None,
@@ -80,12 +80,12 @@ cdef class SendFrames:
         self, const Send *send, str broker_name, const uint8_t *properties, Py_ssize_t properties_bytes,
         bytes body
     ):
-        cdef Writer out = self.spare
+        cdef Writer out = self.free_writer
         cdef Py_ssize_t body_bytes = len(body)
         cdef Py_ssize_t header_bytes
         cdef bytes frame
         cdef uint8_t *to
-        self.spare = None
+        self.free_writer = None
         if out is None:
             out = Writer()
         out.size = FRAME_BYTES_MIN
@@ -105,7 +105,7 @@ cdef class SendFrames:
         to = <uint8_t *> PyBytes_AS_STRING(frame)
         memcpy(to, out.data, out.size)
         memcpy(to + out.size, PyBytes_AS_STRING(body), body_bytes)
-        self.spare = out
+        self.free_writer = out
         return frame
 
     cdef int put_json(
@@ -259,11 +259,11 @@ cdef int64_t number_of(str name, const Span *value, int bits) except? -1:
 
 
 @cython.final
-cdef class SendWaiter(Waiter):
-    cdef bint wanted(self) except -1:
+cdef class SendWaiter(CallWaiter):
+    cdef bint is_waiting(self) except -1:
         return True
 
-    cdef int answered(self, const Frame *frame, const Header *header) except -1:
+    cdef int response_received(self, const Frame *frame, const Header *header) except -1:
         try:
             outcome = answer_of(header)
         except FieldError as fault:
@@ -271,14 +271,14 @@ cdef class SendWaiter(Waiter):
         self.done(outcome)
         return 0
 
-    cdef int failed(self, object error) except -1:
+    cdef int call_failed(self, object error) except -1:
         self.done(error)
         return 0
 
 
-def post(Calls channel not None, int32_t opaque, bytes frame not None, done not None, double timeout_s):
+def post(PendingCalls channel not None, int32_t opaque, bytes frame not None, done not None, double timeout_s):
     cdef SendWaiter waiter
-    refusal = channel.refusal()
+    refusal = channel.too_many_error()
     if refusal is not None:
         raise refusal
     waiter = SendWaiter.__new__(SendWaiter)

@@ -6,10 +6,10 @@
 # Ownership: a buffer belongs to its taker until it is returned; its old content stays in it. The pool keeps
 # at most KEPT_BYTES, which no budget counts. Thread: the loop's.
 
-cdef class Shelf:
-    cdef list rooms                       # bytearrays
+cdef class BufferPool:
+    cdef list buffers                       # bytearrays
     cdef readonly Py_ssize_t bytes
 
-    cpdef bytearray take(self, Py_ssize_t length)
-    cpdef int give(self, bytearray room) except -1
-    cdef int drop(self, bytearray room) except -1
+    cpdef bytearray acquire(self, Py_ssize_t length)
+    cpdef int release(self, bytearray buffer) except -1
+    cdef int drop(self, bytearray buffer) except -1

@@ -27,5 +27,5 @@ cdef extern from *:
     ssize_t send_now(int fd, const void *data, size_t length, int flags) noexcept nogil
 
 
-cdef inline bint comes_again(int fault) noexcept nogil:
+cdef inline bint is_transient(int fault) noexcept nogil:
     return fault == EAGAIN or fault == EINTR

@@ -18,4 +18,4 @@ cdef class UniqueIds:
     cpdef str next(self)
     cpdef str at(self, int64_t now_ms)
     cdef void write(self, char *to, int64_t now_ms) noexcept
-    cdef void turn_month(self, int64_t now_ms) noexcept
+    cdef void roll_over_month(self, int64_t now_ms) noexcept

@@ -41,7 +41,7 @@ cdef class UniqueIds:
         cdef int64_t elapsed
         cdef Py_ssize_t prefix = self.length - TAIL
         if now_ms >= self.month_end:
-            self.turn_month(now_ms)
+            self.roll_over_month(now_ms)
         elapsed = now_ms - self.month_start
         if -STEP_BACK_MS < elapsed < 0:
             elapsed = 0
@@ -50,7 +50,7 @@ cdef class UniqueIds:
         memcpy(to + prefix, digits, TAIL)
         self.counter += 1
 
-    cdef void turn_month(self, int64_t now_ms) noexcept:
+    cdef void roll_over_month(self, int64_t now_ms) noexcept:
         cdef time_t seconds = now_ms // 1000
         cdef tm now
         localtime_r(&seconds, &now)               # every i64 of ms has a year

@@ -15,16 +15,16 @@ cdef class Writer:
         PyMem_Free(self.data)
 
     cdef int reserve(self, Py_ssize_t more) except -1:
-        cdef Py_ssize_t wanted = self.size + more
+        cdef Py_ssize_t needed = self.size + more
         cdef uint8_t *larger
-        if wanted <= self.capacity:
+        if needed <= self.capacity:
             return 0
-        wanted = max(wanted, 2 * self.capacity, 512)
-        larger = <uint8_t *> PyMem_Realloc(self.data, wanted)
+        needed = max(needed, 2 * self.capacity, 512)
+        larger = <uint8_t *> PyMem_Realloc(self.data, needed)
         if larger is NULL:
             raise MemoryError()
         self.data = larger
-        self.capacity = wanted
+        self.capacity = needed
         return 0
 
     cdef int put(self, const void *source, Py_ssize_t length) except -1:

@@ -13,7 +13,7 @@ from libc.string cimport memcpy, memset
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.fetch cimport Picked, Scan, copy_picked, pick
+from firearrow._native.store.fetch cimport PickedRecord, Scan, copy_picked, pick
 from firearrow._native.store.hash cimport body_crc, body_crc_by
 from firearrow._native.store.keyhashes cimport KeyHashes, keys_of
 from firearrow._native.store.keyindex cimport KeyIndex
@@ -104,10 +104,10 @@ def key_hashes(bytes topic, bytes properties, int64_t times):
     cdef Text text = Text(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties))
     cdef KeyHashes hashes = KeyHashes.__new__(KeyHashes)
     cdef Properties found
-    cdef int32_t count = 0, of_keys = keys_of(topic, len(topic))
+    cdef int32_t count = 0, topic_key_hash = keys_of(topic, len(topic))
     for _ in range(times):
         scan_properties(&text, &found)
-        count = hashes.take(of_keys, &found)
+        count = hashes.add_keys(topic_key_hash, &found)
     return [hashes.at[n] for n in range(count)]
 
 
@@ -174,15 +174,15 @@ cdef class Parts:
             turn = min(times - n, <int64_t> TURN_KEYS)
             for key in range(turn):
                 hashes[key] = <int32_t> (<uint32_t> (n + key) * GOLDEN & 0x7FFFFFFF)
-            self.index.make_room(turn)
-            self.index.call_for(hashes, turn)
+            self.index.ensure_capacity(turn)
+            self.index.prefetch(hashes, turn)
             for key in range(turn):
                 self.index.put(hashes[key], n + key, 1700000000000)
 
     def pull(self, list codes, int64_t times, bint copy):
         """Pick BATCH messages with one of the tags (none: all) from the queue's start, and copy them; bytes
         of the last."""
-        cdef Picked picked[BATCH]
+        cdef PickedRecord picked[BATCH]
         cdef Scan scan
         cdef int32_t wanted[8]
         cdef int64_t n, _n

@@ -19,7 +19,7 @@ from firearrow.broker.filters.expressions import (
     Property,
     Search,
 )
-from firearrow.broker.filters.tokens import IMAGES, ExpressionWrong, Kind, Token, Tokens, escaped, place
+from firearrow.broker.filters.tokens import IMAGES, InvalidExpression, Kind, Token, Tokens, escaped, place
 from firearrow.broker.filters.values import (
     DOUBLE_MAX,
     DOUBLE_MIN,
@@ -44,12 +44,12 @@ PARSE_ERROR = "org.apache.rocketmq.filter.parser.ParseException: "
 FIXED = {Kind.TRUE: True, Kind.FALSE: False, Kind.NULL: None}
 
 
-class Unexpected(ExpressionWrong):
+class Unexpected(InvalidExpression):
     """A token where the grammar has none such."""
 
 
 def parse(text: str) -> Expression:
-    """The expression of a text. ExpressionWrong says what was expected where."""
+    """The expression of a text. InvalidExpression says what was expected where."""
     return Parser(text).condition()
 
 
@@ -197,7 +197,7 @@ class Parser:
             return self._made(Cast(value))
         if value.boolean:
             return value
-        raise ExpressionWrong(f"{PARSE_ERROR}Expression will not result in a boolean value: {value}")
+        raise InvalidExpression(f"{PARSE_ERROR}Expression will not result in a boolean value: {value}")
 
     def _equal(self, left: Expression, right: Expression) -> Expression:
         for operand in (left, right):
@@ -234,15 +234,15 @@ class Parser:
     def _made(self, node: Expression) -> Expression:
         self._nodes += 1
         if self._nodes > NODES_MAX:
-            raise ExpressionWrong(f"the expression has more than {NODES_MAX} parts{self._here()}")
+            raise InvalidExpression(f"the expression has more than {NODES_MAX} parts{self._here()}")
         if node.depth > DEPTH_MAX:
-            raise ExpressionWrong(f"operations are more than {DEPTH_MAX} deep in each other{self._here()}")
+            raise InvalidExpression(f"operations are more than {DEPTH_MAX} deep in each other{self._here()}")
         return node
 
     def _descend(self) -> None:
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            raise ExpressionWrong(f"parentheses and signs are more than {DEPTH_MAX} deep{self._here()}")
+            raise InvalidExpression(f"parentheses and signs are more than {DEPTH_MAX} deep{self._here()}")
 
     def _here(self) -> str:
         line, column = self._place(self._tokens.peek())
@@ -276,7 +276,7 @@ def _check_range(low: Expression, high: Expression) -> None:
     try:
         ordered = compare(high.value, low.value) >= 0
     except Incomparable as error:
-        raise ExpressionWrong(str(error)) from None
+        raise InvalidExpression(str(error)) from None
     if not ordered:
         left, right = _plain(low.value), _plain(high.value)
         raise _runtime(
@@ -296,7 +296,7 @@ def _literal(token: Token) -> str | int | float:
         digits = token.text.rstrip("lL")
         number = int(digits) if len(digits) <= len(str(LONG_MAX)) else LONG_MAX + 1
         if number > LONG_MAX:
-            raise ExpressionWrong(f'java.lang.NumberFormatException: For input string: "{digits}"')
+            raise InvalidExpression(f'java.lang.NumberFormatException: For input string: "{digits}"')
         return number
     value = float(token.text)
     if math.isinf(value):
@@ -310,5 +310,5 @@ def _unquoted(text: str) -> str:
     return text[1:-1].replace("''", "'")
 
 
-def _runtime(text: str) -> ExpressionWrong:
-    return ExpressionWrong(f"java.lang.RuntimeException: {text}")
+def _runtime(text: str) -> InvalidExpression:
+    return InvalidExpression(f"java.lang.RuntimeException: {text}")

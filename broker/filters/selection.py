@@ -11,7 +11,7 @@ from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.filters.expressions import Expression, names_read
 from firearrow.broker.filters.parser import parse
-from firearrow.broker.filters.tokens import ExpressionWrong
+from firearrow.broker.filters.tokens import InvalidExpression
 from firearrow.broker.filters.values import Incomparable
 from firearrow.broker.messages import Property as Names
 from firearrow.broker.tables import names
@@ -25,14 +25,14 @@ ALIVE_MAX = 8
 Accept = Callable[[memoryview], bool]
 
 
-class Selection(NamedTuple):
+class EntryFilter(NamedTuple):
     """For `MessageStore.get`: hashes of tags, None for all; what else is asked of each record, None for nothing."""
 
     tags: frozenset[int] | None
     accept: Accept | None
 
 
-class Filter:
+class CompiledFilter:
     """A compiled expression: what remains of it is a closure, and the names of the properties that it reads."""
 
     def __init__(self, expression: Expression) -> None:
@@ -50,32 +50,32 @@ class Filter:
             return False
 
 
-class Filters:
+class FilterCache:
     """`subscribed(group, topic)` is what a group wants of a topic, None if nothing is known of it."""
 
     def __init__(self, config: Config, subscribed: Callable[[str, str], Subscription | None]) -> None:
         self._config = config
         self._subscribed = subscribed
-        self._compiled: OrderedDict[str, Filter | ExpressionWrong] = OrderedDict()
+        self._compiled: OrderedDict[str, CompiledFilter | InvalidExpression] = OrderedDict()
         self._chars = 0
         self._alive = 0
 
-    def select(self, subscription: Subscription, group: str, *, given: bool) -> Selection:
+    def select(self, subscription: Subscription, group: str, *, given: bool) -> EntryFilter:
         """`given`: the subscription came with the request, not with a heartbeat. Refusal in Apache's words."""
         if subscription.is_tag:
-            return Selection(None if subscription.class_filter else subscription.codes or None, None)
+            return EntryFilter(None if subscription.class_filter else subscription.codes or None, None)
         if given:
             self._must_be_on(subscription)
         try:
             found = self.compiled(subscription)
-        except ExpressionWrong:
+        except InvalidExpression:
             raise _unknown(given=given) from None
         self._must_be_on(subscription)
         if subscription.class_filter:
-            return Selection(None, None)
+            return EntryFilter(None, None)
         if self._config.options.filter_retries and subscription.topic.startswith(names.RETRY_PREFIX):
-            return Selection(None, self._retried(group))
-        return Selection(None, found.accept)
+            return EntryFilter(None, self._retried(group))
+        return EntryFilter(None, found.accept)
 
     def check(self, subscription: Subscription) -> None:
         """Refusal with the words that say what is wrong with the expression, and where."""
@@ -84,35 +84,35 @@ class Filters:
         self._must_be_on(subscription)
         try:
             self.compiled(subscription)
-        except ExpressionWrong as wrong:
+        except InvalidExpression as wrong:
             raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(wrong)) from None
 
-    def compiled(self, subscription: Subscription) -> Filter:
-        """ExpressionWrong, again for every caller; the texts used last are kept."""
+    def compiled(self, subscription: Subscription) -> CompiledFilter:
+        """InvalidExpression, again for every caller; the texts used last are kept."""
         text = subscription.expression
         if subscription.expression_type != SQL92:
-            raise ExpressionWrong(f"no filter reads expressions of type {subscription.expression_type[:64]}")
+            raise InvalidExpression(f"no filter reads expressions of type {subscription.expression_type[:64]}")
         if len(text) > EXPRESSION_CHARS_MAX:
-            raise ExpressionWrong(f"an expression of {len(text)} characters, at most {EXPRESSION_CHARS_MAX}")
+            raise InvalidExpression(f"an expression of {len(text)} characters, at most {EXPRESSION_CHARS_MAX}")
         found = self._compiled.get(text)
         if found is None:
             found = self._compile(text)
         else:
             self._compiled.move_to_end(text)
-        if isinstance(found, ExpressionWrong):
+        if isinstance(found, InvalidExpression):
             raise found
         return found
 
-    def _compile(self, text: str) -> Filter | ExpressionWrong:
-        made: Filter | ExpressionWrong
+    def _compile(self, text: str) -> CompiledFilter | InvalidExpression:
+        made: CompiledFilter | InvalidExpression
         if self._alive > ALIVE_MAX * self._config.options.filter_chars_max:
             raise Refusal(ResponseCode.SYSTEM_BUSY, "too many different expressions are in use")
         try:
-            made = Filter(parse(text))
+            made = CompiledFilter(parse(text))
             self._alive += len(text)
             finalize(made, self._ended, len(text)).atexit = False
-        except ExpressionWrong as wrong:
-            made = ExpressionWrong(str(wrong))
+        except InvalidExpression as wrong:
+            made = InvalidExpression(str(wrong))
         self._compiled[text] = made
         self._chars += len(text) + 1
         while self._chars > self._config.options.filter_chars_max and len(self._compiled) > 1:
@@ -134,7 +134,7 @@ class Filters:
                 return True
             try:
                 return self.compiled(subscription).accept(record)
-            except ExpressionWrong:
+            except InvalidExpression:
                 return True
 
         return accept

@@ -80,7 +80,7 @@ BEGUN = re.compile(r"'(?:''|[^'])*|/\*.*|[./]", re.DOTALL)
 TAB = 8
 
 
-class ExpressionWrong(ValueError):
+class InvalidExpression(ValueError):
     """An expression that is none; the text says what is wrong and where, in Apache's words."""
 
 
@@ -132,7 +132,7 @@ class Tokens:
                 return at
             at = match.end()
 
-    def _lexical(self, start: int) -> ExpressionWrong:
+    def _lexical(self, start: int) -> InvalidExpression:
         """Apache's token manager reads on until no token fits any more, and tells of that character."""
         text = self.text
         begun = BEGUN.match(text, start)
@@ -144,7 +144,7 @@ class Tokens:
         if at_end:
             line, column = (line + 1, 0) if text[-1] in "\n\r" else (line, column + 1)
         shown = "<EOF> " if at_end else f'"{escaped(text[stop])}" ({ord(text[stop])}), '
-        return ExpressionWrong(
+        return InvalidExpression(
             "org.apache.rocketmq.filter.parser.TokenMgrError: "
             f'Lexical error at line {line}, column {column}.  Encountered: {shown}after : "{escaped(after)}"'
         )

@@ -4,19 +4,19 @@ import base64
 import binascii
 from collections.abc import Callable
 
-from firearrow._native.path.turn import Turn
-from firearrow._native.store.store import MessageStore, Placed, PutRefused
+from firearrow._native.path.turn import WriteBatch
+from firearrow._native.store.store import MessageStore, PutResult, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal, with_faq
 from firearrow.broker.fastjson import loads_body
-from firearrow.broker.life.pop.acking import Acking
-from firearrow.broker.life.pop.checkpoints import Acks
+from firearrow.broker.life.pop.acking import AckService
+from firearrow.broker.life.pop.checkpoints import AckMessage
 from firearrow.broker.life.pop.receipts import (
     ORDER_REVIVE_QUEUE,
-    Receipt,
-    ReceiptWrong,
+    ReceiptHandle,
+    InvalidReceiptHandle,
     real_topic,
 )
 from firearrow.broker.peer import Peer, Routes
@@ -32,33 +32,33 @@ NOT_CHANGED = {"invisibleTime": "0", "popTime": "0", "reviveQid": "0"}
 
 
 class AcksHandler:
-    """`keep()` makes offsets as durable as the flush mode promises: what was popped in order is acknowledged by one."""
+    """`make_durable()` makes offsets as durable as the flush mode promises: what was popped in order is acknowledged by one."""
 
     def __init__(
         self,
         store: MessageStore,
-        turn: Turn,
-        acking: Acking,
+        write_batch: WriteBatch,
+        ack_service: AckService,
         topics: TopicTable,
         config: Config,
-        keep: Callable[[], None],
+        make_durable: Callable[[], None],
     ) -> None:
         self._store = store
-        self._turn = turn
-        self._acking = acking
+        self._write_batch = write_batch
+        self._ack_service = ack_service
         self._topics = topics
         self._config = config
-        self._keep = keep
+        self._make_durable = make_durable
 
     def routes(self) -> Routes:
         return {
-            RequestCode.ACK_MESSAGE: self.acknowledge,
+            RequestCode.ACK_MESSAGE: self.ack,
             RequestCode.BATCH_ACK_MESSAGE: self.acknowledge_batch,
             RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change_invisible,
         }
 
-    def acknowledge(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        group, topic, queue_id, offset, receipt = self._fields(request, peer)
+    def ack(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+        group, topic, queue_id, offset, receipt_handle = self._fields(request, peer)
         low, high = (
             self._store.reader.min_offset(topic, queue_id),
             self._store.reader.max_offset(topic, queue_id),
@@ -66,15 +66,15 @@ class AcksHandler:
         if not low <= offset <= high:
             remark = f"offset is illegal, key:{topic}@{queue_id}, commit:{offset}, store:{low}~{high}"
             raise Refusal(ResponseCode.NO_MESSAGE, remark)
-        if receipt.is_ordered:
-            self._acking.acknowledge_in_order(
-                group, topic, queue_id, offset, receipt.pop_ms, receipt.invisible_ms
+        if receipt_handle.is_ordered:
+            self._ack_service.acknowledge_in_order(
+                group, topic, queue_id, offset, receipt_handle.pop_ms, receipt_handle.invisible_ms
             )
             if not request.is_oneway:
-                self._keep()
+                self._make_durable()
             return request.answer()
-        acks = Acks(topic, group, queue_id, receipt.start_offset, receipt.pop_ms, receipt.broker, (offset,))
-        return self._when_stored(request, peer, request.answer(), self._put(acks, receipt))
+        acks = AckMessage(topic, group, queue_id, receipt_handle.start_offset, receipt_handle.pop_ms, receipt_handle.broker, (offset,))
+        return self._when_stored(request, peer, request.answer(), self._put(acks, receipt_handle))
 
     def acknowledge_batch(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         of = _parsed(request.body) if request.body else {}
@@ -85,7 +85,7 @@ class AcksHandler:
             remark = f"{len(entries)} acks in one request, at most {BATCH_MAX}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         broker = reading.text(of, "brokerName", self._config.options.broker_name)
-        last: Placed | None = None
+        last: PutResult | None = None
         for entry in entries:
             try:
                 last = self._entry(reading.members(entry, "acks"), broker) or last
@@ -94,7 +94,7 @@ class AcksHandler:
         return self._when_stored(request, peer, request.answer(), last)
 
     def change_invisible(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        group, topic, queue_id, offset, receipt = self._fields(request, peer)
+        group, topic, queue_id, offset, receipt_handle = self._fields(request, peer)
         invisible_ms = request.integer("invisibleTime")
         longest = self._config.options.timer_max_delay_s * 1000
         if not 0 <= invisible_ms <= longest:
@@ -106,22 +106,22 @@ class AcksHandler:
             < self._store.reader.max_offset(topic, queue_id)
         ):
             return request.answer(ResponseCode.NO_MESSAGE)
-        if receipt.is_ordered:
-            visible_ms = self._acking.hide_in_order(group, topic, queue_id, offset, receipt, invisible_ms)
+        if receipt_handle.is_ordered:
+            visible_ms = self._ack_service.change_invisible_in_order(group, topic, queue_id, offset, receipt_handle, invisible_ms)
             if visible_ms is None:
                 return request.answer(remark=CHANGED, ext=NOT_CHANGED)
             return request.answer(
-                remark=CHANGED, ext=_changed(visible_ms - receipt.pop_ms, receipt.pop_ms, receipt)
+                remark=CHANGED, ext=_changed(visible_ms - receipt_handle.pop_ms, receipt_handle.pop_ms, receipt_handle)
             )
         suspend = request.boolean_or("suspend", False)
         try:
-            pop_ms, placed = self._acking.hide(group, topic, queue_id, offset, receipt, invisible_ms, suspend)
+            pop_ms, placed = self._ack_service.change_invisible(group, topic, queue_id, offset, receipt_handle, invisible_ms, suspend)
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
-        answer = request.answer(remark=CHANGED, ext=_changed(invisible_ms, pop_ms, receipt))
+        answer = request.answer(remark=CHANGED, ext=_changed(invisible_ms, pop_ms, receipt_handle))
         return self._when_stored(request, peer, answer, placed)
 
-    def _fields(self, request: RemotingCommand, peer: Peer) -> tuple[str, str, int, int, Receipt]:
+    def _fields(self, request: RemotingCommand, peer: Peer) -> tuple[str, str, int, int, ReceiptHandle]:
         group, topic = request.text("consumerGroup"), request.text("topic")
         queue_id, offset = request.integer("queueId", 32), request.integer("offset")
         known = self._topics.get(topic)
@@ -135,11 +135,11 @@ class AcksHandler:
             )
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         try:
-            return group, topic, queue_id, offset, Receipt.of(request.text("extraInfo"))
-        except ReceiptWrong as wrong:
+            return group, topic, queue_id, offset, ReceiptHandle.of(request.text("extraInfo"))
+        except InvalidReceiptHandle as wrong:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
 
-    def _entry(self, of: reading.Members, broker: str) -> Placed | None:
+    def _entry(self, of: reading.Members, broker: str) -> PutResult | None:
         """One check point's acknowledgements, under their short or their long names. ValueError."""
 
         def text(short: str, long: str) -> str:
@@ -164,33 +164,33 @@ class AcksHandler:
             return None
         if revive_queue == ORDER_REVIVE_QUEUE:
             for offset in offsets:
-                self._acking.acknowledge_in_order(group, topic, queue_id, offset, pop_ms, invisible_ms)
-            self._keep()
+                self._ack_service.acknowledge_in_order(group, topic, queue_id, offset, pop_ms, invisible_ms)
+            self._make_durable()
             return None
-        acks = Acks(topic, group, queue_id, start, pop_ms, broker, tuple(offsets), alone=False)
-        receipt = Receipt(start, pop_ms, invisible_ms, revive_queue, "", broker)
-        return self._put(acks, receipt)
+        acks = AckMessage(topic, group, queue_id, start, pop_ms, broker, tuple(offsets), alone=False)
+        receipt_handle = ReceiptHandle(start, pop_ms, invisible_ms, revive_queue, "", broker)
+        return self._put(acks, receipt_handle)
 
-    def _put(self, acks: Acks, receipt: Receipt) -> Placed:
+    def _put(self, acks: AckMessage, receipt_handle: ReceiptHandle) -> PutResult:
         try:
-            return self._acking.acknowledge(acks, receipt.revive_queue, receipt.invisible_ms)
+            return self._ack_service.ack(acks, receipt_handle.revive_queue, receipt_handle.invisible_ms)
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
 
     def _when_stored(
-        self, request: RemotingCommand, peer: Peer, answer: RemotingCommand, last: Placed | None
+        self, request: RemotingCommand, peer: Peer, answer: RemotingCommand, last: PutResult | None
     ) -> RemotingCommand | None:
         if last is None:
             return answer
-        self._turn.park(last.end, (names.TIMER_TOPIC, 0), peer, None if request.is_oneway else answer)
+        self._write_batch.reply_after(last.end, (names.TIMER_TOPIC, 0), peer, None if request.is_oneway else answer)
         return None
 
 
-def _changed(invisible_ms: int, pop_ms: int, receipt: Receipt) -> dict[str, str]:
+def _changed(invisible_ms: int, pop_ms: int, receipt_handle: ReceiptHandle) -> dict[str, str]:
     return {
         "invisibleTime": str(invisible_ms),
         "popTime": str(pop_ms),
-        "reviveQid": str(receipt.revive_queue),
+        "reviveQid": str(receipt_handle.revive_queue),
     }
 
 

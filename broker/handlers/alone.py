@@ -11,7 +11,7 @@ from firearrow.broker.peer import Peer, Routes
 ENGINE, FILE_WHEEL, ROCKSDB = "E_T", "F", "R"
 
 
-class AloneHandler:
+class SingleBrokerHandler:
     def __init__(self, config: Config) -> None:
         self._config = config
 

@@ -16,7 +16,7 @@ from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import allocation, names, reading
 from firearrow.broker.tables.clients import BROADCASTING, ClientTable
 from firearrow.broker.tables.groups import GroupTable
-from firearrow.broker.tables.request_modes import POP, PULL, ModeRefused, RequestMode, RequestModes
+from firearrow.broker.tables.request_modes import POP, PULL, InvalidRequestMode, RequestMode, RequestModes
 from firearrow.broker.tables.topics import TopicTable
 
 BYTES_MAX = 1 << 16
@@ -24,7 +24,7 @@ CLUSTERING = "CLUSTERING"
 Queues = list[MessageQueue]
 
 
-class Question(NamedTuple):
+class AssignmentRequest(NamedTuple):
     topic: str
     group: str
     client: str
@@ -32,13 +32,13 @@ class Question(NamedTuple):
     model: str
 
     @staticmethod
-    def of(body: bytes) -> "Question":
+    def of(body: bytes) -> "AssignmentRequest":
         """ValueError names the member that is wrong."""
         of = reading.members(loads_body(body, BYTES_MAX), "body")
         model = reading.text(of, "messageModel", CLUSTERING)
         if model not in (CLUSTERING, BROADCASTING):
             raise ValueError(f"messageModel must be CLUSTERING or BROADCASTING, not {model[:64]}")
-        return Question(
+        return AssignmentRequest(
             topic=reading.text(of, "topic"),
             group=reading.text(of, "consumerGroup"),
             client=reading.text(of, "clientId", ""),
@@ -75,7 +75,7 @@ class AssignmentHandler:
 
     async def assign(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         try:
-            asked = Question.of(request.body)
+            asked = AssignmentRequest.of(request.body)
         except ValueError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"assignment request: {error}") from None
         mode = self._mode(asked)
@@ -85,7 +85,7 @@ class AssignmentHandler:
         assignments = [{"messageQueue": queue, "mode": mode.mode} for queue in queues]
         return request.answer(body=dumps({"messageQueueAssignments": assignments}))
 
-    def _mode(self, asked: Question) -> RequestMode:
+    def _mode(self, asked: AssignmentRequest) -> RequestMode:
         """As it was set; retry topics are pulled."""
         found = self._modes.get(asked.topic, asked.group)
         if found is not None:
@@ -96,7 +96,7 @@ class AssignmentHandler:
         share = options.pop_share_queues if mode == POP else 0
         return RequestMode(asked.topic, asked.group, mode, share)
 
-    async def _queues(self, asked: Question, mode: RequestMode) -> Queues | None:
+    async def _queues(self, asked: AssignmentRequest, mode: RequestMode) -> Queues | None:
         options = self._config.options
         if asked.model == CLUSTERING and asked.topic.startswith(names.LMQ_PREFIX):
             queues: Queues | None = [MessageQueue(options.broker_name, 0, asked.topic)]
@@ -126,7 +126,7 @@ class AssignmentHandler:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         try:
             self._modes.set(wanted)
-        except ModeRefused as refused:
+        except InvalidRequestMode as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(refused)) from None
         return request.answer()
 

@@ -13,14 +13,14 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.fastjson import dumps, loads_body
-from firearrow.broker.filters.selection import Filters
+from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.peer import Answer, Peer, Routes
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.clients import ClientsFull, ClientTable, ConsumerGroup, Member
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
-from firearrow.broker.tables.heartbeats import BYTES_MAX, ConsumerBeat, Heartbeat
+from firearrow.broker.tables.heartbeats import BYTES_MAX, ConsumerData, HeartbeatData
 from firearrow.broker.tables.subscriptions import Subscription
-from firearrow.broker.tables.topics import TopicRefused, TopicTable
+from firearrow.broker.tables.topics import InvalidTopic, TopicTable
 
 LARGE_BYTES = 16 << 10
 """Heartbeats of more are taken one after the other: each may be tenths of a second of work."""
@@ -39,7 +39,7 @@ class ClientsHandler:
         topics: TopicTable,
         groups: GroupTable,
         clients: ClientTable,
-        filters: Filters,
+        filters: FilterCache,
         config: Config,
         clock: Clock,
     ) -> None:
@@ -148,7 +148,7 @@ class ClientsHandler:
         changed_since = False
         now = self._clock.monotonic_ms()
         try:
-            heartbeat = Heartbeat.read(request.body)
+            heartbeat = HeartbeatData.read(request.body)
             self._watch(peer)
             yield
             for beat in heartbeat.consumers:
@@ -164,12 +164,12 @@ class ClientsHandler:
                 self._clients.note_producer(producer, member)
                 if n % STEP == 0:
                     yield
-        except (ValueError, TopicRefused, ClientsFull) as error:
+        except (ValueError, InvalidTopic, ClientsFull) as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error}") from None
         return changed_since or heartbeat.fingerprint == 0
 
     def _consumer(
-        self, heartbeat: Heartbeat, beat: ConsumerBeat, config: GroupConfig, member: Member
+        self, heartbeat: HeartbeatData, beat: ConsumerData, config: GroupConfig, member: Member
     ) -> Generator[None, None, bool]:
         """Register one group; gives whether its subscriptions are others than the fingerprint says."""
         subscriptions: list[Subscription] = []
@@ -188,7 +188,7 @@ class ClientsHandler:
         )
         if not (heartbeat.fingerprint and heartbeat.without_sub):
             changed |= yield from self._subscribe(beat.group, subscriptions)
-        differs = bool(heartbeat.fingerprint) and self._clients.take_fingerprint(
+        differs = bool(heartbeat.fingerprint) and self._clients.set_fingerprint(
             beat.group, heartbeat.fingerprint
         )
         group = self._clients.consumer_group(beat.group)

@@ -8,8 +8,8 @@ from firearrow.broker.fastjson import dumps, loads_body
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names, reading
-from firearrow.broker.tables.attributes import AttributeRefused
-from firearrow.broker.tables.groups import GroupConfig, GroupRefused, GroupTable
+from firearrow.broker.tables.attributes import InvalidAttribute
+from firearrow.broker.tables.groups import GroupConfig, InvalidGroup, GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.paging import page, too_large
 
@@ -93,7 +93,7 @@ class GroupsHandler:
         if "readable" in request.ext:
             try:
                 self._groups.forbid_reading(group, topic, not request.boolean_or("readable", True))
-            except GroupRefused as error:
+            except InvalidGroup as error:
                 raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         readable = self._groups.readable(group, topic)
         return request.answer(remark="", body=dumps({"group": group, "readable": readable, "topic": topic}))
@@ -101,8 +101,8 @@ class GroupsHandler:
     def _apply(self, request: RemotingCommand, configs: list[GroupConfig]) -> RemotingCommand:
         try:
             self._groups.update_all(configs)
-        except GroupRefused as error:
+        except InvalidGroup as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
-        except AttributeRefused as error:
+        except InvalidAttribute as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         return request.answer()

@@ -14,7 +14,7 @@ from firearrow.broker.errors import Refusal, with_faq
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
-from firearrow.broker.tables.routes import Broker, RouteTable, TopicFlag
+from firearrow.broker.tables.routes import BrokerData, RouteTable, TopicFlag
 
 STANDARD_JSON_VERSION = 401
 """V4_9_4: clients from here on get integer keys in quotes."""
@@ -123,7 +123,7 @@ class NamingHandler:
         return self._clock.monotonic_ms() - self._started_ms < wait_ms
 
 
-def _broker(broker: Broker, peer: Peer) -> dict[str, Any]:
+def _broker(broker: BrokerData, peer: Peer) -> dict[str, Any]:
     members: dict[str, Any] = {
         "brokerAddrs": _addresses(broker, peer),
         "brokerName": broker.name,
@@ -135,7 +135,7 @@ def _broker(broker: Broker, peer: Peer) -> dict[str, Any]:
     return members
 
 
-def _addresses(broker: Broker, peer: Peer) -> dict[int, str]:
+def _addresses(broker: BrokerData, peer: Peer) -> dict[int, str]:
     return {broker_id: _reached(address, peer) for broker_id, address in sorted(broker.addresses.items())}
 
 

@@ -10,13 +10,13 @@ from firearrow.broker.errors import Refusal
 from firearrow.broker.fastjson import dumps
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables.groups import GroupTable
-from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused, queue_id_fault
+from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset, queue_id_fault
 from firearrow.broker.tables.paging import too_large
 from firearrow.broker.tables.topics import TopicTable
 
 
 class OffsetsHandler:
-    """`keep()` makes commits as durable as the flush mode promises."""
+    """`make_durable()` makes commits as durable as the flush mode promises."""
 
     def __init__(
         self,
@@ -25,14 +25,14 @@ class OffsetsHandler:
         groups: GroupTable,
         offsets: ConsumerOffsets,
         config: Config,
-        keep: Callable[[], None],
+        make_durable: Callable[[], None],
     ) -> None:
         self._store = store
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._config = config
-        self._keep = keep
+        self._make_durable = make_durable
 
     def routes(self) -> Routes:
         return {
@@ -73,10 +73,10 @@ class OffsetsHandler:
             return request.answer(remark="Offset has been previously reset")
         try:
             self._offsets.commit(group, topic, queue_id, queue_offset)
-        except OffsetRefused as error:
+        except InvalidOffset as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
         if not request.is_oneway:
-            self._keep()
+            self._make_durable()
         return request.answer()
 
     def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:

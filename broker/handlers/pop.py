@@ -4,25 +4,25 @@ import logging
 import random
 from typing import NamedTuple
 
-from firearrow._native.path.holds import lightened
+from firearrow._native.path.holds import weight_without_body
 from firearrow._native.store.store import PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal, with_faq
-from firearrow.broker.filters.selection import Filters
-from firearrow.broker.life.pop.holds import HeldPop, PopHolds
-from firearrow.broker.life.pop.popping import Popped, Popping, Wanted
+from firearrow.broker.filters.selection import FilterCache
+from firearrow.broker.life.pop.holds import HeldPop, PopHoldService
+from firearrow.broker.life.pop.popping import PopResult, PopService, PopQuery
 from firearrow.broker.life.pop.receipts import ORDER_REVIVE_QUEUE, retry_topic
 from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import names
 from firearrow.broker.tables.groups import GroupConfig
-from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
+from firearrow.broker.tables.subscriptions import Subscription, InvalidSubscription
 from firearrow.broker.tables.topics import TopicConfig
 
 log = logging.getLogger("firearrow.pop")
 
-MOST = 32
+MESSAGES_MAX = 32
 TOO_LATE_MS = 500
 POLL_MS_MAX = 600_000
 FROM_START = 0
@@ -34,7 +34,7 @@ class PopRequest(NamedTuple):
     group: str
     topic: str
     queue_id: int
-    most: int
+    count_max: int
     invisible_ms: int
     poll_ms: int
     born_ms: int
@@ -50,7 +50,7 @@ class PopRequest(NamedTuple):
             group=request.text("consumerGroup"),
             topic=request.text("topic"),
             queue_id=request.integer("queueId", 32),
-            most=request.integer("maxMsgNums", 32),
+            count_max=request.integer("maxMsgNums", 32),
             invisible_ms=request.integer("invisibleTime"),
             poll_ms=request.integer("pollTime"),
             born_ms=min(request.integer_or("bornTime", 0) or now_ms, now_ms),
@@ -63,10 +63,10 @@ class PopRequest(NamedTuple):
 
 
 class PopHandler:
-    def __init__(self, parts: Parts, popping: Popping, holds: PopHolds, filters: Filters) -> None:
-        self._popping = popping
-        self._holds = holds
-        self._turn = parts.turn
+    def __init__(self, parts: Parts, pop_service: PopService, hold_service: PopHoldService, filters: FilterCache) -> None:
+        self._pop_service = pop_service
+        self._hold_service = hold_service
+        self._write_batch = parts.write_batch
         self._topics = parts.state.topics
         self._groups = parts.state.groups
         self._clients = parts.state.clients
@@ -84,22 +84,22 @@ class PopHandler:
     def _run(self, request: RemotingCommand, peer: Peer, pop: PopRequest, *, final: bool) -> None:
         """One pass; the request is held if it found nothing and may wait."""
         group, topic = self._permitted(peer, pop, final)
-        wanted = self._wanted(pop)
-        popped = Popped(self._clock.now_ms(), self._revive_queue(pop))
+        query = self._query(pop)
+        popped = PopResult(self._clock.now_ms(), self._revive_queue(pop))
         try:
-            self._walk(pop, wanted, popped, group, topic)
+            self._walk(pop, query, popped, group, topic)
         except (PutRefused, Refusal) as refused:
             if not popped.count:
                 raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"check point: {refused}") from None
             log.warning("a check point cannot be stored now: %s", refused)
         code = ResponseCode.SUCCESS if popped.count else self._held(request, peer, pop, final)
         if popped.rest > 0 and (popped.count or popped.passed):
-            self._holds.wake_soon((pop.topic, pop.group, max(pop.queue_id, -1)))
+            self._hold_service.retry_held_soon((pop.topic, pop.group, max(pop.queue_id, -1)))
         if code is None:
             return
         answer = request.answer(code, _status(popped), _header(pop, popped), b"".join(popped.bodies))
         if popped.last is not None:
-            self._turn.park(popped.last.end, (names.TIMER_TOPIC, 0), peer, answer)
+            self._write_batch.reply_after(popped.last.end, (names.TIMER_TOPIC, 0), peer, answer)
         elif not request.is_oneway:
             peer.reply(answer)
 
@@ -112,7 +112,7 @@ class PopHandler:
             raise Refusal(ResponseCode.POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
         if not options.broker_permission & names.PERM_READ:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] pop message is forbidden")
-        if pop.most > MOST:
+        if pop.count_max > MESSAGES_MAX:
             remark = f"the broker[{ip}] pop message's num is greater than 32"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         if not options.timer_topic:
@@ -141,26 +141,26 @@ class PopHandler:
             )
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         longest = self._config.options.timer_max_delay_s * 1000
-        if pop.most < 1 or not 0 < pop.invisible_ms <= longest:
-            remark = f"maxMsgNums must be 1 to {MOST}, invisibleTime 1 to {longest}"
+        if pop.count_max < 1 or not 0 < pop.invisible_ms <= longest:
+            remark = f"maxMsgNums must be 1 to {MESSAGES_MAX}, invisibleTime 1 to {longest}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
 
-    def _wanted(self, pop: PopRequest) -> Wanted:
+    def _query(self, pop: PopRequest) -> PopQuery:
         """With the subscription that came with it, which the group has then for both topics."""
         try:
             found = Subscription.of_expression(
                 pop.topic, pop.expression or "*", self._clock.now_ms(), pop.expression_type or "TAG"
             )
-        except SubscriptionWrong:
+        except InvalidSubscription:
             remark = "parse the consumer's subscription failed"
             raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
         retried = retry_topic(pop.topic, pop.group, self._config.options.pop_retry_v2)
         self._clients.compensate(pop.group, found)
         self._clients.compensate(pop.group, Subscription(retried, version=found.version))
-        return Wanted(
+        return PopQuery(
             pop.group,
             pop.topic,
-            pop.most,
+            pop.count_max,
             pop.invisible_ms,
             pop.init_mode == FROM_START,
             pop.ordered,
@@ -171,7 +171,7 @@ class PopHandler:
     # ---- the walk ----
 
     def _walk(
-        self, pop: PopRequest, wanted: Wanted, popped: Popped, group: GroupConfig, topic: TopicConfig
+        self, pop: PopRequest, query: PopQuery, popped: PopResult, group: GroupConfig, topic: TopicConfig
     ) -> None:
         """The retry topic first now and then, else if there is room behind the topic itself."""
         options = self._config.options
@@ -184,22 +184,22 @@ class PopHandler:
         chance = options.pop_retry_probability_priority if by_priority else options.pop_retry_probability
         v1 = options.pop_retry_v2 and options.pop_retry_v1_too and drawn % 2 == 0
         retried = self._topics.get(retry_topic(pop.topic, pop.group, options.pop_retry_v2 and not v1))
-        shift = 0 if by_priority else drawn
+        first_queue = 0 if by_priority else drawn
         retry_first = drawn < chance
         if retry_first and not pop.ordered:
-            self._all_queues(wanted, popped, retried, shift)
+            self._all_queues(query, popped, retried, first_queue)
         if pop.queue_id < 0:
-            self._all_queues(wanted, popped, topic, shift)
+            self._all_queues(query, popped, topic, first_queue)
         else:
-            self._popping.pop(wanted, popped, pop.topic, pop.queue_id)
-        if not retry_first and not pop.ordered and popped.count < pop.most:
-            self._all_queues(wanted, popped, retried, shift)
+            self._pop_service.pop(query, popped, pop.topic, pop.queue_id)
+        if not retry_first and not pop.ordered and popped.count < pop.count_max:
+            self._all_queues(query, popped, retried, first_queue)
 
-    def _all_queues(self, wanted: Wanted, popped: Popped, topic: TopicConfig | None, shift: int) -> None:
+    def _all_queues(self, query: PopQuery, popped: PopResult, topic: TopicConfig | None, first_queue: int) -> None:
         queues = 0 if topic is None else topic.read_queues
         for n in range(queues):
-            index = (queues - 1 - n if self._config.options.priority_ascending else n) + shift
-            self._popping.pop(wanted, popped, topic.name, index % queues)  # type: ignore[union-attr]
+            index = (queues - 1 - n if self._config.options.priority_ascending else n) + first_queue
+            self._pop_service.pop(query, popped, topic.name, index % queues)  # type: ignore[union-attr]
 
     def _revive_queue(self, pop: PopRequest) -> int:
         if pop.ordered:
@@ -226,16 +226,16 @@ class PopHandler:
                 peer.reply(request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
 
         held = HeldPop(
-            (pop.topic, pop.group, max(pop.queue_id, -1)), peer, deadline_ms, again, lightened(request)
+            (pop.topic, pop.group, max(pop.queue_id, -1)), peer, deadline_ms, again, weight_without_body(request)
         )
-        return None if self._holds.add(held) else ResponseCode.POLLING_FULL
+        return None if self._hold_service.add(held) else ResponseCode.POLLING_FULL
 
 
-def _status(popped: Popped) -> str:
+def _status(popped: PopResult) -> str:
     return "FOUND" if popped.count else "NO_MESSAGE_IN_QUEUE"
 
 
-def _header(pop: PopRequest, popped: Popped) -> dict[str, str]:
+def _header(pop: PopRequest, popped: PopResult) -> dict[str, str]:
     ext = {
         "popTime": str(popped.pop_ms),
         "invisibleTime": str(pop.invisible_ms),

@@ -3,19 +3,19 @@
 import logging
 from typing import NamedTuple
 
-from firearrow._native.path.holds import HeldCall, Holds, lightened
-from firearrow._native.store.store import GetStatus, Got
+from firearrow._native.path.holds import HeldCallback, PullHoldService, weight_without_body
+from firearrow._native.store.store import GetStatus, GetResult
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal, with_faq
-from firearrow.broker.filters.selection import Filters, Selection
-from firearrow.broker.life.broadcasts import Broadcasts
+from firearrow.broker.filters.selection import FilterCache, EntryFilter
+from firearrow.broker.life.broadcasts import BroadcastOffsets
 from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import names
 from firearrow.broker.tables.groups import GroupConfig
-from firearrow.broker.tables.offsets import OffsetRefused
-from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
+from firearrow.broker.tables.offsets import InvalidOffset
+from firearrow.broker.tables.subscriptions import Subscription, InvalidSubscription
 from firearrow.broker.tables.topics import TopicConfig
 
 log = logging.getLogger("firearrow.pull")
@@ -46,14 +46,14 @@ CODE_OF = {
 }
 
 
-class Pull(NamedTuple):
+class PullRequest(NamedTuple):
     """The fields of a request, checked for their types."""
 
     group: str
     topic: str
     queue_id: int
     queue_offset: int
-    wanted: int
+    max_messages: int
     flags: int
     commit_offset: int
     suspend_ms: int
@@ -62,13 +62,13 @@ class Pull(NamedTuple):
     expression_type: str
 
     @staticmethod
-    def of(request: RemotingCommand) -> "Pull":
-        return Pull(
+    def of(request: RemotingCommand) -> "PullRequest":
+        return PullRequest(
             group=request.text("consumerGroup"),
             topic=request.text("topic"),
             queue_id=request.integer("queueId", 32),
             queue_offset=request.integer("queueOffset"),
-            wanted=max(request.integer("maxMsgNums", 32), 1),
+            max_messages=max(request.integer("maxMsgNums", 32), 1),
             flags=request.integer("sysFlag", 32),
             commit_offset=request.integer_or("commitOffset", 0),
             suspend_ms=request.integer_or("suspendTimeoutMillis", 0),
@@ -78,7 +78,7 @@ class Pull(NamedTuple):
         )
 
 
-class Plain(NamedTuple):
+class PlainPull(NamedTuple):
     """What pulls of a group, topic and subscription may get as long as nothing changes: `queues` of the topic, with one
     of the hashed tags unless there are none; they may wait for it so long, -1: they need a look first."""
 
@@ -90,7 +90,7 @@ class Plain(NamedTuple):
 
 
 class PullHandler:
-    def __init__(self, parts: Parts, filters: Filters, broadcasts: Broadcasts, holds: Holds) -> None:
+    def __init__(self, parts: Parts, filters: FilterCache, broadcasts: BroadcastOffsets, hold_service: PullHoldService) -> None:
         self._store = parts.store
         self._topics = parts.state.topics
         self._groups = parts.state.groups
@@ -98,7 +98,7 @@ class PullHandler:
         self._clients = parts.state.clients
         self._filters = filters
         self._broadcasts = broadcasts
-        self._holds = holds
+        self._hold_service = hold_service
         self._config = parts.config
         self._clock = parts.clock
         self._stats = parts.stats
@@ -107,12 +107,12 @@ class PullHandler:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
 
     def pull(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        return self._run(request, peer, Pull.of(request), first=True)
+        return self._run(request, peer, PullRequest.of(request), first=True)
 
-    def again(self, request: RemotingCommand, peer: Peer) -> None:
+    def run_again(self, request: RemotingCommand, peer: Peer) -> None:
         """Answer a pull that has waited, whatever there is."""
         try:
-            answer = self._run(request, peer, Pull.of(request), first=False)
+            answer = self._run(request, peer, PullRequest.of(request), first=False)
         except Refusal as refusal:
             answer = request.answer(refusal.code, refusal.remark, refusal.ext)
         except Exception as error:  # whatever happens, this peer gets an answer and the others their news
@@ -122,7 +122,7 @@ class PullHandler:
             peer.reply(answer)
 
     def _run(
-        self, request: RemotingCommand, peer: Peer, pull: Pull, *, first: bool
+        self, request: RemotingCommand, peer: Peer, pull: PullRequest, *, first: bool
     ) -> RemotingCommand | None:
         """One pass: `first` may hold the request and commits the offset that came with it."""
         group, topic = self._permitted(request, peer, pull)
@@ -133,14 +133,14 @@ class PullHandler:
         who = None
         if pull.group in self._clients.broadcasting or "requestSource" in request.ext:
             who = self._broadcasts.puller(pull.topic, pull.group, request, peer)
-        if who is not None and (begin := self._broadcasts.begin(who, pull.queue_id, pull.queue_offset)) >= 0:
+        if who is not None and (begin := self._broadcasts.start_offset(who, pull.queue_id, pull.queue_offset)) >= 0:
             self._broadcasts.note(who, pull.queue_id, begin)
             return self._reset_answer(request, pull, topic, group, begin)
         got = self._store.reader.get(
             pull.topic,
             pull.queue_id,
             pull.queue_offset,
-            pull.wanted,
+            pull.max_messages,
             tags=selection.tags,
             accept=selection.accept,
         )
@@ -168,7 +168,7 @@ class PullHandler:
         version: int,
         expression: str,
         expression_type: str,
-    ) -> Plain | None:
+    ) -> PlainPull | None:
         """What pulls with these fields may get; None if each of them needs a look (the fast lane asks)."""
         options = self._config.options
         group, topic = self._groups.get(group_name), self._topics.get(topic_name)
@@ -177,7 +177,7 @@ class PullHandler:
         may = group.consume_enable and topic.readable and options.broker_permission & names.PERM_READ
         if not may or options.slave_read:
             return None
-        pull = Pull(group_name, topic_name, 0, 0, 1, flags, 0, 0, version, expression, expression_type)
+        pull = PullRequest(group_name, topic_name, 0, 0, 1, flags, 0, 0, version, expression, expression_type)
         try:
             tags, accept = self._selection(pull, group)
         except Refusal:
@@ -185,11 +185,11 @@ class PullHandler:
         if accept is not None or (tags is not None and len(tags) > CODES_MAX):
             return None
         wait_ms_max = HOLD_MS_MAX if options.long_polling else -1
-        return Plain(topic.read_queues, tuple(tags or ()), topic.sys_flag, group.sys_flag, wait_ms_max)
+        return PlainPull(topic.read_queues, tuple(tags or ()), topic.sys_flag, group.sys_flag, wait_ms_max)
 
     # ---- checks ----
 
-    def _permitted(self, request: RemotingCommand, peer: Peer, pull: Pull) -> tuple[GroupConfig, TopicConfig]:
+    def _permitted(self, request: RemotingCommand, peer: Peer, pull: PullRequest) -> tuple[GroupConfig, TopicConfig]:
         options = self._config.options
         ip = options.broker_ip or peer.local[0]
         if not options.broker_permission & names.PERM_READ:
@@ -216,14 +216,14 @@ class PullHandler:
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         return group, topic
 
-    def _selection(self, pull: Pull, group: GroupConfig) -> Selection:
+    def _selection(self, pull: PullRequest, group: GroupConfig) -> EntryFilter:
         given = bool(pull.flags & PullFlag.PULL_SUBSCRIPTION)
         if given:
             try:
                 found = Subscription.of_expression(
                     pull.topic, pull.expression, pull.version, pull.expression_type or "TAG"
                 )
-            except SubscriptionWrong:
+            except InvalidSubscription:
                 remark = "parse the consumer's subscription failed"
                 raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
             self._clients.compensate(pull.group, found)
@@ -231,7 +231,7 @@ class PullHandler:
             found = self._subscribed(pull, group)
         return self._filters.select(found, pull.group, given=given)
 
-    def _subscribed(self, pull: Pull, group: GroupConfig) -> Subscription:
+    def _subscribed(self, pull: PullRequest, group: GroupConfig) -> Subscription:
         """What the group's heartbeats said."""
         online = self._clients.consumer_group(pull.group)
         if online is None:
@@ -255,34 +255,34 @@ class PullHandler:
 
     # ---- answers ----
 
-    def _header(self, got: Got, topic: TopicConfig, group: GroupConfig) -> dict[str, str]:
+    def _header(self, got: GetResult, topic: TopicConfig, group: GroupConfig) -> dict[str, str]:
         suggested = 0
         if self._config.options.slave_read:
             suggested = group.which_broker_when_slow if got.far_behind else group.broker_id
         return _ext(suggested, got.next_offset, got.min_offset, got.max_offset, topic, group)
 
     def _reset_answer(
-        self, request: RemotingCommand, pull: Pull, topic: TopicConfig, group: GroupConfig, target: int
+        self, request: RemotingCommand, pull: PullRequest, topic: TopicConfig, group: GroupConfig, target: int
     ) -> RemotingCommand:
         low = self._store.reader.min_offset(pull.topic, pull.queue_id)
         high = self._store.reader.max_offset(pull.topic, pull.queue_id)
         ext = _ext(0, target, low, high, topic, group)
         return request.answer(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
 
-    def _commit(self, pull: Pull) -> None:
+    def _commit(self, pull: PullRequest) -> None:
         try:
             self._offsets.commit(pull.group, pull.topic, pull.queue_id, pull.commit_offset)
-        except OffsetRefused as refused:
+        except InvalidOffset as refused:
             raise Refusal(ResponseCode.SYSTEM_BUSY, str(refused)) from None
 
-    def _hold(self, request: RemotingCommand, peer: Peer, pull: Pull, selection: Selection) -> bool:
+    def _hold(self, request: RemotingCommand, peer: Peer, pull: PullRequest, selection: EntryFilter) -> bool:
         options = self._config.options
         wait_ms = min(pull.suspend_ms, HOLD_MS_MAX) if options.long_polling else options.short_polling_ms
         asked = pull.queue_offset
 
-        def wants() -> bool:
+        def has_match() -> bool:
             nonlocal asked
-            if peer.congested:
+            if peer.write_paused:
                 return False
             if selection.accept is None:
                 return self._has_news(pull, selection.tags)
@@ -290,17 +290,17 @@ class PullHandler:
             return found
 
         deadline_ms = self._clock.monotonic_ms() + max(wait_ms, 0)
-        held = HeldCall(
+        held = HeldCallback(
             (pull.topic, pull.queue_id),
             peer,
             deadline_ms,
-            wants,
-            lambda: self.again(request, peer),
-            lightened(request) + TAG_BYTES * len(selection.tags or ()),
+            has_match,
+            lambda: self.run_again(request, peer),
+            weight_without_body(request) + TAG_BYTES * len(selection.tags or ()),
         )
-        return self._holds.add(held)
+        return self._hold_service.add(held)
 
-    def _has_news(self, pull: Pull, tags: frozenset[int] | None) -> bool:
+    def _has_news(self, pull: PullRequest, tags: frozenset[int] | None) -> bool:
         """Whether a second pass would find a message, has far to move on, or is at an offset that is gone."""
         behind = self._store.reader.max_offset(pull.topic, pull.queue_id) - pull.queue_offset
         if pull.queue_offset < self._store.reader.min_offset(pull.topic, pull.queue_id):
@@ -310,7 +310,7 @@ class PullHandler:
         entries = self._store.reader.entries(pull.topic, pull.queue_id, pull.queue_offset, behind)
         return any(_as_int32(entry.tags_code) in tags for entry in entries)
 
-    def _accepts_news(self, pull: Pull, asked: int, selection: Selection) -> tuple[bool, int]:
+    def _accepts_news(self, pull: PullRequest, asked: int, selection: EntryFilter) -> tuple[bool, int]:
         """As `_has_news`, of messages that were not asked before; and the offset of the next to be asked."""
         try:
             got = self._store.reader.get(
@@ -341,7 +341,7 @@ def _ext(
     }
 
 
-def _code_of(got: Got, pull: Pull) -> int:
+def _code_of(got: GetResult, pull: PullRequest) -> int:
     if got.status in (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE):
         return ResponseCode.PULL_OFFSET_MOVED if pull.queue_offset != 0 else ResponseCode.PULL_NOT_FOUND
     return CODE_OF[got.status]

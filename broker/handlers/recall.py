@@ -7,7 +7,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.timers.recall import Handle, HandleError, recalling
+from firearrow.broker.life.timers.recall import RecallHandle, InvalidRecallHandle, recalling
 from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.options import Options
@@ -70,10 +70,10 @@ class RecallHandler:
         if self._clock.now_ms() < options.accept_sends_from_ms or not writable:
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "recall failed, broker service not available")
 
-    def _handle(self, topic: str, text: str, options: Options) -> Handle:
+    def _handle(self, topic: str, text: str, options: Options) -> RecallHandle:
         try:
-            handle = Handle.parse(text)
-        except HandleError as error:
+            handle = RecallHandle.parse(text)
+        except InvalidRecallHandle as error:
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
         if handle.topic != topic:
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")

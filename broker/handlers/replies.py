@@ -6,13 +6,13 @@ The answer says whether the push arrived; a reply that cannot be stored is only 
 import logging
 import socket
 
-from firearrow._native.store.store import Placed, PutRefused
+from firearrow._native.store.store import PutResult, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.life.admission import Admission, SendRequest, queue_of
+from firearrow.broker.life.admission import SendChecks, SendRequest, queue_of
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.messageids import host_bytes, offset_id
 from firearrow.broker.messages import Message, Property, properties_of, properties_text
@@ -43,30 +43,30 @@ class RepliesHandler:
         self._config = config
         self._clock = clock
         self._stats = stats
-        self._admission = Admission(topics, config, clock)
+        self._send_checks = SendChecks(topics, config, clock)
         self._waiting_bytes = 0
 
     def routes(self) -> Routes:
         return {RequestCode.SEND_REPLY_MESSAGE: self.reply, RequestCode.SEND_REPLY_MESSAGE_V2: self.reply}
 
     async def reply(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        wanted = SendRequest.of(request)
+        send_request = SendRequest.of(request)
         options = self._config.options
         marks = {
             Property.REGION: options.region_id,
             Property.TRACE_ON: "true" if options.trace_on else "false",
         }
         try:
-            topic = self._admission.topic(wanted, peer)
-            self._make_room(len(request.body))
+            topic = self._send_checks.topic(send_request, peer)
+            self._check_memory(len(request.body))
         except Refusal as refusal:
             refusal.ext = marks
             raise
-        queue_id = queue_of(wanted, topic)
-        properties = properties_of(wanted.properties) | marks
+        queue_id = queue_of(send_request, topic)
+        properties = properties_of(send_request.properties) | marks
         self._waiting_bytes += len(request.body)
         try:
-            fault = await self._push(wanted, properties, request.body, peer)
+            fault = await self._push(send_request, properties, request.body, peer)
         finally:
             self._waiting_bytes -= len(request.body)
         if fault is None:
@@ -76,19 +76,19 @@ class RepliesHandler:
         if not options.store_replies:
             return answer
         message = Message(
-            wanted.topic,
+            send_request.topic,
             queue_id,
             request.body,
             properties,
-            wanted.flag,
-            wanted.sys_flag & COMPRESSION,
-            wanted.born_ms,
+            send_request.flag,
+            send_request.sys_flag & COMPRESSION,
+            send_request.born_ms,
             host_bytes(*peer.remote),
-            reconsume_times=wanted.reconsume_times,
+            reconsume_times=send_request.reconsume_times,
         )
         return self._store(message, answer, None if request.is_oneway else peer)
 
-    def _make_room(self, size: int) -> None:
+    def _check_memory(self, size: int) -> None:
         most = self._config.options.reply_bytes_max
         if self._waiting_bytes + size > most:
             remark = f"replies of {self._waiting_bytes} bytes wait for their clients, at most {most}"
@@ -97,7 +97,7 @@ class RepliesHandler:
     # ---- the push ----
 
     async def _push(
-        self, wanted: SendRequest, properties: dict[str, str], body: bytes, replier: Peer
+        self, send_request: SendRequest, properties: dict[str, str], body: bytes, replier: Peer
     ) -> str | None:
         """What kept the reply from its client; None if it arrived."""
         client = properties.get(Property.REPLY_TO_CLIENT)
@@ -106,10 +106,10 @@ class RepliesHandler:
         asker = self._clients.producer(client)
         if asker is None or asker.closed:
             return f"push reply message fail, channel of <{client}> not found."
-        if asker.congested:
+        if asker.write_paused:
             return f"push reply message to {client}fail."
         push = RemotingCommand.request(
-            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._header(wanted, properties, replier), body
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._header(send_request, properties, replier), body
         )
         try:
             answer = await asker.ask(push, PUSH_S)
@@ -121,21 +121,21 @@ class RepliesHandler:
             log.warning("the reply to %s was refused: %d %s", client, answer.code, answer.remark)
         return f"push reply message to {client}fail."
 
-    def _header(self, wanted: SendRequest, properties: dict[str, str], replier: Peer) -> dict[str, str]:
+    def _header(self, send_request: SendRequest, properties: dict[str, str], replier: Peer) -> dict[str, str]:
         now = str(self._clock.now_ms())
         pushed = properties | {Property.PUSH_REPLY_TIME: now}
         return {
-            "producerGroup": wanted.group,
-            "topic": wanted.topic,
-            "defaultTopic": wanted.default_topic,
-            "defaultTopicQueueNums": str(wanted.default_queues),
-            "queueId": str(wanted.queue_id),
-            "sysFlag": str(wanted.sys_flag),
-            "bornTimestamp": str(wanted.born_ms),
-            "flag": str(wanted.flag),
+            "producerGroup": send_request.group,
+            "topic": send_request.topic,
+            "defaultTopic": send_request.default_topic,
+            "defaultTopicQueueNums": str(send_request.default_queues),
+            "queueId": str(send_request.queue_id),
+            "sysFlag": str(send_request.sys_flag),
+            "bornTimestamp": str(send_request.born_ms),
+            "flag": str(send_request.flag),
             "properties": properties_text(pushed).decode(),
-            "reconsumeTimes": str(wanted.reconsume_times),
-            "unitMode": "true" if wanted.unit_mode else "false",
+            "reconsumeTimes": str(send_request.reconsume_times),
+            "unitMode": "true" if send_request.unit_mode else "false",
             "bornHost": f"{replier.remote[0]}:{replier.remote[1]}",
             "storeHost": _address(self._appender.store_host),
             "storeTimestamp": now,
@@ -148,7 +148,7 @@ class RepliesHandler:
         try:
             placed = self._appender.put(
                 message,
-                then=lambda stored: self._stored(stored, message, placed, answer, peer),
+                on_stored=lambda stored: self._stored(stored, message, placed, answer, peer),
             )
         except (PutRefused, Refusal) as error:
             log.warning("a reply to %s was not stored: %s", message.topic, error)
@@ -156,7 +156,7 @@ class RepliesHandler:
         return None
 
     def _stored(
-        self, stored: bool, message: Message, placed: Placed, answer: RemotingCommand, peer: Peer | None
+        self, stored: bool, message: Message, placed: PutResult, answer: RemotingCommand, peer: Peer | None
     ) -> None:
         if stored:
             self._stats.put(message.topic, 1, placed.end - placed.physical_offset)

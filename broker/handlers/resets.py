@@ -16,7 +16,7 @@ from firearrow.broker.tables import reading
 from firearrow.broker.tables.clients import ClientTable, ConsumerGroup, Member
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.names import group_fault
-from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused, queue_id_fault
+from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset, queue_id_fault
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
 ASK_S = 5.0
@@ -71,7 +71,7 @@ class ResetsHandler:
         try:
             for queue_id, target in targets.items():
                 self._offsets.reset(group, topic, queue_id, target)
-        except OffsetRefused as error:
+        except InvalidOffset as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         return request.answer(body=_body(self._queues(topic, targets)))
 
@@ -103,7 +103,7 @@ class ResetsHandler:
             if name in self._topics and (offline or subscribed):
                 try:
                     self._offsets.clone(source, target, name)
-                except OffsetRefused as error:
+                except InvalidOffset as error:
                     raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         return request.answer()
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from firearrow._native.store.store import InnerMessage, Placed, PutRefused, PutStatus
+from firearrow._native.store.store import InnerMessage, PutResult, PutRefused, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal
-from firearrow.broker.life.admission import Admission, SendRequest, queue_of
+from firearrow.broker.life.admission import SendChecks, SendRequest, queue_of
 from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
-from firearrow.broker.life.retries import Retries
+from firearrow.broker.life.retries import RetryRouting
 from firearrow.broker.messageids import host_bytes, offset_id, unique_ids
 from firearrow.broker.messages import Message, Property, properties_of
 from firearrow.broker.parts import Parts
@@ -40,15 +40,15 @@ class SendHandler:
         self,
         parts: Parts,
         appender: Appender,
-        retries: Retries,
+        retries: RetryRouting,
         *,
         prepare: Callable[[Message], None],
         recall_handle: Callable[[Message], str | None],
     ) -> None:
         self._store = parts.store
-        self._turn = parts.turn
+        self._write_batch = parts.write_batch
         self._appender = appender
-        self._admission = Admission(parts.state.topics, parts.config, parts.clock)
+        self._send_checks = SendChecks(parts.state.topics, parts.config, parts.clock)
         self._retries = retries
         self._config = parts.config
         self._clock = parts.clock
@@ -67,16 +67,16 @@ class SendHandler:
     def send(self, request: RemotingCommand, peer: Peer) -> None:
         if not request.body:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "the message has no body")
-        wanted = SendRequest.of(request)
+        send_request = SendRequest.of(request)
         options = self._config.options
         marks = {"MSG_REGION": options.region_id, "TRACE_ON": "true" if options.trace_on else "false"}
         try:
-            topic = self._admission.topic(wanted, peer)
-            queue_id = queue_of(wanted, topic)
-            if wanted.batch:
-                self._put_batch(request, peer, wanted, topic, queue_id, marks)
+            topic = self._send_checks.topic(send_request, peer)
+            queue_id = queue_of(send_request, topic)
+            if send_request.batch:
+                self._put_batch(request, peer, send_request, topic, queue_id, marks)
             else:
-                self._put(request, peer, wanted, topic, queue_id, marks)
+                self._put(request, peer, send_request, topic, queue_id, marks)
         except Refusal as refusal:
             refusal.ext = marks
             self._stats.put_failed += 1
@@ -89,55 +89,55 @@ class SendHandler:
         self,
         request: RemotingCommand,
         peer: Peer,
-        wanted: SendRequest,
+        send_request: SendRequest,
         topic: TopicConfig,
         queue_id: int,
         marks: dict[str, str],
     ) -> None:
-        message = self._message(request, peer, wanted, topic, queue_id, marks)
+        message = self._message(request, peer, send_request, topic, queue_id, marks)
         properties = message.properties
         waits = properties.get(Property.WAIT, "true").lower() != "false"
         ext = marks | {"transactionId": properties[Property.UNIQUE_KEY], "queueId": str(queue_id)}
         plain = properties.keys().isdisjoint(LIFE)
         if not plain:
             self._begin_life(message, topic, ext)
-        elif wanted.sys_flag & TRANSACTION_BITS:
+        elif send_request.sys_flag & TRANSACTION_BITS:
             remark = "sysFlag names a transaction, but the property TRAN_MSG is missing"
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         answer = None if request.is_oneway else request.answer()
         placed = self._appender.put(message, plain=plain, peer=peer, answer=answer, waits=waits)
         if not plain and Property.TIMER_OUT_MS in properties and (handle := self._recall_handle(message)):
             ext["recallHandle"] = handle
-        self._note(wanted, answer, ext, placed)
+        self._note(send_request, answer, ext, placed)
 
     def _message(
         self,
         request: RemotingCommand,
         peer: Peer,
-        wanted: SendRequest,
+        send_request: SendRequest,
         topic: TopicConfig,
         queue_id: int,
         marks: dict[str, str],
     ) -> Message:
         """What is to be stored, with the properties that the broker adds."""
-        properties = properties_of(wanted.properties)
+        properties = properties_of(send_request.properties)
         properties.pop(Property.POP_CHECK_POINT, None)
         properties.pop(Property.MULTI_QUEUE_OFFSET, None)
         if not properties.get(Property.UNIQUE_KEY):
             properties[Property.UNIQUE_KEY] = self._unique_ids.at(self._clock.now_ms())
         message = Message(
-            wanted.topic,
+            send_request.topic,
             queue_id,
             request.body,
             properties,
-            wanted.flag,
-            _kept(wanted.sys_flag, topic),
-            wanted.born_ms,
+            send_request.flag,
+            _kept(send_request.sys_flag, topic),
+            send_request.born_ms,
             host_bytes(*peer.remote),
-            reconsume_times=wanted.reconsume_times,
+            reconsume_times=send_request.reconsume_times,
         )
-        if wanted.topic.startswith(names.RETRY_PREFIX):
-            self._retries.redirect(message, wanted.retries_max)
+        if send_request.topic.startswith(names.RETRY_PREFIX):
+            self._retries.redirect(message, send_request.retries_max)
         properties |= marks
         properties[Property.CLUSTER] = self._config.options.cluster_name
         return message
@@ -162,24 +162,24 @@ class SendHandler:
         self,
         request: RemotingCommand,
         peer: Peer,
-        wanted: SendRequest,
+        send_request: SendRequest,
         topic: TopicConfig,
         queue_id: int,
         ext: dict[str, str],
     ) -> None:
-        properties = properties_of(wanted.properties)
-        self._check_batch(wanted, properties)
+        properties = properties_of(send_request.properties)
+        self._check_batch(send_request, properties)
         placed = self._store.put_batch(
             InnerMessage(
-                wanted.topic,
+                send_request.topic,
                 queue_id,
                 request.body,
                 b"",
-                sys_flag=_kept(wanted.sys_flag, topic),
-                born_timestamp=wanted.born_ms,
+                sys_flag=_kept(send_request.sys_flag, topic),
+                born_timestamp=send_request.born_ms,
                 born_host=host_bytes(*peer.remote),
                 store_host=self._appender.store_host,
-                reconsume_times=wanted.reconsume_times,
+                reconsume_times=send_request.reconsume_times,
             ),
             now_ms=self._clock.now_ms(),
         )
@@ -188,27 +188,27 @@ class SendHandler:
         ext["queueId"] = str(queue_id)
         answer = None if request.is_oneway else request.answer()
         waits = properties.get(Property.WAIT, "true").lower() != "false"
-        self._turn.park(placed.end, (wanted.topic, queue_id), peer, answer, waits=waits)
-        self._note(wanted, answer, ext, placed)
+        self._write_batch.reply_after(placed.end, (send_request.topic, queue_id), peer, answer, waits=waits)
+        self._note(send_request, answer, ext, placed)
 
-    def _check_batch(self, wanted: SendRequest, properties: dict[str, str]) -> None:
-        if wanted.topic.startswith(names.RETRY_PREFIX):
+    def _check_batch(self, send_request: SendRequest, properties: dict[str, str]) -> None:
+        if send_request.topic.startswith(names.RETRY_PREFIX):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
         for name in NO_BATCH & properties.keys():
             if properties[name] not in ("0", "false"):
                 raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support {name}")
-        if wanted.sys_flag & TRANSACTION_BITS:
+        if send_request.sys_flag & TRANSACTION_BITS:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support transactions")
 
     def _note(
-        self, wanted: SendRequest, answer: RemotingCommand | None, ext: dict[str, str], placed: Placed
+        self, send_request: SendRequest, answer: RemotingCommand | None, ext: dict[str, str], placed: PutResult
     ) -> None:
         if answer is not None:
             host = self._appender.store_host
             ext["msgId"] = ",".join(offset_id(host, offset) for offset in placed.physical_offsets)
             ext["queueOffset"] = str(placed.queue_offset)
             answer.ext = ext
-        self._stats.put(wanted.topic, len(placed.physical_offsets), placed.end - placed.physical_offset)
+        self._stats.put(send_request.topic, len(placed.physical_offsets), placed.end - placed.physical_offset)
 
     def _put_fault(self, refused: PutRefused) -> tuple[int, str]:
         if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:

@@ -8,9 +8,9 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.life.admission import own_limit
+from firearrow.broker.life.admission import client_retry_limit
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.retries import Retries
+from firearrow.broker.life.retries import RetryRouting
 from firearrow.broker.messageids import offset_id
 from firearrow.broker.messages import Message, Property
 from firearrow.broker.peer import Peer, Routes
@@ -21,7 +21,7 @@ from firearrow.broker.tables.groups import GroupConfig
 
 class SendBackHandler:
     def __init__(
-        self, store: MessageStore, appender: Appender, retries: Retries, config: Config, stats: Stats
+        self, store: MessageStore, appender: Appender, retries: RetryRouting, config: Config, stats: Stats
     ) -> None:
         self._store = store
         self._appender = appender
@@ -34,7 +34,7 @@ class SendBackHandler:
 
     def send_back(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         offset, level = request.integer("offset"), request.integer("delayLevel", 32)
-        unit_mode, most = request.boolean_or("unitMode", False), own_limit(request, "maxReconsumeTimes")
+        unit_mode, most = request.boolean_or("unitMode", False), client_retry_limit(request, "maxReconsumeTimes")
         group = self._retries.group(request.text("group"))
         options = self._config.options
         if not options.broker_permission & names.PERM_WRITE:

@@ -10,11 +10,11 @@ from firearrow.broker.fastjson import MessageQueue, dumps, loads_body
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names, reading
-from firearrow.broker.tables.attributes import AttributeRefused, parsed
+from firearrow.broker.tables.attributes import InvalidAttribute, parsed
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.paging import page, too_large
-from firearrow.broker.tables.topics import FILTER_TYPES, TopicConfig, TopicRefused, TopicTable
+from firearrow.broker.tables.topics import FILTER_TYPES, TopicConfig, InvalidTopic, TopicTable
 
 LIST_MAX = 5_000
 """Topics of one UPDATE_AND_CREATE_TOPIC_LIST."""
@@ -59,7 +59,7 @@ class TopicsHandler:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{filter_type[:64]}] value invalid")
         try:
             attributes = parsed(request.text_or("attributes", ""))
-        except AttributeRefused as error:
+        except InvalidAttribute as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         config = TopicConfig(
             topic,
@@ -169,9 +169,9 @@ class TopicsHandler:
             raise Refusal(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
         try:
             self._topics.update_all(configs)
-        except AttributeRefused as error:
+        except InvalidAttribute as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        except TopicRefused as error:
+        except InvalidTopic as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
 
     def _check_name(self, topic: str) -> None:

@@ -13,7 +13,7 @@ from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal, with_faq
 from firearrow.broker.peer import Peer
 from firearrow.broker.tables import names
-from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, InvalidTopic, TopicTable
 
 V1 = {
     "topic": "topic", "default": "defaultTopic", "default_queues": "defaultTopicQueueNums", "queue": "queueId",
@@ -23,7 +23,7 @@ V1 = {
 }  # fmt: skip
 V2 = dict(zip(V1, "bcdefghijkmal", strict=True))
 LONG_NAMES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
-OWN_LIMIT_SINCE = 121
+RETRY_LIMIT_SINCE_VERSION = 121
 """Clients of this version (3.4.9) and later name their own limit of tries."""
 
 NOT_SENDABLE = frozenset(
@@ -38,9 +38,9 @@ NOT_SENDABLE = frozenset(
 )
 
 
-def own_limit(request: RemotingCommand, field: str) -> int | None:
+def client_retry_limit(request: RemotingCommand, field: str) -> int | None:
     """The most tries that the client names, if it is new enough to mean it."""
-    if request.version < OWN_LIMIT_SINCE or field not in request.ext:
+    if request.version < RETRY_LIMIT_SINCE_VERSION or field not in request.ext:
         return None
     return request.integer(field, 32)
 
@@ -81,57 +81,57 @@ class SendRequest(NamedTuple):
             reconsume_times=request.integer_or(key["reconsume"], 0, 32),
             unit_mode=request.boolean_or(key["unit"], False),
             batch=request.boolean_or(key["batch"], False),
-            retries_max=own_limit(request, key["retries_max"]) if retried else None,
+            retries_max=client_retry_limit(request, key["retries_max"]) if retried else None,
         )
 
 
-class Admission:
+class SendChecks:
     def __init__(self, topics: TopicTable, config: Config, clock: Clock) -> None:
         self._topics = topics
         self._config = config
         self._clock = clock
 
-    def topic(self, wanted: SendRequest, peer: Peer) -> TopicConfig:
+    def topic(self, send_request: SendRequest, peer: Peer) -> TopicConfig:
         """The topic to store in, made if need be; the checks stand in Apache's order."""
         options = self._config.options
         if self._clock.now_ms() < options.accept_sends_from_ms:
             remark = f"broker unable to service, until {options.accept_sends_from_ms}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        topic = self._topics.get(wanted.topic)
+        topic = self._topics.get(send_request.topic)
         if topic is not None and topic.order and not options.broker_permission & names.PERM_WRITE:
             ip = options.broker_ip or peer.local[0]
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
-        fault = names.topic_fault(wanted.topic)
+        fault = names.topic_fault(send_request.topic)
         if fault is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
-        if wanted.topic in NOT_SENDABLE:
+        if send_request.topic in NOT_SENDABLE:
             raise Refusal(
-                ResponseCode.NO_PERMISSION, f"Sending message to topic[{wanted.topic}] is forbidden."
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{send_request.topic}] is forbidden."
             )
-        topic = topic or self._created(wanted)
-        if wanted.queue_id >= max(topic.read_queues, topic.write_queues):
+        topic = topic or self._created(send_request)
+        if send_request.queue_id >= max(topic.read_queues, topic.write_queues):
             producer = f"Producer: {peer.remote[0]}:{peer.remote[1]}"
-            remark = f"request queueId[{wanted.queue_id}] is illegal, {_described(topic)} {producer}"
+            remark = f"request queueId[{send_request.queue_id}] is illegal, {_described(topic)} {producer}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         return topic
 
-    def _created(self, wanted: SendRequest) -> TopicConfig:
-        sys_flag = names.UNIT_FLAG if wanted.unit_mode else 0
+    def _created(self, send_request: SendRequest) -> TopicConfig:
+        sys_flag = names.UNIT_FLAG if send_request.unit_mode else 0
         try:
             topic = self._topics.create_by_send(
-                wanted.topic, wanted.default_topic, wanted.default_queues, sys_flag
+                send_request.topic, send_request.default_topic, send_request.default_queues, sys_flag
             )
-        except TopicRefused as refused:
+        except InvalidTopic as refused:
             raise Refusal(ResponseCode.SYSTEM_BUSY, str(refused)) from None
         if topic is None:
-            remark = f"topic[{wanted.topic}] not exist, apply first please!"
+            remark = f"topic[{send_request.topic}] not exist, apply first please!"
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
         return topic
 
 
-def queue_of(wanted: SendRequest, topic: TopicConfig) -> int:
+def queue_of(send_request: SendRequest, topic: TopicConfig) -> int:
     """The queue that the sender names, or any."""
-    return wanted.queue_id if wanted.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
+    return send_request.queue_id if send_request.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
 
 
 def _described(topic: TopicConfig) -> str:

@@ -8,8 +8,8 @@ real topic and queue in properties. Counts nothing and answers nothing by itself
 
 from collections.abc import Callable
 
-from firearrow._native.path.turn import Turn
-from firearrow._native.store.store import InnerMessage, MessageStore, Placed
+from firearrow._native.path.turn import WriteBatch
+from firearrow._native.store.store import InnerMessage, MessageStore, PutResult
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
@@ -46,7 +46,7 @@ class Appender:
     def __init__(
         self,
         store: MessageStore,
-        turn: Turn,
+        write_batch: WriteBatch,
         clock: Clock,
         store_host: bytes,
         *,
@@ -55,7 +55,7 @@ class Appender:
         multi: Callable[[Message, bool], list[str]] | None = None,
     ) -> None:
         self._store = store
-        self._turn = turn
+        self._write_batch = write_batch
         self._clock = clock
         self.store_host = store_host
         self._levels = levels
@@ -68,18 +68,18 @@ class Appender:
         *,
         hooks: bool = True,
         plain: bool = False,
-        then: Callable[[bool], None] | None = None,
+        on_stored: Callable[[bool], None] | None = None,
         peer: Peer | None = None,
         answer: RemotingCommand | None = None,
         waits: bool = True,
-    ) -> Placed:
+    ) -> PutResult:
         """Stage `message`; this turn writes it. PutRefused, or Refusal from a hook: nothing was staged.
 
-        `then(stored)` is called, and `answer` goes to `peer`, when the message is as durable as the flush mode
+        `on_stored(stored)` is called, and `answer` goes to `peer`, when the message is as durable as the flush mode
         promises; `hooks=False` for what comes back from a delay and still carries its properties, `plain` for what
         carries none of those that ask for more. A hook changes the message's topic, queue and properties.
         """
-        lights: list[str] = [] if plain else self._begin(message, hooks)
+        lmq: list[str] = [] if plain else self._begin(message, hooks)
         placed = self._store.put(
             InnerMessage(
                 message.topic,
@@ -96,16 +96,16 @@ class Appender:
             ),
             now_ms=self._clock.now_ms(),
         )
-        if then is not None:
-            self._turn.follow(placed.end, then)
-        self._turn.park(placed.end, (message.topic, message.queue_id), peer, answer, waits=waits)
-        for name in lights:
-            self._turn.park(placed.end, (name, 0), None, None)
+        if on_stored is not None:
+            self._write_batch.on_durable(placed.end, on_stored)
+        self._write_batch.reply_after(placed.end, (message.topic, message.queue_id), peer, answer, waits=waits)
+        for name in lmq:
+            self._write_batch.reply_after(placed.end, (name, 0), None, None)
         return placed
 
-    def follow(self, end: int, then: Callable[[bool], None]) -> None:
-        """As the `then` of `put`, for the last of several messages."""
-        self._turn.follow(end, then)
+    def on_durable(self, end: int, on_stored: Callable[[bool], None]) -> None:
+        """As the `on_stored` of `put`, for the last of several messages."""
+        self._write_batch.on_durable(end, on_stored)
 
     def _begin(self, message: Message, hooks: bool) -> list[str]:
         """Apply the hooks; the light queues that the message goes to besides its own. Refusal."""

@@ -15,7 +15,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.peer import Peer
 from firearrow.broker.tables.clients import ClientTable
-from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused
+from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset
 
 log = logging.getLogger("firearrow.broadcasts")
 
@@ -26,7 +26,7 @@ OFFSETS_MAX = 100_000
 NONE = -1
 
 
-class Puller(NamedTuple):
+class BroadcastClient(NamedTuple):
     """One client of a broadcasting group and the topic that it pulls."""
 
     topic: str
@@ -36,7 +36,7 @@ class Puller(NamedTuple):
 
 
 @dataclass(slots=True)
-class Progress:
+class BroadcastProgress:
     """Queue → the offset that was asked for last."""
 
     by_proxy: bool
@@ -44,7 +44,7 @@ class Progress:
     offsets: dict[int, int] = field(default_factory=dict)
 
 
-class Broadcasts:
+class BroadcastOffsets:
     def __init__(
         self,
         store: MessageStore,
@@ -61,20 +61,20 @@ class Broadcasts:
         self._config = config
         self._clock = clock
         self._offsets_max = offsets_max
-        self._table: dict[tuple[str, str], dict[str, Progress]] = {}
+        self._table: dict[tuple[str, str], dict[str, BroadcastProgress]] = {}
         self._count = 0
 
-    def puller(self, topic: str, group: str, request: RemotingCommand, peer: Peer) -> Puller | None:
+    def puller(self, topic: str, group: str, request: RemotingCommand, peer: Peer) -> BroadcastClient | None:
         """Who broadcasts; None if it is nobody that we know, or the option is off."""
         if not self._config.options.broadcast_offsets:
             return None
         if request.ext.get("requestSource") == PROXY:
-            return Puller(topic, group, request.text_or("proxyFrowardClientId", ""), True)
+            return BroadcastClient(topic, group, request.text_or("proxyFrowardClientId", ""), True)
         online = self._clients.consumer_group(group) if group in self._clients.broadcasting else None
         member = None if online is None else online.members.get(peer)
-        return None if member is None else Puller(topic, group, member.client_id, False)
+        return None if member is None else BroadcastClient(topic, group, member.client_id, False)
 
-    def begin(self, who: Puller, queue_id: int, asked: int) -> int:
+    def start_offset(self, who: BroadcastClient, queue_id: int, asked: int) -> int:
         """Where the client shall begin instead of at `asked`; -1: there."""
         clients = self._table.get((who.topic, who.group))
         if clients is None:
@@ -85,7 +85,7 @@ class Broadcasts:
             return self._known(progress, who, queue_id)
         return NONE
 
-    def note(self, who: Puller, queue_id: int, asked: int) -> None:
+    def note(self, who: BroadcastClient, queue_id: int, asked: int) -> None:
         """The client pulls from there; an offset never goes back."""
         clients = self._table.get((who.topic, who.group), {})
         progress = clients.get(who.client)
@@ -94,11 +94,11 @@ class Broadcasts:
                 return
             self._count += 1
             clients = self._table.setdefault((who.topic, who.group), clients)
-            progress = clients.setdefault(who.client, progress or Progress(who.by_proxy, 0))
+            progress = clients.setdefault(who.client, progress or BroadcastProgress(who.by_proxy, 0))
         progress.by_proxy, progress.seen_ms = who.by_proxy, self._clock.monotonic_ms()
         progress.offsets[queue_id] = max(asked, progress.offsets.get(queue_id, asked))
 
-    def sweep(self) -> None:
+    def expire(self) -> None:
         """Commit the least offsets of each group, and forget the clients that are gone or idle."""
         for (topic, group), clients in list(self._table.items()):
             least = self._least(group, clients)
@@ -107,10 +107,10 @@ class Broadcasts:
             for queue_id, queue_offset in least.items():
                 try:
                     self._offsets.commit(f"{group}@broadcast", topic, queue_id, queue_offset)
-                except OffsetRefused as refused:
+                except InvalidOffset as refused:
                     log.warning("the offset of %s@%s is not kept: %s", topic, group, refused)
 
-    def _least(self, group: str, clients: dict[str, Progress]) -> dict[int, int]:
+    def _least(self, group: str, clients: dict[str, BroadcastProgress]) -> dict[int, int]:
         """Of the clients that are online or were heard of lately; drops those that are expired."""
         options, now = self._config.options, self._clock.monotonic_ms()
         online = self._clients.consumer_group(group)
@@ -126,7 +126,7 @@ class Broadcasts:
                 self._count -= len(clients.pop(client).offsets)
         return least
 
-    def _known(self, progress: Progress | None, who: Puller, queue_id: int) -> int:
+    def _known(self, progress: BroadcastProgress | None, who: BroadcastClient, queue_id: int) -> int:
         """The client's own offset, its group's, or where a new group begins."""
         own = NONE if progress is None else progress.offsets.get(queue_id, NONE)
         if own < 0:

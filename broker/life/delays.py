@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from firearrow._native.store.record import decode
-from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus, QueueEntry
+from firearrow._native.store.store import MessageStore, PutResult, PutRefused, PutStatus, QueueEntry
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal, Kind
@@ -22,12 +22,12 @@ from firearrow.broker.tables.delay_offsets import DelayOffsets
 log = logging.getLogger("firearrow.delays")
 
 SLICE = 32
-AGAIN_S = 0.1
+RETRY_S = 0.1
 SLEEP_S_MAX = 1.0
 """A wall clock that is set forward is noticed by then."""
 
 
-class Level:
+class DelayLevel:
     """`offset`: the next entry to deliver; `busy` while a slice is on its way to the disk."""
 
     __slots__ = ("busy", "delay_ms", "number", "offset", "timer")
@@ -59,7 +59,7 @@ class DelayService:
         self._offsets = offsets
         self._clock = clock
         self._stats = stats
-        self._levels = [Level(number, delay_ms, 0) for number, delay_ms in enumerate(levels_ms, 1)]
+        self._levels = [DelayLevel(number, delay_ms, 0) for number, delay_ms in enumerate(levels_ms, 1)]
         self._running = False
 
     def restore(self, name: str, number: int, value: int) -> None:
@@ -79,7 +79,7 @@ class DelayService:
         for level in self._levels:
             _disarm(level)
 
-    def news(self, queues: set[tuple[str, int]]) -> None:
+    def messages_arrived(self, queues: set[tuple[str, int]]) -> None:
         for topic, queue_id in queues:
             if topic == names.SCHEDULE_TOPIC and queue_id < len(self._levels):
                 level = self._levels[queue_id]
@@ -96,14 +96,14 @@ class DelayService:
             if self._offsets.knows(level.number)
         }
 
-    def _run(self, level: Level) -> None:
+    def _run(self, level: DelayLevel) -> None:
         """Put a slice of what is due; sleep until the next is."""
         _disarm(level)
         if level.busy or not self._running:
             return
         low = self._store.reader.min_offset(names.SCHEDULE_TOPIC, level.number - 1)
         now, at = self._clock.now_ms(), max(level.offset, low)
-        last: Placed | None = None
+        last: PutResult | None = None
         for entry in self._store.reader.entries(names.SCHEDULE_TOPIC, level.number - 1, at, SLICE):
             wait_ms = entry.tags_code - now
             if 0 < wait_ms <= level.delay_ms:
@@ -117,7 +117,7 @@ class DelayService:
                 log.warning("a delayed message of level %d cannot be stored now: %s", level.number, error)
                 if last is None:
                     self._move(level, at)
-                    self._arm(level, AGAIN_S)
+                    self._arm(level, RETRY_S)
                 break
             at += 1
         if last is not None:
@@ -126,7 +126,7 @@ class DelayService:
             self._move(level, at)
             self._arm(level, 0)
 
-    def _deliver(self, level: Level, entry: QueueEntry, after: int) -> Placed | None:
+    def _deliver(self, level: DelayLevel, entry: QueueEntry, after: int) -> PutResult | None:
         """Put the message into its own topic; None if it is to be passed over. PutRefused: not now."""
         record = self._store.reader.record_at(entry.physical_offset)
         message = None if record is None else delivered(Message.of_record(decode(record, False)))
@@ -145,29 +145,29 @@ class DelayService:
         self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
         return placed
 
-    def _wait_for(self, level: Level, last: Placed, after: int) -> None:
+    def _wait_for(self, level: DelayLevel, last: PutResult, after: int) -> None:
         def stored(well: bool) -> None:
             level.busy = False
             if well:
                 self._move(level, after)
                 self._run(level)
             else:
-                self._arm(level, AGAIN_S)
+                self._arm(level, RETRY_S)
 
         level.busy = True
-        self._appender.follow(last.end, stored)
+        self._appender.on_durable(last.end, stored)
 
-    def _move(self, level: Level, offset: int) -> None:
+    def _move(self, level: DelayLevel, offset: int) -> None:
         if offset != level.offset or not self._offsets.knows(level.number):
             level.offset = offset
             self._offsets.set(level.number, offset)
 
-    def _arm(self, level: Level, seconds: float) -> None:
+    def _arm(self, level: DelayLevel, seconds: float) -> None:
         if self._running and level.timer is None:
             level.timer = self._loop.call_later(seconds, self._run, level)
 
 
-def _disarm(level: Level) -> None:
+def _disarm(level: DelayLevel) -> None:
     if level.timer is not None:
         level.timer.cancel()
         level.timer = None

@@ -27,8 +27,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow._native.store.names import make_folder, sync_folder
-from firearrow._native.store.notes import Notes
+from firearrow._native.store.names import make_dirs, fsync_dir
+from firearrow._native.store.notes import JournalPage
 
 log = logging.getLogger("firearrow.journal")
 
@@ -74,13 +74,13 @@ class Journal:
     """`end` is where the recovered log ends: entries of records that it lacks are void. `run` names the store's run:
     files of other runs are stale, Apache's broker has gone on since, or all was saved.
 
-    `notes` is the file that is written, for who notes natively: offsets, which count whatever the log holds. What finds
+    `journal_page` is the file that is written, for who notes natively: offsets, which count whatever the log holds. What finds
     no room there is for `note`."""
 
     def __init__(self, folder: str | os.PathLike[str], run: str, end: int) -> None:
         self._folder = Path(folder)
         self._run = run
-        make_folder(str(self._folder))
+        make_dirs(str(self._folder))
         for stale in self._folder.iterdir():
             if not stale.name.startswith(f"{run}."):
                 stale.unlink()
@@ -92,7 +92,7 @@ class Journal:
         self._pack()
         self._map: mmap.mmap | None = None
         self._fd = -1
-        self.notes = Notes()
+        self.journal_page = JournalPage()
         self._synced = self._promised = 0
         self._older: list[int] = []
         self._owed = False
@@ -106,7 +106,7 @@ class Journal:
         with contextlib.suppress(OSError):  # the next sync says so
             self.sync()
 
-    def take(self) -> list[Entry]:
+    def recover_entries(self) -> list[Entry]:
         """What counted at start, in the order in which it was noted; once."""
         entries, self._entries = self._entries, []
         return entries
@@ -119,11 +119,11 @@ class Journal:
             raise ValueError(f"a name of {len(text)} bytes, at most {NAME_BYTES_MAX}")
         kept = 0 if kind is CANCEL else CANCEL_BYTES
         assert self._map is not None
-        while not self.notes.put(kind, text, number, value, end, kept):
+        while not self.journal_page.put(kind, text, number, value, end, kept):
             if not self._has_begun():
                 return
         if end:
-            self._promised, self._uncancelled = self.notes.at, True
+            self._promised, self._uncancelled = self.journal_page.at, True
 
     def cancel(self, written: int) -> None:
         """The log did not take the records behind `written`: entries noted for them are void. Always finds room."""
@@ -144,14 +144,14 @@ class Journal:
             with self._lock:
                 if self._doubt is not None:
                     raise OSError(self._doubt.errno, self._doubt.strerror)
-                fd, at = self._fd, self.notes.at
+                fd, at = self._fd, self.journal_page.at
                 changed = at != self._synced
             if changed and fd >= 0:
                 self._sync_to(fd, at)
             if self._named or self._gone:
                 self._named = False  # one that begins from here on is for the next sync
                 try:
-                    sync_folder(str(self._folder))
+                    fsync_dir(str(self._folder))
                 except OSError:
                     self._named = True
                     raise
@@ -185,10 +185,10 @@ class Journal:
         with self._lock:  # not before: who asks for promises meanwhile has to wait for these
             self._owed = self._owed and bool(self._older)
 
-    def turn(self) -> int:
+    def rotate(self) -> int:
         """Begin a new file if this one holds anything; its number. Once all that was noted before is in files of
         its own, `drop_before(number)`. OSError."""
-        if self.notes.at > HEAD_BYTES:
+        if self.journal_page.at > HEAD_BYTES:
             self._begin()
         return self._numbers[-1]
 
@@ -197,7 +197,7 @@ class Journal:
         with self._on_disk:
             for old in [each for each in self._numbers if each < number]:
                 if self._gone:  # an older file that came back alone would speak of old progress
-                    sync_folder(str(self._folder))
+                    fsync_dir(str(self._folder))
                 self._path(old).unlink(missing_ok=True)
                 self._numbers.remove(old)
                 self._gone = True
@@ -205,7 +205,7 @@ class Journal:
     def close(self) -> None:
         with self._on_disk, self._lock:
             if self._map is not None:
-                self.notes.let_go()
+                self.journal_page.release_page()
                 self._map.close()
                 self._older.append(self._fd)
                 self._map, self._fd = None, -1
@@ -230,14 +230,14 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self._path(number))
-            sync_folder(str(self._folder))
+            fsync_dir(str(self._folder))
         except OSError as error:
             log.warning("the journal stays in %d files: %s", len(self._numbers), error)
             draft.unlink(missing_ok=True)
             return
         self._numbers.append(number)
         self.drop_before(number)
-        sync_folder(str(self._folder))  # what is void there must not come back when the log has grown past it
+        fsync_dir(str(self._folder))  # what is void there must not come back when the log has grown past it
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{self._run}.{number:010d}"
@@ -250,7 +250,7 @@ class Journal:
                 self.sync()
         with self._lock:
             before, self._map = self._map, mapped
-            self.notes.open(mapped, 0)
+            self.journal_page.open(mapped, 0)
             if before is not None:
                 before.close()
                 self._older.append(self._fd)
@@ -284,7 +284,7 @@ class Journal:
 
     def _pack_full(self) -> bool:
         assert self._map is not None
-        data = repacked(entries_of(self._map[: self.notes.at]))
+        data = repacked(entries_of(self._map[: self.journal_page.at]))
         if self._spare is None or len(data) > PACKED_BYTES_MAX:
             return False
         (fd, mapped), number = self._spare, self._numbers[-1] + 1
@@ -298,7 +298,7 @@ class Journal:
         with self._lock:
             full = self._fd, self._map
             self._map, self._fd, self._doubt, self._named = mapped, fd, None, True
-            self.notes.open(mapped, len(data))
+            self.journal_page.open(mapped, len(data))
             self._synced = self._promised = len(data)
             self._numbers.append(number)
             self._spare = None
@@ -308,7 +308,7 @@ class Journal:
     def _emptied(self, fd: int, mapped: mmap.mmap) -> tuple[int, mmap.mmap] | None:
         """The file before the newest, as the spare one; None if the newest is not there for good: then it stays."""
         try:
-            sync_folder(str(self._folder))
+            fsync_dir(str(self._folder))
             mapped[:] = bytes(FILE_BYTES)
             self._path(self._numbers[-2]).replace(self._folder / SPARE)
         except OSError as error:
@@ -371,7 +371,7 @@ def _zeros(path: Path) -> tuple[int, mmap.mmap]:
 
 
 def _encoded(kind: int, text: bytes, number: int, value: int, end: int) -> bytearray:
-    entry, notes = bytearray(HEAD_BYTES + len(text)), Notes()
+    entry, notes = bytearray(HEAD_BYTES + len(text)), JournalPage()
     notes.open(entry, 0)
     notes.put(kind, text, number, value, end)
     return entry

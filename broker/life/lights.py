@@ -13,15 +13,15 @@ from firearrow.broker.tables import names
 
 NOT_DISPATCHED = frozenset((names.SCHEDULE_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC))
 NOT_DISPATCHED_PREFIXES = (names.RETRY_PREFIX, names.DLQ_PREFIX, names.SYSTEM_TOPIC_PREFIX)
-LIGHT_QUEUE = 0
+LMQ_QUEUE_ID = 0
 
 
-class Lights:
-    """At most `lights_max` light queues are made."""
+class LmqDispatch:
+    """At most `lmq_max` light queues are made."""
 
-    def __init__(self, store: MessageStore, lights_max: int) -> None:
+    def __init__(self, store: MessageStore, lmq_max: int) -> None:
         self._store = store
-        self._lights_max = lights_max
+        self._lmq_max = lmq_max
 
     def dispatch(self, message: Message, strict: bool) -> list[str]:
         """The light queues that the message goes to, noted with its places in its properties.
@@ -43,12 +43,12 @@ class Lights:
 
     def _places(self, wanted: dict[str, None], strict: bool) -> dict[str, int]:
         places: dict[str, int] = {}
-        room = self._lights_max - self._store.light_queues
+        capacity = self._lmq_max - self._store.light_queues
         for name in wanted:
-            place = self._store.next_offset(name, LIGHT_QUEUE)
-            fault = _fault(name) or (_full() if place < 0 and room <= 0 else None)
+            place = self._store.next_offset(name, LMQ_QUEUE_ID)
+            fault = _fault(name) or (_full() if place < 0 and capacity <= 0 else None)
             if fault is None:
-                room -= place < 0
+                capacity -= place < 0
                 places[name] = max(place, 0)
             elif strict:
                 raise fault

@@ -8,14 +8,14 @@ from firearrow.broker.messages import Message, Property
 from firearrow.broker.tables import names
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
-from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, InvalidTopic, TopicTable
 
 DLQ_QUEUES = 1
 FIRST_LEVEL = 3
 """Delay level of the first retry; each further one is a level higher."""
 
 
-class Retries:
+class RetryRouting:
     def __init__(self, topics: TopicTable, groups: GroupTable, locks: RebalanceLocks) -> None:
         self._topics = topics
         self._groups = groups
@@ -34,7 +34,7 @@ class Retries:
         try:
             known = self._topics.get(name)
             return known or self._topics.create(name, queues, sys_flag=sys_flag)
-        except TopicRefused as refused:
+        except InvalidTopic as refused:
             _no_topic(name, refused)
 
     def send_back(self, message: Message, group: GroupConfig, level: int, max_times: int | None) -> None:
@@ -42,7 +42,7 @@ class Retries:
         often enough, else to the retry topic, where it becomes visible after `level` (0: 3 + tries)."""
         most = group.retry_max_times if max_times is None else max_times
         if level < 0 or message.reconsume_times >= most:
-            self._bury(message, group.name)
+            self._to_dead_letters(message, group.name)
             message.properties[Property.DELAY] = "0"
         else:
             message.properties[Property.DELAY] = str(level or FIRST_LEVEL + message.reconsume_times)
@@ -54,13 +54,13 @@ class Retries:
         group = self.group(message.topic.removeprefix(names.RETRY_PREFIX).partition("+")[0])
         most = group.retry_max_times if max_times is None else max_times
         if message.reconsume_times > most or self._locks.any_locked(group.name):
-            self._bury(message, group.name)
+            self._to_dead_letters(message, group.name)
             message.properties[Property.DELAY] = "-1"
 
-    def _bury(self, message: Message, group: str) -> None:
+    def _to_dead_letters(self, message: Message, group: str) -> None:
         message.topic = self.topic(names.dlq_topic(group), DLQ_QUEUES).name
         message.queue_id = 0
 
 
-def _no_topic(name: str, refused: TopicRefused) -> NoReturn:
+def _no_topic(name: str, refused: InvalidTopic) -> NoReturn:
     raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist: {refused}") from None

@@ -8,12 +8,12 @@ import logging
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.tables.names import LMQ_PREFIX
 from firearrow.broker.tables.offsets import ConsumerOffsets
-from firearrow.broker.tables.topics import TopicRefused, TopicTable
+from firearrow.broker.tables.topics import InvalidTopic, TopicTable
 
 log = logging.getLogger("firearrow.adoption")
 
 
-def adopt(
+def recover_topics(
     topics: TopicTable, store: MessageStore, offsets: ConsumerOffsets, *, least_queues: int, saved_ms: int
 ) -> None:
     """Make topics of queues that no file names, if all their messages are younger than the file (`saved_ms`, 0: no
@@ -34,5 +34,5 @@ def adopt(
         try:
             topics.create(topic, count)
             log.warning("topic %s has messages and stood in no file: made again with %d queues", topic, count)
-        except TopicRefused as refused:
+        except InvalidTopic as refused:
             log.error("topic %s has messages and stands in no file: %s", topic, refused)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from firearrow._native.store.groupcommit import GroupCommit
 from firearrow._native.store.store import MessageStore
-from firearrow.broker.process import stand_back
+from firearrow.broker.process import lower_priority
 
 log = logging.getLogger("firearrow.flusher")
 
@@ -56,12 +56,12 @@ class Flusher:
             self._commits.start()
             self._loop.add_reader(self._commits.fileno(), self._committed)
 
-    def soon(self) -> None:
+    def request_sync(self) -> None:
         """What is written is to be on the disk soon; `synced` tells when."""
         if self._commits is not None:
             self._commits.ask()
 
-    def settle(self) -> None:
+    def sync_to_disk(self) -> None:
         """What is written to the log by now is on the disk when this returns; not for the loop's thread while this one
         runs. OSError: the disk has refused a flush."""
         until = self._store.written
@@ -99,7 +99,7 @@ class Flusher:
         return self._synced(offset)
 
     def _run(self) -> None:
-        stand_back()
+        lower_priority()
         while not self._stopping:
             self._wake.wait((self._queue_interval_ms() if self._commits else self._interval_ms()) / 1000)
             self._wake.clear()

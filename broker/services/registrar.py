@@ -15,7 +15,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
 from firearrow.broker.errors import Refusal, StartError
 from firearrow.broker.peer import Address, Peer
-from firearrow.broker.tables.announcement import Announcement, Identity
+from firearrow.broker.tables.announcement import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
 from firearrow.broker.tables.reading import members, members_or_none
 from firearrow.broker.tables.routes import RouteTable
@@ -24,13 +24,13 @@ from firearrow.broker.tables.topics import TopicTable
 log = logging.getLogger("firearrow.registrar")
 
 Connect = Callable[[str, int], Awaitable[Peer]]
-Announce = Callable[[Collection[str] | None], Announcement]
+Announce = Callable[[Collection[str] | None], BrokerAnnouncement]
 """The topics of these names, or all of them."""
 
 CONNECT_S = 3.0
 ANSWER_S = 24.0
 RETRY_S = 1.0
-GATHER_S = 0.05
+BATCH_CHANGES_S = 0.05
 """Topics that change in so short a time are told together."""
 PERIOD_S = (10.0, 60.0)
 NAME_SERVERS_MAX = 16
@@ -45,7 +45,7 @@ class Registrar:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: BrokerIdentity,
         topics: TopicTable,
         *,
         permission: Callable[[], int],
@@ -60,14 +60,14 @@ class Registrar:
         self._own = own
         self._period_s = min(max(period_ms / 1000, PERIOD_S[0]), PERIOD_S[1])
         self._others = [
-            OtherNameServer(address, identity, self._announcement, connect, self._take_orders)
+            RemoteNameServer(address, identity, self._announcement, connect, self._set_ordered_topics)
             for address in others
         ]
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Tell everybody everything. Needs the running loop; the own name server knows us when it returns."""
-        self._tell_own(None)
+        self._announce_own(None)
         self._tasks = [asyncio.ensure_future(other.run(self._period_s)) for other in self._others]
         if self._own is not None:
             self._tasks.append(asyncio.ensure_future(self._refresh_own()))
@@ -78,7 +78,7 @@ class Registrar:
             return
         known = [name for name in names if name in self._topics]
         if known:
-            self._tell_own(known)
+            self._announce_own(known)
             for other in self._others:
                 other.changed(known)
 
@@ -93,14 +93,14 @@ class Registrar:
         for other in self._others:
             other.leave()
 
-    def _announcement(self, names: Collection[str] | None) -> Announcement:
+    def _announcement(self, names: Collection[str] | None) -> BrokerAnnouncement:
         if names is None:
             configs = self._topics.configs()
         else:
             configs = [config for name in names if (config := self._topics.get(name)) is not None]
-        return Announcement.of(self._identity, self._topics.version, configs, self._permission())
+        return BrokerAnnouncement.of(self._identity, self._topics.version, configs, self._permission())
 
-    def _tell_own(self, names: Collection[str] | None) -> None:
+    def _announce_own(self, names: Collection[str] | None) -> None:
         if self._own is None:
             return
         try:
@@ -113,14 +113,14 @@ class Registrar:
         while self._own is not None:
             await asyncio.sleep(self._period_s)
             routes, kv = self._own
-            self._take_orders(kv.namespace(ORDER_TOPIC_CONFIG) or ())
+            self._set_ordered_topics(kv.namespace(ORDER_TOPIC_CONFIG) or ())
             missing = [
                 name for name in self._topics if self._identity.broker not in routes.topics.get(name, ())
             ]
             if missing:
-                self._tell_own(missing)
+                self._announce_own(missing)
 
-    def _take_orders(self, names: Collection[str]) -> None:
+    def _set_ordered_topics(self, names: Collection[str]) -> None:
         """Topics that a name server holds to be ordered are marked so, never unmarked."""
         known = [
             config for name in names if (config := self._topics.get(name)) is not None and not config.order
@@ -129,13 +129,13 @@ class Registrar:
             self._topics.update_all(replace(config, order=True, attributes={}) for config in known)
 
 
-class OtherNameServer:
+class RemoteNameServer:
     """One name server outside, and what it has not heard yet (`None`: all)."""
 
     def __init__(
         self,
         address: Address,
-        identity: Identity,
+        identity: BrokerIdentity,
         announce: Announce,
         connect: Connect,
         orders: Callable[[Collection[str]], None],
@@ -146,31 +146,31 @@ class OtherNameServer:
         self._connect = connect
         self._orders = orders
         self._peer: Peer | None = None
-        self._untold: set[str] | None = None
+        self._unsent: set[str] | None = None
         self._wake = asyncio.Event()
         self._failing = False
 
     def changed(self, names: Collection[str]) -> None:
-        if self._untold is not None:
-            self._untold.update(names)
+        if self._unsent is not None:
+            self._unsent.update(names)
         self._wake.set()
 
     async def run(self, period_s: float) -> None:
         while True:
             self._wake.clear()
             try:
-                await self._tell()
+                await self._send_changes()
             except (OSError, RegistrationError, ValueError) as error:
                 self._failed(error)
                 await asyncio.sleep(RETRY_S)
                 continue
             self._succeeded()
-            await asyncio.sleep(GATHER_S)
+            await asyncio.sleep(BATCH_CHANGES_S)
             try:
                 async with asyncio.timeout(period_s):
                     await self._wake.wait()
             except TimeoutError:
-                self._untold = None
+                self._unsent = None
             if self._peer is None or self._peer.closed:
                 await asyncio.sleep(RETRY_S)
 
@@ -183,22 +183,22 @@ class OtherNameServer:
         peer.oneway(RemotingCommand.request(RequestCode.UNREGISTER_BROKER, ext, oneway=True))
         peer.close()
 
-    async def _tell(self) -> None:
+    async def _send_changes(self) -> None:
         if self._peer is None or self._peer.closed:
             async with asyncio.timeout(CONNECT_S):
                 self._peer = await self._connect(*self._address)
             self._peer.on_close(self._closed)
-            self._untold = None
-        names, self._untold = self._untold, set()
+            self._unsent = None
+        names, self._unsent = self._unsent, set()
         if names is not None and not names:
             return
         try:
             await self._register(self._peer, self._announce(names))
         except BaseException:
-            self._untold = None if names is None or self._untold is None else self._untold | names
+            self._unsent = None if names is None or self._unsent is None else self._unsent | names
             raise
 
-    async def _register(self, peer: Peer, announcement: Announcement) -> None:
+    async def _register(self, peer: Peer, announcement: BrokerAnnouncement) -> None:
         for body in await asyncio.to_thread(lambda: list(announcement.bodies())):
             ext = announcement.ext(self._host(peer), body)
             answer = await peer.ask(RemotingCommand.request(RequestCode.REGISTER_BROKER, ext, body), ANSWER_S)

@@ -14,14 +14,14 @@ import logging
 import os
 from collections.abc import Callable
 
-from firearrow._native.store.names import sync_folder
+from firearrow._native.store.names import fsync_dir
 from firearrow._native.store.segment import Segment
-from firearrow._native.store.sole import discard
+from firearrow._native.store.sole import delete_recycled
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.disk_space import DiskUse, Pressure, pressure
-from firearrow.broker.process import one_thread, stand_back
+from firearrow.broker.process import single_thread_executor, lower_priority
 
 log = logging.getLogger("firearrow.retention")
 
@@ -53,14 +53,14 @@ class Retention:
         self._clock = clock
         self._measure = measure
         self._moved = moved
-        self._thread = one_thread("retention", stand_back)
+        self._thread = single_thread_executor("retention", lower_priority)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._manual_rounds = 0
         self._cleaned_below = -1
-        self._standing: Segment | None = None
+        self._undeleted: Segment | None = None
         """It was let go and could not be deleted: nothing behind it may go before it."""
-        self._standing_since_ms = 0
+        self._undeleted_since_ms = 0
         self._troubled = False
         self.use: DiskUse | None = None
         """As it was measured last."""
@@ -106,7 +106,7 @@ class Retention:
         level = await self._look()
         manual, self._manual_rounds = self._manual_rounds > 0, max(self._manual_rounds - 1, 0)
         try:
-            if await self._is_rid() and (manual or level or self._is_hour()):
+            if await self._all_deleted() and (manual or level or self._is_hour()):
                 await self._delete_segments(level)
             if level:  # its room is wanted
                 await self._loop.run_in_executor(self._thread, self._store.cleaner.drop_spare)
@@ -157,19 +157,19 @@ class Retention:
             log.warning("the disk fills up (%s), and no segment of the log may be deleted", self.use)
 
     async def _delete(self, segment: Segment, *, reuse: bool = False) -> None:
-        self._standing, self._standing_since_ms = segment, self._clock.monotonic_ms()
+        self._undeleted, self._undeleted_since_ms = segment, self._clock.monotonic_ms()
         delete = functools.partial(self._store.cleaner.discard_segment, segment, reuse=reuse)
         await self._loop.run_in_executor(self._thread, delete)
-        self._standing = None
+        self._undeleted = None
 
-    async def _is_rid(self) -> bool:
+    async def _all_deleted(self) -> bool:
         """Whether every segment that was let go is gone; one that stands is tried again now and then."""
-        if self._standing is None:
+        if self._undeleted is None:
             return True
-        waited_ms = self._clock.monotonic_ms() - self._standing_since_ms
+        waited_ms = self._clock.monotonic_ms() - self._undeleted_since_ms
         if waited_ms >= self._config.options.redelete_interval_ms:
-            await self._delete(self._standing)
-        return self._standing is None
+            await self._delete(self._undeleted)
+        return self._undeleted is None
 
     # ---- queues and index ----
 
@@ -183,7 +183,7 @@ class Retention:
             except OSError as error:  # the others need not wait for it
                 failed = error
         for file in self._store.cleaner.let_go_index_files():
-            await self._loop.run_in_executor(self._thread, discard, file)
+            await self._loop.run_in_executor(self._thread, delete_recycled, file)
         if failed is not None:
             raise failed
         self._cleaned_below = begin
@@ -207,4 +207,4 @@ class Retention:
 def _sync_folder(folder: str) -> None:
     """A queue may have been deleted meanwhile, folder and all."""
     with contextlib.suppress(FileNotFoundError):
-        sync_folder(folder)
+        fsync_dir(folder)

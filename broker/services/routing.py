@@ -30,7 +30,7 @@ class RoutingError(Exception):
     """No name server answered."""
 
 
-class Routing:
+class RouteLookup:
     """`own` is the name server of this process, `connect` opens a connection to another one."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Routing:
         self._clock = clock
         self._period_ms = period_ms
         self._peers: dict[Address, Peer] = {}
-        self._told: dict[str, tuple[int, Queues | None]] = {}
+        self._last_answer: dict[str, tuple[int, Queues | None]] = {}
 
     async def queues(self, topic: str) -> Queues | None:
         """All queues of the topic that may be read, sorted; None if nobody knows the topic, or answers."""
@@ -57,7 +57,7 @@ class Routing:
             found = [(name, data.perm, data.read_queues) for name, data in route.queues.items()]
             return _readable(topic, found)
         now = self._clock.monotonic_ms()
-        known = self._told.get(topic)
+        known = self._last_answer.get(topic)
         if not self._others or (known is not None and now - known[0] < self._period_ms):
             return None if known is None else known[1]
         try:
@@ -65,9 +65,9 @@ class Routing:
         except RoutingError as error:
             log.warning("the route of %s: %s", topic, error)
             return None if known is None else known[1]
-        if topic not in self._told and len(self._told) >= TOPICS_MAX:
-            del self._told[next(iter(self._told))]
-        self._told[topic] = now, queues
+        if topic not in self._last_answer and len(self._last_answer) >= TOPICS_MAX:
+            del self._last_answer[next(iter(self._last_answer))]
+        self._last_answer[topic] = now, queues
         return queues
 
     async def _asked(self, topic: str) -> Queues | None:

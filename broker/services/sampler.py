@@ -9,7 +9,7 @@ from firearrow.broker.stats import Stats
 SAMPLE_EVERY = 10
 
 
-class Sampler:
+class StatsTimer:
     def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats, clock: Clock) -> None:
         self._loop = loop
         self._stats = stats

@@ -1,7 +1,7 @@
 """Saver: brings tables to their files, in the background and not more often than needed.
 
-A table that says `soon` is written after a short delay, so that a thousand changes are one write; `saved` says when the
-file is there. One that only `changed` is written at stop, or when somebody says `soon`. The text is made from a
+A table that says `schedule` is written after a short delay, so that a thousand changes are one write; `saved` says when the
+file is there. One that only `changed` is written at stop, or when somebody says `schedule`. The text is made from a
 snapshot in the writing thread. Loop thread.
 """
 
@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firearrow.broker.process import one_thread
+from firearrow.broker.process import single_thread_executor
 
 log = logging.getLogger("firearrow.saver")
 
-SOON_S = 0.02
-AGAIN_S = 5.0
+SAVE_DELAY_S = 0.02
+RETRY_S = 5.0
 
 
 @dataclass(slots=True)
-class Saved:
+class SavedTable:
     """`save()` writes the table's file and may run in another thread."""
 
     name: str
@@ -43,20 +43,20 @@ class Saved:
         return (self.timer is not None or self.writing > 0) and self.tried < self.changes
 
 
-class Saver:
-    """`settle()` brings log and journal to the disk, in the writing thread: files of progress must not be ahead of what
+class TableSaver:
+    """`sync_to_disk()` brings log and journal to the disk, in the writing thread: files of progress must not be ahead of what
     they speak of, and what the journal holds of older progress must not come back behind them. OSError."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, settle: Callable[[], None] = lambda: None) -> None:
-        self.settle = settle
+    def __init__(self, loop: asyncio.AbstractEventLoop, sync_to_disk: Callable[[], None] = lambda: None) -> None:
+        self.sync_to_disk = sync_to_disk
         self._loop = loop
-        self._tables: dict[str, Saved] = {}
+        self._tables: dict[str, SavedTable] = {}
         self._waiting: deque[tuple[asyncio.Future[bool], dict[str, int]]] = deque()
-        self._writer = one_thread("saver")
+        self._writer = single_thread_executor("saver")
         self._stopped = False
 
     def add(self, name: str, save: Callable[[], None]) -> None:
-        self._tables[name] = Saved(name, save)
+        self._tables[name] = SavedTable(name, save)
 
     def save_changed(self) -> asyncio.Future[bool]:
         """Write all that changed; done as `saved` is."""
@@ -65,23 +65,23 @@ class Saver:
                 self._write_in(table, 0)
         return self.saved()
 
-    def soon(self, name: str) -> None:
+    def schedule(self, name: str) -> None:
         """The table changed; its file follows shortly, also if it could not be written before."""
         self.changed(name)
         table = self._tables[name]
         if table.failing and table.timer is not None:
             table.timer.cancel()
             table.timer = None
-        self._write_in(table, SOON_S)
+        self._write_in(table, SAVE_DELAY_S)
 
-    def again(self) -> None:
+    def retry_failed(self) -> None:
         """Try those soon that could not be written."""
         for table in self._tables.values():
             if table.failing:
-                self.soon(table.name)
+                self.schedule(table.name)
 
     def changed(self, name: str) -> None:
-        """The table changed; its file follows at stop, or with the next `soon`."""
+        """The table changed; its file follows at stop, or with the next `schedule`."""
         self._tables[name].changes += 1
 
     @property
@@ -101,10 +101,10 @@ class Saver:
         future: asyncio.Future[bool] = self._loop.create_future()
         goals = {name: table.changes for name, table in self._tables.items() if table.busy}
         self._waiting.append((future, goals))
-        self._tell()
+        self._finish_waiters()
         return future
 
-    def aside(self, work: Callable[[], None]) -> None:
+    def run_in_writer(self, work: Callable[[], None]) -> None:
         """Do it in the writing thread; not at all once that has stopped. `work` raises nothing."""
         if not self._stopped:
             self._writer.submit(work)
@@ -130,11 +130,11 @@ class Saver:
         if failed is not None:
             raise failed
 
-    def _write_in(self, table: Saved, seconds: float) -> None:
+    def _write_in(self, table: SavedTable, seconds: float) -> None:
         if table.timer is None and not self._stopped:
             table.timer = self._loop.call_later(seconds, self._write, table)
 
-    def _write(self, table: Saved) -> None:
+    def _write(self, table: SavedTable) -> None:
         if table.timer is not None:
             table.timer.cancel()
             table.timer = None
@@ -145,7 +145,7 @@ class Saver:
         done = self._loop.run_in_executor(self._writer, table.save)
         done.add_done_callback(lambda future: self._done(table, begun, future.exception()))
 
-    def _done(self, table: Saved, begun: int, error: BaseException | None) -> None:
+    def _done(self, table: SavedTable, begun: int, error: BaseException | None) -> None:
         table.writing -= 1
         table.tried = begun
         if error is None:
@@ -153,11 +153,11 @@ class Saver:
         else:
             if not table.failing:
                 log.error("cannot write the %s file, will try again: %s", table.name, error)
-            self._write_in(table, AGAIN_S)
+            self._write_in(table, RETRY_S)
         table.failing = error is not None
-        self._tell()
+        self._finish_waiters()
 
-    def _tell(self) -> None:
+    def _finish_waiters(self) -> None:
         """Those at the head whose changes were tried."""
         while self._waiting and all(
             self._tables[name].tried >= goal for name, goal in self._waiting[0][1].items()

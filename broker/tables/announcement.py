@@ -1,6 +1,6 @@
 """What our broker says of itself to name servers: to its own as a value, to others as header and body.
 
-Sends nothing. `Announcement` is a snapshot: taken on the loop, its bodies may be built in another thread.
+Sends nothing. `BrokerAnnouncement` is a snapshot: taken on the loop, its bodies may be built in another thread.
 """
 
 import zlib
@@ -18,7 +18,7 @@ PART_TOPICS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BrokerIdentity:
     """`host` empty: the address by which the asker reaches us. `bound`: the only one we listen on, if so."""
 
     cluster: str
@@ -48,20 +48,20 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
-    identity: Identity
+class BrokerAnnouncement:
+    identity: BrokerIdentity
     version: DataVersion
     topics: Sequence[TopicConfig]
 
     @staticmethod
     def of(
-        identity: Identity, version: DataVersion, topics: Iterable[TopicConfig], permission: int
-    ) -> "Announcement":
+        identity: BrokerIdentity, version: DataVersion, topics: Iterable[TopicConfig], permission: int
+    ) -> "BrokerAnnouncement":
         """`permission` is brokerPermission: unless it is read and write, it narrows every topic's."""
         configs = list(topics)
         if permission & (PERM_READ | PERM_WRITE) != PERM_READ | PERM_WRITE:
             configs = [replace(config, perm=config.perm & permission) for config in configs]
-        return Announcement(identity, version, configs)
+        return BrokerAnnouncement(identity, version, configs)
 
     def registration(self) -> Registration:
         identity = self.identity

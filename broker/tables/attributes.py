@@ -13,7 +13,7 @@ Known = Mapping[str, tuple[bool, Check]]
 """Attribute → whether it may change later, and which values it takes."""
 
 
-class AttributeRefused(ValueError):
+class InvalidAttribute(ValueError):
     """A change that may not be; the text names the key, in Apache's words."""
 
 
@@ -45,45 +45,45 @@ GROUP_ATTRIBUTES: Known = {"priority.factor": (True, _number(0, 100))}
 
 
 def parsed(text: str) -> dict[str, str]:
-    """`+k=v,-k` → {"+k": "v", "-k": ""}. Raises AttributeRefused."""
+    """`+k=v,-k` → {"+k": "v", "-k": ""}. Raises InvalidAttribute."""
     if len(text) > CHARS_MAX:
-        raise AttributeRefused(f"attributes of {len(text)} characters, at most {CHARS_MAX}")
+        raise InvalidAttribute(f"attributes of {len(text)} characters, at most {CHARS_MAX}")
     changes: dict[str, str] = {}
     for pair in text.split(",") if text else ():
         key, equals, value = pair.partition("=")
         if equals and "+" not in key:
-            raise AttributeRefused(f"add/alter attribute format is wrong: {key}")
+            raise InvalidAttribute(f"add/alter attribute format is wrong: {key}")
         if not equals and "-" not in key:
-            raise AttributeRefused(f"delete attribute format is wrong: {key}")
+            raise InvalidAttribute(f"delete attribute format is wrong: {key}")
         if key in changes:
-            raise AttributeRefused(f"key duplication: {key}")
+            raise InvalidAttribute(f"key duplication: {key}")
         changes[key] = value
     return changes
 
 
-def altered(known: Known, current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after `changes`; `current` is None for what is being created. AttributeRefused."""
+def apply_changes(known: Known, current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
+    """The attributes after `changes`; `current` is None for what is being created. InvalidAttribute."""
     if len(changes) > PAIRS_MAX:
-        raise AttributeRefused(f"{len(changes)} attributes, at most {PAIRS_MAX}")
+        raise InvalidAttribute(f"{len(changes)} attributes, at most {PAIRS_MAX}")
     after = dict(current or {})
     seen: set[str] = set()
     for signed, value in changes.items():
         sign, key = signed[:1], signed[1:]
         if not key or "+" in key or "-" in key:
-            raise AttributeRefused("kv string format wrong.")
+            raise InvalidAttribute("kv string format wrong.")
         if key in seen:
-            raise AttributeRefused(f"alter duplication key. key: {key}")
+            raise InvalidAttribute(f"alter duplication key. key: {key}")
         seen.add(key)
         _check_sign(current, sign, key)
         if key not in known:
-            raise AttributeRefused(f"unsupported key: {key}")
+            raise InvalidAttribute(f"unsupported key: {key}")
         changeable, check = known[key]
         if current is not None and not changeable:
-            raise AttributeRefused(f"attempt to update an unchangeable attribute. key: {key}")
+            raise InvalidAttribute(f"attempt to update an unchangeable attribute. key: {key}")
         if sign == "-":
             del after[key]
         elif fault := check(value):
-            raise AttributeRefused(fault)
+            raise InvalidAttribute(fault)
         else:
             after[key] = value
     return after
@@ -91,8 +91,8 @@ def altered(known: Known, current: Mapping[str, str] | None, changes: Mapping[st
 
 def _check_sign(current: Mapping[str, str] | None, sign: str, key: str) -> None:
     if current is None and sign != "+":
-        raise AttributeRefused(f"only add attribute is supported while creating topic. key: {key}")
+        raise InvalidAttribute(f"only add attribute is supported while creating topic. key: {key}")
     if sign not in "+-":
-        raise AttributeRefused(f"wrong format key: {key}")
+        raise InvalidAttribute(f"wrong format key: {key}")
     if sign == "-" and current is not None and key not in current:
-        raise AttributeRefused(f"attempt to delete a nonexistent key: {key}")
+        raise InvalidAttribute(f"attempt to delete a nonexistent key: {key}")

@@ -195,7 +195,7 @@ class ClientTable:
         self._subscribed()
         return bool(gone)
 
-    def take_fingerprint(self, group: str, fingerprint: int) -> bool:
+    def set_fingerprint(self, group: str, fingerprint: int) -> bool:
         """Store it; True if another one was stored."""
         online = self._consumers.get(group)
         if online is None:
@@ -216,9 +216,9 @@ class ClientTable:
         """A pull of a group without heartbeat carried its subscription."""
         key = (group, subscription.topic)
         self._forget_compensation(key)
-        room = COMPENSATIONS_WEIGHT_MAX - subscription.weight
+        capacity = COMPENSATIONS_WEIGHT_MAX - subscription.weight
         while self._compensations and (
-            len(self._compensations) >= COMPENSATIONS_MAX or self._compensated > room
+            len(self._compensations) >= COMPENSATIONS_MAX or self._compensated > capacity
         ):
             self._forget_compensation(next(iter(self._compensations)))
         self._compensations[key] = Compensation(subscription, self._clock.monotonic_ms())

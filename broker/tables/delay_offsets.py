@@ -11,7 +11,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.dataversion import DataVersion
-from firearrow.broker.tables.unknown import VERSION, UnknownMembers
+from firearrow.broker.tables.unknown import VERSION, UnknownFields
 
 VERSION_STEP = 200
 """Deliveries between two moves of the version (delayOffsetUpdateVersionStep)."""
@@ -26,7 +26,7 @@ class DelayOffsets:
         self._changed = changed
         self._table: dict[int, int] = {}
         self._moves = 0
-        self._unknown = UnknownMembers("delayOffset.json", FILE)
+        self._unknown = UnknownFields("delayOffset.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def get(self, level: int) -> int:
@@ -46,7 +46,7 @@ class DelayOffsets:
         return {"dataVersion": self.version.to_object(), "offsetTable": dict(self._table)}
 
     def to_json(self) -> bytes:
-        return pretty(self._unknown.into(self.to_object()))
+        return pretty(self._unknown.merge_into(self.to_object()))
 
     def load(self, text: bytes) -> None:
         """Take the file's offsets for ours. ValueError: nothing was taken."""
@@ -54,7 +54,7 @@ class DelayOffsets:
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table = reading.members_or_none(of.get("offsetTable"), "offsetTable")
         self._table = {_level(level): reading.whole(offset, "offsetTable") for level, offset in table.items()}
-        self._unknown.take(of)
+        self._unknown.collect(of)
         self.version = version
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from firearrow._native.store.names import make_folder, sync_folder
+from firearrow._native.store.names import make_dirs, fsync_dir
 from firearrow.broker.errors import StartError
 
 log = logging.getLogger("firearrow.files")
@@ -36,15 +36,15 @@ class ConfigFile:
         self._backup = Path(f"{self.path}.bak")
         self.is_older = False
 
-    def load(self, take: Callable[[bytes], None]) -> bool:
-        """Give `take` the file's text, or `.bak`'s if the file is missing, empty or refused by a ValueError.
+    def load(self, load_text: Callable[[bytes], None]) -> bool:
+        """Give `load_text` the file's text, or `.bak`'s if the file is missing, empty or refused by a ValueError.
 
         False when there is nothing to load, or nothing that can be. StartError when a file may not be read.
         """
-        fault = self._fault(self.path, take)
+        fault = self._fault(self.path, load_text)
         if fault is None:
             return True
-        spare = self._fault(self._backup, take)
+        spare = self._fault(self._backup, load_text)
         self.is_older = fault != MISSING or spare != MISSING
         if not self.is_older:
             return False
@@ -67,7 +67,7 @@ class ConfigFile:
 
     def write(self, text: bytes) -> None:
         """On disk when it returns; a crash leaves a whole file, the old one or the new one. OSError."""
-        make_folder(str(self.path.parent.absolute()))
+        make_dirs(str(self.path.parent.absolute()))
         fresh = Path(f"{self.path}.tmp")
         with fresh.open("wb") as file:
             file.write(text)
@@ -79,9 +79,9 @@ class ConfigFile:
             os.link(self.path, spare)
             spare.replace(self._backup)
         fresh.replace(self.path)
-        sync_folder(str(self.path.parent))
+        fsync_dir(str(self.path.parent))
 
-    def _fault(self, path: Path, take: Callable[[bytes], None]) -> str | None:
+    def _fault(self, path: Path, load_text: Callable[[bytes], None]) -> str | None:
         """Why it cannot be taken; None if it was."""
         try:
             if path.stat().st_size > BYTES_MAX:
@@ -96,7 +96,7 @@ class ConfigFile:
         if not text:
             return "is empty"
         try:
-            take(text)
+            load_text(text)
         except (ValueError, RecursionError) as error:
             return f"is damaged ({error})"
         return None

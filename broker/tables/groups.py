@@ -10,9 +10,9 @@ from typing import Any
 from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.tables import names, reading
-from firearrow.broker.tables.attributes import GROUP_ATTRIBUTES, altered
+from firearrow.broker.tables.attributes import GROUP_ATTRIBUTES, apply_changes
 from firearrow.broker.tables.dataversion import DataVersion
-from firearrow.broker.tables.unknown import EACH, VERSION, UnknownMembers
+from firearrow.broker.tables.unknown import EACH, VERSION, UnknownFields
 
 RETRY_QUEUES_MAX = 4096
 RETRY_TIMES_MAX = 1 << 20
@@ -23,7 +23,7 @@ READ_FORBIDDEN_BIT = 1
 """Bit of the forbidden mask: the group may not read the topic."""
 
 
-class GroupRefused(ValueError):
+class InvalidGroup(ValueError):
     """A group that may not be; the text names the field."""
 
 
@@ -124,7 +124,7 @@ class GroupTable:
         self._groups_max = groups_max
         self._table = {name: GroupConfig(name) for name in names.PREDEFINED_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}
-        self._unknown = UnknownMembers("subscriptionGroup.json", FILE)
+        self._unknown = UnknownFields("subscriptionGroup.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class GroupTable:
         self.update_all([wanted])
 
     def update_all(self, wanted: Iterable[GroupConfig]) -> None:
-        """Create or change, all or none; `attributes` holds changes. GroupRefused, AttributeRefused."""
+        """Create or change, all or none; `attributes` holds changes. InvalidGroup, AttributeRefused."""
         self._put([self._merged(config) for config in wanted])
 
     def delete(self, name: str) -> bool:
@@ -174,14 +174,14 @@ class GroupTable:
         return not self.forbidden(name, topic) >> READ_FORBIDDEN_BIT & 1
 
     def forbid_reading(self, name: str, topic: str, forbid: bool) -> None:
-        """GroupRefused when the table is full."""
+        """InvalidGroup when the table is full."""
         before = self.forbidden(name, topic)
         mask = before & ~(1 << READ_FORBIDDEN_BIT) | forbid << READ_FORBIDDEN_BIT
         if mask == before:
             return
         topics = self._forbidden.setdefault(name, {})
         if topic not in topics and sum(map(len, self._forbidden.values())) >= FORBIDDEN_MAX:
-            raise GroupRefused(f"at most {FORBIDDEN_MAX} topics may be forbidden to groups")
+            raise InvalidGroup(f"at most {FORBIDDEN_MAX} topics may be forbidden to groups")
         if mask:
             topics[topic] = mask
         else:
@@ -204,7 +204,7 @@ class GroupTable:
         }
 
     def to_json(self) -> bytes:
-        return pretty(self._unknown.into(self.to_object()))
+        return pretty(self._unknown.merge_into(self.to_object()))
 
     def load(self, text: bytes) -> None:
         """Saved groups go over the predefined ones. ValueError: nothing was taken."""
@@ -220,28 +220,28 @@ class GroupTable:
         }
         self._table |= {config.name: config for config in map(GroupConfig.from_object, table.values())}
         self._forbidden = masks
-        self._unknown.take(of)
+        self._unknown.collect(of)
         self.version = version
 
     def _merged(self, wanted: GroupConfig) -> GroupConfig:
         known = self._table.get(wanted.name)
         current = None if known is None else known.attributes
-        return replace(wanted, attributes=altered(GROUP_ATTRIBUTES, current, wanted.attributes))
+        return replace(wanted, attributes=apply_changes(GROUP_ATTRIBUTES, current, wanted.attributes))
 
     def _put(self, configs: list[GroupConfig]) -> None:
         for config in configs:
             fault = names.group_fault(config.name)
             if fault is not None:
-                raise GroupRefused(fault)
+                raise InvalidGroup(fault)
             if not 0 <= config.retry_queues <= RETRY_QUEUES_MAX:
-                raise GroupRefused(
+                raise InvalidGroup(
                     f"retryQueueNums must be 0 to {RETRY_QUEUES_MAX}, not {config.retry_queues}"
                 )
             if config.retry_max_times > RETRY_TIMES_MAX:
-                raise GroupRefused(f"retryMaxTimes must be at most {RETRY_TIMES_MAX}")
+                raise InvalidGroup(f"retryMaxTimes must be at most {RETRY_TIMES_MAX}")
         new = sum(config.name not in self._table for config in configs)
         if len(self._table) + new > self._groups_max:
-            raise GroupRefused(f"the broker has {len(self._table)} groups, at most {self._groups_max}")
+            raise InvalidGroup(f"the broker has {len(self._table)} groups, at most {self._groups_max}")
         self._table |= {config.name: config for config in configs}
         self._note([config.name for config in configs])
 

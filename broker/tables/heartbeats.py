@@ -24,7 +24,7 @@ CONSUME_FROM_WHERE = (
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerBeat:
+class ConsumerData:
     """One consumer group of a heartbeat; its subscriptions are read one by one, for they may be many."""
 
     group: str
@@ -40,17 +40,17 @@ class ConsumerBeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class HeartbeatData:
     """`fingerprint` 0 is the first form; `without_sub` says that the subscriptions are as before."""
 
     client_id: str
-    consumers: list[ConsumerBeat]
+    consumers: list[ConsumerData]
     producers: list[str]
     fingerprint: int
     without_sub: bool
 
     @staticmethod
-    def read(body: bytes) -> "Heartbeat":
+    def read(body: bytes) -> "HeartbeatData":
         """ValueError names the member that is wrong."""
         of = reading.members(loads_body(body, BYTES_MAX), "heartbeat")
         client_id = reading.text(of, "clientID")
@@ -58,7 +58,7 @@ class Heartbeat:
             raise ValueError(f"clientID of {len(client_id)} characters, at most {CLIENT_ID_CHARS_MAX}")
         producers = reading.items(of.get("producerDataSet"), "producerDataSet")
         consumers = reading.items(of.get("consumerDataSet"), "consumerDataSet")
-        return Heartbeat(
+        return HeartbeatData(
             client_id,
             [_consumer(value) for value in consumers],
             [reading.text(reading.members(value, "producerDataSet"), "groupName") for value in producers],
@@ -67,9 +67,9 @@ class Heartbeat:
         )
 
 
-def _consumer(value: object) -> ConsumerBeat:
+def _consumer(value: object) -> ConsumerData:
     of = reading.members(value, "consumerDataSet")
-    return ConsumerBeat(
+    return ConsumerData(
         reading.text(of, "groupName"),
         _name(of, "consumeType", CONSUME_TYPES, "CONSUME_PASSIVELY"),
         _name(of, "messageModel", MESSAGE_MODELS, "CLUSTERING"),

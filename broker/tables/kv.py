@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker import fastjson
 from firearrow.broker.errors import Refusal
-from firearrow.broker.tables.unknown import UnknownMembers
+from firearrow.broker.tables.unknown import UnknownFields
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of the order topics: topic → `brokerName:queues;…`."""
@@ -25,7 +25,7 @@ class KvTable:
         self._table: dict[str, dict[str, str]] = {}
         self._entries = 0
         self._chars = 0
-        self._unknown = UnknownMembers("kvConfig.json", {"configTable": None})
+        self._unknown = UnknownFields("kvConfig.json", {"configTable": None})
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -49,7 +49,7 @@ class KvTable:
     def to_json(self) -> bytes:
         """The file's text; may run in another thread."""
         table = {name: dict(keys) for name, keys in list(self._table.items())}
-        return fastjson.dumps(self._unknown.into({"configTable": table}))
+        return fastjson.dumps(self._unknown.merge_into({"configTable": table}))
 
     def load(self, text: bytes) -> None:
         """Take the file's text back; ValueError when it is none of ours, and the table is left as it was."""
@@ -68,7 +68,7 @@ class KvTable:
         except Refusal as refusal:
             raise ValueError(refusal.remark) from None
         self._table, self._entries, self._chars = fresh._table, fresh._entries, fresh._chars
-        self._unknown.take(document)
+        self._unknown.collect(document)
 
     def _put(self, namespace: str, key: str, value: str) -> None:
         _bound(len(namespace), 1, NAME_CHARS_MAX, "the length of namespace")

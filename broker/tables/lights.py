@@ -7,36 +7,36 @@ from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
 
-def is_light(name: str) -> bool:
+def is_lmq(name: str) -> bool:
     return name.startswith(names.LMQ_PREFIX) and len(name) <= names.RETRY_TOPIC_CHARS_MAX
 
 
-class LightTopics(TopicTable):
+class LmqTopicTable(TopicTable):
     def get(self, name: str) -> TopicConfig | None:
-        return TopicConfig(name, 1, 1) if is_light(name) else super().get(name)
+        return TopicConfig(name, 1, 1) if is_lmq(name) else super().get(name)
 
     def __contains__(self, name: object) -> bool:
-        return (isinstance(name, str) and is_light(name)) or super().__contains__(name)
+        return (isinstance(name, str) and is_lmq(name)) or super().__contains__(name)
 
     def _put(self, configs: list[TopicConfig]) -> None:
         """They are as they are."""
-        kept = [config for config in configs if not is_light(config.name)]
+        kept = [config for config in configs if not is_lmq(config.name)]
         if kept:
             super()._put(kept)
 
 
-class LightGroups(GroupTable):
+class LmqGroupTable(GroupTable):
     def get(self, name: str) -> GroupConfig | None:
-        return GroupConfig(name) if is_light(name) else super().get(name)
+        return GroupConfig(name) if is_lmq(name) else super().get(name)
 
     def find(self, name: str) -> GroupConfig | None:
-        return GroupConfig(name) if is_light(name) else super().find(name)
+        return GroupConfig(name) if is_lmq(name) else super().find(name)
 
     def __contains__(self, name: object) -> bool:
-        return (isinstance(name, str) and is_light(name)) or super().__contains__(name)
+        return (isinstance(name, str) and is_lmq(name)) or super().__contains__(name)
 
     def _put(self, configs: list[GroupConfig]) -> None:
         """They are as they are."""
-        kept = [config for config in configs if not is_light(config.name)]
+        kept = [config for config in configs if not is_lmq(config.name)]
         if kept:
             super()._put(kept)

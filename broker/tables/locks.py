@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import MessageQueue
 
-LIVE_MS = 60_000
+LOCK_LIFE_MS = 60_000
 """A lock that its owner does not renew is free after so long."""
 
 
@@ -15,17 +15,17 @@ class LocksFull(Exception):
 
 
 @dataclass(slots=True)
-class Lock:
+class LockEntry:
     client: str
     renewed_ms: int
 
 
 class RebalanceLocks:
-    def __init__(self, clock: Clock, *, live_ms: int = LIVE_MS, locks_max: int = 200_000) -> None:
+    def __init__(self, clock: Clock, *, live_ms: int = LOCK_LIFE_MS, locks_max: int = 200_000) -> None:
         self._clock = clock
         self._live_ms = live_ms
         self._locks_max = locks_max
-        self._groups: dict[str, dict[MessageQueue, Lock]] = {}
+        self._groups: dict[str, dict[MessageQueue, LockEntry]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -38,8 +38,8 @@ class RebalanceLocks:
         for queue in dict.fromkeys(queues):
             held = self._groups.get(group, {}).get(queue)
             if held is None:
-                self._make_room()
-                self._groups.setdefault(group, {})[queue] = Lock(client, now)
+                self._evict()
+                self._groups.setdefault(group, {})[queue] = LockEntry(client, now)
                 self._count += 1
             elif held.client != client and not self._expired(held, now):
                 continue
@@ -80,10 +80,10 @@ class RebalanceLocks:
             if not locks:
                 del self._groups[group]
 
-    def _expired(self, held: Lock, now: int) -> bool:
+    def _expired(self, held: LockEntry, now: int) -> bool:
         return now - held.renewed_ms > self._live_ms
 
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         if self._count >= self._locks_max:
             self.sweep()
         if self._count >= self._locks_max:

@@ -10,7 +10,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.dataversion import DataVersion
-from firearrow.broker.tables.unknown import VERSION, UnknownMembers
+from firearrow.broker.tables.unknown import VERSION, UnknownFields
 
 FILE = {
     "dataVersion": VERSION,
@@ -23,7 +23,7 @@ Noted = Callable[[str, int, int, int], None]
 """`topic@group`, queue and offset, which counts once the log reaches `end`; queue -1: all its offsets are gone."""
 
 
-class OffsetRefused(ValueError):
+class InvalidOffset(ValueError):
     """A commit that may not be; the text names the field."""
 
 
@@ -37,7 +37,7 @@ def queue_id_fault(queue_id: int) -> str | None:
 class ConsumerOffsets:
     """At most `queues_max` queues of groups are kept; `version` moves once in `version_step` commits.
 
-    `lights`: the file is `lmqConsumerOffset.json`, which has the offsets of groups with %LMQ% in front apart.
+    `is_lmq_enabled`: the file is `lmqConsumerOffset.json`, which has the offsets of groups with %LMQ% in front apart.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class ConsumerOffsets:
         version_step: int = 500,
         queues_max: int = 2_000_000,
         changed: Callable[[Collection[str]], None] = lambda groups: None,
-        noted: Noted = lambda key, queue_id, queue_offset, end: None,
-        lights: bool = False,
+        on_commit: Noted = lambda key, queue_id, queue_offset, end: None,
+        is_lmq_enabled: bool = False,
     ) -> None:
         self._clock = clock
         self._version_step = version_step
         self._queues_max = queues_max
         self._changed = changed
-        self._noted = noted
+        self._noted = on_commit
         self._table: dict[str, Offsets] = {}
         self._topics: dict[str, set[str]] = {}
         self._groups: dict[str, set[str]] = {}
@@ -63,8 +63,8 @@ class ConsumerOffsets:
         self._resets: dict[tuple[str, str, int], int] = {}
         self._pulls: dict[str, Offsets] = {}
         self._pull_count = 0
-        self._lights = lights
-        self._unknown = UnknownMembers("consumerOffset.json", FILE)
+        self._lights = is_lmq_enabled
+        self._unknown = UnknownFields("consumerOffset.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class ConsumerOffsets:
         return self._count
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0) -> None:
-        """Store it as given, backwards too; after a crash it counts if the log reaches `end`. OffsetRefused."""
+        """Store it as given, backwards too; after a crash it counts if the log reaches `end`. InvalidOffset."""
         self._set(group, topic, queue_id, queue_offset, end)
         self.counted(group)
 
@@ -139,7 +139,7 @@ class ConsumerOffsets:
     # --- resets on the server's side ---
 
     def reset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """The group's next pull of the queue starts there; commits are ignored until then. OffsetRefused."""
+        """The group's next pull of the queue starts there; commits are ignored until then. InvalidOffset."""
         self._set(group, topic, queue_id, queue_offset)
         self._resets[group, topic, queue_id] = queue_offset
         self._changed((group,))
@@ -180,27 +180,27 @@ class ConsumerOffsets:
 
     def to_object(self) -> dict[str, object]:
         table, pulls, topics = dict(self._table), dict(self._pulls), dict(self._topics)
-        lights = {key: queues[0] for key, queues in table.items() if self._lights and _is_light(key, queues)}
+        is_lmq_enabled = {key: queues[0] for key, queues in table.items() if self._lights and _is_lmq(key, queues)}
         members: dict[str, object] = {
             "dataVersion": self.version.to_object(),
             "groupTopicMap": {g: sorted(names.copy()) for g, names in topics.items() if "@" not in g},
-            "offsetTable": {key: dict(queues) for key, queues in table.items() if key not in lights},
+            "offsetTable": {key: dict(queues) for key, queues in table.items() if key not in is_lmq_enabled},
             "pullOffsetTable": {key: dict(queues) for key, queues in pulls.items()},
         }
         if self._lights:
-            members["lmqOffsetTable"] = lights
+            members["lmqOffsetTable"] = is_lmq_enabled
         return members
 
     def to_json(self) -> bytes:
-        return pretty(self._unknown.into(self.to_object()))
+        return pretty(self._unknown.merge_into(self.to_object()))
 
     def load(self, text: bytes) -> None:
         """Take the file's offsets for ours. ValueError: nothing was taken."""
         of = reading.members(loads(text), "consumerOffset.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table, pulls = _queues(of, "offsetTable"), _queues(of, "pullOffsetTable")
-        lights = reading.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
-        table |= {_pair(key): {0: reading.number(lights, key, high=reading.LONG_MAX)} for key in lights}
+        is_lmq_enabled = reading.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
+        table |= {_pair(key): {0: reading.number(is_lmq_enabled, key, high=reading.LONG_MAX)} for key in is_lmq_enabled}
         self._table.clear()
         self._topics, self._groups, self._count = {}, {}, 0
         self._pulls = {f"{topic}@{group}": queues for (group, topic), queues in pulls.items()}
@@ -208,7 +208,7 @@ class ConsumerOffsets:
         for (group, topic), queues in table.items():
             self._index(group, topic)[f"{topic}@{group}"] = queues
             self._count += len(queues)
-        self._unknown.take(of)
+        self._unknown.collect(of)
         self.version = version
 
     def restore(self, key: str, queue_id: int, queue_offset: int) -> None:
@@ -234,12 +234,12 @@ class ConsumerOffsets:
                 self._noted(key, queue_id, queue_offset, end)
 
     def _begin(self, group: str, topic: str, queue_id: int) -> Offsets:
-        """Room for a queue's first offset. OffsetRefused."""
+        """Room for a queue's first offset. InvalidOffset."""
         fault = queue_id_fault(queue_id)
         if fault is not None:
-            raise OffsetRefused(fault)
+            raise InvalidOffset(fault)
         if self._count >= self._queues_max:
-            raise OffsetRefused(f"offsets of {self._count} queues are kept, at most {self._queues_max}")
+            raise InvalidOffset(f"offsets of {self._count} queues are kept, at most {self._queues_max}")
         self._count += 1
         return self._index(group, topic).setdefault(f"{topic}@{group}", {})
 
@@ -264,7 +264,7 @@ class ConsumerOffsets:
             self._changed([group for group, _ in pairs])
 
 
-def _is_light(key: str, queues: Offsets) -> bool:
+def _is_lmq(key: str, queues: Offsets) -> bool:
     """Offsets of a group with %LMQ% in front, which has one for a topic."""
     return f"@{names.LMQ_PREFIX}" in key and queues.keys() == {0}
 

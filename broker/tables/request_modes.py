@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.tables import reading
-from firearrow.broker.tables.unknown import EACH, UnknownMembers
+from firearrow.broker.tables.unknown import EACH, UnknownFields
 
 PULL, POP = "PULL", "POP"
 MODES_MAX = 100_000
 
 
-class ModeRefused(ValueError):
+class InvalidRequestMode(ValueError):
     """A mode that may not be kept."""
 
 
@@ -59,13 +59,13 @@ class RequestModes:
         self._changed = changed
         self._table: dict[str, dict[str, RequestMode]] = {}
         self._count = 0
-        self._unknown = UnknownMembers("messageRequestMode.json", FILE)
+        self._unknown = UnknownFields("messageRequestMode.json", FILE)
 
     def get(self, topic: str, group: str) -> RequestMode | None:
         return self._table.get(topic, {}).get(group)
 
     def set(self, mode: RequestMode) -> None:
-        """ModeRefused when the table is full."""
+        """InvalidRequestMode when the table is full."""
         self._put(mode)
         self._changed()
 
@@ -78,7 +78,7 @@ class RequestModes:
         }
 
     def to_json(self) -> bytes:
-        return pretty(self._unknown.into(self.to_object()))
+        return pretty(self._unknown.merge_into(self.to_object()))
 
     def load(self, text: bytes) -> None:
         """Take the file's modes for ours. ValueError: nothing was taken."""
@@ -89,11 +89,11 @@ class RequestModes:
             for mode in reading.members(modes, "messageRequestModeMap").values():
                 fresh._put(RequestMode.from_object(mode))
         self._table, self._count = fresh._table, fresh._count
-        self._unknown.take(of)
+        self._unknown.collect(of)
 
     def _put(self, mode: RequestMode) -> None:
         known = self.get(mode.topic, mode.group)
         if known is None and self._count >= MODES_MAX:
-            raise ModeRefused(f"{self._count} request modes are set, at most {MODES_MAX}")
+            raise InvalidRequestMode(f"{self._count} request modes are set, at most {MODES_MAX}")
         self._count += known is None
         self._table.setdefault(mode.topic, {})[mode.group] = mode

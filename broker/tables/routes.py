@@ -39,7 +39,7 @@ class TopicFlag(IntFlag):
 
 
 @dataclass(slots=True)
-class Broker:
+class BrokerData:
     """The brokers of one name: the master has id 0."""
 
     cluster: str
@@ -50,7 +50,7 @@ class Broker:
 
 
 @dataclass(slots=True)
-class Live:
+class BrokerLiveInfo:
     """One broker process. `peer` None: our own, which neither expires nor hangs up."""
 
     broker: str
@@ -65,11 +65,11 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TopicRouteData:
     """Where a topic is: broker name → its queues, the brokers, and filter servers by broker address."""
 
     queues: Mapping[str, QueueData]
-    brokers: Sequence[Broker]
+    brokers: Sequence[BrokerData]
     filter_servers: Mapping[str, Sequence[str]]
 
 
@@ -77,39 +77,39 @@ class RouteTable:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._topics: dict[str, dict[str, QueueData]] = {}
-        self._brokers: dict[str, Broker] = {}
-        self._live: dict[tuple[str, str], Live] = {}
+        self._brokers: dict[str, BrokerData] = {}
+        self._live: dict[tuple[str, str], BrokerLiveInfo] = {}
         self._watched: set[Peer] = set()
         self._routes = 0
 
     # what brokers tell
 
-    def register(self, told: Registration, peer: Peer | None, *, drop_missing: bool = False) -> Live | None:
-        """Take a broker in; the master's entry if `told` is a slave of one that lives.
+    def register(self, registration: Registration, peer: Peer | None, *, drop_missing: bool = False) -> BrokerLiveInfo | None:
+        """Take a broker in; the master's entry if `registration` is a slave of one that lives.
 
-        `peer` None: our own broker. `drop_missing`: its topics that are not in `told` go. Refusal when `told`
+        `peer` None: our own broker. `drop_missing`: its topics that are not in `registration` go. Refusal when `registration`
         may not come first (one topic only), claims our own broker's place, or a bound is reached.
         """
-        broker = self._brokers.get(told.broker)
-        self._check(told, broker, peer)
-        if broker is not None and self._is_older(told, broker):
+        broker = self._brokers.get(registration.broker)
+        self._check(registration, broker, peer)
+        if broker is not None and self._is_older(registration, broker):
             log.warning(
-                "%s %d at %s has an older state than known", told.broker, told.broker_id, told.address
+                "%s %d at %s has an older state than known", registration.broker, registration.broker_id, registration.address
             )
             return None
-        holder = self._live.get((told.cluster, told.address))
-        if holder is not None and holder.broker != told.broker:
-            self.unregister(told.cluster, told.address, own=peer is None)
-        first = broker is None or told.broker_id not in broker.addresses
+        holder = self._live.get((registration.cluster, registration.address))
+        if holder is not None and holder.broker != registration.broker:
+            self.unregister(registration.cluster, registration.address, own=peer is None)
+        first = broker is None or registration.broker_id not in broker.addresses
         if broker is None:
-            broker = self._brokers[told.broker] = Broker(told.cluster, told.broker)
-            log.info("broker %s of %s joins at %s", told.broker, told.cluster, told.address)
-        self._place(told, broker)
-        lowest = told.acting_master is not None and told.broker_id == min(broker.addresses)
-        if told.broker_id == MASTER_ID or lowest:
-            self._take_topics(told, first, drop_missing)
-        self._keep_alive(told, peer)
-        if told.broker_id == MASTER_ID or MASTER_ID not in broker.addresses:
+            broker = self._brokers[registration.broker] = BrokerData(registration.cluster, registration.broker)
+            log.info("broker %s of %s joins at %s", registration.broker, registration.cluster, registration.address)
+        self._place(registration, broker)
+        lowest = registration.acting_master is not None and registration.broker_id == min(broker.addresses)
+        if registration.broker_id == MASTER_ID or lowest:
+            self._register_topics(registration, first, drop_missing)
+        self._keep_alive(registration, peer)
+        if registration.broker_id == MASTER_ID or MASTER_ID not in broker.addresses:
             return None
         return self._live.get((broker.cluster, broker.addresses[MASTER_ID]))
 
@@ -179,7 +179,7 @@ class RouteTable:
 
     # what everybody asks
 
-    def route(self, topic: str) -> Route | None:
+    def route(self, topic: str) -> TopicRouteData | None:
         queues = self._topics.get(topic)
         if not queues:
             return None
@@ -190,14 +190,14 @@ class RouteTable:
             for address in broker.addresses.values()
             if (live := self._live.get((broker.cluster, address))) is not None and live.filter_servers
         }
-        return Route(queues, brokers, filters)
+        return TopicRouteData(queues, brokers, filters)
 
     @property
     def topics(self) -> Mapping[str, Mapping[str, QueueData]]:
         return self._topics
 
     @property
-    def brokers(self) -> Mapping[str, Broker]:
+    def brokers(self) -> Mapping[str, BrokerData]:
         return self._brokers
 
     def clusters(self) -> dict[str, list[str]]:
@@ -219,25 +219,25 @@ class RouteTable:
 
     # steps
 
-    def _check(self, told: Registration, broker: Broker | None, peer: Peer | None) -> None:
-        known = broker is not None and told.broker_id in broker.addresses
+    def _check(self, registration: Registration, broker: BrokerData | None, peer: Peer | None) -> None:
+        known = broker is not None and registration.broker_id in broker.addresses
         if broker is None and len(self._brokers) >= BROKERS_MAX:
             raise _refusal(
-                f"{BROKERS_MAX} broker names are registered: brokerName {told.broker} is one too many"
+                f"{BROKERS_MAX} broker names are registered: brokerName {registration.broker} is one too many"
             )
         if broker is not None and not known and len(broker.addresses) >= IDS_MAX:
             raise _refusal(
-                f"{IDS_MAX} brokers of one name are registered: brokerId {told.broker_id} is one too many"
+                f"{IDS_MAX} brokers of one name are registered: brokerId {registration.broker_id} is one too many"
             )
-        if broker is not None and broker.cluster != told.cluster:
-            raise _refusal(f"brokerName {told.broker} is registered with the cluster {broker.cluster}")
-        if peer is not None and self._is_ours(told, broker):
+        if broker is not None and broker.cluster != registration.cluster:
+            raise _refusal(f"brokerName {registration.broker} is registered with the cluster {broker.cluster}")
+        if peer is not None and self._is_ours(registration, broker):
             raise _refusal(
-                f"brokerName {told.broker}, brokerId {told.broker_id} is the broker of this process"
+                f"brokerName {registration.broker}, brokerId {registration.broker_id} is the broker of this process"
             )
-        if not known and len(told.topics) == 1:
+        if not known and len(registration.topics) == 1:
             raise _refusal("register broker failed")
-        self._check_room(told.topics, told.broker)
+        self._check_room(registration.topics, registration.broker)
 
     def _check_room(self, topics: Mapping[str, QueueData], broker: str) -> None:
         unknown = sum(topic not in self._topics for topic in topics)
@@ -247,53 +247,53 @@ class RouteTable:
         if fresh and self._routes + fresh > ROUTES_MAX:
             raise _refusal(f"the name server holds {ROUTES_MAX} routes at most: {fresh} more do not fit")
 
-    def _is_ours(self, told: Registration, broker: Broker | None) -> bool:
+    def _is_ours(self, registration: Registration, broker: BrokerData | None) -> bool:
         """The id or the address is held by the broker of this process."""
-        addresses = [told.address, "" if broker is None else broker.addresses.get(told.broker_id, "")]
-        holders = [self._live.get((told.cluster, address)) for address in addresses]
+        addresses = [registration.address, "" if broker is None else broker.addresses.get(registration.broker_id, "")]
+        holders = [self._live.get((registration.cluster, address)) for address in addresses]
         return any(holder is not None and holder.peer is None for holder in holders)
 
-    def _is_older(self, told: Registration, broker: Broker) -> bool:
+    def _is_older(self, registration: Registration, broker: BrokerData) -> bool:
         """Another address holds the id, with a later state."""
-        holder = broker.addresses.get(told.broker_id)
-        if holder is None or holder == told.address:
+        holder = broker.addresses.get(registration.broker_id)
+        if holder is None or holder == registration.address:
             return False
         live = self._live.get((broker.cluster, holder))
-        return live is not None and live.version.state_version > told.version.state_version
+        return live is not None and live.version.state_version > registration.version.state_version
 
-    def _place(self, told: Registration, broker: Broker) -> None:
+    def _place(self, registration: Registration, broker: BrokerData) -> None:
         """One address has one id, one id has one address."""
         for broker_id, address in list(broker.addresses.items()):
-            if (address == told.address) != (broker_id == told.broker_id):
+            if (address == registration.address) != (broker_id == registration.broker_id):
                 del broker.addresses[broker_id]
                 self._live.pop((broker.cluster, address), None)
-        broker.addresses[told.broker_id] = told.address
-        broker.acting_master = bool(told.acting_master)
-        broker.zone = told.zone
+        broker.addresses[registration.broker_id] = registration.address
+        broker.acting_master = bool(registration.acting_master)
+        broker.zone = registration.zone
 
-    def _take_topics(self, told: Registration, first: bool, drop_missing: bool) -> None:
-        live = self._live.get((told.cluster, told.address))
-        changed = first or live is None or live.version != told.version
+    def _register_topics(self, registration: Registration, first: bool, drop_missing: bool) -> None:
+        live = self._live.get((registration.cluster, registration.address))
+        changed = first or live is None or live.version != registration.version
         if drop_missing:
-            for topic in set(self.topics_of(told.broker)) - told.topics.keys():
-                self._drop(topic, told.broker)
-        for topic, data in told.topics.items():
-            if changed or told.broker not in self._topics.get(topic, ()):
-                self._put(topic, told.broker, data)
+            for topic in set(self.topics_of(registration.broker)) - registration.topics.keys():
+                self._drop(topic, registration.broker)
+        for topic, data in registration.topics.items():
+            if changed or registration.broker not in self._topics.get(topic, ()):
+                self._put(topic, registration.broker, data)
 
-    def _keep_alive(self, told: Registration, peer: Peer | None) -> None:
-        known = self._live.get((told.cluster, told.address))
-        filters = told.filter_servers
+    def _keep_alive(self, registration: Registration, peer: Peer | None) -> None:
+        known = self._live.get((registration.cluster, registration.address))
+        filters = registration.filter_servers
         if filters is None:
             filters = () if known is None else known.filter_servers
-        self._live[told.cluster, told.address] = Live(
-            told.broker,
-            told.broker_id,
-            told.address,
-            told.ha_address,
-            told.version,
+        self._live[registration.cluster, registration.address] = BrokerLiveInfo(
+            registration.broker,
+            registration.broker_id,
+            registration.address,
+            registration.ha_address,
+            registration.version,
             self._clock.monotonic_ms(),
-            TIMEOUT_MS if told.timeout_ms is None else told.timeout_ms,
+            TIMEOUT_MS if registration.timeout_ms is None else registration.timeout_ms,
             peer,
             filters,
         )

@@ -10,7 +10,7 @@ TAG = "TAG"
 EXPRESSION_CHARS_MAX = 64 << 10
 
 
-class SubscriptionWrong(ValueError):
+class InvalidSubscription(ValueError):
     """An expression that cannot be read."""
 
 
@@ -71,16 +71,16 @@ class Subscription:
     def of_expression(
         topic: str, expression: str, version: int = 0, expression_type: str = TAG
     ) -> "Subscription":
-        """From the text of a pull: `*`, or tags joined by `||`. SubscriptionWrong."""
+        """From the text of a pull: `*`, or tags joined by `||`. InvalidSubscription."""
         if len(expression) > EXPRESSION_CHARS_MAX:
-            raise SubscriptionWrong(f"subscription of {len(expression)} characters")
+            raise InvalidSubscription(f"subscription of {len(expression)} characters")
         if expression_type not in (TAG, ""):
             if not expression:
-                raise SubscriptionWrong(f"Expression can't be null! {expression_type}")
+                raise InvalidSubscription(f"Expression can't be null! {expression_type}")
             return Subscription(topic, expression, version=version, expression_type=expression_type)
         if expression in ("", ALL):
             return Subscription(topic, ALL, version=version)
         tags = tuple(dict.fromkeys(tag.strip() for tag in expression.split("||") if tag.strip()))
         if not tags:
-            raise SubscriptionWrong("subString split error")
+            raise InvalidSubscription("subString split error")
         return Subscription(topic, expression, tags, frozenset(map(java_hash, tags)), version)

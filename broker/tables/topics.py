@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.tables import names, reading
-from firearrow.broker.tables.attributes import TOPIC_ATTRIBUTES, altered
+from firearrow.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes
 from firearrow.broker.tables.dataversion import DataVersion
-from firearrow.broker.tables.unknown import EACH, VERSION, UnknownMembers
+from firearrow.broker.tables.unknown import EACH, VERSION, UnknownFields
 
 Changed = Callable[[Collection[str]], None]
 """Hears which names of a table are new, other or gone."""
@@ -20,7 +20,7 @@ FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 PERM_MAX = 15
 
 
-class TopicRefused(ValueError):
+class InvalidTopic(ValueError):
     """A topic that may not be; the text names the field."""
 
 
@@ -135,7 +135,7 @@ class TopicTable:
         self._queues_max = settings.queues_max
         self._table = {config.name: config for config in settings.start_up_topics()}
         self._own = frozenset(self._table)
-        self._unknown = UnknownMembers("topics.json", FILE)
+        self._unknown = UnknownFields("topics.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def __len__(self) -> int:
@@ -164,7 +164,7 @@ class TopicTable:
     ) -> TopicConfig | None:
         """The topic, made after the template that the sender names; None if it may not be made.
 
-        TopicRefused at a bound.
+        InvalidTopic at a bound.
         """
         known = self._table.get(name)
         if known is not None:
@@ -185,7 +185,7 @@ class TopicTable:
     def create(
         self, name: str, queues: int, *, perm: int = 6, sys_flag: int = 0, order: bool = False
     ) -> TopicConfig:
-        """The topic as it is but for its order flag, or made so: retry and DLQ topics. TopicRefused."""
+        """The topic as it is but for its order flag, or made so: retry and DLQ topics. InvalidTopic."""
         known = self._table.get(name)
         if known is not None:
             if known.order != order:
@@ -199,7 +199,7 @@ class TopicTable:
     def update(self, wanted: TopicConfig) -> bool:
         """Create the topic or change it; `wanted.attributes` holds changes (`+k`, `-k`).
 
-        False if it is so already. TopicRefused or AttributeRefused: nothing changed.
+        False if it is so already. InvalidTopic or AttributeRefused: nothing changed.
         """
         return self.update_all([wanted])
 
@@ -226,7 +226,7 @@ class TopicTable:
         }
 
     def to_json(self) -> bytes:
-        return pretty(self._unknown.into(self.to_object()))
+        return pretty(self._unknown.merge_into(self.to_object()))
 
     def load(self, text: bytes) -> None:
         """Saved topics go over the start-up ones. ValueError: nothing was taken."""
@@ -234,36 +234,36 @@ class TopicTable:
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table = reading.members_or_none(of.get("topicConfigTable"), "topicConfigTable")
         self._table |= {config.name: config for config in map(TopicConfig.from_object, table.values())}
-        self._unknown.take(of)
+        self._unknown.collect(of)
         self.version = version
 
     def _merged(self, wanted: TopicConfig) -> TopicConfig:
         known = self._table.get(wanted.name)
         current = None if known is None else known.attributes
-        return replace(wanted, attributes=altered(TOPIC_ATTRIBUTES, current, wanted.attributes))
+        return replace(wanted, attributes=apply_changes(TOPIC_ATTRIBUTES, current, wanted.attributes))
 
     def _put(self, configs: list[TopicConfig]) -> None:
         for config in configs:
             self._check(config)
         new = sum(config.name not in self._table for config in configs)
         if len(self._table) + new > self._topics_max:
-            raise TopicRefused(f"the broker has {len(self._table)} topics, at most {self._topics_max}")
+            raise InvalidTopic(f"the broker has {len(self._table)} topics, at most {self._topics_max}")
         self._table |= {config.name: config for config in configs}
         self._note([config.name for config in configs])
 
     def _check(self, config: TopicConfig) -> None:
         fault = names.own_topic_fault(config.name)
         if fault is not None:
-            raise TopicRefused(fault)
+            raise InvalidTopic(fault)
         known = self._table.get(config.name)
         for what, count, before in (
             ("readQueueNums", config.read_queues, known.read_queues if known else 0),
             ("writeQueueNums", config.write_queues, known.write_queues if known else 0),
         ):
             if not 0 <= count <= max(self._queues_max, before):
-                raise TopicRefused(f"{what} must be 0 to {max(self._queues_max, before)}, not {count}")
+                raise InvalidTopic(f"{what} must be 0 to {max(self._queues_max, before)}, not {count}")
         if not 0 <= config.perm <= PERM_MAX:
-            raise TopicRefused(f"perm must be 0 to {PERM_MAX}, not {config.perm}")
+            raise InvalidTopic(f"perm must be 0 to {PERM_MAX}, not {config.perm}")
 
     def _note(self, changed: list[str]) -> None:
         self.version = self.version.next(self._clock.now_ms())

@@ -1,6 +1,6 @@
-"""UnknownMembers: what another version wrote into a config file and its table does not know, kept from load to save.
+"""UnknownFields: what another version wrote into a config file and its table does not know, kept from load to save.
 
-Never part of an answer, and never more than a bound. Loop thread; `into` may run in another one.
+Never part of an answer, and never more than a bound. Loop thread; `merge_into` may run in another one.
 """
 
 import logging
@@ -25,24 +25,24 @@ FILE_BYTES_MAX = 4 << 20
 """Of the file's own members: they may be whole tables."""
 
 
-class UnknownMembers:
+class UnknownFields:
     def __init__(self, file: str, shape: Shape) -> None:
         self._file = file
         self._shape = shape
         self._kept: dict[Place, dict[str, object]] = {}
 
-    def take(self, document: reading.Members) -> None:
+    def collect(self, document: reading.Members) -> None:
         """Those of a text that the table took, for those that were kept before."""
         self._kept = {}
         dropped: list[str] = []
         for place, members in _unknown(document, self._shape, ()):
-            room = ENTRY_BYTES_MAX if place else FILE_BYTES_MAX
+            capacity = ENTRY_BYTES_MAX if place else FILE_BYTES_MAX
             kept: dict[str, object] = {}
             for name, value in members.items():
                 size = _size(name, value, len(place) + 1)
-                if size <= room:
+                if size <= capacity:
                     kept[name] = value
-                    room -= size
+                    capacity -= size
                 else:
                     dropped.append("/".join(map(str, (*place, name)))[:256])
             if kept:
@@ -57,7 +57,7 @@ class UnknownMembers:
                 FILE_BYTES_MAX >> 20,
             )
 
-    def into(self, document: dict[str, object]) -> dict[str, object]:
+    def merge_into(self, document: dict[str, object]) -> dict[str, object]:
         """The same document, which is to be written, with them; what is gone from it has none."""
         for place, members in self._kept.copy().items():
             of: object = document

@@ -14,26 +14,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.files.rolled import Segment
+from firearrow._native.files.rolled import SegmentFile
 from firearrow._native.store.faults import StoreUnreadable
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.upkeep.copying import copy_file, link_file, sync_path, sync_tree
 from firearrow.broker.upkeep.lock import held
 from firearrow.broker.upkeep.manifest import NAME, Manifest, stamp_of
-from firearrow.broker.upkeep.progress import Advance, shown
-from firearrow.broker.upkeep.shape import Shape
+from firearrow.broker.upkeep.progress import Advance, progress_bar
+from firearrow.broker.upkeep.shape import StoreLayout
 from firearrow.broker.upkeep.snapshot import copy_progress, copy_tree
-from firearrow.broker.upkeep.verify import Checks, Verified, verify
+from firearrow.broker.upkeep.verify import VerifyOptions, VerifyResult, verify
 
 UNFINISHED, BEFORE = ".unfinished", ".before"
 LOCK = "lock"
 """Each broker makes it: a copy that has one is in use, or was."""
-TOLD = ("source", "live", "made", "log_start", "log_end", "linked", "kept", "copied")
+LISTED_MAX = ("source", "live", "made", "log_start", "log_end", "linked", "kept", "copied")
 """Of the manifest, for programs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BackupOptions:
     """`beside`: a backup made before, whose full log files are shared. `links`: share those of the source, too."""
 
     beside: Path | None = None
@@ -43,22 +43,22 @@ class Wanted:
     quiet: bool = True
 
 
-def backup(source: str, target: Path, wanted: Wanted | None = None) -> tuple[Manifest, Verified | None]:
+def backup(source: str, target: Path, options: BackupOptions | None = None) -> tuple[Manifest, VerifyResult | None]:
     """What was copied, and what was found in the copy if that was asked for: a copy with findings stays beside.
 
     StoreUnreadable: source or target are not what they must be. OSError: the target is as before.
     """
-    wanted = wanted or Wanted()
+    options = options or BackupOptions()
     source, target = os.path.abspath(source), target.absolute()
     with held(source, live=True) as alone:
         live = not alone and AuditedStore("", source).is_running()
-        previous = _previous(Path(source), target, wanted)
+        previous = _previous(Path(source), target, options)
         fresh = target.with_name(target.name + UNFINISHED)
         _clear(fresh)
         try:
-            made = Making(source, fresh, previous, live=live, links=wanted.links).run(wanted.quiet)
-            checks = Checks(jobs=wanted.jobs, quiet=wanted.quiet)
-            verified = verify(str(fresh), checks) if wanted.verify else None
+            made = BackupRun(source, fresh, previous, live=live, links=options.links).run(options.quiet)
+            checks = VerifyOptions(jobs=options.jobs, quiet=options.quiet)
+            verified = verify(str(fresh), checks) if options.verify else None
             made.write(fresh)
             sync_tree(str(fresh))
         except BaseException:
@@ -69,7 +69,7 @@ def backup(source: str, target: Path, wanted: Wanted | None = None) -> tuple[Man
     return made, verified
 
 
-class Making:
+class BackupRun:
     """One backup in the making, in a folder of its own. `run` once."""
 
     def __init__(self, source: str, fresh: Path, previous: Path | None, *, live: bool, links: bool) -> None:
@@ -89,7 +89,7 @@ class Making:
         segments = self._store.segments()
         made.log_start = segments[0].base if segments else 0
         made.log_end = end
-        with shown("log", sum(each.length for each in segments), quiet=quiet) as advance:
+        with progress_bar("log", sum(each.length for each in segments), quiet=quiet) as advance:
             self._log(segments, end, advance)
         for name in ("consumequeue", "index"):
             made.copied += copy_tree(self._source / name, self._fresh / name)
@@ -97,7 +97,7 @@ class Making:
             self._settle()
         return made
 
-    def _log(self, segments: list[Segment], end: int, advance: Advance) -> None:
+    def _log(self, segments: list[SegmentFile], end: int, advance: Advance) -> None:
         """Full files first, and those by links: a running broker may take them away any time."""
         folder = self._fresh / "commitlog"
         folder.mkdir()
@@ -116,12 +116,12 @@ class Making:
             elif segment.base < end and not self._copied(segment, folder, end - segment.base, advance):
                 raise StoreUnreadable(f"{segment.path} went away while it was copied: try again")
 
-    def _copied(self, segment: Segment, folder: Path, end: int | None, advance: Advance) -> bool:
+    def _copied(self, segment: SegmentFile, folder: Path, end: int | None, advance: Advance) -> bool:
         copied = copy_file(segment.path, str(folder / os.path.basename(segment.path)), advance, end=end)
         self._made.copied += copied or 0
         return copied is not None
 
-    def _is_linked(self, segment: Segment, folder: Path, advance: Advance) -> bool:
+    def _is_linked(self, segment: SegmentFile, folder: Path, advance: Advance) -> bool:
         """From the source, or else from the backup before, if it was copied from this very file."""
         name = os.path.basename(segment.path)
         stamp = stamp_of(segment.path)
@@ -139,7 +139,7 @@ class Making:
         advance(segment.length)
         return True
 
-    def _gone(self, segment: Segment) -> None:
+    def _gone(self, segment: SegmentFile) -> None:
         """Retention took it: then what was before it in the log has to be left out, too."""
         folder = self._fresh / "commitlog"
         for name in os.listdir(folder):
@@ -150,11 +150,11 @@ class Making:
 
     def _settle(self) -> None:
         """Open the copy as a broker would after a kill, so that its files agree; its `abort` and journal stay."""
-        MessageStore.open(self._fresh, Shape.of(str(self._source)).config()).abandon()
+        MessageStore.open(self._fresh, StoreLayout.of(str(self._source)).config()).abandon()
         (self._fresh / LOCK).unlink()
 
 
-def _previous(source: Path, target: Path, wanted: Wanted) -> Path | None:
+def _previous(source: Path, target: Path, options: BackupOptions) -> Path | None:
     """The backup whose files are shared. StoreUnreadable: a folder is not what it must be."""
     if target == source or source in target.parents or target in source.parents:
         raise StoreUnreadable(f"{target} and {source} may not lie in each other: name another target")
@@ -165,9 +165,9 @@ def _previous(source: Path, target: Path, wanted: Wanted) -> Path | None:
         raise StoreUnreadable(f"{target} is not empty and no backup: name a new folder")
     if (target / LOCK).exists():
         raise StoreUnreadable(f"{target} was used by a broker since it was copied: name a new folder")
-    if wanted.beside is None:
+    if options.beside is None:
         return target if (target / NAME).exists() else None
-    beside = wanted.beside.absolute()
+    beside = options.beside.absolute()
     if Manifest.of(beside) is None:
         raise StoreUnreadable(f"{beside} is no backup, it has no {NAME}: name one with --beside")
     return beside

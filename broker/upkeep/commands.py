@@ -18,7 +18,7 @@ from firearrow.broker.config import from_file
 from firearrow.broker.options import Options
 from firearrow.broker.upkeep import backup, dump, repair, report, stat, verify
 from firearrow.broker.upkeep.lock import check_folder, held
-from firearrow.broker.upkeep.records import Choice, records
+from firearrow.broker.upkeep.records import RecordQuery, records
 
 FINDINGS, WRONG_USAGE, CANNOT, INTERRUPTED = 1, 2, 3, 130
 
@@ -139,7 +139,7 @@ def repair_store(
         work = repair.Repair(
             root,
             verify.verify(root, checks),
-            repair.Asked(cut_log_at, drop_damaged, reset_offsets, delays_ms, index_slots),
+            repair.RepairOptions(cut_log_at, drop_damaged, reset_offsets, delays_ms, index_slots),
         )
         plan = work.plan()
         if not json:
@@ -156,12 +156,12 @@ def repair_store(
     if json:
         steps = [step.text for step in plan.steps]
         report.print_json({
-            "steps": steps, "left": plan.left, "done": not dry_run, "kept": work.removed.kept,
-            "removed": str(work.removed.folder) if work.removed.kept else None, "after": report.as_object(after),
+            "steps": steps, "left": plan.left, "done": not dry_run, "kept": work.quarantine.kept,
+            "removed": str(work.quarantine.folder) if work.quarantine.kept else None, "after": report.as_object(after),
         })  # fmt: skip
     else:
-        if work.removed.kept:
-            print(f"kept: {work.removed.folder}")
+        if work.quarantine.kept:
+            print(f"kept: {work.quarantine.folder}")
         report.show(after)
     if not after.clean:
         raise typer.Exit(FINDINGS)
@@ -184,11 +184,11 @@ def backup_store(
     jobs: Jobs = 0,
 ) -> None:
     """Copy a store, also below a running broker; to restore is to copy it back."""
-    wanted = backup.Wanted(beside, not copy, check, jobs, quiet)
+    wanted = backup.BackupOptions(beside, not copy, check, jobs, quiet)
     made, verified = backup.backup(str(folder), target, wanted)
     if json:
         found = report.as_object(verified) if verified is not None else None
-        told = {name: getattr(made, name) for name in backup.TOLD}
+        told = {name: getattr(made, name) for name in backup.LISTED_MAX}
         report.print_json({"target": str(target), **told, "verified": found})
     else:
         print(
@@ -235,7 +235,7 @@ def dump_store(
     ] = None,
     until: Annotated[str | None, typer.Option("--until", help="Stored before: ISO 8601, or ms.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="So many at most; 0: all.")] = 0,
-    body: Annotated[dump.Body, typer.Option("--body", help="How bodies are shown.")] = dump.Body.TEXT,
+    body: Annotated[dump.BodyFormat, typer.Option("--body", help="How bodies are shown.")] = dump.BodyFormat.TEXT,
     body_folder: Annotated[Path | None, typer.Option("--body-folder", help="For --body file.")] = None,
     entries: Annotated[bool, typer.Option("--queue-entries", help="Entries of --topic and --queue.")] = False,
     index: Annotated[bool, typer.Option("--index", help="The heads of the index files.")] = False,
@@ -257,14 +257,14 @@ def dump_store(
     elif checkpoint:
         dump.print_rows(iter((dump.checkpoint_row(root),)), json=json)
     else:
-        if (body is dump.Body.FILE) != (body_folder is not None):
+        if (body is dump.BodyFormat.FILE) != (body_folder is not None):
             raise typer.BadParameter("--body file and --body-folder FOLDER go together")
         if body_folder is not None:
             body_folder.mkdir(parents=True, exist_ok=True)
-        choice = Choice(
+        choice = RecordQuery(
             topic, queue, from_offset, key, _time_ms(since, "--since"), _time_ms(until, "--until"), limit
         )
-        rows = dump.RecordRows(body, body_folder)
+        rows = dump.RecordPrinter(body, body_folder)
         found = records(root, choice, lambda text: print(f"firearrow store: {text}", file=sys.stderr))
         dump.print_all(found, rows.row if json else None, rows.line)
 
@@ -282,8 +282,8 @@ def _time_ms(text: str | None, option: str) -> int | None:
     return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _checks(delays_ms: tuple[int, ...], **more: Any) -> verify.Checks:  # noqa: ANN401 (fields of Checks)
-    return verify.Checks(delays_s=tuple(each // 1000 for each in delays_ms), **more)
+def _checks(delays_ms: tuple[int, ...], **more: Any) -> verify.VerifyOptions:  # noqa: ANN401 (fields of Checks)
+    return verify.VerifyOptions(delays_s=tuple(each // 1000 for each in delays_ms), **more)
 
 
 def _delays_ms(config: Path | None) -> tuple[int, ...]:

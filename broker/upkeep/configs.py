@@ -6,22 +6,22 @@ from pathlib import Path
 from firearrow.broker import fastjson
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.upkeep.offsets import FILES, read_object
-from firearrow.broker.upkeep.removed import Removed
-from firearrow.broker.upkeep.smallfiles import refused
+from firearrow.broker.upkeep.removed import Quarantine
+from firearrow.broker.upkeep.smallfiles import config_fault
 
 
-def mend_config(path: Path, removed: Removed, *, drop: bool, dry: bool = False) -> str | None:
+def repair_config(path: Path, quarantine: Quarantine, *, drop: bool, dry: bool = False) -> str | None:
     """What is done, in words; None: neither the file nor its `.bak` is good, and `drop` is not given. OSError."""
     main = path.with_name(path.name.removesuffix(".bak"))
     backup = Path(f"{main}.bak")
-    main_wrong, backup_wrong = refused(main), refused(backup)
+    main_wrong, backup_wrong = config_fault(main), config_fault(backup)
     bad = [each for each, wrong in ((main, main_wrong), (backup, backup_wrong)) if wrong]
     good = [each for each, wrong in ((main, main_wrong), (backup, backup_wrong)) if wrong == ""]
     if not bad or (not good and not drop):
         return None if bad else f"{main.name} is good"
     if not dry:
         for each in bad:
-            removed.move(each)
+            quarantine.move(each)
         if main in bad and good:
             ConfigFile(main).write(backup.read_bytes())
     if not good:
@@ -29,7 +29,7 @@ def mend_config(path: Path, removed: Removed, *, drop: bool, dry: bool = False) 
     return f"{main} is made from its .bak" if main in bad else f"{backup} is taken away"
 
 
-def reset_offsets(root: Path, ends: Mapping[tuple[str, int], int], removed: Removed) -> None:
+def reset_offsets(root: Path, ends: Mapping[tuple[str, int], int], quarantine: Quarantine) -> None:
     """No group is beyond the end of a queue that is there. StoreUnreadable, OSError."""
     for name in FILES:
         path = root / "config" / name
@@ -46,7 +46,7 @@ def reset_offsets(root: Path, ends: Mapping[tuple[str, int], int], removed: Remo
                     queues[queue], changed = end, True
         if changed:
             if path.exists():
-                removed.copy(path)
+                quarantine.copy(path)
             ConfigFile(path).write(_text(whole, table))
 
 

@@ -21,7 +21,7 @@ YEAR_10000_MS = 253_402_300_800_000
 Row = dict[str, Any]
 
 
-class Body(StrEnum):
+class BodyFormat(StrEnum):
     """How bodies are shown. `file`: each in a file of its own."""
 
     TEXT = "text"
@@ -30,10 +30,10 @@ class Body(StrEnum):
     FILE = "file"
 
 
-class RecordRows:
+class RecordPrinter:
     """Records as rows for JSON, or as lines. `folder`: for Body.FILE."""
 
-    def __init__(self, body: Body, folder: Path | None) -> None:
+    def __init__(self, body: BodyFormat, folder: Path | None) -> None:
         self._body, self._folder = body, folder
 
     def row(self, record: Record) -> Row:
@@ -45,11 +45,11 @@ class RecordRows:
             "reconsumeTimes": record.reconsume_times, "preparedOffset": record.prepared_offset,
             "bodyCrc": record.body_crc, "bodyBytes": len(record.body), "properties": record.properties,
         }  # fmt: skip
-        if self._body is Body.TEXT:
+        if self._body is BodyFormat.TEXT:
             row["body"] = record.body.decode("utf-8", "replace")
-        elif self._body is Body.HEX:
+        elif self._body is BodyFormat.HEX:
             row["body"] = record.body.hex()
-        elif self._body is Body.FILE:
+        elif self._body is BodyFormat.FILE:
             row["body"] = str(self._write(record))
         return row
 
@@ -58,7 +58,7 @@ class RecordRows:
         own = record.properties
         marks = " ".join(f"{name}={own[name]}" for name in ("UNIQ_KEY", "KEYS", "TAGS") if name in own)
         text = printable(str(row.get("body", "")))
-        shown = text if len(text) <= TEXT_CHARS or self._body is Body.FILE else text[:TEXT_CHARS] + "…"
+        shown = text if len(text) <= TEXT_CHARS or self._body is BodyFormat.FILE else text[:TEXT_CHARS] + "…"
         place = f"{record.physical_offset:>14} {record.topic}:{record.queue_id}:{record.queue_offset}"
         return f"{place}  {time_text(record.store_timestamp)}  {record.size} B  {printable(marks)}  {shown}".rstrip()
 

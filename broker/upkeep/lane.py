@@ -1,4 +1,4 @@
-"""ProcessLane: the audit's work on several cores, one process each, since its native loops keep the GIL.
+"""ProcessExecutor: the audit's work on several cores, one process each, since its native loops keep the GIL.
 
 A small store is looked at in this process: to start another takes longer than to read 200 MB. Ctrl-C ends the others
 with what they have in hand.
@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Self, TypeVar
 
-from firearrow.broker.upkeep.progress import shown
+from firearrow.broker.upkeep.progress import progress_bar
 
-ALONE_BYTES = 256 << 20
+SERIAL_BYTES = 256 << 20
 PART_BYTES = 256 << 20
 PARTS_MAX = 4096
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class ProcessLane:
+class ProcessExecutor:
     """A Lane of the audit. `log_bytes`: how much there is to read. Context manager."""
 
     def __init__(self, log_bytes: int, *, jobs: int = 0, quiet: bool = True) -> None:
@@ -30,14 +30,14 @@ class ProcessLane:
         self.jobs = jobs or len(os.sched_getaffinity(0))
         self.width = min(PARTS_MAX, max(1, -(-log_bytes // PART_BYTES)))
         self._quiet = quiet
-        self._alone = self.jobs == 1 or log_bytes < ALONE_BYTES
+        self._alone = self.jobs == 1 or log_bytes < SERIAL_BYTES
         self._pool: ProcessPoolExecutor | None = None
 
     def __call__(
         self, step: str, work: Callable[[T], R], tasks: Sequence[T], weights: Sequence[int]
     ) -> list[R]:
         seen: list[R] = []
-        with shown(step, sum(weights), quiet=self._quiet) as advance:
+        with progress_bar(step, sum(weights), quiet=self._quiet) as advance:
             for each, weight in zip(self._done(work, tasks), weights, strict=True):
                 seen.append(each)
                 advance(weight)

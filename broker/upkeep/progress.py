@@ -10,7 +10,7 @@ BAR_FROM = 1
 
 
 @contextlib.contextmanager
-def shown(what: str, total: int, *, quiet: bool) -> Iterator[Advance]:
+def progress_bar(what: str, total: int, *, quiet: bool) -> Iterator[Advance]:
     """A bar of `total` while it lasts."""
     if quiet or total < BAR_FROM or not sys.stderr.isatty():
         yield lambda _: None

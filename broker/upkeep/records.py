@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from firearrow._native.bulk.spans import End, walk
-from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, Entries
-from firearrow._native.files.log import Log
-from firearrow._native.files.log_walk import LogWalk, boundary
-from firearrow._native.files.mappings import Mappings
+from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, QueueReader
+from firearrow._native.files.log import LogFiles
+from firearrow._native.files.log_walk import LogReader, boundary
+from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.store.faults import StoreUnreadable
 from firearrow._native.store.record import Record, RecordError, decode
 
@@ -21,7 +21,7 @@ Told = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RecordQuery:
     """What is not None must fit. Times: when it was stored, ms, `until_ms` exclusive. `from_offset`: of the queue, or
     physical without a queue. `limit` 0: all. `key`: one of KEYS, or UNIQ_KEY."""
 
@@ -46,61 +46,61 @@ class Choice:
         return self.key == properties.get("UNIQ_KEY") or self.key in properties.get("KEYS", "").split(" ")
 
 
-def records(root: str, choice: Choice, told: Told, *, check_crc: bool = True) -> Iterator[Record]:
+def records(root: str, query: RecordQuery, report: Told, *, check_crc: bool = True) -> Iterator[Record]:
     """Those that fit, in the log's order; in the queue's if topic and queue are given, which shows what they show.
 
-    `told` hears what cannot be read. StoreUnreadable.
+    `report` hears what cannot be read. StoreUnreadable.
     """
-    in_queue = choice.topic is not None and choice.queue_id is not None
-    found = _of_queue(root, choice, told) if in_queue else _of_log(root, choice, told, check_crc=check_crc)
+    in_queue = query.topic is not None and query.queue_id is not None
+    found = _of_queue(root, query, report) if in_queue else _of_log(root, query, report, check_crc=check_crc)
     count = 0
     for record in found:
-        if choice.fits(record) or (in_queue and _fits_light(choice, record)):
+        if query.fits(record) or (in_queue and _fits_light(query, record)):
             yield record
             count += 1
-            if count == choice.limit:
+            if count == query.limit:
                 return
 
 
-def _fits_light(choice: Choice, record: Record) -> bool:
+def _fits_light(query: RecordQuery, record: Record) -> bool:
     """A light queue shows records of other topics."""
-    light = choice.topic is not None and choice.topic.startswith("%LMQ%")
-    other = Choice(key=choice.key, since_ms=choice.since_ms, until_ms=choice.until_ms)
-    return light and other.fits(record)
+    is_lmq = query.topic is not None and query.topic.startswith("%LMQ%")
+    other = RecordQuery(key=query.key, since_ms=query.since_ms, until_ms=query.until_ms)
+    return is_lmq and other.fits(record)
 
 
-def _of_log(root: str, choice: Choice, told: Told, *, check_crc: bool) -> Iterator[Record]:
-    log = Log(os.path.join(root, "commitlog"), Mappings())
-    start = boundary(log, choice.from_offset or log.first)
+def _of_log(root: str, query: RecordQuery, report: Told, *, check_crc: bool) -> Iterator[Record]:
+    log = LogFiles(os.path.join(root, "commitlog"), MappedFiles())
+    start = boundary(log, query.from_offset or log.first)
     if start is None:
         return
 
     def torn(low: int, high: int, why: str) -> None:
-        told(f"from {low} to {high}: {why}")
+        report(f"from {low} to {high}: {why}")
 
-    for spans in LogWalk(log, start, None, torn, check_crc=check_crc, within_files=True).spans(WINDOW_BYTES):
+    for spans in LogReader(log, start, None, torn, check_crc=check_crc, within_files=True).spans(WINDOW_BYTES):
         for number in range(len(spans)):
-            if choice.topic is None or spans.topic(number) == choice.topic:
+            if query.topic is None or spans.topic(number) == query.topic:
                 yield spans[number]
 
 
-def _of_queue(root: str, choice: Choice, told: Told) -> Iterator[Record]:
-    folder = queue_folder(root, choice.topic or "", choice.queue_id or 0)
-    log = Log(os.path.join(root, "commitlog"), Mappings())
-    for number, physical, size, _ in queue_entries(folder, choice.from_offset):
+def _of_queue(root: str, query: RecordQuery, report: Told) -> Iterator[Record]:
+    folder = queue_folder(root, query.topic or "", query.queue_id or 0)
+    log = LogFiles(os.path.join(root, "commitlog"), MappedFiles())
+    for number, physical, size, _ in queue_entries(folder, query.from_offset):
         data = log.record(physical, size)
         try:
             yield decode(data)
         except RecordError as error:
             if physical >= log.first:
-                told(
+                report(
                     f"entry {number} shows {physical}: {error if data else 'no record of its size is there'}"
                 )
 
 
 def is_boundary(root: str, place: int) -> bool:
     """Whether a record begins there, or the first free byte is there."""
-    log = Log(os.path.join(root, "commitlog"), Mappings())
+    log = LogFiles(os.path.join(root, "commitlog"), MappedFiles())
     mapping = log.window(place)
     if mapping is None:
         return False
@@ -124,7 +124,7 @@ def queue_folder(root: str, topic: str, queue_id: int) -> str:
 
 def queue_entries(folder: str, start: int | None) -> Iterator[tuple[int, int, int, int]]:
     """(queue offset, physical offset, size, tags code) of those that were written. StoreUnreadable."""
-    entries = Entries(folder)
+    entries = QueueReader(folder)
     entries.refresh()
     try:
         end = entries.end()

@@ -14,7 +14,7 @@ from firearrow.broker.upkeep.snapshot import copy_tree
 PREFIX = "removed-"
 
 
-class Removed:
+class Quarantine:
     """`root`: of the store. The folder is made with the first thing that is kept. OSError: nothing was taken away."""
 
     def __init__(self, root: Path) -> None:
@@ -24,14 +24,14 @@ class Removed:
 
     def move(self, path: Path) -> None:
         """A file or folder out of the store."""
-        place = self._place(path)
+        place = self._free_path(path)
         path.rename(place)
         sync_path(str(place.parent))
         sync_path(str(path.parent))
 
     def copy(self, path: Path) -> Path:
         """A file or folder that is about to be changed; where it is kept."""
-        place = self._place(path)
+        place = self._free_path(path)
         if path.is_dir():
             copy_tree(path, place)
             sync_tree(str(place))
@@ -49,7 +49,7 @@ class Removed:
             file.truncate(size)
             os.fsync(file.fileno())
 
-    def _place(self, path: Path) -> Path:
+    def _free_path(self, path: Path) -> Path:
         place = self.folder / path.relative_to(self._root)
         place.parent.mkdir(parents=True, exist_ok=True)
         for number in count(2):  # what is changed twice is kept twice

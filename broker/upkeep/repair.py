@@ -1,7 +1,7 @@
 """Repair: a stopped store mended after what `verify` found. The log is the truth: queues, index and checkpoint are
 built from it anew; of the log itself only a torn tail is cut, unless more is asked for.
 
-What is changed or taken away is kept first (`Removed`). The building is the store's own recovery, made to walk the
+What is changed or taken away is kept first (`Quarantine`). The building is the store's own recovery, made to walk the
 whole log. The caller's thread.
 """
 
@@ -15,16 +15,16 @@ from pathlib import Path
 from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE
-from firearrow._native.files.rolled import Segment, rolled_files, segment_at
+from firearrow._native.files.rolled import SegmentFile, rolled_files, segment_at
 from firearrow._native.store.faults import StoreDamaged, StoreUnreadable
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.options import Options
-from firearrow.broker.upkeep.configs import mend_config, reset_offsets
+from firearrow.broker.upkeep.configs import repair_config, reset_offsets
 from firearrow.broker.upkeep.copying import copy_file, sync_path
 from firearrow.broker.upkeep.records import is_boundary
-from firearrow.broker.upkeep.removed import Removed
-from firearrow.broker.upkeep.shape import Shape
-from firearrow.broker.upkeep.verify import Checks, Verified, verify
+from firearrow.broker.upkeep.removed import Quarantine
+from firearrow.broker.upkeep.shape import StoreLayout
+from firearrow.broker.upkeep.verify import VerifyOptions, VerifyResult, verify
 
 LOG_DAMAGE = frozenset((Kind.MISSING_SEGMENT, Kind.CUT_FILE, Kind.TORN, Kind.HOLE, Kind.BAD_CRC))
 QUEUE_DAMAGE = frozenset(
@@ -42,7 +42,7 @@ BUILT = LOG_DAMAGE | QUEUE_DAMAGE | INDEX_DAMAGE | {Kind.TORN_TAIL, Kind.CHECKPO
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RepairOptions:
     """More than a repair does by itself. `cut_log_at`: physical offset, None not; delays of the levels in ms."""
 
     cut_log_at: int | None = None
@@ -53,7 +53,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RepairStep:
     """One thing to be done, told in one sentence, and how."""
 
     text: str
@@ -61,38 +61,38 @@ class Step:
 
 
 @dataclass(slots=True)
-class Plan:
+class RepairPlan:
     """`left`: findings that nothing of it mends, each with why."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RepairStep] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
 
 class Repair:
-    """Of a store that is held. `plan`, then `run` once; what was kept is in `removed`."""
+    """Of a store that is held. `plan`, then `run` once; what was kept is in `quarantine`."""
 
-    def __init__(self, root: str, found: Verified, asked: Asked) -> None:
-        self._root, self._found, self._asked = Path(root).absolute(), found, asked
-        self._shape = Shape.of(str(self._root), asked.index_slots)
-        self.removed = Removed(self._root)
+    def __init__(self, root: str, found: VerifyResult, options: RepairOptions) -> None:
+        self._root, self._found, self._options = Path(root).absolute(), found, options
+        self._layout = StoreLayout.of(str(self._root), options.index_slots)
+        self.quarantine = Quarantine(self._root)
 
-    def plan(self) -> Plan:
+    def plan(self) -> RepairPlan:
         """StoreUnreadable: what is asked for cannot be done. StoreDamaged: more has to be asked for."""
-        plan, asked = Plan(), self._asked
+        plan, options = RepairPlan(), self._options
         kinds = {Kind(kind) for kind in self._found.seen.findings.totals}
-        if asked.cut_log_at is not None:
-            self._plan_cut(plan, asked.cut_log_at)
+        if options.cut_log_at is not None:
+            self._plan_cut(plan, options.cut_log_at)
         elif kinds & LOG_DAMAGE:
             self._plan_dropping(plan)
         self._plan_tail(plan)
         self._plan_derived(plan, kinds)
         self._plan_config(plan)
-        if kinds & BUILT or asked.cut_log_at is not None:
+        if kinds & BUILT or options.cut_log_at is not None:
             plan.steps.append(
-                Step("queues, index and checkpoint are brought to agree with the log", self._build)
+                RepairStep("queues, index and checkpoint are brought to agree with the log", self._build)
             )
-            if asked.drop_damaged:
-                plan.steps.append(Step("entries of what is lost become blanks", self._blank))
+            if options.drop_damaged:
+                plan.steps.append(RepairStep("entries of what is lost become blanks", self._blank))
         self._plan_offsets(plan, kinds)
         self._plan_timer(plan)
         for each in self._found.findings:
@@ -100,7 +100,7 @@ class Repair:
                 plan.left.append(f"{each.kind}: {each.file}: the broker's start sees to it")
         return plan
 
-    def run(self, plan: Plan, told: Callable[[str], None]) -> None:
+    def run(self, plan: RepairPlan, told: Callable[[str], None]) -> None:
         """OSError, StoreDamaged: what was not reached is as it was."""
         for step in plan.steps:
             told(step.text)
@@ -108,7 +108,7 @@ class Repair:
 
     # ---- the log ----
 
-    def _plan_cut(self, plan: Plan, place: int) -> None:
+    def _plan_cut(self, plan: RepairPlan, place: int) -> None:
         segments = self._segments()
         at = segment_at(segments, place)
         if at is None or not is_boundary(str(self._root), place):
@@ -116,27 +116,27 @@ class Repair:
                 f"--cut-log-at {place}: no record begins there: `firearrow store dump` shows where they begin"
             )
         behind = [each for each in segments if each.base > place]
-        plan.steps.append(Step(f"the log is cut at {place}", partial(self._cut, at, place)))
+        plan.steps.append(RepairStep(f"the log is cut at {place}", partial(self._cut, at, place)))
         for each in behind:
-            plan.steps.append(Step(f"{each.path} is taken away", partial(self.removed.move, Path(each.path))))
+            plan.steps.append(RepairStep(f"{each.path} is taken away", partial(self.quarantine.move, Path(each.path))))
         for damage in self._log_damage():
             if (damage.physical_offset or 0) < place:
                 self._plan_dropping(plan)
                 return
 
-    def _cut(self, segment: Segment, place: int) -> None:
+    def _cut(self, segment: SegmentFile, place: int) -> None:
         path = Path(segment.path)
-        self.removed.copy_from(path, place - segment.base)
+        self.quarantine.copy_from(path, place - segment.base)
         self._own(path)
         with path.open("r+b") as file:
             file.truncate(place - segment.base)
             file.truncate(segment.length)
             os.fsync(file.fileno())
 
-    def _plan_dropping(self, plan: Plan) -> None:
+    def _plan_dropping(self, plan: RepairPlan) -> None:
         """Recovery puts fillers over what it cannot read: what it overwrites is kept here first."""
         damage = self._log_damage()
-        if not self._asked.drop_damaged:
+        if not self._options.drop_damaged:
             first = damage[0]
             raise StoreDamaged(
                 f"{len(damage)} places inside the log are damaged, the first is {first.file} at {first.position}: "
@@ -145,28 +145,28 @@ class Repair:
         for path in dict.fromkeys(Path(each.file) for each in damage):
             if path.exists():
                 plan.steps.append(
-                    Step(
+                    RepairStep(
                         f"{path}: what is damaged gives way to fillers",
                         partial(self._keep_log, path),
                     )
                 )
 
     def _keep_log(self, path: Path) -> None:
-        self.removed.copy(path)
+        self.quarantine.copy(path)
         self._own(path)
 
-    def _plan_tail(self, plan: Plan) -> None:
+    def _plan_tail(self, plan: RepairPlan) -> None:
         for each in self._found.findings:
             cut_before = (
-                self._asked.cut_log_at is not None and (each.physical_offset or 0) >= self._asked.cut_log_at
+                self._options.cut_log_at is not None and (each.physical_offset or 0) >= self._options.cut_log_at
             )
             if each.kind is Kind.TORN_TAIL and not cut_before:
                 plan.steps.append(
-                    Step(f"{each.file} is cut at {each.position}", partial(self._keep_tail, each))
+                    RepairStep(f"{each.file} is cut at {each.position}", partial(self._keep_tail, each))
                 )
 
     def _keep_tail(self, tail: Finding) -> None:
-        self.removed.copy_from(Path(tail.file), tail.position)
+        self.quarantine.copy_from(Path(tail.file), tail.position)
         self._own(Path(tail.file))
 
     def _own(self, path: Path) -> None:
@@ -181,12 +181,12 @@ class Repair:
     def _log_damage(self) -> list[Finding]:
         return [each for each in self._found.findings if each.kind in LOG_DAMAGE]
 
-    def _segments(self) -> list[Segment]:
+    def _segments(self) -> list[SegmentFile]:
         return AuditedStore("", str(self._root)).segments()
 
     # ---- what is built from it ----
 
-    def _plan_derived(self, plan: Plan, kinds: set[Kind]) -> None:
+    def _plan_derived(self, plan: RepairPlan, kinds: set[Kind]) -> None:
         findings = self._found.findings
         if kinds & QUEUE_DAMAGE:
             folders = {
@@ -195,14 +195,14 @@ class Repair:
                 if each.kind in QUEUE_DAMAGE
             }
             for folder in sorted(each for each in folders if each.is_dir()):
-                plan.steps.append(Step(f"{folder} is kept as it is", partial(self.removed.copy, folder)))
+                plan.steps.append(RepairStep(f"{folder} is kept as it is", partial(self.quarantine.copy, folder)))
         queues = self._root / "consumequeue"
         for path in (Path(each.file) for each in findings if each.kind is Kind.UNREADABLE):
             if queues in path.parents:
-                plan.steps.append(Step(f"{path} is taken away", partial(self.removed.move, path)))
+                plan.steps.append(RepairStep(f"{path} is taken away", partial(self.quarantine.move, path)))
         if kinds & INDEX_DAMAGE:
             for path in sorted((self._root / "index").glob("*")):
-                plan.steps.append(Step(f"{path} is taken away", partial(self.removed.move, path)))
+                plan.steps.append(RepairStep(f"{path} is taken away", partial(self.quarantine.move, path)))
 
     def _build(self) -> None:
         """As after a clean stop without a checkpoint: then recovery walks all, and looks behind each damage. A store
@@ -210,11 +210,11 @@ class Repair:
         checkpoint, abort = self._root / "checkpoint", self._root / "abort"
         word = abort.read_bytes() if abort.exists() else None
         if checkpoint.exists():
-            self.removed.move(checkpoint)
+            self.quarantine.move(checkpoint)
         abort.unlink(missing_ok=True)
         try:
-            levels = self._asked.delay_levels_ms
-            config = dataclasses.replace(self._shape.config(), delay_levels_ms=levels)
+            levels = self._options.delay_levels_ms
+            config = dataclasses.replace(self._layout.config(), delay_levels_ms=levels)
             store = MessageStore.open(self._root, config)
             ends = {name: store.reader.max_offset(*name) for name in store.reader.queues()}
             store.close()
@@ -239,7 +239,7 @@ class Repair:
     def _blank(self) -> None:
         """Readers step over blanks; a rebuilt queue has such, too. Each round learns of those that were not listed."""
         for _ in range(ROUNDS_MAX):
-            now = verify(str(self._root), Checks(crc=False, index=False, jobs=1))
+            now = verify(str(self._root), VerifyOptions(crc=False, index=False, jobs=1))
             log = now.seen.log
             lost = [
                 each
@@ -266,7 +266,7 @@ class Repair:
 
     # ---- config ----
 
-    def _plan_timer(self, plan: Plan) -> None:
+    def _plan_timer(self, plan: RepairPlan) -> None:
         """Wheel and log go together, for neither stands without the other; a good check point stays and tells what was
         fired."""
         check, others = self._root / "config/timercheck", (self._root / "timerwheel", self._root / "timerlog")
@@ -274,32 +274,32 @@ class Repair:
         gone = [*others, check] if check in found else list(others)
         if found:
             plan.steps.extend(
-                Step(
+                RepairStep(
                     f"{path} is taken away, the next start lays anew what waits",
-                    partial(self.removed.move, path),
+                    partial(self.quarantine.move, path),
                 )
                 for path in gone
                 if path.exists()
             )
 
-    def _plan_config(self, plan: Plan) -> None:
+    def _plan_config(self, plan: RepairPlan) -> None:
         for each in self._found.findings:
             if each.kind is Kind.CONFIG:
                 path = Path(each.file)
-                text = mend_config(path, self.removed, drop=self._asked.drop_damaged, dry=True)
+                text = repair_config(path, self.quarantine, drop=self._options.drop_damaged, dry=True)
                 if text is None:
                     plan.left.append(f"{path}: there is no good .bak; --drop-damaged takes both away")
                 else:
-                    work = partial(mend_config, path, self.removed, drop=self._asked.drop_damaged)
-                    plan.steps.append(Step(text, work))
+                    work = partial(repair_config, path, self.quarantine, drop=self._options.drop_damaged)
+                    plan.steps.append(RepairStep(text, work))
 
-    def _plan_offsets(self, plan: Plan, kinds: set[Kind]) -> None:
+    def _plan_offsets(self, plan: RepairPlan, kinds: set[Kind]) -> None:
         """Last, for a queue's end may be another one then."""
-        if self._asked.reset_offsets:
-            plan.steps.append(Step("offsets of groups go back to the ends of their queues", self._reset))
+        if self._options.reset_offsets:
+            plan.steps.append(RepairStep("offsets of groups go back to the ends of their queues", self._reset))
         elif Kind.OFFSET_BEYOND in kinds:
             plan.left.append("offsets of groups beyond the ends of their queues: --reset-offsets moves them")
 
     def _reset(self) -> None:
-        now = verify(str(self._root), Checks(crc=False, index=False, jobs=1))
-        reset_offsets(self._root, {name: queue.end for name, queue in now.seen.queues.items()}, self.removed)
+        now = verify(str(self._root), VerifyOptions(crc=False, index=False, jobs=1))
+        reset_offsets(self._root, {name: queue.end for name, queue in now.seen.queues.items()}, self.quarantine)

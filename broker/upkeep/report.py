@@ -8,8 +8,8 @@ import orjson
 
 from firearrow._native.audit.findings import Finding
 from firearrow.broker.upkeep.dump import printable
-from firearrow.broker.upkeep.meaning import MEANINGS
-from firearrow.broker.upkeep.verify import Verified
+from firearrow.broker.upkeep.meaning import EXPLANATIONS
+from firearrow.broker.upkeep.verify import VerifyResult
 
 SHOWN_MAX = 50
 """Findings for people; programs get all that are listed."""
@@ -21,7 +21,7 @@ def print_json(value: object) -> None:
     sys.stdout.buffer.flush()
 
 
-def as_object(verified: Verified) -> dict[str, Any]:
+def as_object(verified: VerifyResult) -> dict[str, Any]:
     seen = verified.seen
     return {
         "store": seen.store.root,
@@ -38,7 +38,7 @@ def as_object(verified: Verified) -> dict[str, Any]:
 
 
 def _finding(each: Finding) -> Mapping[str, Any]:
-    meaning = MEANINGS[each.kind]
+    meaning = EXPLANATIONS[each.kind]
     return {**each.as_row(), "means": meaning.text, "repair": meaning.repair}
 
 
@@ -51,7 +51,7 @@ def _utf8(value: object) -> object:
     return [_utf8(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def show(verified: Verified) -> None:
+def show(verified: VerifyResult) -> None:
     """Counts, notes, then each finding: what, where, what it means, what repair would do."""
     seen, numbers = verified.seen, verified.seen.numbers
     print(
@@ -61,7 +61,7 @@ def show(verified: Verified) -> None:
     for note in seen.state:
         print(f"  note: {note}")
     for each in verified.findings[:SHOWN_MAX]:
-        meaning = MEANINGS[each.kind]
+        meaning = EXPLANATIONS[each.kind]
         print(printable(f"  {each.kind}: {each.file} at {each.position}: {each.text}"))
         print(f"      {meaning.text}; {meaning.repair}")
     more = len(verified.findings) - SHOWN_MAX

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from firearrow._native.audit.index import ENTRY_BYTES, HEAD_BYTES, SLOT_BYTES, index_files
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.files.rolled import Segment, rolled_files
+from firearrow._native.files.rolled import SegmentFile, rolled_files
 from firearrow._native.store.store import StoreConfig
 
 SEGMENT_BYTES = 1 << 30
@@ -18,7 +18,7 @@ LIGHT = "%LMQ%"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class StoreLayout:
     """Both brokers' own sizes where no file tells. `index_known`: its slots could be told, or there is none."""
 
     segment_bytes: int = SEGMENT_BYTES
@@ -26,17 +26,17 @@ class Shape:
     index_slots: int = INDEX_SLOTS
     index_entries: int = INDEX_ENTRIES
     index_known: bool = True
-    light: bool = False
+    is_lmq: bool = False
 
     @staticmethod
-    def of(root: str, index_slots: int = 0) -> "Shape":
+    def of(root: str, index_slots: int = 0) -> "StoreLayout":
         """Most files decide, damaged ones are few. `index_slots` 0: told from the index files. StoreUnreadable."""
         store = AuditedStore(os.path.basename(root), root)
         names = list(store.queues())
         some = names[:: max(1, len(names) // QUEUES_LOOKED_AT)]
         queues = (rolled_files(store.path("consumequeue", topic, str(number))) for topic, number in some)
         slots, entries, known = _index(store, index_slots)
-        return Shape(
+        return StoreLayout(
             _usual(store.segments(), SEGMENT_BYTES),
             _usual((file for files in queues for file in files), QUEUE_FILE_BYTES),
             slots, entries, known, any(topic.startswith(LIGHT) for topic, _ in names),
@@ -50,11 +50,11 @@ class Shape:
             index_slots=self.index_slots,
             index_entries=self.index_entries,
             index_enabled=self.index_known,
-            lmq=self.light,
+            lmq=self.is_lmq,
         )
 
 
-def _usual(files: Iterable[Segment], otherwise: int) -> int:
+def _usual(files: Iterable[SegmentFile], otherwise: int) -> int:
     counted = Counter(file.length for file in files)
     return max(counted, key=lambda length: (counted[length], length)) if counted else otherwise
 

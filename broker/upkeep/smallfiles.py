@@ -76,7 +76,7 @@ def _config(root: Path, add: Add, notes: list[str]) -> None:
 def _config_file(path: Path, add: Add, notes: list[str]) -> None:
     """A file and its `.bak`. Empty ones count as missing, as for both brokers."""
     backup = Path(f"{path}.bak")
-    main_wrong, backup_wrong = refused(path), refused(backup)
+    main_wrong, backup_wrong = config_fault(path), config_fault(backup)
     if main_wrong is None and backup_wrong is None:
         notes.append(f"{path.name} is empty")
     elif main_wrong is None and not backup_wrong:
@@ -91,7 +91,7 @@ def _config_file(path: Path, add: Add, notes: list[str]) -> None:
         add(Kind.CONFIG, backup, 0, f"it is damaged, and could not stand in: {backup_wrong}")
 
 
-def refused(path: Path) -> str | None:
+def config_fault(path: Path) -> str | None:
     """Why a config file is not what it should be, empty if it is; None if it is not there or empty. OSError."""
     data = path.read_bytes() if path.exists() else b""
     if not data.strip():

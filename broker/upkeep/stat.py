@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.audit.auditing import StoreSeen
+from firearrow._native.audit.auditing import StoreResult
 from firearrow._native.store.faults import StoreUnreadable
 from firearrow._native.store.spare import NAME as SPARE
 from firearrow.broker.upkeep.dump import checkpoint_row, time_text
 from firearrow.broker.upkeep.offsets import read_object
-from firearrow.broker.upkeep.shape import Shape
-from firearrow.broker.upkeep.verify import Checks, verify
+from firearrow.broker.upkeep.shape import StoreLayout
+from firearrow.broker.upkeep.verify import VerifyOptions, verify
 
 PARTS = (
     "commitlog", SPARE, "consumequeue", "index", "config", "timerlog", "timerwheel", "journal", "checkpoint",
@@ -26,11 +26,11 @@ Row = dict[str, Any]
 def stat(root: str, *, jobs: int = 0, quiet: bool = True) -> Row:
     """An object for programs. StoreUnreadable, OSError."""
     root = os.path.abspath(root)
-    verified = verify(root, Checks(crc=False, index=False, jobs=jobs, quiet=quiet))
+    verified = verify(root, VerifyOptions(crc=False, index=False, jobs=jobs, quiet=quiet))
     seen = verified.seen
     sizes = {name: size_of(Path(root, name)) for name in PARTS}
     log_bytes = seen.numbers["log_bytes"]
-    shape = asdict(Shape.of(root))
+    shape = asdict(StoreLayout.of(root))
     return {
         "store": root,
         "notes": seen.state,
@@ -64,15 +64,15 @@ def size_of(path: Path) -> tuple[int, int]:
     return length, taken
 
 
-def _waste(seen: StoreSeen, taken: int, log_bytes: int) -> Row:
+def _waste(seen: StoreResult, taken: int, log_bytes: int) -> Row:
     """`unreached`: bytes between the log's start and its end that are no record: ends of files, damage. `reserved`: on
     the disk behind its end."""
     whole = seen.log.end - seen.log.start
     return {"unreached": max(0, whole - log_bytes), "reserved": max(0, taken - whole)}
 
 
-def _times(seen: StoreSeen) -> Row:
-    spans = list(seen.tallies.times.values())
+def _times(seen: StoreResult) -> Row:
+    spans = list(seen.counts.times.values())
     first, last = (
         min((each[0] for each in spans), default=None),
         max((each[1] for each in spans), default=None),
@@ -80,14 +80,14 @@ def _times(seen: StoreSeen) -> Row:
     return {"first": first, "last": last}
 
 
-def _topics(seen: StoreSeen) -> list[Row]:
-    rows = seen.tallies.topics().rows.items()
+def _topics(seen: StoreResult) -> list[Row]:
+    rows = seen.counts.topics().rows.items()
     ordered = sorted(rows, key=lambda row: (-row[1][1], row[0]))
     return [{"topic": key[0], "messages": messages, "bytes": size} for key, (messages, size) in ordered]
 
 
-def _queues(seen: StoreSeen) -> list[Row]:
-    tallies, found = seen.tallies, []
+def _queues(seen: StoreResult) -> list[Row]:
+    tallies, found = seen.counts, []
     for topic, queue_id in sorted(
         {*seen.queues, *((str(key[0]), int(key[1])) for key in tallies.queues.rows)}
     ):

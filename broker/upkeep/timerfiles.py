@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.files.mappings import Mappings
-from firearrow._native.files.rolled import Segment, missing, rolled_files, segment_at
+from firearrow._native.files.mappings import MappedFiles
+from firearrow._native.files.rolled import SegmentFile, missing, rolled_files, segment_at
 from firearrow._native.store.faults import StoreUnreadable
 from firearrow.broker.life.timers.check import FIELDS, PAGE_BYTES
-from firearrow.broker.life.timers.log import MAGIC_BITS, UNIT
+from firearrow.broker.life.timers.log import MAGIC_BITS, RECORD_LAYOUT
 from firearrow.broker.life.timers.wheel import DATA_BYTES_MAX, SLOT, SLOTS, Slot
 
 STEP_MS = 1000
@@ -35,7 +35,7 @@ def check_timer_files(root: str, findings: Findings, notes: list[str]) -> None:
         for start, end in missing(files):
             add(folder / f"{start:020d}", 0, f"{end - start} bytes of the timer log are missing")
         if wheel.exists():
-            _wheel(wheel, read_ms, Units(files), add)
+            _wheel(wheel, read_ms, TimerRecords(files), add)
         elif files:
             notes.append("it has a timer log and no timerwheel: the next start makes it anew")
     except StoreUnreadable as error:
@@ -62,11 +62,11 @@ def _check(path: Path, add: Add) -> int:
     return int(read_ms)
 
 
-class Units:
+class TimerRecords:
     """The timer log's units by their positions."""
 
-    def __init__(self, files: list[Segment]) -> None:
-        self._files, self._maps = files, Mappings()
+    def __init__(self, files: list[SegmentFile]) -> None:
+        self._files, self._maps = files, MappedFiles()
 
     @property
     def start(self) -> int:
@@ -76,14 +76,14 @@ class Units:
         """The position before it in its chain, -1 none; None if no unit is there."""
         file = segment_at(self._files, position)
         mapping = self._maps.get(file) if file is not None else None
-        if mapping is None or position - mapping.base + UNIT.size > len(mapping.window):
+        if mapping is None or position - mapping.base + RECORD_LAYOUT.size > len(mapping.window):
             return None
-        size, prev, magic, _, _, _, length, _, _ = UNIT.unpack_from(mapping.window, position - mapping.base)
-        whole = size == UNIT.size and magic | MAGIC_BITS == MAGIC_BITS and length > 0
+        size, prev, magic, _, _, _, length, _, _ = RECORD_LAYOUT.unpack_from(mapping.window, position - mapping.base)
+        whole = size == RECORD_LAYOUT.size and magic | MAGIC_BITS == MAGIC_BITS and length > 0
         return int(prev) if whole and -1 <= prev < position else None
 
 
-def _wheel(path: Path, read_ms: int, units: Units, add: Add) -> None:
+def _wheel(path: Path, read_ms: int, units: TimerRecords, add: Add) -> None:
     size = path.stat().st_size
     if size != SLOTS * SLOT.size:
         add(path, 0, f"it has {size} bytes, not {SLOTS * SLOT.size}")
@@ -98,7 +98,7 @@ def _wheel(path: Path, read_ms: int, units: Units, add: Add) -> None:
             _chain(path, number, slot, units, seen, add)
 
 
-def _chain(path: Path, number: int, slot: Slot, units: Units, seen: set[int], add: Add) -> None:
+def _chain(path: Path, number: int, slot: Slot, units: TimerRecords, seen: set[int], add: Add) -> None:
     """From the slot's last unit back to its first; no unit is in two chains."""
     at = slot.last
     while at >= units.start and at != -1:

@@ -7,11 +7,11 @@ import os
 import time
 from dataclasses import dataclass
 
-from firearrow._native.audit.auditing import Auditing, StoreSeen
+from firearrow._native.audit.auditing import StoreAudit, StoreResult
 from firearrow._native.audit.findings import Finding
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.bulk.survey import APACHE_DELAYS_S
-from firearrow.broker.upkeep.lane import ProcessLane
+from firearrow.broker.upkeep.lane import ProcessExecutor
 from firearrow.broker.upkeep.lock import check_folder
 from firearrow.broker.upkeep.offsets import group_offsets
 from firearrow.broker.upkeep.smallfiles import check_small_files
@@ -19,7 +19,7 @@ from firearrow.broker.upkeep.timerfiles import check_timer_files
 
 
 @dataclass(frozen=True, slots=True)
-class Checks:
+class VerifyOptions:
     """What is asked for. `jobs` 0: a process for each core; `index_slots` 0: told from the files."""
 
     crc: bool = True
@@ -31,10 +31,10 @@ class Checks:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifyResult:
     """`bytes`: of records that were read. `findings` in order, as many as are listed."""
 
-    seen: StoreSeen
+    seen: StoreResult
     bytes: int
     seconds: float
 
@@ -47,21 +47,21 @@ class Verified:
         return self.seen.findings.ordered()
 
 
-def verify(root: str, checks: Checks | None = None) -> Verified:
+def verify(root: str, checks: VerifyOptions | None = None) -> VerifyResult:
     """StoreUnreadable: it is no store, or cannot be read at all. OSError."""
-    checks = checks or Checks()
+    checks = checks or VerifyOptions()
     began = time.monotonic()
     check_folder(root)
     root = os.path.abspath(root)
     store = AuditedStore(os.path.basename(root), root)
-    with ProcessLane(
+    with ProcessExecutor(
         sum(each.length for each in store.segments()), jobs=checks.jobs, quiet=checks.quiet
-    ) as lane:
-        seen = Auditing(
-            store, lane, group_offsets, check_crc=checks.crc, with_index=checks.index, delays_s=checks.delays_s,
+    ) as executor:
+        seen = StoreAudit(
+            store, executor, group_offsets, check_crc=checks.crc, with_index=checks.index, delays_s=checks.delays_s,
             index_slots=checks.index_slots,
         ).run()  # fmt: skip
-    newest_ms = max((last for _, last in seen.tallies.times.values()), default=0)
+    newest_ms = max((last for _, last in seen.counts.times.values()), default=0)
     check_small_files(root, 0 if store.is_running() else newest_ms, seen.findings, seen.state)
     check_timer_files(root, seen.findings, seen.state)
-    return Verified(seen, seen.numbers["log_bytes"], time.monotonic() - began)
+    return VerifyResult(seen, seen.numbers["log_bytes"], time.monotonic() - began)

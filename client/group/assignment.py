@@ -10,7 +10,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import ClientError, check
 from firearrow.client.group import java_json
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MessageModel
 
@@ -25,7 +25,7 @@ class RequestMode(Enum):
     POP = "POP"
 
 
-async def members(instance: Instance, group: str, topic: str) -> list[str]:
+async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list[str]:
     """The client ids of the group, as a broker of the topic knows them. ClientError: nobody could tell."""
     request = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
     content = await _ask(instance, topic, request, instance.options.api_timeout_s)
@@ -35,8 +35,8 @@ async def members(instance: Instance, group: str, topic: str) -> list[str]:
     return ids
 
 
-async def assigned(
-    instance: Instance, group: str, topic: str, model: MessageModel, strategy: str
+async def query_assignment(
+    instance: ClientInstance, group: str, topic: str, model: MessageModel, strategy: str
 ) -> dict[MessageQueue, RequestMode] | None:
     """Our queues; queue id -1 is any queue of that broker. None: no valid answer, keep what there is. ClientError.
 
@@ -71,7 +71,7 @@ def _assigned(item: object) -> tuple[MessageQueue, RequestMode]:
 
 
 async def _ask(
-    instance: Instance, topic: str, request: RemotingCommand, timeout_s: float
+    instance: ClientInstance, topic: str, request: RemotingCommand, timeout_s: float
 ) -> Mapping[str, object]:
     address = instance.routes.any_broker_of(topic)
     if address is None:

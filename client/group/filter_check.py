@@ -8,10 +8,10 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import check
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 
 
-async def check_filters(instance: Instance, group: str, subscriptions: Mapping[str, Subscription]) -> None:
+async def check_filters(instance: ClientInstance, group: str, subscriptions: Mapping[str, Subscription]) -> None:
     """One broker of each topic; tags need no asking. BrokerError: it cannot read the expression. TransportError."""
     for topic, wanted in subscriptions.items():
         address = instance.routes.any_broker_of(topic)

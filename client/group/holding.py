@@ -23,7 +23,7 @@ log = logging.getLogger("firearrow.client")
 UNLOCK_DELAY_S = 20.0
 BUSY_S = 0.5
 """How long a queue in order that is to be given away is waited for, round by round."""
-AT_ONCE = 32
+CONCURRENT_MAX = 32
 """Queues whose start is asked for at a time."""
 
 Queues = frozenset[MessageQueue]
@@ -31,7 +31,7 @@ Table = dict[MessageQueue, ProcessQueue]
 
 
 @dataclass(slots=True, kw_only=True)
-class HoldingParts:
+class OwnedQueuesContext:
     """What a Holding works with; RebalanceParts says more of each."""
 
     offsets: OffsetStore
@@ -45,10 +45,10 @@ class HoldingParts:
     clock: Callable[[], float] = time.monotonic
 
 
-class Holding:
+class OwnedQueues:
     """`table`: the queues that are pulled, `pop_table`: those that are popped. A dropped one is on its way out."""
 
-    def __init__(self, parts: HoldingParts, table: Table) -> None:
+    def __init__(self, parts: OwnedQueuesContext, table: Table) -> None:
         self._parts = parts
         self.table = table
         self.pop_table: Table = {}
@@ -83,7 +83,7 @@ class Holding:
         process_queue = self.table.get(queue)
         if process_queue is not None:
             process_queue.dropped = True
-            await self._give_up(queue, process_queue)
+            await self._release(queue, process_queue)
             self._forget(self.table, queue, process_queue)
 
     def close(self) -> None:
@@ -98,17 +98,17 @@ class Holding:
         new = sorted(queue for queue in wanted if queue not in self.table)
         locks = self._parts.locks
         if locks is not None and new:
-            ours = await locks.take(new)
+            ours = await locks.lock_queues(new)
             if len(ours) < len(new):
                 log.info("%d of %d queues are still locked by others", len(new) - len(ours), len(new))
                 self._parts.refused()
             new = [queue for queue in new if queue in ours]
         requests: list[PullRequest] = []
-        for first in range(0, len(new), AT_ONCE):
-            found = await asyncio.gather(*(self._new(queue) for queue in new[first : first + AT_ONCE]))
+        for first in range(0, len(new), CONCURRENT_MAX):
+            found = await asyncio.gather(*(self._new(queue) for queue in new[first : first + CONCURRENT_MAX]))
             requests += [request for request in found if request is not None]
         if self.stopped and locks is not None:
-            await locks.give(queue for queue in new if queue not in self.table)
+            await locks.unlock_queues(queue for queue in new if queue not in self.table)
         return requests
 
     def drop_pops(self, topic: str, wanted: Queues) -> bool:
@@ -140,13 +140,13 @@ class Holding:
 
     async def _leave(self, leaving: Mapping[MessageQueue, ProcessQueue]) -> bool:
         """Give these up; whether any is gone. One that is busy stays, dropped, for the next round."""
-        gone = await asyncio.gather(*(self._give_up(*item) for item in leaving.items()))
+        gone = await asyncio.gather(*(self._release(*item) for item in leaving.items()))
         for (queue, process_queue), is_gone in zip(leaving.items(), gone, strict=True):
             if is_gone:
                 self._forget(self.table, queue, process_queue)
         return any(gone)
 
-    async def _give_up(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+    async def _release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
         """False: a handler works on it in order, so nobody else may have it yet."""
         offsets, locks = self._parts.offsets, self._parts.locks
         if self._parts.leaving is not None:
@@ -168,7 +168,7 @@ class Holding:
             await offsets.persist(queue)  # before the lock goes: the next owner reads it
             offsets.remove(queue)
             process_queue.locked = False
-            await locks.give((queue,))
+            await locks.unlock_queues((queue,))
         finally:
             if not forced:
                 lock.release()

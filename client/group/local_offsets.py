@@ -38,7 +38,7 @@ class LocalOffsetStore(OffsetTable):
     async def read(self, queue: MessageQueue, how: ReadOffset) -> int:
         """A file that cannot be read holds nothing: there is nobody else to ask."""
         if how is not ReadOffset.STORE:
-            known = self.remembered(queue)
+            known = self.cached_offset(queue)
             if known != NOT_FOUND or how is ReadOffset.MEMORY:
                 return known
         try:
@@ -56,14 +56,14 @@ class LocalOffsetStore(OffsetTable):
         """What the file says of other queues stays."""
         await self._merge(queues)
 
-    async def settle(self, queues: Collection[MessageQueue]) -> None:
+    async def persist_final(self, queues: Collection[MessageQueue]) -> None:
         await self.persist_all(queues)
 
     async def persist(self, queue: MessageQueue) -> None:
         await self._merge((queue,))
 
     async def _merge(self, queues: Iterable[MessageQueue]) -> None:
-        fresh = {queue: offset for queue in queues if (offset := self.remembered(queue)) != NOT_FOUND}
+        fresh = {queue: offset for queue in queues if (offset := self.cached_offset(queue)) != NOT_FOUND}
         if not fresh:
             return
         try:

@@ -13,7 +13,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import ClientError
 from firearrow.client.group import java_json
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
@@ -25,7 +25,7 @@ class QueueLocks:
 
     def __init__(
         self,
-        instance: Instance,
+        instance: ClientInstance,
         group: str,
         table: Mapping[MessageQueue, ProcessQueue],
         clock: Callable[[], float] = time.monotonic,
@@ -35,19 +35,19 @@ class QueueLocks:
         self._table = table
         self._clock = clock
 
-    async def take(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+    async def lock_queues(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
         """Lock these, in the table or not; which are ours now."""
         return await self._each_broker(queues, self._take)
 
     async def lock(self, queue: MessageQueue) -> bool:
-        return queue in await self.take((queue,))
+        return queue in await self.lock_queues((queue,))
 
     async def lock_all(self) -> None:
         """Renew. What another member holds meanwhile is ours no more."""
         held = [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
         await self._each_broker(held, self._renew)
 
-    async def give(self, queues: Iterable[MessageQueue]) -> None:
+    async def unlock_queues(self, queues: Iterable[MessageQueue]) -> None:
         """Let others have these. One-way: what does not arrive ends by itself."""
         await self._each_broker(queues, self._give)
 

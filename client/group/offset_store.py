@@ -31,7 +31,7 @@ class OffsetStore(Protocol):
     def update_and_freeze(self, queue: MessageQueue, offset: int) -> None:
         """Late results must not undo this one; `remove` ends it."""
 
-    def remembered(self, queue: MessageQueue) -> int:
+    def cached_offset(self, queue: MessageQueue) -> int:
         """What memory holds, or NOT_FOUND."""
 
     async def read(self, queue: MessageQueue, how: ReadOffset) -> int:
@@ -42,7 +42,7 @@ class OffsetStore(Protocol):
 
     async def persist(self, queue: MessageQueue) -> None: ...
 
-    async def settle(self, queues: Collection[MessageQueue]) -> None:
+    async def persist_final(self, queues: Collection[MessageQueue]) -> None:
         """`persist_all` for the last time: who reads behind it finds these offsets, unless a failure was logged."""
 
     def remove(self, queue: MessageQueue) -> None:
@@ -74,7 +74,7 @@ class OffsetTable:
     def update_and_freeze(self, queue: MessageQueue, offset: int) -> None:
         self._entries[queue] = _Entry(offset, frozen=True)
 
-    def remembered(self, queue: MessageQueue) -> int:
+    def cached_offset(self, queue: MessageQueue) -> int:
         entry = self._entries.get(queue)
         return NOT_FOUND if entry is None else entry.offset
 

@@ -1,6 +1,6 @@
 """Rebalancer: which queues are this member's, and the way from those it has to those it should have.
 
-Never pulls and never heartbeats: the owner does, through the callables of RebalanceParts. What cannot be found out
+Never pulls and never heartbeats: the owner does, through the callables of RebalanceContext. What cannot be found out
 changes nothing. Event loop only; one round at a time.
 """
 
@@ -12,24 +12,24 @@ from dataclasses import dataclass
 
 from firearrow.client.errors import ClientError, NoRoute
 from firearrow.client.group.allocate import Strategy, name_of
-from firearrow.client.group.assignment import RequestMode, assigned, members
-from firearrow.client.group.holding import Holding, HoldingParts, Queues
+from firearrow.client.group.assignment import RequestMode, query_assignment, consumer_ids
+from firearrow.client.group.holding import OwnedQueues, OwnedQueuesContext, Queues
 from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
 from firearrow.client.group.start_offset import StartOffset
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue, java_order
 from firearrow.client.names import RETRY
 from firearrow.client.options import MessageModel
 
-__all__ = ["QueueListener", "Queues", "RebalanceParts", "Rebalancer"]
+__all__ = ["QueueListener", "Queues", "RebalanceContext", "Rebalancer"]
 
 log = logging.getLogger("firearrow.client")
 
 BEGIN_AFTER_S = 0.5
-LOCK_AGAIN_S = 0.5
+LOCK_RETRY_S = 0.5
 
 Later = Callable[[float, Callable[[], None]], object]
 QueueListener = Callable[[str, Queues, Queues], Awaitable[None] | None]
@@ -37,7 +37,7 @@ QueueListener = Callable[[str, Queues, Queues], Awaitable[None] | None]
 
 
 @dataclass(slots=True, kw_only=True)
-class RebalanceParts:
+class RebalanceContext:
     """What a Rebalancer works with.
 
     `begin` gets each new queue when it may be pulled, `begin_pop` likewise each one to be popped. `changed(topic, all,
@@ -45,7 +45,7 @@ class RebalanceParts:
     wanted)` subscribes to POP's retry topic or gives it up, when the broker changes the mode of a topic.
     """
 
-    instance: Instance
+    instance: ClientInstance
     group: str
     model: MessageModel
     strategy: Strategy
@@ -73,22 +73,22 @@ class RebalanceParts:
 class Rebalancer:
     """`table`: the queues that are pulled, `pop_table`: those that are popped. A dropped one is on its way out."""
 
-    def __init__(self, parts: RebalanceParts, table: dict[MessageQueue, ProcessQueue] | None = None) -> None:
+    def __init__(self, parts: RebalanceContext, table: dict[MessageQueue, ProcessQueue] | None = None) -> None:
         self._parts = parts
-        self._holding = Holding(
-            HoldingParts(
+        self._owned_queues = OwnedQueues(
+            OwnedQueuesContext(
                 offsets=parts.offsets,
                 start_offset=parts.start_offset,
                 locks=parts.locks,
                 active=parts.active,
                 leaving=parts.leaving,
-                refused=lambda: parts.instance.rebalance_soon(LOCK_AGAIN_S),
+                refused=lambda: parts.instance.rebalance_soon(LOCK_RETRY_S),
                 new_process_queue=parts.new_process_queue,
                 clock=parts.clock,
             ),
             {} if table is None else table,
         )
-        self.table, self.pop_table = self._holding.table, self._holding.pop_table
+        self.table, self.pop_table = self._owned_queues.table, self._owned_queues.pop_table
         self._round = asyncio.Lock()
 
     async def run(self) -> bool:
@@ -96,7 +96,7 @@ class Rebalancer:
         async with self._round:
             balanced = True
             for topic in list(self._parts.topics()):
-                if self._holding.stopped:
+                if self._owned_queues.stopped:
                     return True
                 retry = topic.startswith(RETRY)
                 try:
@@ -107,19 +107,19 @@ class Rebalancer:
                 except Exception:
                     log.exception("rebalance of %s", topic)
                     balanced = False
-            return await self._holding.leave_topics(set(self._parts.topics())) and balanced
+            return await self._owned_queues.leave_topics(set(self._parts.topics())) and balanced
 
     async def remove(self, queue: MessageQueue) -> None:
         """Give one queue up, whatever the rules say; a later round may begin it anew."""
-        await self._holding.remove(queue)
+        await self._owned_queues.remove(queue)
 
     def stop(self) -> None:
         """Begin no queue any more; a round that runs gives back what it has just locked."""
-        self._holding.stopped = True
+        self._owned_queues.stopped = True
 
     def close(self) -> None:
         """Nothing is ours any more. Offsets must have been persisted before."""
-        self._holding.close()
+        self._owned_queues.close()
 
     # ---- what should be ours ----
 
@@ -139,7 +139,7 @@ class Rebalancer:
         if mine is None:
             return False
         await self._apply(topic, everything, mine, frozenset())
-        return self._holding.is_settled(topic, mine)
+        return self._owned_queues.is_settled(topic, mine)
 
     async def _queues(self, topic: str) -> Queues:
         try:
@@ -151,7 +151,7 @@ class Rebalancer:
         """None: it cannot be told, so everything stays as it is."""
         parts = self._parts
         try:
-            ids = await members(parts.instance, parts.group, topic)
+            ids = await consumer_ids(parts.instance, parts.group, topic)
         except ClientError as error:
             log.warning("the members of %s could not be asked for: %s", parts.group, error)
             return None
@@ -168,7 +168,7 @@ class Rebalancer:
 
     async def _as_assigned(self, topic: str) -> bool:
         parts = self._parts
-        modes = await assigned(parts.instance, parts.group, topic, parts.model, name_of(parts.strategy))
+        modes = await query_assignment(parts.instance, parts.group, topic, parts.model, name_of(parts.strategy))
         if modes is None:
             return False
         self._switch_retries(topic, modes)
@@ -176,7 +176,7 @@ class Rebalancer:
         popped = modes.keys() - pulled
         everything = frozenset(parts.instance.routes.known_subscribe_queues(topic))
         await self._apply(topic, everything, pulled, frozenset(popped))
-        return self._holding.is_settled(topic, frozenset(modes))
+        return self._owned_queues.is_settled(topic, frozenset(modes))
 
     def _switch_retries(self, topic: str, modes: Mapping[MessageQueue, RequestMode]) -> None:
         """Popped messages that failed wait in a topic of their own; who pulls again must pull that one, too."""
@@ -187,11 +187,11 @@ class Rebalancer:
     # ---- making it so ----
 
     async def _apply(self, topic: str, everything: Queues, pulled: Queues, popped: Queues) -> None:
-        holding = self._holding
-        changed = await holding.drop(topic, pulled)
-        changed = holding.drop_pops(topic, popped) or changed
-        requests = await holding.add(pulled)
-        pops = holding.add_pops(popped)
+        owned_queues = self._owned_queues
+        changed = await owned_queues.drop(topic, pulled)
+        changed = owned_queues.drop_pops(topic, popped) or changed
+        requests = await owned_queues.add(pulled)
+        pops = owned_queues.add_pops(popped)
         if changed or requests or pops:
             log.info("%s %s: %d queues are ours", self._parts.group, topic, len(pulled | popped))
             await self._tell(topic, everything, pulled | popped)

@@ -12,20 +12,20 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import ClientError, OffsetUnknown, check
 from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import MASTER
 from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 TIMEOUT_S = 5
-TURN = 100
+CONCURRENT_MAX = 100
 """Offsets written before others on the loop have their turn."""
 
 
 class RemoteOffsetStore(OffsetTable):
     """`group` by its name at the brokers."""
 
-    def __init__(self, instance: Instance, group: str) -> None:
+    def __init__(self, instance: ClientInstance, group: str) -> None:
         super().__init__()
         self._instance = instance
         self._group = group
@@ -35,7 +35,7 @@ class RemoteOffsetStore(OffsetTable):
 
     async def read(self, queue: MessageQueue, how: ReadOffset) -> int:
         if how is not ReadOffset.STORE:
-            known = self.remembered(queue)
+            known = self.cached_offset(queue)
             if known != NOT_FOUND or how is ReadOffset.MEMORY:
                 return known
         try:
@@ -55,15 +55,15 @@ class RemoteOffsetStore(OffsetTable):
             self.remove(queue)
         for number, queue in enumerate(wanted):
             await self.persist(queue)  # as it is by now: others may move it meanwhile
-            if number % TURN == TURN - 1:
+            if number % CONCURRENT_MAX == CONCURRENT_MAX - 1:
                 await asyncio.sleep(0)
 
     async def persist(self, queue: MessageQueue) -> None:
-        offset = self.remembered(queue)
+        offset = self.cached_offset(queue)
         if offset != NOT_FOUND:
             await self._write(queue, offset)
 
-    async def settle(self, queues: Collection[MessageQueue]) -> None:
+    async def persist_final(self, queues: Collection[MessageQueue]) -> None:
         await asyncio.gather(*(self._settle(queue) for queue in queues))
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
@@ -81,7 +81,7 @@ class RemoteOffsetStore(OffsetTable):
         return check(answer, queue.broker_name).integer("offset")
 
     async def _settle(self, queue: MessageQueue) -> None:
-        offset = self.remembered(queue)
+        offset = self.cached_offset(queue)
         if offset != NOT_FOUND:
             try:
                 await self.commit(queue, offset)

@@ -13,7 +13,7 @@ from firearrow.client.names import RETRY
 from firearrow.client.options import ConsumeFromWhere
 
 
-class QueuePositions(Protocol):
+class QueueOffsetSource(Protocol):
     async def max_offset(self, queue: MessageQueue) -> int: ...
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int: ...
 
@@ -23,7 +23,7 @@ StartOffset = Callable[[MessageQueue], Awaitable[int]]
 
 def start_offset(
     store: OffsetStore,
-    positions: QueuePositions,
+    queue_offsets: QueueOffsetSource,
     where: ConsumeFromWhere,
     from_ms: int,
     how: ReadOffset = ReadOffset.STORE,
@@ -36,7 +36,7 @@ def start_offset(
 
     async def start(queue: MessageQueue) -> int:
         stored = await store.read(queue, how)
-        found = await _without_stored(queue, positions, where, from_ms) if stored == NOT_FOUND else stored
+        found = await _without_stored(queue, queue_offsets, where, from_ms) if stored == NOT_FOUND else stored
         if found < 0:
             raise OffsetUnknown(f"{queue}: {found} is no offset to begin at")
         return found
@@ -45,11 +45,11 @@ def start_offset(
 
 
 async def _without_stored(
-    queue: MessageQueue, positions: QueuePositions, where: ConsumeFromWhere, from_ms: int
+    queue: MessageQueue, queue_offsets: QueueOffsetSource, where: ConsumeFromWhere, from_ms: int
 ) -> int:
     retry = queue.topic.startswith(RETRY)
     if where is ConsumeFromWhere.FIRST_OFFSET:
         return 0  # if that is too low, the broker says so with the first pull
     if where is ConsumeFromWhere.LAST_OFFSET:
-        return 0 if retry else await positions.max_offset(queue)
-    return await positions.max_offset(queue) if retry else await positions.offset_at(queue, from_ms)
+        return 0 if retry else await queue_offsets.max_offset(queue)
+    return await queue_offsets.max_offset(queue) if retry else await queue_offsets.offset_at(queue, from_ms)

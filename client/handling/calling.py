@@ -1,4 +1,4 @@
-"""HandlerCalls: the frame around each call of a handler: topics restored, hooks, the clock, statistics, the verdict.
+"""ListenerInvoker: the frame around each call of a handler: topics restored, hooks, the clock, statistics, the verdict.
 
 Never touches offsets, and never sends back. Event loop only.
 """
@@ -26,7 +26,7 @@ from firearrow.client.names import Namespace, retry_topic
 log = logging.getLogger("firearrow.client")
 
 
-class HandlerCalls:
+class ListenerInvoker:
     """`judge(answer)` says what an answer comes to; `timeout_s` only names a call TIME_OUT to the hooks."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Handlers:
     `later`: the event loop's `call_later` if None.
     """
 
-    calls: HandlerCalls
+    calls: ListenerInvoker
     threads: HandlerThreads
     at_a_time: int
     batch_size: int

@@ -12,8 +12,8 @@ from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_directly import consume_directly
 from firearrow.client.handling.consuming import Cancellable, ConsumeResult, Every, OffsetSink, Verdict
-from firearrow.client.handling.crew import Crew
-from firearrow.client.handling.expiry import Expiry
+from firearrow.client.handling.crew import WorkerPool
+from firearrow.client.handling.expiry import ExpiredMessageCleaner
 from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
@@ -22,7 +22,7 @@ RESUBMIT_S = 5.0
 
 
 @dataclass(slots=True, eq=False)
-class Chunk:
+class ConsumeRequest:
     """What one call of a handler gets. `began`: when it got it (Java writes that into each message's properties)."""
 
     messages: list[ReceivedMessage]
@@ -55,13 +55,13 @@ class ConcurrentService:
         self._queues = queues
         self._every = every
         self._timeout_s = timeout_s
-        self._crew: Crew[Chunk] = Crew(handlers.at_a_time, self._consume, handlers.later)
-        self._running: set[Chunk] = set()
+        self._pool: WorkerPool[ConsumeRequest] = WorkerPool(handlers.at_a_time, self._consume, handlers.later)
+        self._running: set[ConsumeRequest] = set()
         self._sweeper: Cancellable | None = None
 
     async def start(self) -> None:
         if self._send_back is not None:
-            expiry = Expiry(
+            expiry = ExpiredMessageCleaner(
                 queues=self._queues,
                 began=self._began,
                 send_back=self._send_back,
@@ -72,7 +72,7 @@ class ConcurrentService:
 
     async def stop(self, within_s: float) -> None:
         """What has not begun stays unfinished, so that offsets stop before it and nothing is handled twice."""
-        await self._crew.stop(within_s)
+        await self._pool.stop(within_s)
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._threads.close()
@@ -94,54 +94,54 @@ class ConcurrentService:
             pieces = [messages]
         for piece in pieces:
             while (alike := self._calls.same_topic(piece, queue)) < len(piece):
-                self._crew.add(Chunk(piece[:alike], process_queue, queue))
+                self._pool.add(ConsumeRequest(piece[:alike], process_queue, queue))
                 piece = piece[alike:]  # noqa: PLW2901
-            self._crew.add(Chunk(piece, process_queue, queue))
+            self._pool.add(ConsumeRequest(piece, process_queue, queue))
 
     async def consume_directly(self, message: ReceivedMessage, broker_name: str) -> dict[str, object]:
         return await consume_directly(message, broker_name, self._calls, orderly=False)
 
     # ---- one chunk ----
 
-    async def _consume(self, chunk: Chunk) -> None:
-        if chunk.process_queue.dropped:
-            log.debug("%s was given away: %d messages are left to others", chunk.queue, len(chunk.messages))
+    async def _consume(self, request: ConsumeRequest) -> None:
+        if request.process_queue.dropped:
+            log.debug("%s was given away: %d messages are left to others", request.queue, len(request.messages))
             return
-        chunk.began = self._calls.clock()
-        self._running.add(chunk)
+        request.began = self._calls.clock()
+        self._running.add(request)
         try:
-            verdict = await self._calls.call(chunk.messages, chunk.queue)
+            verdict = await self._calls.call(request.messages, request.queue)
         finally:
-            self._running.discard(chunk)
-        if chunk.process_queue.dropped:
+            self._running.discard(request)
+        if request.process_queue.dropped:
             log.info(
-                "%s was given away meanwhile: %d results count no more", chunk.queue, len(chunk.messages)
+                "%s was given away meanwhile: %d results count no more", request.queue, len(request.messages)
             )
             return
-        await self._settle(chunk, verdict)
+        await self._settle(request, verdict)
 
-    async def _settle(self, chunk: Chunk, verdict: Verdict) -> None:
-        size = len(chunk.messages)
+    async def _settle(self, request: ConsumeRequest, verdict: Verdict) -> None:
+        size = len(request.messages)
         done = min(verdict.accepted, size) if verdict.result is ConsumeResult.SUCCESS else 0
-        stats, finished = self._calls.stats, chunk.messages
+        stats, finished = self._calls.stats, request.messages
         if done:
-            stats.succeeded(chunk.queue.topic, done)
+            stats.succeeded(request.queue.topic, done)
         if done < size:
-            stats.failed(chunk.queue.topic, size - done)
-            finished = await self._give_back(chunk, done, verdict.delay_level)
-        offset = chunk.process_queue.remove(finished)
-        if offset >= 0 and not chunk.process_queue.dropped:
-            self._offsets.update(chunk.queue, offset, increase_only=True)
+            stats.failed(request.queue.topic, size - done)
+            finished = await self._give_back(request, done, verdict.delay_level)
+        offset = request.process_queue.remove(finished)
+        if offset >= 0 and not request.process_queue.dropped:
+            self._offsets.update(request.queue, offset, increase_only=True)
 
-    async def _give_back(self, chunk: Chunk, done: int, delay_level: int) -> list[ReceivedMessage]:
+    async def _give_back(self, request: ConsumeRequest, done: int, delay_level: int) -> list[ReceivedMessage]:
         """The messages of the chunk that are finished now; those that nobody took come to a handler again soon."""
-        failed = chunk.messages[done:]
+        failed = request.messages[done:]
         if self._send_back is None:
-            log.warning("broadcasting: %d messages of %s failed and are dropped", len(failed), chunk.queue)
-            return chunk.messages
-        finished, kept = chunk.messages[:done], []
+            log.warning("broadcasting: %d messages of %s failed and are dropped", len(failed), request.queue)
+            return request.messages
+        finished, kept = request.messages[:done], []
         for message in failed:
-            if not chunk.process_queue.contains(message):
+            if not request.process_queue.contains(message):
                 log.info("%r was sent back already, as expired", message)
             elif not await self._send_back(message, delay_level):
                 message.reconsume_times += 1
@@ -149,11 +149,11 @@ class ConcurrentService:
                 continue
             finished.append(message)
         if kept:
-            self._crew.call_later(RESUBMIT_S, lambda: self.submit(kept, chunk.process_queue, chunk.queue))
+            self._pool.call_later(RESUBMIT_S, lambda: self.submit(kept, request.process_queue, request.queue))
         return finished
 
     def _began(self, process_queue: ProcessQueue, message: ReceivedMessage) -> float | None:
-        for chunk in self._running:
-            if chunk.process_queue is process_queue and any(held is message for held in chunk.messages):
-                return chunk.began
+        for request in self._running:
+            if request.process_queue is process_queue and any(held is message for held in request.messages):
+                return request.began
         return None

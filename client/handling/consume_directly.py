@@ -10,7 +10,7 @@ from collections.abc import Callable
 from firearrow._native.store.received import ReceivedMessage, decode_messages
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.calling import ListenerInvoker
 from firearrow.client.handling.consuming import ConsumeResult, ConsumeService, Verdict
 from firearrow.client.message import MessageQueue
 
@@ -27,7 +27,7 @@ Opener = Callable[[int, bytes], bytes]
 async def consume_directly(
     message: ReceivedMessage,
     broker_name: str,
-    calls: HandlerCalls,
+    calls: ListenerInvoker,
     *,
     orderly: bool,
     auto_commit: bool = True,

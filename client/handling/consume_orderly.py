@@ -14,25 +14,25 @@ from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_directly import consume_directly
 from firearrow.client.handling.consuming import Cancellable, ConsumeResult, Every, OffsetSink, Verdict
-from firearrow.client.handling.crew import Crew
+from firearrow.client.handling.crew import WorkerPool
 from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 
 LOCK_FIRST_S, LOCK_EVERY_S = 1.0, 20.0
 TRY_LOCK_S, TRY_LOCK_AGAIN_S = 0.1, 0.01
-LOCKED_S, REFUSED_S, NEXT_TURN_S = 0.01, 3.0, 0.01
+LOCKED_S, LOCK_REFUSED_S, NEXT_PASS_S = 0.01, 3.0, 0.01
 REST_S_MIN, REST_S_MAX = 0.01, 30.0
-TURN_S_MAX = 60.0
+CONTINUOUS_S_MAX = 60.0
 """So long a queue may keep one of the handlers before others get their turn."""
 
 
-class Work(NamedTuple):
+class ConsumeRequest(NamedTuple):
     process_queue: ProcessQueue
     queue: MessageQueue
 
 
-class Locks(Protocol):
+class BrokerLocks(Protocol):
     """The broker's locks on our queues. `unlock_all` comes last, when offsets are where the next owner reads them."""
 
     async def lock(self, queue: MessageQueue, /) -> bool: ...
@@ -52,7 +52,7 @@ class OrderlyService:
         handlers: Handlers,
         *,
         offsets: OffsetSink,
-        locks: Locks | None,
+        locks: BrokerLocks | None,
         publish: Callable[[ReceivedMessage], Awaitable[bool]],
         max_reconsume_times: int,
         every: Every,
@@ -69,8 +69,8 @@ class OrderlyService:
         self._every = every
         self._rest_s = rest_s
         self._auto_commit = auto_commit
-        self._crew: Crew[Work] = Crew(handlers.at_a_time, self._consume, handlers.later)
-        self._turns: WeakValueDictionary[MessageQueue, asyncio.Lock] = WeakValueDictionary()
+        self._pool: WorkerPool[ConsumeRequest] = WorkerPool(handlers.at_a_time, self._consume, handlers.later)
+        self._queue_locks: WeakValueDictionary[MessageQueue, asyncio.Lock] = WeakValueDictionary()
         self._renewal: Cancellable | None = None
 
     async def start(self) -> None:
@@ -78,7 +78,7 @@ class OrderlyService:
             self._renewal = self._every(LOCK_EVERY_S, self._locks.lock_all, LOCK_FIRST_S)
 
     async def stop(self, within_s: float) -> None:
-        await self._crew.stop(within_s)
+        await self._pool.stop(within_s)
         if self._renewal is not None:
             self._renewal.cancel()
         self._threads.close()
@@ -94,7 +94,7 @@ class OrderlyService:
     ) -> None:
         """Whoever works on the queue finds new messages himself; only `dispatch` begins anew."""
         if dispatch:
-            self._crew.add(Work(process_queue, queue))
+            self._pool.add(ConsumeRequest(process_queue, queue))
 
     async def consume_directly(self, message: ReceivedMessage, broker_name: str) -> dict[str, object]:
         return await consume_directly(
@@ -103,63 +103,63 @@ class OrderlyService:
 
     # ---- one turn of a queue ----
 
-    async def _consume(self, work: Work) -> None:
-        turn = self._turns.setdefault(work.queue, asyncio.Lock())
-        async with turn:
-            if work.process_queue.dropped:
+    async def _consume(self, request: ConsumeRequest) -> None:
+        lock = self._queue_locks.setdefault(request.queue, asyncio.Lock())
+        async with lock:
+            if request.process_queue.dropped:
                 return
-            if not self._is_ours(work.process_queue):
-                self._try_lock_after(TRY_LOCK_S, work)
+            if not self._is_ours(request.process_queue):
+                self._try_lock_after(TRY_LOCK_S, request)
                 return
-            ends = self._calls.clock() + TURN_S_MAX
+            ends = self._calls.clock() + CONTINUOUS_S_MAX
             going = True
             while going:
-                going = await self._step(work, ends)
+                going = await self._step(request, ends)
                 await asyncio.sleep(0)  # others get the loop between two calls
 
-    async def _step(self, work: Work, ends: float) -> bool:
+    async def _step(self, request: ConsumeRequest, ends: float) -> bool:
         """One call of a handler; whether to go on at once."""
-        process_queue = work.process_queue
-        if process_queue.dropped or self._crew.stopped:
+        process_queue = request.process_queue
+        if process_queue.dropped or self._pool.stopped:
             return False
         if not self._is_ours(process_queue):
-            self._try_lock_after(TRY_LOCK_AGAIN_S, work)
+            self._try_lock_after(TRY_LOCK_AGAIN_S, request)
             return False
         if self._calls.clock() > ends:
-            self._crew.add_later(NEXT_TURN_S, work)
+            self._pool.add_later(NEXT_PASS_S, request)
             return False
-        messages = self._take(work)
+        messages = self._take(request)
         if not messages:
             return False
         async with process_queue.consume_lock:
             if process_queue.dropped:
                 return False
-            verdict = await self._calls.call(messages, work.queue)
+            verdict = await self._calls.call(messages, request.queue)
         if process_queue.dropped:
-            log.info("%s was given away meanwhile: %d results count no more", work.queue, len(messages))
+            log.info("%s was given away meanwhile: %d results count no more", request.queue, len(messages))
             return False
-        return await self._settle(work, messages, verdict)
+        return await self._settle(request, messages, verdict)
 
-    def _take(self, work: Work) -> list[ReceivedMessage]:
+    def _take(self, request: ConsumeRequest) -> list[ReceivedMessage]:
         """The next messages with one handler in common."""
-        messages = work.process_queue.take(self._batch_size)
+        messages = request.process_queue.take(self._batch_size)
         if messages:
-            self._calls.restore_topics(messages, work.queue)
-            alike = self._calls.same_topic(messages, work.queue)
+            self._calls.restore_topics(messages, request.queue)
+            alike = self._calls.same_topic(messages, request.queue)
             if alike < len(messages):
-                work.process_queue.make_to_consume_again(messages[alike:])
+                request.process_queue.make_to_consume_again(messages[alike:])
                 return messages[:alike]
         return messages
 
-    async def _settle(self, work: Work, messages: list[ReceivedMessage], verdict: Verdict) -> bool:
+    async def _settle(self, request: ConsumeRequest, messages: list[ReceivedMessage], verdict: Verdict) -> bool:
         """Do what the verdict says; whether to go on with the queue."""
-        process_queue, queue = work
+        process_queue, queue = request
         result, stats = verdict.result, self._calls.stats
         if result is ConsumeResult.SUSPEND:
             stats.failed(queue.topic, len(messages))
             if await self._must_repeat(messages):
                 process_queue.make_to_consume_again(messages)
-                self._rest(work, verdict)
+                self._rest(request, verdict)
                 return False
             if not self._auto_commit:
                 return True
@@ -172,7 +172,7 @@ class OrderlyService:
             return True
         elif result is ConsumeResult.ROLLBACK:
             process_queue.rollback()
-            self._rest(work, verdict)
+            self._rest(request, verdict)
             return False
         offset = process_queue.commit()
         if offset >= 0 and not process_queue.dropped:
@@ -191,9 +191,9 @@ class OrderlyService:
                 repeat = True
         return repeat
 
-    def _rest(self, work: Work, verdict: Verdict) -> None:
+    def _rest(self, request: ConsumeRequest, verdict: Verdict) -> None:
         seconds = self._rest_s if verdict.suspend_s is None else verdict.suspend_s
-        self._crew.add_later(min(max(seconds, REST_S_MIN), REST_S_MAX), work)
+        self._pool.add_later(min(max(seconds, REST_S_MIN), REST_S_MAX), request)
 
     # ---- the broker's lock ----
 
@@ -202,15 +202,15 @@ class OrderlyService:
             return True
         return process_queue.locked and not process_queue.lock_expired(self._calls.clock())
 
-    def _try_lock_after(self, after_s: float, work: Work) -> None:
-        log.debug("%s is not locked by us", work.queue)
-        self._crew.call_later(after_s, lambda: self._crew.aside(self._try_lock(work)))
+    def _try_lock_after(self, after_s: float, request: ConsumeRequest) -> None:
+        log.debug("%s is not locked by us", request.queue)
+        self._pool.call_later(after_s, lambda: self._pool.spawn(self._try_lock(request)))
 
-    async def _try_lock(self, work: Work) -> None:
-        if work.process_queue.dropped or self._locks is None:
+    async def _try_lock(self, request: ConsumeRequest) -> None:
+        if request.process_queue.dropped or self._locks is None:
             return
         locked = False
         try:
-            locked = await self._locks.lock(work.queue)
+            locked = await self._locks.lock(request.queue)
         finally:
-            self._crew.add_later(LOCKED_S if locked else REFUSED_S, work)
+            self._pool.add_later(LOCKED_S if locked else LOCK_REFUSED_S, request)

@@ -16,11 +16,11 @@ log = logging.getLogger("firearrow.client")
 Job = TypeVar("Job")
 CANCEL_S = 1.0
 """How long a cancelled handler may take to go."""
-_turn: ContextVar[object] = ContextVar("turn", default=None)
+_own_job: ContextVar[object] = ContextVar("turn", default=None)
 """Names the job by which something came about, so that a stop does not wait for the job that asked for it."""
 
 
-class Crew(Generic[Job]):
+class WorkerPool(Generic[Job]):
     """`work(job)` does one job; what it raises is logged."""
 
     def __init__(self, size: int, work: Callable[[Job], Awaitable[None]], later: Later | None = None) -> None:
@@ -29,7 +29,7 @@ class Crew(Generic[Job]):
         self._later = later
         self._jobs: deque[Job] = deque()
         self._tasks: dict[asyncio.Task[None], object] = {}
-        self._asides: set[asyncio.Task[None]] = set()
+        self._spawned: set[asyncio.Task[None]] = set()
         self._timers: set[Cancellable] = set()
         self.stopped = False
 
@@ -43,7 +43,7 @@ class Crew(Generic[Job]):
             return
         self._jobs.append(job)
         if len(self._tasks) < self._size:
-            self._tasks[asyncio.get_running_loop().create_task(self._toil())] = None
+            self._tasks[asyncio.get_running_loop().create_task(self._worker())] = None
 
     def add_later(self, after_s: float, job: Job) -> None:
         self.call_later(after_s, lambda: self.add(job))
@@ -61,11 +61,11 @@ class Crew(Generic[Job]):
         timer = later(after_s, fire)
         self._timers.add(timer)
 
-    def aside(self, work: Coroutine[None, None, None]) -> None:
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
         """A task that takes nobody's place; cancelled at the stop."""
         task = asyncio.get_running_loop().create_task(self._logged(work))
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
 
     async def stop(self, within_s: float) -> None:
         """Jobs that run may finish for so long, then they are cancelled; the others are forgotten at once.
@@ -77,10 +77,10 @@ class Crew(Generic[Job]):
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-        for aside in self._asides:
+        for aside in self._spawned:
             aside.cancel()
-        own = _turn.get()
-        running = {task for task, turn in self._tasks.items() if own is None or turn is not own}
+        own = _own_job.get()
+        running = {task for task, own_job in self._tasks.items() if own is None or own_job is not own}
         if running:
             running = (await asyncio.wait(running, timeout=within_s))[1]
         if running:
@@ -89,13 +89,13 @@ class Crew(Generic[Job]):
                 task.cancel()
             await asyncio.wait(running, timeout=CANCEL_S)
 
-    async def _toil(self) -> None:
+    async def _worker(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         try:
             while self._jobs:
-                turn = self._tasks[task] = object()
-                _turn.set(turn)
+                own_job = self._tasks[task] = object()
+                _own_job.set(own_job)
                 await self._logged(self._work(self._jobs.popleft()))
                 # A handler that never waits would otherwise keep the loop until nothing is left.
                 await asyncio.sleep(0)

@@ -15,7 +15,7 @@ SWEEP_MAX = 16
 DELAY_LEVEL = 3
 
 
-class Expiry:
+class ExpiredMessageCleaner:
     """`began(process_queue, message)`: when a handler was given the message (monotonic seconds), None: none has it.
 
     `send_back(message, delay_level)` says whether the broker has it now.

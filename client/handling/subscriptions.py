@@ -56,7 +56,7 @@ class Subscriptions(Mapping[str, Subscription]):
         if topic in self._wanted:
             self._told[topic] = self._told[topic].renewed(self._clock_ms())
 
-    def to_tell(self) -> list[Subscription]:
+    def for_heartbeat(self) -> list[Subscription]:
         """For heartbeats."""
         return [self._told[topic] for topic in self._wanted]
 

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Termination:
+class SignalHandlers:
     """One for each loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -49,17 +49,17 @@ class Termination:
                 signal.signal(number, handler)
 
 
-_terminations: WeakKeyDictionary[asyncio.AbstractEventLoop, Termination] = WeakKeyDictionary()
+_handlers_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, SignalHandlers] = WeakKeyDictionary()
 
 
 @contextmanager
-def on_termination(called: Callable[[], None]) -> Iterator[None]:
+def on_stop_signals(called: Callable[[], None]) -> Iterator[None]:
     """Within, the first SIGTERM or SIGINT calls it in the running loop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    termination = _terminations.setdefault(loop, Termination(loop))
+    termination = _handlers_of_loops.setdefault(loop, SignalHandlers(loop))
     termination.add(called)
     try:
         yield

@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import ClientError, NoRoute, TransportError, check
 from firearrow.client.inquiry.admin_records import ClusterInfo, cluster_info, read
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import MASTER
 from firearrow.client.message import MessageQueue
 
@@ -24,7 +24,7 @@ ROUTE_GAP_S = 0.02
 class AdminCalls:
     """Every call: BrokerError with the refusal, TransportError."""
 
-    def __init__(self, instance: Instance, timeout_s: float) -> None:
+    def __init__(self, instance: ClientInstance, timeout_s: float) -> None:
         self.instance = instance
         self._timeout_s = timeout_s
 

@@ -10,14 +10,14 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.group import java_json
 from firearrow.client.inquiry.resets import ResetRequest
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 
 
 @runtime_checkable
-class Inspected(Protocol):
+class InspectableConsumer(Protocol):
     """A consumer that can be looked at."""
 
     def known_offsets(self, topic: str) -> dict[MessageQueue, int]:
@@ -27,19 +27,19 @@ class Inspected(Protocol):
 
 
 @runtime_checkable
-class Resettable(Protocol):
+class ResettableConsumer(Protocol):
     """A consumer that goes elsewhere when told to: the push consumer."""
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None: ...
 
 
-def serve_inspection(instance: Instance) -> None:
+def register_inspection_handlers(instance: ClientInstance) -> None:
     """Answer operators for all consumers of the instance. Doing it again changes nothing."""
 
     async def reset(request: RemotingCommand, address: str) -> None:
         wanted = ResetRequest.of(request)
         consumer = instance.consumers.get(wanted.group)
-        if not isinstance(consumer, Resettable):
+        if not isinstance(consumer, ResettableConsumer):
             log.info("%s sets offsets of %s: no such consumer is here", address, wanted.group)
             return
         log.info("%s sets %d offsets of %s", address, len(wanted.offsets), wanted.group)
@@ -50,20 +50,20 @@ def serve_inspection(instance: Instance) -> None:
         consumer = instance.consumers.get(group)
         log.debug("%s asks for the offsets of %s", address, group)
         table: dict[MessageQueue, int] = {}
-        if isinstance(consumer, Inspected):
+        if isinstance(consumer, InspectableConsumer):
             table = consumer.known_offsets(request.text_or("topic", ""))
         return request.answer(body=java_json.dumps({"consumerTable": {}, "messageQueueTable": table}))
 
     async def info(request: RemotingCommand, address: str) -> RemotingCommand:
         group = request.text("consumerGroup")
         consumer = instance.consumers.get(group)
-        if not isinstance(consumer, Inspected):
+        if not isinstance(consumer, InspectableConsumer):
             text = f"The Consumer Group <{group}> not exist in this consumer"
             return request.answer(ResponseCode.SYSTEM_ERROR, text)
         log.debug("%s asks how %s runs", address, group)
         told = await consumer.running_info(stacks=request.boolean_or("jstackEnable", False))
         return request.answer(body=java_json.dumps(told))
 
-    instance.serve(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, reset)
-    instance.serve(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, status)
-    instance.serve(RequestCode.GET_CONSUMER_RUNNING_INFO, info)
+    instance.register_handler(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, reset)
+    instance.register_handler(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, status)
+    instance.register_handler(RequestCode.GET_CONSUMER_RUNNING_INFO, info)

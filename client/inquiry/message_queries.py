@@ -12,7 +12,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.clock import now_ms
 from firearrow.client.compression import open_body
 from firearrow.client.errors import ClientError, NoRoute, RocketMQError, check
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import MASTER
 from firearrow.client.names import Namespace
 
@@ -27,7 +27,7 @@ INDEX_TIMES = 3
 class MessageQueries:
     """Names of topics are the user's; the messages show them so, too."""
 
-    def __init__(self, instance: Instance, timeout_s: float) -> None:
+    def __init__(self, instance: ClientInstance, timeout_s: float) -> None:
         self._instance = instance
         self._timeout_s = timeout_s
         self._namespace = Namespace(instance.options.namespace)

@@ -20,7 +20,7 @@ from firearrow.client.group.offset_store import NOT_FOUND, OffsetStore, ReadOffs
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.inquiry.stats import ConsumerStats
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, ClientOptions, PullConsumerOptions, PushConsumerOptions
 
@@ -31,10 +31,10 @@ Queues = Mapping[MessageQueue, ProcessQueue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class RunningConsumer:
     """A consumer as it is now. `passive`: it is pushed to, in operators' words."""
 
-    instance: Instance
+    instance: ClientInstance
     group: str
     options: PushConsumerOptions | PullConsumerOptions
     passive: bool
@@ -47,10 +47,10 @@ class Running:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
-async def running_info(running: Running, *, stacks: bool = False) -> dict[str, object]:
+async def running_info(running: RunningConsumer, *, stacks: bool = False) -> dict[str, object]:
     """The JSON object of the answer to 307. `stacks`: of all threads and tasks, as text."""
     told = {subscription.topic: subscription for subscription in running.subscriptions}
-    moment = _Moment()
+    moment = _ClockPair()
     queues = {
         queue: _pulled(running.table[queue], await _committed(running.offsets, queue), moment)
         for queue in sorted(running.table)
@@ -73,7 +73,7 @@ async def running_info(running: Running, *, stacks: bool = False) -> dict[str, o
     return info
 
 
-def properties(running: Running) -> dict[str, str]:
+def properties(running: RunningConsumer) -> dict[str, str]:
     """Options by the names of Java's getters, all as text, durations in ms. No secret is among them."""
     options, instance = running.options, running.instance
     told: dict[str, object] = {
@@ -156,7 +156,7 @@ def _pull_properties(options: PullConsumerOptions) -> dict[str, object]:
     }
 
 
-def _pulled(queue: ProcessQueue, committed: int, moment: "_Moment") -> dict[str, object]:
+def _pulled(queue: ProcessQueue, committed: int, moment: "_ClockPair") -> dict[str, object]:
     waiting, taken = queue.waiting_range(), queue.taken_range()
     taken_count = queue.taken_count
     return {
@@ -177,7 +177,7 @@ def _pulled(queue: ProcessQueue, committed: int, moment: "_Moment") -> dict[str,
     }
 
 
-def _popped(queue: ProcessQueue, moment: "_Moment") -> dict[str, object]:
+def _popped(queue: ProcessQueue, moment: "_ClockPair") -> dict[str, object]:
     return {
         "droped": queue.dropped,
         "lastPopTimestamp": moment.wall_ms(queue.last_pop_s),
@@ -192,7 +192,7 @@ async def _committed(offsets: OffsetStore, queue: MessageQueue) -> int:
         return NOT_FOUND
 
 
-class _Moment:
+class _ClockPair:
     """Now on both clocks: what is kept in seconds that only grow is told in milliseconds since 1970."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ class Sample(NamedTuple):
     total: float
 
 
-class Sums(NamedTuple):
+class WindowSum(NamedTuple):
     """What came within a window."""
 
     seconds: float
@@ -51,12 +51,12 @@ class Window:
             self._samples.append(now)
             self._next_s = now.at_s + self._period_s
 
-    def until(self, now: Sample) -> Sums:
+    def until(self, now: Sample) -> WindowSum:
         first = self._samples[0]
-        return Sums(now.at_s - first.at_s, now.times - first.times, now.total - first.total)
+        return WindowSum(now.at_s - first.at_s, now.times - first.times, now.total - first.total)
 
 
-class Counted:
+class StatsItem:
     """One quantity: how often, and how much in all."""
 
     def __init__(self, now_s: float) -> None:
@@ -74,10 +74,10 @@ class Counted:
         for window in (self._minute, self._hour):
             window.sample(now)
 
-    def minute(self, now_s: float) -> Sums:
+    def minute(self, now_s: float) -> WindowSum:
         return self._minute.until(Sample(now_s, self._times, self._total))
 
-    def hour(self, now_s: float) -> Sums:
+    def hour(self, now_s: float) -> WindowSum:
         return self._hour.until(Sample(now_s, self._times, self._total))
 
 
@@ -103,13 +103,13 @@ class ConsumeStatus:
         }
 
 
-class _Topic:
+class _TopicStats:
     def __init__(self, now_s: float) -> None:
-        self.pull_ms = Counted(now_s)
-        self.pulled = Counted(now_s)
-        self.consume_ms = Counted(now_s)
-        self.succeeded = Counted(now_s)
-        self.failed = Counted(now_s)
+        self.pull_ms = StatsItem(now_s)
+        self.pulled = StatsItem(now_s)
+        self.consume_ms = StatsItem(now_s)
+        self.succeeded = StatsItem(now_s)
+        self.failed = StatsItem(now_s)
 
     def sample(self, now_s: float) -> None:
         for counted in (self.pull_ms, self.pulled, self.consume_ms, self.succeeded, self.failed):
@@ -121,7 +121,7 @@ class ConsumerStats:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, _TopicStats] = {}
 
     def pull_took(self, topic: str, elapsed_s: float) -> None:
         """A pull that found messages."""
@@ -162,8 +162,8 @@ class ConsumerStats:
             failed=int(counted.failed.hour(now_s).total),
         )
 
-    def _of(self, topic: str) -> _Topic:
+    def _of(self, topic: str) -> _TopicStats:
         counted = self._topics.get(topic)
         if counted is None:
-            counted = self._topics[topic] = _Topic(self._clock())
+            counted = self._topics[topic] = _TopicStats(self._clock())
         return counted

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from firearrow._native.wire.calls import Calls, Failure
+from firearrow._native.wire.calls import PendingCalls, Failure
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import ClientError, ConnectionLost, RequestTimeout, TooManyRequests
 
@@ -22,20 +22,20 @@ ERRORS: dict[Failure, type[ClientError]] = {
 }
 
 
-class Channel(Calls, asyncio.BufferedProtocol):
+class Channel(PendingCalls, asyncio.BufferedProtocol):
     """A call raises ConnectionLost, RequestTimeout, TooManyRequests."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         address: str,
-        asked: Callable[[RemotingCommand, "Channel"], None],
+        request_received: Callable[[RemotingCommand, "Channel"], None],
         left: Callable[["Channel"], None],
         pending_max: int,
     ) -> None:
         super().__init__(loop, pending_max=pending_max)
         self.address = address
-        self._asked = asked
+        self._asked = request_received
         self._left = left
 
     def received(self, command: RemotingCommand) -> None:

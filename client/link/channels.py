@@ -27,13 +27,13 @@ class Channels:
         self,
         loop: asyncio.AbstractEventLoop,
         options: ClientOptions,
-        asked: Asked,
+        request_received: Asked,
         reopened: Callable[[str], None],
     ) -> None:
         self.loop = loop
         self.hooks: list[RpcHook] = []
         self._options = options
-        self._asked = asked
+        self._asked = request_received
         self._reopened = reopened
         self._open: dict[str, Channel] = {}
         self._opening: dict[str, asyncio.Task[Channel]] = {}

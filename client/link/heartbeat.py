@@ -38,7 +38,7 @@ class Heartbeats:
         self._producers = producers
         self._consumers = consumers
         self._versions: dict[str, int] = {}
-        self._told: dict[str, int] = {}
+        self._last_sent: dict[str, int] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
     def version(self, address: str) -> int:
@@ -47,7 +47,7 @@ class Heartbeats:
 
     def forget(self) -> None:
         """What brokers were told is no longer true: the next beat says all of it."""
-        self._told.clear()
+        self._last_sent.clear()
 
     async def beat_all(self) -> int:
         """To every master, and to slaves if there is a consumer; how many answered. Failures are logged."""
@@ -71,7 +71,7 @@ class Heartbeats:
 
     async def _beat(self, address: str) -> None:
         data, print_of_it = self._data()
-        brief = self._options.heartbeat_v2 and self._told.get(address) == print_of_it
+        brief = self._options.heartbeat_v2 and self._last_sent.get(address) == print_of_it
         if brief:
             for consumer in data["consumerDataSet"]:
                 consumer["subscriptionDataSet"] = []
@@ -83,10 +83,10 @@ class Heartbeats:
         self._versions[address] = answer.version
         if self._options.heartbeat_v2 and answer.ext.get("IS_SUPPORT_HEART_BEAT_V2") == "true":
             if brief and answer.ext.get("IS_SUB_CHANGE") == "true":
-                self._told.pop(address, None)
+                self._last_sent.pop(address, None)
                 await self._beat(address)
             else:
-                self._told[address] = print_of_it
+                self._last_sent[address] = print_of_it
 
     def _data(self) -> tuple[dict, int]:  # type: ignore[type-arg]
         """The whole body without who sends it, and its print, in which versions of subscriptions do not count."""

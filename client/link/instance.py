@@ -16,7 +16,7 @@ from firearrow.client.link import identity
 from firearrow.client.link.channel import Channel
 from firearrow.client.link.channels import Channels
 from firearrow.client.link.heartbeat import Heartbeats
-from firearrow.client.link.missing_routes import EACH_S, MissingRoutes
+from firearrow.client.link.missing_routes import EACH_S, RouteRetry
 from firearrow.client.link.name_servers import NameServers
 from firearrow.client.link.roles import ConsumerRole, ProducerRole
 from firearrow.client.link.routes import RouteTable
@@ -29,19 +29,19 @@ Served = RemotingCommand | None | Awaitable[RemotingCommand | None]
 InboundHandler = Callable[[RemotingCommand, str], Served]
 REBALANCE_GAP_S = 1.0
 FETCH_NAME_SERVERS_S = 120
-WHERE_AND_WHO = ("name_server", "name_server_url", "namespace", "namespace_v2", "credentials", "tls")
+NO_BROKER_REMARK = ("name_server", "name_server_url", "namespace", "namespace_v2", "credentials", "tls")
 """Options in which those who share an instance must agree; for the others those of who came first hold."""
 
-_instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, "Instance"]] = WeakKeyDictionary()
+_instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, "ClientInstance"]] = WeakKeyDictionary()
 
 
-class Instance:
-    """`serve` names who answers a request code that brokers send us."""
+class ClientInstance:
+    """`register_handler` names who answers a request code that brokers send us."""
 
     @classmethod
     async def of(
         cls, options: ClientOptions, *, broadcasting: bool = False, stream: bool = False
-    ) -> "Instance":
+    ) -> "ClientInstance":
         """The instance of this client id in the running loop; each call is paired with one of `leave`. ConfigError."""
         loop = asyncio.get_running_loop()
         client_id = identity.client_id(options, broadcasting=broadcasting, stream=stream)
@@ -50,9 +50,9 @@ class Instance:
         if instance is None:
             instance = here[client_id] = cls(loop, options, client_id)
             instance._start()
-        elif any(getattr(options, name) != getattr(instance.options, name) for name in WHERE_AND_WHO):
+        elif any(getattr(options, name) != getattr(instance.options, name) for name in NO_BROKER_REMARK):
             raise ConfigError(
-                f"client id {client_id} is taken here by one with other {', '.join(WHERE_AND_WHO)}: give it another "
+                f"client id {client_id} is taken here by one with other {', '.join(NO_BROKER_REMARK)}: give it another "
                 "instance_name"
             )
         instance._users += 1
@@ -70,10 +70,10 @@ class Instance:
         self.heartbeats = Heartbeats(
             client_id, options, self.channels, self.routes, self.producers.values, self.consumers.values
         )
-        self._missing = MissingRoutes(
-            self.routes, self._consumed_topics, self._introduce, loop.time, options.poll_name_server_s
+        self._missing = RouteRetry(
+            self.routes, self._consumed_topics, self._heartbeat_new_brokers, loop.time, options.poll_name_server_s
         )
-        self._serves: dict[int, InboundHandler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed}
+        self._handlers: dict[int, InboundHandler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._users = 0
         self._unbalanced = asyncio.Event()
@@ -173,15 +173,15 @@ class Instance:
 
     # ---- what brokers ask ----
 
-    def serve(self, code: int, handler: InboundHandler) -> None:
+    def register_handler(self, code: int, handler: InboundHandler) -> None:
         """`handler(request, address)` answers this code; None is no answer."""
-        self._serves[code] = handler
+        self._handlers[code] = handler
 
     def _asked(self, request: RemotingCommand, channel: Channel) -> None:
         self.spawn(self._serve(request, channel))
 
     async def _serve(self, request: RemotingCommand, channel: Channel) -> None:
-        handler = self._serves.get(request.code)
+        handler = self._handlers.get(request.code)
         try:
             if handler is None:
                 answer: RemotingCommand | None = request.answer(
@@ -201,9 +201,9 @@ class Instance:
 
     def _reopened(self, address: str) -> None:
         if any(address == known for _, _, known in self.routes.addresses()):
-            self.spawn(self._meet_again(address))
+            self.spawn(self._send_heartbeat_to(address))
 
-    async def _meet_again(self, address: str) -> None:
+    async def _send_heartbeat_to(self, address: str) -> None:
         """A broker that is back must hear of us before it is asked."""
         if await self.heartbeats.beat(address):
             self.rebalance_soon()
@@ -270,7 +270,7 @@ class Instance:
             except ClientError as error:
                 log.debug("route of %s: %s", topic, error)
 
-    async def _introduce(self) -> None:
+    async def _heartbeat_new_brokers(self) -> None:
         """Brokers of a new route may be new, too; they must hear of us before we ask who is in the group."""
         await self.heartbeat_all()
         self.rebalance_soon()

@@ -1,18 +1,18 @@
 """Introductions: brokers that are to call us back must have heard of us before. Loop thread."""
 
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.options import ProducerOptions
 
 
-class Introductions:
+class FirstHeartbeat:
     """Of the producers of one instance: whoever joins it later needs introductions of his own."""
 
-    def __init__(self, instance: Instance, options: ProducerOptions) -> None:
+    def __init__(self, instance: ClientInstance, options: ProducerOptions) -> None:
         self._instance = instance
         self._options = options
-        self._met: set[str] = set()
+        self._known: set[str] = set()
 
-    async def meet(self, topic: str) -> None:
+    async def ensure_known(self, topic: str) -> None:
         """Tell each master that the topic (its name as brokers know it) can be sent to; those told before are not.
 
         A broker that cannot be told is tried again next time. NoRoute, TransportError of name servers.
@@ -23,7 +23,7 @@ class Introductions:
             address = routes.master(name)
             if (
                 address is not None
-                and address not in self._met
+                and address not in self._known
                 and await self._instance.heartbeats.beat(address)
             ):
-                self._met.add(address)
+                self._known.add(address)

@@ -1,4 +1,4 @@
-"""MissingRoutes: topics that are wanted and have no route yet are asked for again soon, then ever more seldom.
+"""RouteRetry: topics that are wanted and have no route yet are asked for again soon, then ever more seldom.
 
 Java's client asks each 30 s only, so that a new group waits half a minute for its first retry.
 """
@@ -11,7 +11,7 @@ from firearrow.client.link.routes import RouteTable
 EACH_S = 1.0
 
 
-class MissingRoutes:
+class RouteRetry:
     """`wait_max_s` is the most between two questions for one topic; `found` is called when there was an answer."""
 
     def __init__(

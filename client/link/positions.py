@@ -6,14 +6,14 @@ Keeps nothing. Event loop only.
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import ClientError
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue
 
 
-class Positions:
+class QueueOffsets:
     """Each call asks once. ClientError: nobody could tell."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
 
     async def max_offset(self, queue: MessageQueue) -> int:

@@ -6,7 +6,7 @@ from typing import Self
 
 from firearrow.client.errors import NotRunning
 from firearrow.client.hooks import RpcHook
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.names import Namespace
 from firearrow.client.options import ClientOptions
 from firearrow.client.states import ServiceState, Startable
@@ -34,7 +34,7 @@ class Service(Startable):
         self._rpc_hooks = tuple(rpc_hooks)
         self._broadcasting = broadcasting
         self._stream = stream
-        self._instance: Instance | None = None
+        self._instance: ClientInstance | None = None
 
     async def start(self) -> Self:
         """Join the group. A start that failed may be tried again. NotRunning, ConfigError, ClientError."""
@@ -43,7 +43,7 @@ class Service(Startable):
             raise NotRunning(f"a {self._kind} that is {self.state.value} cannot be started")
         self._prepare()
         self.state = ServiceState.START_FAILED
-        instance = self._instance = await Instance.of(
+        instance = self._instance = await ClientInstance.of(
             self._client, broadcasting=self._broadcasting, stream=self._stream
         )
         instance.channels.hooks.extend(self._rpc_hooks)
@@ -65,7 +65,7 @@ class Service(Startable):
         await self._leave()
 
     @property
-    def instance(self) -> Instance:
+    def instance(self) -> ClientInstance:
         if self._instance is None:
             raise self._not_running()
         return self._instance
@@ -77,11 +77,11 @@ class Service(Startable):
         """What comes before the first start and each repeated one. ConfigError: it stays as it was."""
 
     @abstractmethod
-    async def _begin(self, instance: Instance) -> None:
+    async def _begin(self, instance: ClientInstance) -> None:
         """Join the instance and go to work. Errors: `_end` is called all the same."""
 
     @abstractmethod
-    async def _end(self, instance: Instance) -> None:
+    async def _end(self, instance: ClientInstance) -> None:
         """Stop what `_begin` began, as far as it came, and leave the group. May be called twice."""
 
     async def _leave(self) -> None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from firearrow.client.errors import ConfigError, ConnectFailed
 from firearrow.client.options import SocksProxy
 
-EVERYTHING = "*"
+ANY_HOST = "*"
 
 
 class SocksProxies:
@@ -52,7 +52,7 @@ async def connect_through(proxy: SocksProxy, host: str, port: int, timeout_s: fl
 
 
 def _network(pattern: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    if pattern == EVERYTHING:
+    if pattern == ANY_HOST:
         return None
     try:
         return ipaddress.ip_network(pattern, strict=False)

@@ -11,7 +11,7 @@ from firearrow.client.message import MessageQueue, java_order
 
 LOGICAL_BROKER = "__syslo__"
 """What the names of logical brokers begin with; they keep no message themselves."""
-NOBODY = LOGICAL_BROKER + "none__"
+NO_HOLDER = LOGICAL_BROKER + "none__"
 """Holds a queue that no broker tells to have."""
 GLOBAL_SCOPE = "__global__"
 
@@ -47,7 +47,7 @@ class StaticTopic:
             raise ValueError(f"totalQueues: over {queues_max} queues in all")
         keys = [(logical, number) for logical, total in totals.items() for number in range(total)]
         keys.sort(key=lambda key: (key[1], java_order(key[0])))
-        return StaticTopic({key: claims[key][1] if key in claims else NOBODY for key in keys})
+        return StaticTopic({key: claims[key][1] if key in claims else NO_HOLDER for key in keys})
 
     def queues(self, topic: str) -> list[MessageQueue]:
         return [MessageQueue(topic, logical, number) for logical, number in self.holders]

@@ -1,4 +1,4 @@
-"""PullRole: what a running pull consumer is made of, put together: offsets, pull tasks, rebalance.
+"""PullConsumerRuntime: what a running pull consumer is made of, put together: offsets, pull tasks, rebalance.
 
 What its instance knows of the consumer (a ConsumerRole). Made for one run: begun once, ended once. Event loop only.
 """
@@ -16,25 +16,25 @@ from firearrow.client.group.local_offsets import LocalOffsetStore
 from firearrow.client.group.offset_store import OffsetStore, ReadOffset
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.rebalance import QueueListener, Queues, RebalanceParts, Rebalancer
+from firearrow.client.group.rebalance import QueueListener, Queues, RebalanceContext, Rebalancer
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.hooks import FilterHook
-from firearrow.client.inquiry.inspection import serve_inspection
-from firearrow.client.inquiry.running_info import Running, running_info
-from firearrow.client.link.instance import Instance
-from firearrow.client.link.positions import Positions
+from firearrow.client.inquiry.inspection import register_inspection_handlers
+from firearrow.client.inquiry.running_info import RunningConsumer, running_info
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MessageModel, PullConsumerOptions
-from firearrow.client.pulling.pull_tasks import UNKNOWN, PullTaskParts, PullTasks
-from firearrow.client.pulling.pulling import Puller
+from firearrow.client.pulling.pull_tasks import UNKNOWN, PrefetchContext, Prefetcher
+from firearrow.client.pulling.pulling import PullClient
 
 log = logging.getLogger("firearrow.client")
 
 
 @dataclass(slots=True, kw_only=True)
-class PullSetting:
+class PullConsumerConfig:
     """What a user has said, by names that brokers know. He subscribes, or else he assigns: then `assigned` is a set."""
 
     group: str
@@ -48,28 +48,28 @@ class PullSetting:
     """What is wanted of the topics whose queues are assigned."""
 
 
-class PullRole:
-    def __init__(self, instance: Instance, setting: PullSetting) -> None:
+class PullConsumerRuntime:
+    def __init__(self, instance: ClientInstance, config: PullConsumerConfig) -> None:
         self.instance = instance
-        self.group = setting.group
-        self.setting = setting
-        self.options = options = setting.options
+        self.group = config.group
+        self.config = config
+        self.options = options = config.options
         self.running = False
-        self.offsets = setting.offset_store or self._default_offsets()
-        self.positions = Positions(instance)
+        self.offsets = config.offset_store or self._default_offsets()
+        self.queue_offsets = QueueOffsets(instance)
         self._started_ms = now_ms()
         self._process_queues: dict[MessageQueue, ProcessQueue] = {}
         self._start_offset = start_offset(
             self.offsets,
-            self.positions,
+            self.queue_offsets,
             options.from_where,
             int(options.from_time.timestamp() * 1000),
             ReadOffset.MEMORY_FIRST,
         )
-        self.tasks = PullTasks(
-            PullTaskParts(
+        self.tasks = Prefetcher(
+            PrefetchContext(
                 options=options,
-                pull=Puller(instance, self.group, setting.filter_hooks).pull,
+                pull=PullClient(instance, self.group, config.filter_hooks).pull,
                 subscription=self._wanted,
                 start_offset=self._start_offset,
                 exception_delay_s=instance.options.exception_delay_s,
@@ -80,8 +80,8 @@ class PullRole:
     # ---- what the instance asks ----
 
     def topics(self) -> set[str]:
-        assigned = self.setting.assigned or frozenset()
-        return {*self.setting.subscriptions, *(queue.topic for queue in assigned)}
+        assigned = self.config.assigned or frozenset()
+        return {*self.config.subscriptions, *(queue.topic for queue in assigned)}
 
     def heartbeat_data(self) -> dict[str, object]:
         """Java always tells LAST here."""
@@ -90,12 +90,12 @@ class PullRole:
             "consumeType": "CONSUME_ACTIVELY",
             "messageModel": self.options.model.value,
             "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
-            "subscriptionDataSet": [one.heartbeat_json() for one in self.setting.subscriptions.values()],
+            "subscriptionDataSet": [one.heartbeat_json() for one in self.config.subscriptions.values()],
             "unitMode": False,
         }
 
     async def rebalance(self) -> bool:
-        if not self.running or self.setting.assigned is not None:
+        if not self.running or self.config.assigned is not None:
             return True
         return await self.rebalancer.run()
 
@@ -107,13 +107,13 @@ class PullRole:
 
     async def running_info(self, *, stacks: bool) -> dict[str, object]:
         return await running_info(
-            Running(
+            RunningConsumer(
                 instance=self.instance,
                 group=self.group,
                 options=self.options,
                 passive=False,
                 started_ms=self._started_ms,
-                subscriptions=self.setting.subscriptions.values(),
+                subscriptions=self.config.subscriptions.values(),
                 table={queue: pulled.process_queue for queue, pulled in self.tasks.table.items()},
                 offsets=self.offsets,
             ),
@@ -126,11 +126,11 @@ class PullRole:
         """Join the group. RocketMQError: `end` must be called all the same."""
         await self.offsets.load()
         await self.instance.join_consumer(self)
-        serve_inspection(self.instance)
+        register_inspection_handlers(self.instance)
         self.running = True
-        await self._meet_brokers()
-        if self.setting.assigned is not None:
-            self.assign(self.setting.assigned)
+        await self._send_first_heartbeats()
+        if self.config.assigned is not None:
+            self.assign(self.config.assigned)
 
     async def end(self) -> None:
         """Tell how far we are, leave the group. What is not committed is not told."""
@@ -138,7 +138,7 @@ class PullRole:
         self.rebalancer.stop()
         await self.tasks.close()
         if self.instance.consumers.get(self.group) is self:
-            await self.offsets.settle(list(self.tasks.table))
+            await self.offsets.persist_final(list(self.tasks.table))
             await self.instance.leave_consumer(self)
         self.rebalancer.close()
 
@@ -147,9 +147,9 @@ class PullRole:
     def subscriptions_changed(self) -> None:
         """Brokers hear of it, and queues come and go, in the background."""
         if self.running:
-            self.instance.spawn(self._meet_brokers())
+            self.instance.spawn(self._send_first_heartbeats())
 
-    def give_up(self, topic: str) -> None:
+    def release_topic(self, topic: str) -> None:
         """At once; the next round of the rebalance tells the offsets."""
         for queue in [queue for queue in self.tasks.table if queue.topic == topic]:
             self._leave(queue)
@@ -157,7 +157,7 @@ class PullRole:
 
     def assign(self, queues: frozenset[MessageQueue]) -> None:
         """These queues and no others, from now on."""
-        self.setting.assigned = queues
+        self.config.assigned = queues
         if not self.running:
             return
         for queue in self.tasks.table.keys() - queues:
@@ -187,7 +187,7 @@ class PullRole:
         if queue not in self.tasks.table:
             self.offsets.remove(queue)
 
-    async def _meet_brokers(self) -> None:
+    async def _send_first_heartbeats(self) -> None:
         """A topic that does not exist yet will be found later. ClientError: no name server."""
         for topic in sorted(self.topics()):
             try:
@@ -200,12 +200,12 @@ class PullRole:
 
     async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
         """The broker must know the newer version before the first pull tells it."""
-        wanted = self.setting.subscriptions.get(topic)
+        wanted = self.config.subscriptions.get(topic)
         if wanted is not None:
-            self.setting.subscriptions[topic] = wanted.renewed(now_ms())
+            self.config.subscriptions[topic] = wanted.renewed(now_ms())
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()
-        listener = self.setting.listeners.get(topic)
+        listener = self.config.listeners.get(topic)
         if listener is not None:
             told = listener(topic, everything, mine)
             if inspect.isawaitable(told):
@@ -216,9 +216,9 @@ class PullRole:
             self.tasks.begin(request.queue, request.process_queue, request.next_offset)
 
     def _wanted(self, topic: str) -> Subscription | None:
-        if self.setting.assigned is None:
-            return self.setting.subscriptions.get(topic)
-        return self.setting.expressions.get(topic)
+        if self.config.assigned is None:
+            return self.config.subscriptions.get(topic)
+        return self.config.expressions.get(topic)
 
     # ---- parts ----
 
@@ -228,8 +228,8 @@ class PullRole:
         return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
 
     def _make_rebalancer(self) -> Rebalancer:
-        subscriptions: Mapping[str, Subscription] = self.setting.subscriptions
-        parts = RebalanceParts(
+        subscriptions: Mapping[str, Subscription] = self.config.subscriptions
+        parts = RebalanceContext(
             instance=self.instance,
             group=self.group,
             model=self.options.model,
@@ -245,7 +245,7 @@ class PullRole:
         return Rebalancer(parts, self._process_queues)
 
 
-class StreamRequests:
+class StreamRequestHook:
     """An RpcHook that marks requests as those of who takes a stream of messages, as Java's pull consumers do."""
 
     def before(self, address: str, request: RemotingCommand, /) -> None:
@@ -255,7 +255,7 @@ class StreamRequests:
         """Nothing is done with answers."""
 
 
-async def fetch_queues(instance: Instance, topic: str) -> list[MessageQueue]:
+async def fetch_queues(instance: ClientInstance, topic: str) -> list[MessageQueue]:
     """From a fresh route. ClientError: there is none, or no queue can be read."""
     await instance.routes.refresh(topic)
     queues = instance.routes.known_subscribe_queues(topic)

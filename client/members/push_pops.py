@@ -1,4 +1,4 @@
-"""PushPops: the POP side of a push consumer whose queues brokers assign: loop, service and acknowledgements together.
+"""PopRuntime: the POP side of a push consumer whose queues brokers assign: loop, service and acknowledgements together.
 
 It works beside the pull side, with the same handlers. Event loop only.
 """
@@ -10,46 +10,46 @@ from firearrow.client.handling.consuming import DEAD_LETTER
 from firearrow.client.handling.send_back import SendBack
 from firearrow.client.hooks import ConsumeHook
 from firearrow.client.inquiry.stats import ConsumerStats
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.members.push_service import handlers
-from firearrow.client.members.push_setting import PushSetting
+from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.message import MessageQueue
-from firearrow.client.pop.acks import Acks
+from firearrow.client.pop.acks import AckClient
 from firearrow.client.pop.consume_pop import PopService
-from firearrow.client.pop.pop_loop import PopLoop, PopParts, Popper
+from firearrow.client.pop.pop_loop import PopLoop, PopLoopContext, PopClient
 
 
-class PushPops:
+class PopRuntime:
     def __init__(
         self,
-        setting: PushSetting,
+        config: PushConsumerConfig,
         hooks: Sequence[ConsumeHook],
         *,
-        instance: Instance,
+        instance: ClientInstance,
         stats: ConsumerStats,
         back: SendBack,
         running: Callable[[], bool],
         paused: Callable[[], bool],
     ) -> None:
-        options = setting.options
+        options = config.options
         self.service = PopService(
-            handlers(setting, hooks, stats),
-            acks=Acks(instance, setting.group, instance.options.api_timeout_s),
+            handlers(config, hooks, stats),
+            acks=AckClient(instance, config.group, instance.options.api_timeout_s),
             max_reconsume_times=back.max_reconsume_times,
             dead_letter=lambda message: back.back(message, DEAD_LETTER),
         )
         self.loop = PopLoop(
-            PopParts(
-                group=setting.group,
+            PopLoopContext(
+                group=config.group,
                 options=options,
-                pop=Popper(instance).pop,
-                taker=self.service,
-                subscriptions=setting.subscriptions,
+                pop=PopClient(instance).pop,
+                sink=self.service,
+                subscriptions=config.subscriptions,
                 running=running,
                 paused=paused,
                 stats=stats,
                 max_reconsume_times=back.max_reconsume_times,
-                filters=setting.filter_hooks,
+                filters=config.filter_hooks,
                 exception_delay_s=instance.options.exception_delay_s,
             )
         )

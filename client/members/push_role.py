@@ -1,4 +1,4 @@
-"""PushRole: what a running push consumer is made of, put together: offsets, handlers, pulls, rebalance, locks.
+"""PushConsumerRuntime: what a running push consumer is made of, put together: offsets, handlers, pulls, rebalance, locks.
 
 What its instance knows of the consumer (a ConsumerRole). Made for one run: begun once, ended once. Event loop only.
 """
@@ -19,49 +19,49 @@ from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.rebalance import Queues, RebalanceParts, Rebalancer
+from firearrow.client.group.rebalance import Queues, RebalanceContext, Rebalancer
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
 from firearrow.client.handling.consume_directly import answer_consume_directly
 from firearrow.client.handling.consuming import Cancellable, ConsumeService
-from firearrow.client.inquiry.inspection import serve_inspection
+from firearrow.client.inquiry.inspection import register_inspection_handlers
 from firearrow.client.inquiry.resets import OffsetReset
-from firearrow.client.inquiry.running_info import Running, running_info
+from firearrow.client.inquiry.running_info import RunningConsumer, running_info
 from firearrow.client.inquiry.stats import SAMPLE_S, ConsumerStats
-from firearrow.client.link.instance import Instance
-from firearrow.client.link.positions import Positions
-from firearrow.client.members.push_pops import PushPops
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.link.positions import QueueOffsets
+from firearrow.client.members.push_pops import PopRuntime
 from firearrow.client.members.push_service import consume_service, send_back
-from firearrow.client.members.push_setting import PushSetting
+from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import retry_topic
 from firearrow.client.options import MessageModel
-from firearrow.client.pulling.pull_loop import PullLoop, PullParts
-from firearrow.client.pulling.pulling import Puller
-from firearrow.client.sending.republisher import Republisher
+from firearrow.client.pulling.pull_loop import PullLoop, PullLoopContext
+from firearrow.client.pulling.pulling import PullClient
+from firearrow.client.sending.republisher import RetryProducer
 from firearrow.client.tracing.consume_tracing import ConsumeTracing
 
 log = logging.getLogger("firearrow.client")
 
 
-class PushRole:
+class PushConsumerRuntime:
     """`running`: pulls may go on."""
 
-    def __init__(self, instance: Instance, setting: PushSetting) -> None:
+    def __init__(self, instance: ClientInstance, config: PushConsumerConfig) -> None:
         self.instance = instance
-        self.group = setting.group
-        self.setting = setting
-        self.options = options = setting.options
+        self.group = config.group
+        self.config = config
+        self.options = options = config.options
         self.running = False
         self.stats = ConsumerStats()
         self._sampler: Cancellable | None = None
         self.table: dict[MessageQueue, ProcessQueue] = {}
-        self.offsets = setting.offset_store or self._default_offsets()
-        self._republisher = Republisher(instance.options)
-        self._tracing = ConsumeTracing(setting, instance)
+        self.offsets = config.offset_store or self._default_offsets()
+        self._republisher = RetryProducer(instance.options)
+        self._tracing = ConsumeTracing(config, instance)
         self._locks = _PersistingLocks(self) if options.orderly and self._clustering else None
         self.service = consume_service(
-            setting,
+            config,
             self._tracing.hooks,
             instance=instance,
             offsets=self.offsets,
@@ -72,9 +72,9 @@ class PushRole:
         )
         self._pops = None if options.client_rebalance else self._make_pops()
         self._start_offset = start_offset(
-            self.offsets, Positions(instance), options.from_where, int(options.from_time.timestamp()) * 1000
+            self.offsets, QueueOffsets(instance), options.from_where, int(options.from_time.timestamp()) * 1000
         )
-        self._puller = Puller(instance, self.group, setting.filter_hooks)
+        self._puller = PullClient(instance, self.group, config.filter_hooks)
         self.pulls = self._make_loop()
         self.rebalancer = self._make_rebalancer()
         self._reset = OffsetReset(
@@ -85,13 +85,13 @@ class PushRole:
             orderly=self._locks is not None,
         )
         self._started_ms = now_ms()
-        serve_inspection(instance)
-        serve_directly(instance)
+        register_inspection_handlers(instance)
+        register_consume_directly_handler(instance)
 
     # ---- what the instance asks ----
 
     def topics(self) -> set[str]:
-        return set(self.setting.subscriptions)
+        return set(self.config.subscriptions)
 
     def heartbeat_data(self) -> dict[str, object]:
         return {
@@ -100,7 +100,7 @@ class PushRole:
             "messageModel": self.options.model.value,
             "consumeFromWhere": self.options.from_where.value,
             "subscriptionDataSet": [
-                wanted.heartbeat_json() for wanted in self.setting.subscriptions.to_tell()
+                wanted.heartbeat_json() for wanted in self.config.subscriptions.for_heartbeat()
             ],
             "unitMode": False,
         }
@@ -124,7 +124,7 @@ class PushRole:
         self._sampler = self.instance.every(SAMPLE_S, self.stats.sample)
         self.running = True
         await self._fetch_routes()
-        await check_filters(self.instance, self.group, self.setting.subscriptions)
+        await check_filters(self.instance, self.group, self.config.subscriptions)
         if await self.instance.heartbeat_all():
             self.instance.rebalance_soon()
         await self._tracing.start()
@@ -140,7 +140,7 @@ class PushRole:
         try:
             await asyncio.gather(*stopping)
             if self.instance.consumers.get(self.group) is self:
-                await self.offsets.settle(list(self.table))
+                await self.offsets.persist_final(list(self.table))
         finally:
             await self._leave()
 
@@ -161,7 +161,7 @@ class PushRole:
 
     async def _fetch_routes(self) -> None:
         """A topic that does not exist yet will be found later. ClientError: no name server."""
-        for topic in self.setting.subscriptions:
+        for topic in self.config.subscriptions:
             try:
                 await self.instance.routes.refresh(topic)
             except NoRoute as error:
@@ -173,13 +173,13 @@ class PushRole:
         return self.offsets.snapshot(topic)
 
     async def running_info(self, *, stacks: bool) -> dict[str, object]:
-        running = Running(
+        running = RunningConsumer(
             instance=self.instance,
             group=self.group,
             options=self.options,
             passive=True,
             started_ms=self._started_ms,
-            subscriptions=self.setting.subscriptions.values(),
+            subscriptions=self.config.subscriptions.values(),
             table=self.table,
             pop_table=self.rebalancer.pop_table,
             offsets=self.offsets,
@@ -201,12 +201,12 @@ class PushRole:
 
     async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
         """Brokers first, then the user; pulls of new queues come after."""
-        self.setting.subscriptions.renew(topic)
+        self.config.subscriptions.renew(topic)
         self.pulls.thresholds.spread(self.options, len(self.table))
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()
-        if self.setting.queue_listener is not None:
-            told = self.setting.queue_listener(topic, everything, mine)
+        if self.config.queue_listener is not None:
+            told = self.config.queue_listener(topic, everything, mine)
             if isawaitable(told):
                 await told
 
@@ -220,9 +220,9 @@ class PushRole:
     def _pop_retry(self, retry: str, wanted: bool) -> None:
         """The broker lets us pull again what was popped before: what failed then lies in a topic of its own."""
         if not wanted:
-            self.setting.subscriptions.drop(retry)
-        elif retry not in self.setting.subscriptions:
-            self.setting.subscriptions.add_retries(retry, retry.removeprefix(f"{retry_topic(self.group)}_"))
+            self.config.subscriptions.drop(retry)
+        elif retry not in self.config.subscriptions:
+            self.config.subscriptions.add_retries(retry, retry.removeprefix(f"{retry_topic(self.group)}_"))
             self.instance.heartbeats.forget()
 
     async def _resume(self) -> None:
@@ -247,25 +247,25 @@ class PushRole:
             return RemoteOffsetStore(self.instance, self.group)
         return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
 
-    def _make_pops(self) -> PushPops:
-        return PushPops(
-            self.setting,
+    def _make_pops(self) -> PopRuntime:
+        return PopRuntime(
+            self.config,
             self._tracing.hooks,
             instance=self.instance,
             stats=self.stats,
-            back=send_back(self.setting, self.instance, self._republisher.publish),
+            back=send_back(self.config, self.instance, self._republisher.publish),
             running=lambda: self.running,
             paused=lambda: self.pulls.paused,
         )
 
     def _make_loop(self) -> PullLoop:
         return PullLoop(
-            PullParts(
+            PullLoopContext(
                 options=self.options,
                 puller=self._puller,
                 offsets=self.offsets,
                 service=self.service,
-                subscriptions=self.setting.subscriptions,
+                subscriptions=self.config.subscriptions,
                 running=lambda: self.running,
                 start_offset=self._start_offset,
                 repair=self._repair,
@@ -275,13 +275,13 @@ class PushRole:
         )
 
     def _make_rebalancer(self) -> Rebalancer:
-        parts = RebalanceParts(
+        parts = RebalanceContext(
             instance=self.instance,
             group=self.group,
             model=self.options.model,
             strategy=strategy_of(self.options.allocate),
             offsets=self.offsets,
-            topics=lambda: self.setting.subscriptions,
+            topics=lambda: self.config.subscriptions,
             start_offset=self._start_offset,
             begin=self._begin,
             changed=self._changed,
@@ -293,27 +293,27 @@ class PushRole:
         return Rebalancer(parts, self.table)
 
 
-def serve_directly(instance: Instance) -> None:
+def register_consume_directly_handler(instance: ClientInstance) -> None:
     """Answer operators who want one message handled here and now, for all push consumers of the instance."""
 
     def service_of(group: str) -> ConsumeService | None:
         consumer = instance.consumers.get(group)
-        return consumer.service if isinstance(consumer, PushRole) else None
+        return consumer.service if isinstance(consumer, PushConsumerRuntime) else None
 
     async def directly(request: RemotingCommand, address: str) -> RemotingCommand:
         log.info("%s has a message handled directly", address)
         return await answer_consume_directly(request, service_of, open_body)
 
-    instance.serve(RequestCode.CONSUME_MESSAGE_DIRECTLY, directly)
+    instance.register_handler(RequestCode.CONSUME_MESSAGE_DIRECTLY, directly)
 
 
 class _PersistingLocks(QueueLocks):
     """Locks whose queues nobody gets before he can read how far we are."""
 
-    def __init__(self, role: PushRole) -> None:
-        super().__init__(role.instance, role.group, role.table)
-        self._role = role
+    def __init__(self, runtime: PushConsumerRuntime) -> None:
+        super().__init__(runtime.instance, runtime.group, runtime.table)
+        self._runtime = runtime
 
     async def unlock_all(self) -> None:
-        await self._role.persist_offsets()
+        await self._runtime.persist_offsets()
         await super().unlock_all()

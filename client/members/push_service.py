@@ -7,35 +7,35 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.handling.calling import HandlerCalls, Handlers
+from firearrow.client.handling.calling import ListenerInvoker, Handlers
 from firearrow.client.handling.consume_concurrently import ConcurrentService
-from firearrow.client.handling.consume_orderly import Locks, OrderlyService
+from firearrow.client.handling.consume_orderly import BrokerLocks, OrderlyService
 from firearrow.client.handling.consuming import ConsumeService, concurrent_verdict, orderly_verdict
 from firearrow.client.handling.listeners import HandlerThreads, Listeners
 from firearrow.client.handling.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
 from firearrow.client.hooks import ConsumeHook
 from firearrow.client.inquiry.stats import ConsumerStats
-from firearrow.client.link.instance import Instance
-from firearrow.client.members.push_setting import PushSetting
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.message import Message, MessageQueue
 from firearrow.client.options import MessageModel
 
 
 def consume_service(
-    setting: PushSetting,
+    config: PushConsumerConfig,
     hooks: Sequence[ConsumeHook],
     *,
-    instance: Instance,
+    instance: ClientInstance,
     offsets: OffsetStore,
     table: Mapping[MessageQueue, ProcessQueue],
     stats: ConsumerStats,
-    locks: Locks | None,
+    locks: BrokerLocks | None,
     publish: Callable[[Message], Awaitable[object]],
 ) -> ConsumeService:
     """`locks`: in order, and other members must be kept away. `publish`: to the group's retry topic."""
-    options = setting.options
-    called = handlers(setting, hooks, stats)
-    back = send_back(setting, instance, publish)
+    options = config.options
+    called = handlers(config, hooks, stats)
+    back = send_back(config, instance, publish)
     if options.orderly:
         return OrderlyService(
             called,
@@ -57,32 +57,32 @@ def consume_service(
     )
 
 
-def handlers(setting: PushSetting, hooks: Sequence[ConsumeHook], stats: ConsumerStats) -> Handlers:
+def handlers(config: PushConsumerConfig, hooks: Sequence[ConsumeHook], stats: ConsumerStats) -> Handlers:
     """As the user's options want them, with threads of their own."""
-    options = setting.options
-    threads = HandlerThreads(f"ConsumeMessageThread_{setting.group}", options.threads)
-    calls = HandlerCalls(
-        group=setting.group,
-        listeners=Listeners(setting.subscriptions.handler_of, threads),
+    options = config.options
+    threads = HandlerThreads(f"ConsumeMessageThread_{config.group}", options.threads)
+    calls = ListenerInvoker(
+        group=config.group,
+        listeners=Listeners(config.subscriptions.handler_of, threads),
         judge=orderly_verdict if options.orderly else concurrent_verdict,
         stats=stats,
         hooks=hooks,
-        namespace=setting.namespace,
+        namespace=config.namespace,
         timeout_s=options.consume_timeout_s,
     )
     return Handlers(calls=calls, threads=threads, at_a_time=options.threads, batch_size=options.batch_size)
 
 
 def send_back(
-    setting: PushSetting, instance: Instance, publish: Callable[[Message], Awaitable[object]]
+    config: PushConsumerConfig, instance: ClientInstance, publish: Callable[[Message], Awaitable[object]]
 ) -> SendBack:
-    most = setting.options.max_reconsume_times
+    most = config.options.max_reconsume_times
     if most < 0:
-        most = ORDERLY_RECONSUME_MAX if setting.options.orderly else RECONSUME_MAX
+        most = ORDERLY_RECONSUME_MAX if config.options.orderly else RECONSUME_MAX
     return SendBack(
-        group=setting.group,
+        group=config.group,
         max_reconsume_times=most,
         caller=instance,
         publish=publish,
-        namespace=setting.namespace,
+        namespace=config.namespace,
     )

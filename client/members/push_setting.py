@@ -1,4 +1,4 @@
-"""PushSetting: what a user has said of a push consumer, before it runs and while it does. Values only."""
+"""PushConsumerConfig: what a user has said of a push consumer, before it runs and while it does. Values only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from firearrow.client.options import PushConsumerOptions
 
 
 @dataclass(slots=True, kw_only=True)
-class PushSetting:
+class PushConsumerConfig:
     """What a user has said. `group` by its name at the brokers."""
 
     group: str

@@ -11,13 +11,13 @@ from typing import Protocol
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import ClientError
-from firearrow.client.pop.receipts import Receipt
+from firearrow.client.pop.receipts import ReceiptHandle
 
 BITS_MAX = 4096
 """How far behind its pop's beginning a message may lie to be acknowledged together with others."""
-NOTHING_CHANGED = 0
+UNCHANGED = 0
 
-Popped = tuple[str, Receipt]
+Popped = tuple[str, ReceiptHandle]
 """The topic that was asked for, by the broker's name, and what names the message."""
 
 
@@ -29,7 +29,7 @@ class Caller(Protocol):
     ) -> RemotingCommand: ...
 
 
-class Acks:
+class AckClient:
     """For one group. Each raises BrokerError with the broker's refusal, or TransportError."""
 
     def __init__(self, caller: Caller, group: str, timeout_s: float) -> None:
@@ -37,13 +37,13 @@ class Acks:
         self._group = group
         self._timeout_s = timeout_s
 
-    async def ack(self, topic: str, receipt: Receipt) -> None:
+    async def ack(self, topic: str, receipt: ReceiptHandle) -> None:
         """Done. A receipt whose time is over is accepted in silence: the message is out again already."""
         await self._call(topic, receipt, RequestCode.ACK_MESSAGE, self._ext(topic, receipt))
 
     async def ack_many(self, popped: Iterable[Popped]) -> None:
         """As few requests as brokers and distances allow."""
-        together: dict[tuple[str, str], list[Receipt]] = {}
+        together: dict[tuple[str, str], list[ReceiptHandle]] = {}
         for topic, receipt in popped:
             if 0 <= receipt.queue_offset - receipt.start_offset < BITS_MAX:
                 together.setdefault((receipt.broker_name, topic), []).append(receipt)
@@ -58,7 +58,7 @@ class Acks:
             )
             await self._caller.call_master(broker_name, command, self._timeout_s, topic=topic)
 
-    async def hide(self, topic: str, receipt: Receipt, invisible_ms: int) -> Receipt:
+    async def change_invisible(self, topic: str, receipt: ReceiptHandle, invisible_ms: int) -> ReceiptHandle:
         """Visible again in so many ms from now. The receipt that is good from here on; the old one is void.
 
         What was popped in order and is done already stays as it is.
@@ -70,11 +70,11 @@ class Acks:
             hidden_ms, revive_queue = answer.integer("invisibleTime"), answer.integer("reviveQid", 32)
         except FieldError as error:
             raise ClientError(f"{receipt.broker_name}: an answer that cannot be read: {error}") from error
-        if pop_ms == NOTHING_CHANGED:
+        if pop_ms == UNCHANGED:
             return receipt
         return receipt.hidden(pop_ms, hidden_ms, revive_queue)
 
-    def _ext(self, topic: str, receipt: Receipt) -> dict[str, str]:
+    def _ext(self, topic: str, receipt: ReceiptHandle) -> dict[str, str]:
         return {
             "consumerGroup": self._group,
             "topic": receipt.topic(topic, self._group),
@@ -85,15 +85,15 @@ class Acks:
         }
 
     async def _call(
-        self, topic: str, receipt: Receipt, code: RequestCode, ext: dict[str, str]
+        self, topic: str, receipt: ReceiptHandle, code: RequestCode, ext: dict[str, str]
     ) -> RemotingCommand:
         command = RemotingCommand.request(code, ext)
         return await self._caller.call_master(receipt.broker_name, command, self._timeout_s, topic=topic)
 
 
-def batch_body(group: str, topic: str, broker_name: str, receipts: Iterable[Receipt]) -> bytes:
+def batch_body(group: str, topic: str, broker_name: str, receipts: Iterable[ReceiptHandle]) -> bytes:
     """The messages of one pop and queue are one entry: its beginning, and a bit for each."""
-    entries: dict[Receipt, int] = {}
+    entries: dict[ReceiptHandle, int] = {}
     for receipt in receipts:
         pop = receipt._replace(queue_offset=receipt.start_offset)
         entries[pop] = entries.get(pop, 0) | 1 << receipt.queue_offset - receipt.start_offset

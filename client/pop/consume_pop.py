@@ -16,10 +16,10 @@ from firearrow.client.errors import RocketMQError
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consuming import DEAD_LETTER, ConsumeResult, Verdict
-from firearrow.client.handling.crew import Crew
+from firearrow.client.handling.crew import WorkerPool
 from firearrow.client.message import MessageQueue
-from firearrow.client.pop.acks import Acks
-from firearrow.client.pop.receipts import receipt_of
+from firearrow.client.pop.acks import AckClient
+from firearrow.client.pop.receipts import receipt_handle_of
 
 log = logging.getLogger("firearrow.client")
 
@@ -30,7 +30,7 @@ GIVEN_UP_AGE_S = 2 * DELAYS_S[-1]
 
 
 @dataclass(slots=True, eq=False)
-class PopChunk:
+class PopConsumeRequest:
     """What one call of a handler gets. `visible_at_s`: when others may get the messages, by our clock."""
 
     messages: list[ReceivedMessage]
@@ -46,7 +46,7 @@ class PopService:
         self,
         handlers: Handlers,
         *,
-        acks: Acks,
+        acks: AckClient,
         max_reconsume_times: int,
         dead_letter: Callable[[ReceivedMessage], Awaitable[bool]],
         clock_ms: Callable[[], int] = now_ms,
@@ -58,12 +58,12 @@ class PopService:
         self._max_reconsume_times = max_reconsume_times
         self._dead_letter = dead_letter
         self._clock_ms = clock_ms
-        self._crew: Crew[PopChunk] = Crew(handlers.at_a_time, self._consume, handlers.later)
+        self._pool: WorkerPool[PopConsumeRequest] = WorkerPool(handlers.at_a_time, self._consume, handlers.later)
         self._answers: set[asyncio.Task[None]] = set()
 
     async def stop(self, within_s: float) -> None:
         """What has not begun comes back to the group; what handlers finish in time is told to the brokers."""
-        await self._crew.stop(within_s)
+        await self._pool.stop(within_s)
         if self._answers:
             await asyncio.gather(*self._answers, return_exceptions=True)
         self._threads.close()
@@ -80,55 +80,55 @@ class PopService:
         self._calls.restore_topics(messages, queue)
         for at in range(0, len(messages), self._batch_size):
             piece = messages[at : at + self._batch_size]
-            self._crew.add(PopChunk(piece, process_queue, queue, visible_at_s))
+            self._pool.add(PopConsumeRequest(piece, process_queue, queue, visible_at_s))
 
     def ack_unwanted(self, messages: Sequence[ReceivedMessage], queue: MessageQueue) -> None:
         """They never reach a handler."""
         for message in messages:
-            self._tell(self._acks.ack(queue.topic, receipt_of(message)), message)
+            self._tell(self._acks.ack(queue.topic, receipt_handle_of(message)), message)
 
     # ---- one chunk ----
 
-    async def _consume(self, chunk: PopChunk) -> None:
-        if self._lost(chunk):
+    async def _consume(self, request: PopConsumeRequest) -> None:
+        if self._lost(request):
             return
-        verdict = await self._calls.call(chunk.messages, chunk.queue)
-        if not self._lost(chunk):
-            self._settle(chunk, verdict)
+        verdict = await self._calls.call(request.messages, request.queue)
+        if not self._lost(request):
+            self._settle(request, verdict)
 
-    def _lost(self, chunk: PopChunk) -> bool:
+    def _lost(self, request: PopConsumeRequest) -> bool:
         """Somebody else gets the messages: what a handler says of them counts no more."""
-        if not chunk.process_queue.dropped and self._calls.clock() < chunk.visible_at_s:
+        if not request.process_queue.dropped and self._calls.clock() < request.visible_at_s:
             return False
-        chunk.process_queue.unacknowledged -= len(chunk.messages)
-        log.info("%s: %d messages are out again for others", chunk.queue, len(chunk.messages))
+        request.process_queue.unacknowledged -= len(request.messages)
+        log.info("%s: %d messages are out again for others", request.queue, len(request.messages))
         return True
 
-    def _settle(self, chunk: PopChunk, verdict: Verdict) -> None:
-        size, topic = len(chunk.messages), chunk.queue.topic
+    def _settle(self, request: PopConsumeRequest, verdict: Verdict) -> None:
+        size, topic = len(request.messages), request.queue.topic
         done = min(verdict.accepted, size) if verdict.result is ConsumeResult.SUCCESS else 0
-        chunk.process_queue.unacknowledged -= size
+        request.process_queue.unacknowledged -= size
         if done:
             self._calls.stats.succeeded(topic, done)
         if done < size:
             self._calls.stats.failed(topic, size - done)
-        for message in chunk.messages[:done]:
-            self._tell(self._acks.ack(topic, receipt_of(message)), message)
-        for message in chunk.messages[done:]:
+        for message in request.messages[:done]:
+            self._tell(self._acks.ack(topic, receipt_handle_of(message)), message)
+        for message in request.messages[done:]:
             self._tell(self._again(message, topic, verdict.delay_level), message)
 
     async def _again(self, message: ReceivedMessage, topic: str, delay_level: int) -> None:
-        receipt = receipt_of(message)
+        receipt = receipt_handle_of(message)
         if delay_level == DEAD_LETTER:
             if await self._dead_letter(message):
                 await self._acks.ack(topic, receipt)
         elif message.reconsume_times < self._max_reconsume_times:
-            await self._acks.hide(topic, receipt, _delay_ms(delay_level or message.reconsume_times))
+            await self._acks.change_invisible(topic, receipt, _delay_ms(delay_level or message.reconsume_times))
         elif (age_s := (self._clock_ms() - message.born_timestamp) / 1000) > GIVEN_UP_AGE_S:
             log.warning("%r failed %d times: given up", message, message.reconsume_times)
             await self._acks.ack(topic, receipt)
         else:
-            await self._acks.hide(topic, receipt, _delay_ms(step_above(age_s)))
+            await self._acks.change_invisible(topic, receipt, _delay_ms(delay_level_above(age_s)))
 
     def _tell(self, work: Coroutine[Any, Any, object], message: ReceivedMessage) -> None:
         """In the background: if it fails the message comes back, which is no harm."""
@@ -146,7 +146,7 @@ async def _told(work: Coroutine[Any, Any, object], message: ReceivedMessage) -> 
         log.exception("%r comes again", message)
 
 
-def step_above(age_s: float) -> int:
+def delay_level_above(age_s: float) -> int:
     """The first level whose delay is longer than that, else the last."""
     return next((level for level, delay_s in enumerate(DELAYS_S) if age_s < delay_s), len(DELAYS_S) - 1)
 

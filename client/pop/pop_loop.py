@@ -19,11 +19,11 @@ from firearrow.client.errors import BrokerError, RocketMQError
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.hooks import FilterHook
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.pop.pop_sources import Caller
-from firearrow.client.pop.popping import GRACE_S, Opener, Pop, PopResult, PopStatus, pop_command, pop_result
+from firearrow.client.pop.popping import GRACE_S, Opener, PopRequest, PopResult, PopStatus, pop_command, pop_result
 
 log = logging.getLogger("firearrow.client")
 
@@ -36,7 +36,7 @@ EARLY_S = 0.05
 """A broker that found nothing and did not wait is not asked again at once."""
 
 
-class PopTaker(Protocol):
+class PopMessageSink(Protocol):
     """Who gets what was popped (PopService)."""
 
     def submit(
@@ -56,13 +56,13 @@ class PopStats(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class PopParts:
+class PopLoopContext:
     """What a PopLoop works with. `max_reconsume_times`: what came more often is not handled any more."""
 
     group: str
     options: PushConsumerOptions
-    pop: Callable[[Pop], Awaitable[PopResult]]
-    taker: PopTaker
+    pop: Callable[[PopRequest], Awaitable[PopResult]]
+    sink: PopMessageSink
     subscriptions: Mapping[str, Subscription]
     running: Callable[[], bool]
     paused: Callable[[], bool]
@@ -75,7 +75,7 @@ class PopParts:
 
 
 class PopLoop:
-    def __init__(self, parts: PopParts) -> None:
+    def __init__(self, parts: PopLoopContext) -> None:
         self._parts = parts
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -125,9 +125,9 @@ class PopLoop:
             return parts.exception_delay_s
         return NOW if parts.clock() - began > EARLY_S else EARLY_S
 
-    def _pop(self, queue: MessageQueue, subscription: Subscription) -> Pop:
+    def _pop(self, queue: MessageQueue, subscription: Subscription) -> PopRequest:
         options = self._parts.options
-        return Pop(
+        return PopRequest(
             group=self._parts.group,
             queue=queue,
             subscription=subscription,
@@ -147,12 +147,12 @@ class PopLoop:
         wanted = self._wanted(queue, result.messages, subscription)
         if len(wanted) < len(result.messages):
             kept = set(wanted)
-            self._parts.taker.ack_unwanted([one for one in result.messages if one not in kept], queue)
+            self._parts.sink.ack_unwanted([one for one in result.messages if one not in kept], queue)
         if not wanted:
             return NOW
         self._parts.stats.pulled(queue.topic, len(wanted))
         process_queue.unacknowledged += len(wanted)
-        self._parts.taker.submit(wanted, process_queue, queue, result.invisible_ms)
+        self._parts.sink.submit(wanted, process_queue, queue, result.invisible_ms)
         return self._parts.options.pull_interval_s
 
     def _wanted(
@@ -179,14 +179,14 @@ class PopLoop:
             log.error("a queue is popped no more", exc_info=error)
 
 
-class Popper:
-    """Sends a Pop to the master of its broker and reads the answer."""
+class PopClient:
+    """Sends a PopRequest to the master of its broker and reads the answer."""
 
-    def __init__(self, caller: Caller | Instance, opener: Opener = open_body) -> None:
+    def __init__(self, caller: Caller | ClientInstance, opener: Opener = open_body) -> None:
         self._caller = caller
         self._opener = opener
 
-    async def pop(self, pop: Pop) -> PopResult:
+    async def pop(self, pop: PopRequest) -> PopResult:
         """Messages under the broker's name of the topic. ClientError."""
         answer = await self._caller.call_master(
             pop.queue.broker_name,

@@ -1,4 +1,4 @@
-"""PopSources: one consumer's pops at all brokers of its topics, so that whoever receives waits at all of them at once.
+"""PopPrefetcher: one consumer's pops at all brokers of its topics, so that whoever receives waits at all of them at once.
 
 Whom a pop was for may have stopped waiting: what it brings is kept for the next who receives. Event loop only.
 """
@@ -18,7 +18,7 @@ from firearrow.client.message import MessageQueue
 from firearrow.client.pop.popping import (
     GRACE_S,
     Opener,
-    Pop,
+    PopRequest,
     PopResult,
     PopStatus,
     notification_command,
@@ -53,7 +53,7 @@ class Caller(Protocol):
 class PopSource:
     """What is popped where; `pop` says all but how many, how long hidden and how long to wait."""
 
-    pop: Pop
+    pop: PopRequest
     user_topic: str
 
     @property
@@ -61,7 +61,7 @@ class PopSource:
         return self.pop.queue
 
 
-class Terms(NamedTuple):
+class ReceiveOptions(NamedTuple):
     """What one `receive` asks for."""
 
     batch: int
@@ -69,49 +69,49 @@ class Terms(NamedTuple):
     wait_s: float
 
 
-class _Kept(NamedTuple):
+class _Buffered(NamedTuple):
     message: ReceivedMessage
     visible_at_s: float
 
 
-class PopSources:
-    """`keep(message)` says whether a message is wanted, and sees to it itself if it is not."""
+class PopPrefetcher:
+    """`accepts(message)` says whether a message is wanted, and sees to it itself if it is not."""
 
     def __init__(
         self,
         caller: Caller,
         opener: Opener,
-        keep: Callable[[PopSource, ReceivedMessage], bool],
+        accepts: Callable[[PopSource, ReceivedMessage], bool],
         now_ms: Callable[[], int],
     ) -> None:
         self._caller = caller
         self._opener = opener
-        self._keep = keep
+        self._accepts = accepts
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._orphans: dict[MessageQueue, list[asyncio.Task[PopResult]]] = {}
+        self._abandoned_pops: dict[MessageQueue, list[asyncio.Task[PopResult]]] = {}
         self._watches: dict[MessageQueue, asyncio.Task[bool]] = {}
         self._attempts: dict[MessageQueue, str] = {}
-        self._kept: deque[_Kept] = deque()
+        self._buffered: deque[_Buffered] = deque()
         self._turn = 0
         self._closed = False
 
-    async def receive(self, sources: Sequence[PopSource], terms: Terms) -> list[ReceivedMessage]:
+    async def receive(self, sources: Sequence[PopSource], receive_options: ReceiveOptions) -> list[ReceivedMessage]:
         """At most `batch` messages of one source; none if nothing came in time.
 
         ClientError: no broker answers. NotRunning: closed meanwhile.
         """
-        deadline = self._loop.time() + terms.wait_s
+        deadline = self._loop.time() + receive_options.wait_s
         while True:
-            found = self._from_kept(terms.batch)
+            found = self._from_buffered(receive_options.batch)
             if not found:
-                found = await self._round(self._in_turn(sources), terms, deadline)
+                found = await self._round(self._in_turn(sources), receive_options, deadline)
             left = deadline - self._loop.time()
             if found or left <= 0:
                 return found
             if len(sources) > 1:
-                await self._news(sources, left)
+                await self._wait_for_notification(sources, left)
             else:
                 await asyncio.sleep(min(left, EMPTY_PAUSE_S))
 
@@ -121,7 +121,7 @@ class PopSources:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._kept.clear()
+        self._buffered.clear()
 
     # ---- popping ----
 
@@ -132,7 +132,7 @@ class PopSources:
         return [*sources[at:], *sources[:at]]
 
     async def _round(
-        self, sources: Sequence[PopSource], terms: Terms, deadline: float
+        self, sources: Sequence[PopSource], receive_options: ReceiveOptions, deadline: float
     ) -> list[ReceivedMessage]:
         """Ask one after the other; only a source that is alone holds us until there is something."""
         failure: ClientError | None = None
@@ -140,13 +140,13 @@ class PopSources:
         for source in sources:
             hold_s = max(deadline - self._loop.time(), 0) if len(sources) == 1 else 0
             try:
-                result = await self._take(source, terms, hold_s)
+                result = await self._take(source, receive_options, hold_s)
             except ClientError as error:
                 failure, failures = error, failures + 1
                 continue
             if result.status is PopStatus.POLLING_FULL:
                 await asyncio.sleep(max(min(FULL_PAUSE_S, deadline - self._loop.time()), 0))
-            found = self._wanted(source, result, terms.batch)
+            found = self._wanted(source, result, receive_options.batch)
             if found:
                 return found
         if failure is not None:
@@ -155,12 +155,12 @@ class PopSources:
             log.warning("pop: %s", failure)
         return []
 
-    async def _take(self, source: PopSource, terms: Terms, hold_s: float) -> PopResult:
+    async def _take(self, source: PopSource, receive_options: ReceiveOptions, hold_s: float) -> PopResult:
         """A pop of our own, or one that was left by who waited for it. Cancelled, it is left to the next."""
         if self._closed:
             raise NotRunning("the consumer is closed")
-        orphans = self._orphans.get(source.queue)
-        task = orphans.pop() if orphans else self._spawn(self._pop(source, terms, hold_s))
+        orphans = self._abandoned_pops.get(source.queue)
+        task = orphans.pop() if orphans else self._spawn(self._pop(source, receive_options, hold_s))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -168,17 +168,17 @@ class PopSources:
             if task.cancelled() and not (own is not None and own.cancelling()):
                 raise NotRunning("the consumer was closed") from None
             if not task.cancelled():
-                self._orphans.setdefault(source.queue, []).append(task)
-                task.add_done_callback(lambda _: self._bury(source.queue, task))
+                self._abandoned_pops.setdefault(source.queue, []).append(task)
+                task.add_done_callback(lambda _: self._swallow_failure(source.queue, task))
             raise
 
-    async def _pop(self, source: PopSource, terms: Terms, hold_s: float) -> PopResult:
+    async def _pop(self, source: PopSource, receive_options: ReceiveOptions, hold_s: float) -> PopResult:
         queue = source.queue
         attempt = self._attempts.setdefault(queue, uuid.uuid4().hex) if source.pop.in_order else None
         pop = replace(
             source.pop,
-            batch=terms.batch,
-            invisible_ms=terms.invisible_ms,
+            batch=receive_options.batch,
+            invisible_ms=receive_options.invisible_ms,
             wait_ms=int(hold_s * 1000),
             attempt=attempt,
         )
@@ -194,29 +194,29 @@ class PopSources:
 
     def _wanted(self, source: PopSource, result: PopResult, batch: int) -> list[ReceivedMessage]:
         """The first `batch` of them; the rest is kept."""
-        wanted = [message for message in result.messages if self._keep(source, message)]
+        wanted = [message for message in result.messages if self._accepts(source, message)]
         visible_at_s = self._loop.time() + result.invisible_ms / 1000
-        self._kept.extend(_Kept(message, visible_at_s) for message in wanted[batch:])
+        self._buffered.extend(_Buffered(message, visible_at_s) for message in wanted[batch:])
         return wanted[:batch]
 
-    def _from_kept(self, batch: int) -> list[ReceivedMessage]:
+    def _from_buffered(self, batch: int) -> list[ReceivedMessage]:
         """What is out again by now is somebody else's."""
         now_s, found = self._loop.time(), list[ReceivedMessage]()
-        while self._kept and len(found) < batch:
-            kept = self._kept.popleft()
+        while self._buffered and len(found) < batch:
+            kept = self._buffered.popleft()
             if now_s < kept.visible_at_s:
                 found.append(kept.message)
         return found
 
-    def _bury(self, queue: MessageQueue, task: asyncio.Task[PopResult]) -> None:
+    def _swallow_failure(self, queue: MessageQueue, task: asyncio.Task[PopResult]) -> None:
         """A pop that failed and that nobody waited for is no one's error."""
-        orphans = self._orphans.get(queue, [])
+        orphans = self._abandoned_pops.get(queue, [])
         if task in orphans and (task.cancelled() or task.exception() is not None):
             orphans.remove(task)
 
     # ---- waiting at several ----
 
-    async def _news(self, sources: Sequence[PopSource], wait_s: float) -> None:
+    async def _wait_for_notification(self, sources: Sequence[PopSource], wait_s: float) -> None:
         """Until a broker says that it has something, or the time is over."""
         watches = [self._watch(source, wait_s) for source in sources]
         done, _ = await asyncio.wait(watches, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)

@@ -19,8 +19,8 @@ from firearrow.client.pop.receipts import (
     NORMAL,
     Group,
     OrderCounts,
-    Receipt,
-    ReceiptWrong,
+    ReceiptHandle,
+    InvalidReceiptHandle,
     kind_of,
     message_offsets,
     start_offsets,
@@ -29,7 +29,7 @@ from firearrow.client.pop.receipts import (
 log = logging.getLogger("firearrow.client")
 
 ANY_QUEUE = -1
-LIGHT_PREFIX, LIGHT_SEPARATOR, LIGHT_QUEUE_ID = "%LMQ%", ",", 0
+LMQ_PREFIX, LMQ_SEPARATOR, LMQ_QUEUE_ID = "%LMQ%", ",", 0
 MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 GRACE_S = 10.0
 """How much longer than the broker may wait its answer is waited for."""
@@ -52,7 +52,7 @@ STATUSES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pop:
+class PopRequest:
     """What is asked for. Topic, queue and group by the broker's names; queue id -1: any of that broker's queues."""
 
     group: str
@@ -80,7 +80,7 @@ class PopResult:
     invisible_ms: int = 0
 
 
-def pop_command(pop: Pop, now_ms: int) -> RemotingCommand:
+def pop_command(pop: PopRequest, now_ms: int) -> RemotingCommand:
     ext = {
         "consumerGroup": pop.group,
         "topic": pop.queue.topic,
@@ -100,7 +100,7 @@ def pop_command(pop: Pop, now_ms: int) -> RemotingCommand:
     return RemotingCommand.request(RequestCode.POP_MESSAGE, ext)
 
 
-def notification_command(pop: Pop, now_ms: int) -> RemotingCommand:
+def notification_command(pop: PopRequest, now_ms: int) -> RemotingCommand:
     """Asks to be told when there is something to pop, and takes nothing."""
     ext = {
         "consumerGroup": pop.group,
@@ -114,7 +114,7 @@ def notification_command(pop: Pop, now_ms: int) -> RemotingCommand:
     return RemotingCommand.request(RequestCode.NOTIFICATION, ext)
 
 
-def pop_result(answer: RemotingCommand, pop: Pop, opener: Opener, user_topic: str) -> PopResult:
+def pop_result(answer: RemotingCommand, pop: PopRequest, opener: Opener, user_topic: str) -> PopResult:
     """Each message under `user_topic`, with POP_CK set. BrokerError; ClientError: the answer cannot be read."""
     try:
         return _result(answer, pop, opener, user_topic)
@@ -123,7 +123,7 @@ def pop_result(answer: RemotingCommand, pop: Pop, opener: Opener, user_topic: st
         raise ClientError(f"{broker_name}: an answer that cannot be read: {error}") from error
 
 
-def _result(answer: RemotingCommand, pop: Pop, opener: Opener, user_topic: str) -> PopResult:
+def _result(answer: RemotingCommand, pop: PopRequest, opener: Opener, user_topic: str) -> PopResult:
     status = STATUSES.get(answer.code)
     if status is None:
         raise BrokerError(answer.code, answer.remark or "", pop.queue.broker_name)
@@ -131,7 +131,7 @@ def _result(answer: RemotingCommand, pop: Pop, opener: Opener, user_topic: str) 
     if status is not PopStatus.FOUND:
         return PopResult(status, [], rest)
     messages = decode_messages(answer.body, pop.queue.broker_name, opener)
-    taken = _Taken.of(answer, pop)
+    taken = _AnswerReceipts.of(answer, pop)
     if answer.text_or("startOffsetInfo", ""):
         _give_receipts(messages, answer, taken)
     else:
@@ -144,7 +144,7 @@ def _result(answer: RemotingCommand, pop: Pop, opener: Opener, user_topic: str) 
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _AnswerReceipts:
     """What all receipts of one answer have in common."""
 
     topic: str
@@ -155,8 +155,8 @@ class _Taken:
     revive_queue: int
 
     @staticmethod
-    def of(answer: RemotingCommand, pop: Pop) -> "_Taken":
-        return _Taken(
+    def of(answer: RemotingCommand, pop: PopRequest) -> "_AnswerReceipts":
+        return _AnswerReceipts(
             pop.queue.topic,
             pop.queue.broker_name,
             pop.in_order,
@@ -167,7 +167,7 @@ class _Taken:
 
     def receipt(self, start_offset: int, group: Group, queue_offset: int) -> str:
         kind, queue_id = group
-        return Receipt(
+        return ReceiptHandle(
             start_offset,
             self.pop_ms,
             self.invisible_ms,
@@ -179,7 +179,7 @@ class _Taken:
         ).text
 
 
-def _give_receipts(messages: Sequence[ReceivedMessage], answer: RemotingCommand, taken: _Taken) -> None:
+def _give_receipts(messages: Sequence[ReceivedMessage], answer: RemotingCommand, taken: _AnswerReceipts) -> None:
     """The k-th message of a queue takes the k-th offset of that queue. What the broker gave a receipt keeps it."""
     starts = start_offsets(answer.text("startOffsetInfo"))
     offsets = message_offsets(answer.text_or("msgOffsetInfo", ""))
@@ -195,7 +195,7 @@ def _give_receipts(messages: Sequence[ReceivedMessage], answer: RemotingCommand,
             told = offsets[group][groups[group].index(own_offset)]
             start = starts[group]
         except (KeyError, IndexError):
-            raise ReceiptWrong(f"msgOffsetInfo: nothing for queue {group[1]}, offset {own_offset}") from None
+            raise InvalidReceiptHandle(f"msgOffsetInfo: nothing for queue {group[1]}, offset {own_offset}") from None
         if told != own_offset:
             log.warning("%s: popped at queue offset %d, stored at %d", message.message_id, told, own_offset)
         message.put_property(Property.POP_CHECK_POINT, taken.receipt(start, group, told))
@@ -204,7 +204,7 @@ def _give_receipts(messages: Sequence[ReceivedMessage], answer: RemotingCommand,
             message.reconsume_times = count
 
 
-def _give_old_receipts(messages: Sequence[ReceivedMessage], taken: _Taken) -> None:
+def _give_old_receipts(messages: Sequence[ReceivedMessage], taken: _AnswerReceipts) -> None:
     """Brokers before 5.0 tell no offsets: a pop began at the first message of each queue."""
     starts: dict[tuple[str, int], int] = {}
     for message in messages:
@@ -215,18 +215,18 @@ def _give_old_receipts(messages: Sequence[ReceivedMessage], taken: _Taken) -> No
 
 def _place(message: ReceivedMessage, topic: str) -> tuple[Group, int]:
     """Where the answer's texts count this message; in a light queue it has an offset of its own."""
-    if topic.startswith(LIGHT_PREFIX) and message.reconsume_times == 0:
-        names = (message.get_property(Property.MULTI_DISPATCH) or "").split(LIGHT_SEPARATOR)
-        offsets = (message.get_property(MULTI_QUEUE_OFFSET) or "").split(LIGHT_SEPARATOR)
+    if topic.startswith(LMQ_PREFIX) and message.reconsume_times == 0:
+        names = (message.get_property(Property.MULTI_DISPATCH) or "").split(LMQ_SEPARATOR)
+        offsets = (message.get_property(MULTI_QUEUE_OFFSET) or "").split(LMQ_SEPARATOR)
         if topic in names:
-            return (NORMAL, LIGHT_QUEUE_ID), _light_offset(names, offsets, topic)
+            return (NORMAL, LMQ_QUEUE_ID), _lmq_offset(names, offsets, topic)
     given = message.get_property(Property.POP_CHECK_POINT)
-    kind = kind_of(message.topic) if given is None else Receipt.of(given).kind
+    kind = kind_of(message.topic) if given is None else ReceiptHandle.of(given).kind
     return (kind, message.queue_id), message.queue_offset
 
 
-def _light_offset(names: list[str], offsets: list[str], topic: str) -> int:
+def _lmq_offset(names: list[str], offsets: list[str], topic: str) -> int:
     at = names.index(topic)
     if at >= len(offsets) or not offsets[at].isascii() or not offsets[at].isdecimal():
-        raise ReceiptWrong(f"{MULTI_QUEUE_OFFSET}: no offset for {topic}")
+        raise InvalidReceiptHandle(f"{MULTI_QUEUE_OFFSET}: no offset for {topic}")
     return int(offsets[at])

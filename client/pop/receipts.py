@@ -27,11 +27,11 @@ Group = tuple[TopicKind, int]
 """Kind of topic and queue id: within one, the messages of an answer and the offsets in its texts go together."""
 
 
-class ReceiptWrong(ClientError, ValueError):
+class InvalidReceiptHandle(ClientError, ValueError):
     """A receipt, or a text of a POP answer, cannot be read; the text names the field."""
 
 
-class Receipt(NamedTuple):
+class ReceiptHandle(NamedTuple):
     """Times in ms by the broker's clock."""
 
     start_offset: int
@@ -45,10 +45,10 @@ class Receipt(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """ReceiptWrong. Words behind the eighth are passed over, as other clients do."""
+        """InvalidReceiptHandle. Words behind the eighth are passed over, as other clients do."""
         words = text.split(" ")
         if len(text) > TEXT_CHARS_MAX or len(words) < WORDS:
-            raise ReceiptWrong(f"POP_CK: {WORDS} words are wanted, not {text[:64]!r}")
+            raise InvalidReceiptHandle(f"POP_CK: {WORDS} words are wanted, not {text[:64]!r}")
         start, pop_ms, invisible_ms, revive_queue = (whole(word, "POP_CK") for word in words[:4])
         queue_id, queue_offset = whole(words[6], "POP_CK"), whole(words[7], "POP_CK")
         return cls(
@@ -71,7 +71,7 @@ class Receipt(NamedTuple):
         """The message was due to become visible again: somebody else may have it already."""
         return now_ms - self.pop_ms >= self.invisible_ms
 
-    def hidden(self, pop_ms: int, invisible_ms: int, revive_queue: int) -> "Receipt":
+    def hidden(self, pop_ms: int, invisible_ms: int, revive_queue: int) -> "ReceiptHandle":
         """What names the message after its invisible time was changed: a pop of its own, which begins at itself."""
         return self._replace(
             start_offset=self.queue_offset,
@@ -98,7 +98,7 @@ def kind(word: str) -> TopicKind:
     match word:
         case "0" | "1" | "2":
             return word
-    raise ReceiptWrong(f"kind of topic: 0, 1 or 2 are wanted, not {word[:32]!r}")
+    raise InvalidReceiptHandle(f"kind of topic: 0, 1 or 2 are wanted, not {word[:32]!r}")
 
 
 def start_offsets(text: str) -> dict[Group, int]:
@@ -144,9 +144,9 @@ class OrderCounts(NamedTuple):
 
 
 def whole(text: str, field: str) -> int:
-    """A number from 0. ReceiptWrong."""
+    """A number from 0. InvalidReceiptHandle."""
     if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
-        raise ReceiptWrong(f"{field}: a number is wanted, not {text[:32]!r}")
+        raise InvalidReceiptHandle(f"{field}: a number is wanted, not {text[:32]!r}")
     return int(text)
 
 
@@ -155,7 +155,7 @@ def _entries(text: str, field: str) -> dict[Group, str]:
     for mark, queue_id, value in _triples(text, field):
         group = mark, whole(queue_id, field)
         if group in entries:
-            raise ReceiptWrong(f"{field}: queue {queue_id} is told twice")
+            raise InvalidReceiptHandle(f"{field}: queue {queue_id} is told twice")
         entries[group] = value
     return entries
 
@@ -163,19 +163,19 @@ def _entries(text: str, field: str) -> dict[Group, str]:
 def _triples(text: str, field: str) -> list[tuple[TopicKind, str, str]]:
     """`kind place value`, joined by `;`. An empty text has none."""
     if len(text) > TEXT_CHARS_MAX:
-        raise ReceiptWrong(f"{field}: {len(text)} characters, at most {TEXT_CHARS_MAX}")
+        raise InvalidReceiptHandle(f"{field}: {len(text)} characters, at most {TEXT_CHARS_MAX}")
     triples = []
     for entry in text.split(";") if text else ():
         words = entry.split(" ")
         if len(words) != 3:
-            raise ReceiptWrong(f"{field}: three words are wanted, not {entry[:64]!r}")
+            raise InvalidReceiptHandle(f"{field}: three words are wanted, not {entry[:64]!r}")
         triples.append((kind(words[0]), words[1], words[2]))
     return triples
 
 
-def receipt_of(message: ReceivedMessage) -> Receipt:
-    """ReceiptWrong: the message was not popped."""
+def receipt_handle_of(message: ReceivedMessage) -> ReceiptHandle:
+    """InvalidReceiptHandle: the message was not popped."""
     text = message.get_property(Property.POP_CHECK_POINT)
     if text is None:
-        raise ReceiptWrong(f"{message.message_id} was not popped: it has no receipt")
-    return Receipt.of(text)
+        raise InvalidReceiptHandle(f"{message.message_id} was not popped: it has no receipt")
+    return ReceiptHandle.of(text)

@@ -24,7 +24,7 @@ from firearrow.client.handling.consuming import ConsumeService
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import RETRY
 from firearrow.client.options import MIB, MessageModel, PushConsumerOptions
-from firearrow.client.pulling.pulling import Pull, Puller, PullResult, PullStatus
+from firearrow.client.pulling.pulling import PullQuery, PullClient, PullResult, PullStatus
 
 log = logging.getLogger("firearrow.client")
 
@@ -32,7 +32,7 @@ NOW = 0.0
 FULL_S = 0.05
 PAUSED_S = 1.0
 BROKER_FULL_S = 0.02
-LOGGED_EACH = 1000
+LOG_EVERY = 1000
 """What happens again and again is told of at the first time and then each so many times."""
 
 
@@ -42,7 +42,7 @@ class PullStats(Protocol):
 
 
 @dataclass(slots=True)
-class Thresholds:
+class FlowControlLimits:
     """How much may lie in one queue before it is pulled no more. Those of topics overwrite those of queues."""
 
     messages_max: int
@@ -50,8 +50,8 @@ class Thresholds:
     span_max: int
 
     @staticmethod
-    def of(options: PushConsumerOptions) -> "Thresholds":
-        return Thresholds(options.queue_messages_max, options.queue_bytes_max, options.span_max)
+    def of(options: PushConsumerOptions) -> "FlowControlLimits":
+        return FlowControlLimits(options.queue_messages_max, options.queue_bytes_max, options.span_max)
 
     def spread(self, options: PushConsumerOptions, queues: int) -> None:
         """Divide the topics' thresholds among all queues of the consumer, of whatever topic."""
@@ -64,11 +64,11 @@ class Thresholds:
 
 
 @dataclass(slots=True, kw_only=True)
-class PullParts:
+class PullLoopContext:
     """What a PullLoop works with. `repair` moves a queue whose offset the broker refused to the request's new one."""
 
     options: PushConsumerOptions
-    puller: Puller
+    puller: PullClient
     offsets: OffsetStore
     service: ConsumeService
     subscriptions: Mapping[str, Subscription]
@@ -79,21 +79,21 @@ class PullParts:
     exception_delay_s: float = 1.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    room: Callable[[ProcessQueue, float], Awaitable[object]] = ProcessQueue.half_done
+    has_capacity: Callable[[ProcessQueue, float], Awaitable[object]] = ProcessQueue.half_done
 
 
 class PullLoop:
-    def __init__(self, parts: PullParts) -> None:
+    def __init__(self, parts: PullLoopContext) -> None:
         self._parts = parts
         self._options = parts.options
         self._tasks: set[asyncio.Task[None]] = set()
-        self.thresholds = Thresholds.of(parts.options)
+        self.thresholds = FlowControlLimits.of(parts.options)
         self.paused = False
         self.times_full = 0
-        self.times_too_far = 0
+        self.times_span_exceeded = 0
 
     def begin(self, request: PullRequest) -> None:
-        """Pull this queue until it is dropped."""
+        """PullQuery this queue until it is dropped."""
         task = asyncio.get_running_loop().create_task(self.run(request))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -124,7 +124,7 @@ class PullLoop:
         if self.paused:
             return PAUSED_S
         if self._full(request):
-            await self._parts.room(request.process_queue, FULL_S)
+            await self._parts.has_capacity(request.process_queue, FULL_S)
             return NOW
         try:
             if self._options.orderly and not await self._locked(request):
@@ -145,14 +145,14 @@ class PullLoop:
     def _full(self, request: PullRequest) -> bool:
         queue, limits = request.process_queue, self.thresholds
         if queue.message_count > limits.messages_max or queue.message_bytes // MIB > limits.bytes_max // MIB:
-            if self.times_full % LOGGED_EACH == 0:
+            if self.times_full % LOG_EVERY == 0:
                 self._log_full(request, "holds too much")
             self.times_full += 1
             return True
         if not self._options.orderly and queue.max_span() > limits.span_max:
-            if self.times_too_far % LOGGED_EACH == 0:
+            if self.times_span_exceeded % LOG_EVERY == 0:
                 self._log_full(request, "spans too far")
-            self.times_too_far += 1
+            self.times_span_exceeded += 1
             return True
         return False
 
@@ -175,12 +175,12 @@ class PullLoop:
             request.previously_locked, request.next_offset = True, offset
         return True
 
-    def _pull(self, request: PullRequest, subscription: Subscription) -> Pull:
+    def _pull(self, request: PullRequest, subscription: Subscription) -> PullQuery:
         options, commit = self._options, None
         if options.model is MessageModel.CLUSTERING:
-            offset = self._parts.offsets.remembered(request.queue)
+            offset = self._parts.offsets.cached_offset(request.queue)
             commit = offset if offset > 0 else None
-        return Pull(
+        return PullQuery(
             queue=request.queue,
             subscription=subscription,
             offset=request.next_offset,
@@ -220,7 +220,7 @@ class PullLoop:
         return self._options.pull_interval_s
 
     def _failed(self, request: PullRequest, error: Exception) -> float:
-        if not request.queue.topic.startswith(RETRY) and request.failures % LOGGED_EACH == 0:
+        if not request.queue.topic.startswith(RETRY) and request.failures % LOG_EVERY == 0:
             log.warning("pull of %s: %s", request.queue, error)
         request.failures += 1
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:

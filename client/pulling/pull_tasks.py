@@ -1,4 +1,4 @@
-"""PullTasks: pulls each queue of a pull consumer ahead of its user, and keeps what came until he polls.
+"""Prefetcher: pulls each queue of a pull consumer ahead of its user, and keeps what came until he polls.
 
 A queue is one task, so it has one request on the way at most. Says how far each queue was given out; commits nothing.
 The checks before a pull keep Java's order and delays. Event loop only.
@@ -22,7 +22,7 @@ from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, PullConsumerOptions
-from firearrow.client.pulling.pulling import Pull, PullResult, PullStatus
+from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
 
 log = logging.getLogger("firearrow.client")
 
@@ -30,12 +30,12 @@ UNKNOWN = -1
 NOW = 0.0
 FULL_S = 0.05
 BROKER_FULL_S = 0.02
-START_AGAIN_S = 3.0
-LOGGED_EACH = 1000
+START_RETRY_S = 3.0
+LOG_EVERY = 1000
 PULL_BYTES = (1 << 31) - 1
 
 
-class PulledQueue:
+class PrefetchedQueue:
     """One queue and how far it is.
 
     `next_offset`: where the next pull begins; UNKNOWN: where the group is. `position`: behind what polls have given
@@ -55,16 +55,16 @@ class PulledQueue:
 
 
 class _Batch(NamedTuple):
-    pulled: PulledQueue
+    pulled: PrefetchedQueue
     messages: list[ReceivedMessage]
 
 
 @dataclass(slots=True, kw_only=True)
-class PullTaskParts:
+class PrefetchContext:
     """What tasks work with. `subscription(topic)`: what is wanted of it now, None: nothing any more."""
 
     options: PullConsumerOptions
-    pull: Callable[[Pull], Awaitable[PullResult]]
+    pull: Callable[[PullQuery], Awaitable[PullResult]]
     subscription: Callable[[str], Subscription | None]
     start_offset: Callable[[MessageQueue], Awaitable[int]]
     exception_delay_s: float = 1.0
@@ -72,15 +72,15 @@ class PullTaskParts:
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
 
-class PullTasks:
-    def __init__(self, parts: PullTaskParts) -> None:
+class Prefetcher:
+    def __init__(self, parts: PrefetchContext) -> None:
         self._parts = parts
         self._options = parts.options
-        self.table: dict[MessageQueue, PulledQueue] = {}
+        self.table: dict[MessageQueue, PrefetchedQueue] = {}
         self._batches: deque[_Batch] = deque()
         self._cached = 0
         self._arrived = asyncio.Event()
-        self._given: set[PulledQueue] = set()
+        self._delivered: set[PrefetchedQueue] = set()
         self._times_full = 0
         self._batch_ended = False
         self._closed = False
@@ -89,9 +89,9 @@ class PullTasks:
 
     def begin(
         self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int = UNKNOWN
-    ) -> PulledQueue:
-        """Pull this queue until it is dropped."""
-        pulled = PulledQueue(queue, process_queue, next_offset)
+    ) -> PrefetchedQueue:
+        """PullQuery this queue until it is dropped."""
+        pulled = PrefetchedQueue(queue, process_queue, next_offset)
         self.table[queue] = pulled
         self._moved(pulled)
         self._start(pulled)
@@ -105,17 +105,17 @@ class PullTasks:
             self._stop(pulled)
             self._forget(pulled)
 
-    def seek(self, pulled: PulledQueue, offset: int) -> None:
+    def seek(self, pulled: PrefetchedQueue, offset: int) -> None:
         """Go on from there; what was pulled and not given out is forgotten."""
         self._stop(pulled)
         self._forget(pulled)
         pulled.process_queue.clear()
         pulled.next_offset = pulled.position = offset
-        self._given.add(pulled)
+        self._delivered.add(pulled)
         self._start(pulled)
 
     async def close(self) -> None:
-        """No request is on the way any more, and nobody waits in `take`."""
+        """No request is on the way any more, and nobody waits in `poll_batch`."""
         self._closed = True
         tasks = [pulled.task for pulled in self.table.values() if pulled.task is not None]
         for task in tasks:
@@ -126,13 +126,13 @@ class PullTasks:
 
     # ---- giving out ----
 
-    def settle(self) -> None:
+    def commit_delivered(self) -> None:
         """What was given out so far is done."""
-        for pulled in self._given:
+        for pulled in self._delivered:
             pulled.done = pulled.position
-        self._given.clear()
+        self._delivered.clear()
 
-    async def take(self, timeout_s: float, most: int) -> tuple[MessageQueue, list[ReceivedMessage]] | None:
+    async def poll_batch(self, timeout_s: float, most: int) -> tuple[MessageQueue, list[ReceivedMessage]] | None:
         """The next messages of one queue, in their order; None after `timeout_s`, or once closed."""
         if self._batch_ended:
             self._batch_ended = False
@@ -162,23 +162,23 @@ class PullTasks:
 
     # ---- one queue ----
 
-    def _start(self, pulled: PulledQueue) -> None:
+    def _start(self, pulled: PrefetchedQueue) -> None:
         pulled.task = asyncio.get_running_loop().create_task(self.run(pulled))
         pulled.task.add_done_callback(_ended)
 
-    def _stop(self, pulled: PulledQueue) -> None:
+    def _stop(self, pulled: PrefetchedQueue) -> None:
         if pulled.task is not None:
             pulled.task.cancel()
             pulled.task = None
 
-    def _forget(self, pulled: PulledQueue) -> None:
+    def _forget(self, pulled: PrefetchedQueue) -> None:
         mine = [batch for batch in self._batches if batch.pulled is pulled]
         self._cached -= sum(len(batch.messages) for batch in mine)
         if mine:
             self._batches = deque(batch for batch in self._batches if batch.pulled is not pulled)
-        self._given.discard(pulled)
+        self._delivered.discard(pulled)
 
-    async def run(self, pulled: PulledQueue) -> None:
+    async def run(self, pulled: PrefetchedQueue) -> None:
         while not pulled.process_queue.dropped:
             await pulled.resumed.wait()
             pulled.process_queue.last_pull_s = self._parts.clock()
@@ -186,10 +186,10 @@ class PullTasks:
             if wait_s > NOW:
                 await self._parts.sleep(wait_s)
 
-    async def _step(self, pulled: PulledQueue) -> float:
+    async def _step(self, pulled: PrefetchedQueue) -> float:
         """Seconds to wait before the next one."""
         if self._full(pulled):
-            if self._times_full % LOGGED_EACH == 0:
+            if self._times_full % LOG_EVERY == 0:
                 log.warning("%s holds too much or spans too far; it is not pulled meanwhile", pulled.queue)
             self._times_full += 1
             return FULL_S
@@ -198,7 +198,7 @@ class PullTasks:
                 pulled.next_offset = await self._parts.start_offset(pulled.queue)
             except RocketMQError as error:
                 log.warning("%s is not begun: %s", pulled.queue, error)
-                return START_AGAIN_S
+                return START_RETRY_S
             self._moved(pulled)
         subscription = self._parts.subscription(pulled.queue.topic)
         if subscription is None:
@@ -211,7 +211,7 @@ class PullTasks:
             self._answered(pulled, result)
         return NOW
 
-    def _full(self, pulled: PulledQueue) -> bool:
+    def _full(self, pulled: PrefetchedQueue) -> bool:
         options, queue = self._options, pulled.process_queue
         return (
             self._cached > options.cached_max
@@ -220,12 +220,12 @@ class PullTasks:
             or queue.max_span() > options.span_max
         )
 
-    def _pull(self, pulled: PulledQueue, subscription: Subscription) -> Pull:
+    def _pull(self, pulled: PrefetchedQueue, subscription: Subscription) -> PullQuery:
         """The filter goes with each request, so no broker need know the subscription."""
         options = self._options
         if subscription.kind == "TAG":
             subscription = replace(subscription, version=0)
-        return Pull(
+        return PullQuery(
             queue=pulled.queue,
             subscription=subscription,
             offset=pulled.next_offset,
@@ -237,7 +237,7 @@ class PullTasks:
             lite=True,
         )
 
-    def _answered(self, pulled: PulledQueue, result: PullResult) -> None:
+    def _answered(self, pulled: PrefetchedQueue, result: PullResult) -> None:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             log.warning(
                 "%s: the broker has no offset %d, goes to %d",
@@ -254,13 +254,13 @@ class PullTasks:
         else:
             self._moved(pulled)
 
-    def _moved(self, pulled: PulledQueue) -> None:
+    def _moved(self, pulled: PrefetchedQueue) -> None:
         """If all is given out, all before the next pull counts as given out, be it passed over or before our time."""
         if not pulled.process_queue.message_count:
             pulled.position = pulled.next_offset
-        self._given.add(pulled)
+        self._delivered.add(pulled)
 
-    def _failed(self, pulled: PulledQueue, error: Exception) -> float:
+    def _failed(self, pulled: PrefetchedQueue, error: Exception) -> float:
         log.warning("pull of %s: %s", pulled.queue, error)
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S

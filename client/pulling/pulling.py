@@ -15,7 +15,7 @@ from firearrow.client.compression import open_body
 from firearrow.client.errors import BrokerError, ClientError, NoRoute
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.hooks import FilterHook
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import MASTER, BrokerAddress
 from firearrow.client.message import MessageQueue
 
@@ -35,7 +35,7 @@ class PullStatus(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pull:
+class PullQuery:
     """What is asked for; names are those that brokers know. `subscription` is what the group told of the topic."""
 
     queue: MessageQueue
@@ -64,12 +64,12 @@ class PullResult:
     messages: list[ReceivedMessage]
 
 
-class Puller:
+class PullClient:
     """`broker_id` is where all pulls of this group go, None: where brokers recommend, at first the master."""
 
     def __init__(
         self,
-        instance: Instance,
+        instance: ClientInstance,
         group: str,
         filters: Iterable[FilterHook] = (),
         *,
@@ -83,7 +83,7 @@ class Puller:
         self._opener = opener
         self._suggested: dict[MessageQueue, int] = {}
 
-    async def pull(self, pull: Pull) -> PullResult:
+    async def pull(self, pull: PullQuery) -> PullResult:
         """BrokerError: any other code than the four of PullStatus. TransportError, FieldError, RecordError."""
         where = await self._where(pull.queue)
         if pull.subscription.kind != "TAG" and self._instance.broker_version(where.address) < SQL_VERSION:
@@ -105,7 +105,7 @@ class Puller:
             raise NoRoute(f"broker {routes.broker_name_of(queue)} is not known")
         return where
 
-    def _result(self, pull: Pull, answer: RemotingCommand) -> PullResult:
+    def _result(self, pull: PullQuery, answer: RemotingCommand) -> PullResult:
         if answer.code not in PullStatus._value2member_map_:
             raise BrokerError(answer.code, answer.remark or "", pull.queue.broker_name)
         status = PullStatus(answer.code)
@@ -138,7 +138,7 @@ class Puller:
             return messages
 
 
-def pull_command(pull: Pull, group: str, *, to_master: bool) -> RemotingCommand:
+def pull_command(pull: PullQuery, group: str, *, to_master: bool) -> RemotingCommand:
     """The request. Slaves are told no offset."""
     flags = 0
     commit = pull.commit if to_master else None

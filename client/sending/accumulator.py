@@ -18,7 +18,7 @@ Key = tuple[str, MessageQueue | None, bool, str | None]
 
 
 @dataclass(slots=True)
-class _Gathering:
+class _OpenBatch:
     timer: asyncio.TimerHandle
     messages: list[Message] = field(default_factory=list)
     futures: list[asyncio.Future[SendResult]] = field(default_factory=list)
@@ -41,10 +41,10 @@ class Accumulator:
     def __init__(self, options: ProducerOptions, send: SendBatch) -> None:
         self._options = options
         self._send = send
-        self._gathering: dict[Key, _Gathering] = {}
+        self._open_batches: dict[Key, _OpenBatch] = {}
         self.bytes = 0
 
-    def takes(self, message: Message) -> bool:
+    def accepts(self, message: Message) -> bool:
         """What may not be in a batch, or finds no room, does not wait here."""
         return (
             not message.topic.startswith(RETRY)
@@ -63,73 +63,73 @@ class Accumulator:
         """Its own result: its place in the queue, its ids."""
         loop = asyncio.get_running_loop()
         key = (message.topic, queue, message.wait_store, message.tags)
-        gathering = self._gathering.get(key)
-        if gathering is None:
+        batch = self._open_batches.get(key)
+        if batch is None:
             timer = loop.call_later(self._options.batch_delay_s, self._flush, key)
-            gathering = self._gathering[key] = _Gathering(timer)
+            batch = self._open_batches[key] = _OpenBatch(timer)
         future: asyncio.Future[SendResult] = loop.create_future()
         size = encoded_bytes(message)
-        gathering.messages.append(message)
-        gathering.futures.append(future)
-        gathering.size += size
+        batch.messages.append(message)
+        batch.futures.append(future)
+        batch.size += size
         self.bytes += size
-        if gathering.size >= self._options.batch_bytes:
+        if batch.size >= self._options.batch_bytes:
             self._flush(key)
         return future
 
     def flush(self) -> None:
         """Let all that waits leave now."""
-        for key in list(self._gathering):
+        for key in list(self._open_batches):
             self._flush(key)
 
     def _flush(self, key: Key) -> None:
-        gathering = self._gathering.pop(key)
-        gathering.timer.cancel()
-        gathering.leave_out_cancelled()
-        if not gathering.messages:
-            self.bytes -= gathering.size
+        batch = self._open_batches.pop(key)
+        batch.timer.cancel()
+        batch.leave_out_cancelled()
+        if not batch.messages:
+            self.bytes -= batch.size
             return
         try:
-            sent = self._send(gathering.messages, key[1])
+            sent = self._send(batch.messages, key[1])
         except MessageRefused as error:
-            if len(gathering.messages) > 1:
-                self._flush_one_by_one(gathering, key)
+            if len(batch.messages) > 1:
+                self._flush_one_by_one(batch, key)
             else:
-                self._failed(gathering, error)
+                self._failed(batch, error)
         except RocketMQError as error:
-            self._failed(gathering, error)
+            self._failed(batch, error)
         else:
-            sent.add_done_callback(lambda done: self._sent(gathering, done))
+            sent.add_done_callback(lambda done: self._sent(batch, done))
 
-    def _flush_one_by_one(self, gathering: _Gathering, key: Key) -> None:
+    def _flush_one_by_one(self, batch: _OpenBatch, key: Key) -> None:
         """One of them spoils the batch."""
-        self.bytes -= gathering.size
-        for message, future in zip(gathering.messages, gathering.futures, strict=True):
-            alone = _Gathering(gathering.timer, [message], [future], encoded_bytes(message))
+        self.bytes -= batch.size
+        for message, future in zip(batch.messages, batch.futures, strict=True):
+            alone = _OpenBatch(batch.timer, [message], [future], encoded_bytes(message))
             self.bytes += alone.size
-            self._gathering[key] = alone
+            self._open_batches[key] = alone
             self._flush(key)
 
-    def _failed(self, gathering: _Gathering, error: BaseException) -> None:
-        self.bytes -= gathering.size
-        for future in gathering.futures:
+    def _failed(self, batch: _OpenBatch, error: BaseException) -> None:
+        self.bytes -= batch.size
+        for future in batch.futures:
             if not future.done():
                 future.set_exception(error)
 
-    def _sent(self, gathering: _Gathering, done: asyncio.Future[SendResult]) -> None:
+    def _sent(self, batch: _OpenBatch, done: asyncio.Future[SendResult]) -> None:
         error = done.exception()
         if error is not None:
-            self._failed(gathering, error)
+            self._failed(batch, error)
             return
-        self.bytes -= gathering.size
+        self.bytes -= batch.size
         whole = done.result()
         places = whole.offset_message_id.split(",")
-        for number, (message, future) in enumerate(zip(gathering.messages, gathering.futures, strict=True)):
+        for number, (message, future) in enumerate(zip(batch.messages, batch.futures, strict=True)):
             if not future.done():
                 future.set_result(
                     whole._replace(
                         message_id=message.unique_id or "",
-                        offset_message_id=places[number] if len(places) == len(gathering.messages) else "",
+                        offset_message_id=places[number] if len(places) == len(batch.messages) else "",
                         queue_offset=whole.queue_offset + number,
                     )
                 )

@@ -8,12 +8,12 @@ import contextlib
 from collections import deque
 from typing import Any
 
-from firearrow._native.wire.lane import Allowance
+from firearrow._native.wire.lane import InFlightLimit
 from firearrow.client.errors import TooManyRequests
 
 
-class BackPressure(Allowance):
-    """An Allowance that can be waited for. `waits`: `room` waits when it is full."""
+class BackPressure(InFlightLimit):
+    """An Allowance that can be waited for. `waits`: `wait_for_capacity` waits when it is full."""
 
     def __init__(self, count_max: int, bytes_max: int, waits: bool = True) -> None:
         super().__init__(count_max, bytes_max)
@@ -23,12 +23,12 @@ class BackPressure(Allowance):
 
     def claim(self, size: int) -> None:
         """Take room at once. TooManyRequests: there is none."""
-        if not self.take(size):
+        if not self.try_acquire(size):
             raise self.full()
 
-    async def room(self, size: int, timeout_s: float) -> float:
+    async def wait_for_capacity(self, size: int, timeout_s: float) -> float:
         """Take room, waiting for it if that is wanted; how much of the time is left then. TooManyRequests."""
-        if self.take(size):
+        if self.try_acquire(size):
             return timeout_s
         if not self._waits:
             raise self.full()
@@ -39,22 +39,22 @@ class BackPressure(Allowance):
 
     def hold(self, size: int, future: asyncio.Future[Any]) -> None:
         """Room that was taken is given back when the future is done."""
-        future.add_done_callback(lambda _: self.give_back(size))
+        future.add_done_callback(lambda _: self.release(size))
 
     async def wait(self, size: int, timeout_s: float) -> None:
         """Take room, waiting for it if need be. TooManyRequests: not within `timeout_s`."""
-        if self.take(size):
+        if self.try_acquire(size):
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (turn, size)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (waiter, size)
         self._waiting.append(entry)
         self.crowded = True
         try:
             async with asyncio.timeout(max(timeout_s, 0)):
-                await turn
+                await waiter
         except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self.give_back(size)
+            if waiter.done() and not waiter.cancelled():
+                self.release(size)
             else:
                 with contextlib.suppress(ValueError):
                     self._waiting.remove(entry)
@@ -82,10 +82,10 @@ class BackPressure(Allowance):
 
     def _serve(self) -> None:
         while self._waiting and self.fits(self._waiting[0][1]):
-            turn, size = self._waiting.popleft()
-            if turn.done():
+            waiter, size = self._waiting.popleft()
+            if waiter.done():
                 continue
             self.count += 1
             self.bytes += size
-            turn.set_result(None)
+            waiter.set_result(None)
         self.crowded = bool(self._waiting)

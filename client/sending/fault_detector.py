@@ -3,16 +3,16 @@
 import asyncio
 
 from firearrow.client.errors import RocketMQError, TransportError
-from firearrow.client.link.instance import Instance
-from firearrow.client.link.positions import Positions
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ProducerOptions
-from firearrow.client.sending.latency_faults import LatencyFaults
+from firearrow.client.sending.latency_faults import LatencyFaultTolerance
 
 
-def latency_faults(instance: Instance, options: ProducerOptions) -> LatencyFaults:
+def latency_faults(instance: ClientInstance, options: ProducerOptions) -> LatencyFaultTolerance:
     """With a probe if `fault_detector` is on."""
-    positions = Positions(instance)
+    queue_offsets = QueueOffsets(instance)
 
     async def probe(broker_name: str) -> bool | None:
         topic = instance.routes.topic_of(broker_name)
@@ -20,13 +20,13 @@ def latency_faults(instance: Instance, options: ProducerOptions) -> LatencyFault
             return None
         try:
             async with asyncio.timeout(options.detect_timeout_s):
-                await positions.max_offset(MessageQueue(topic, broker_name, 0))
+                await queue_offsets.max_offset(MessageQueue(topic, broker_name, 0))
         except TimeoutError:
             return False
         except RocketMQError as error:
             return not isinstance(error, TransportError)
         return True
 
-    return LatencyFaults(
+    return LatencyFaultTolerance(
         instance.loop.time, probe if options.fault_detector else None, options.detect_interval_s
     )

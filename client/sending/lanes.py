@@ -7,34 +7,34 @@ import random
 from asyncio import Future
 from collections.abc import Callable
 
-from firearrow._native.wire.lane import Allowance, Lane
+from firearrow._native.wire.lane import InFlightLimit, TopicFastSend
 from firearrow._native.wire.sends import SendAnswer
 from firearrow._native.wire.uniqueid import UniqueIds
 from firearrow.client.errors import MessageRefused, RocketMQError
 from firearrow.client.message import Message, MessageQueue, Property, SendResult, SendStatus
 from firearrow.client.names import RETRY
-from firearrow.client.sending.prepared import Preparer
-from firearrow.client.sending.submission import Submission, Ways
+from firearrow.client.sending.prepared import MessagePreparer
+from firearrow.client.sending.submission import SendTask, SendEnvironment
 
 SPECIAL = frozenset({Property.MULTI_DISPATCH, Property.MESSAGE_TYPE, Property.TRANSACTION_PREPARED})
 """Properties that change more than the text of properties."""
 
 
-class Beyond:
+class SlowPath:
     """Goes on with what a lane could not end: a Submission that begins with its second try."""
 
     def __init__(
         self,
-        ways: Ways,
-        preparer: Preparer,
-        allowance: Allowance,
+        environment: SendEnvironment,
+        preparer: MessagePreparer,
+        limit: InFlightLimit,
         mode: str,
         tries: int,
         retries: Callable[[BaseException], bool],
     ) -> None:
-        self._ways = ways
+        self._environment = environment
         self._preparer = preparer
-        self._allowance = allowance
+        self._limit = limit
         self._mode = mode
         self._tries = tries
         self._retries = retries
@@ -49,74 +49,74 @@ class Beyond:
         outcome: SendAnswer | BaseException,
     ) -> None:
         if future.done():
-            self._allowance.give_back(size)
+            self._limit.release(size)
             return
-        future.add_done_callback(lambda _: self._allowance.give_back(size))
+        future.add_done_callback(lambda _: self._limit.release(size))
         try:
             prepared = self._preparer.prepare(message)
         except RocketMQError as error:
             future.set_exception(error)
             return
-        submission = Submission(self._ways, prepared, self._mode, 0, self._tries, self._retries)
-        submission.resume(future, queue, deadline_s, outcome)
+        send_task = SendTask(self._environment, prepared, self._mode, 0, self._tries, self._retries)
+        send_task.resume(future, queue, deadline_s, outcome)
 
 
-class Lanes:
-    """`beyond` of `submit`: a Beyond for the rules that the caller goes by."""
+class FastSends:
+    """`slow_path` of `submit`: a Beyond for the rules that the caller goes by."""
 
-    def __init__(self, ways: Ways, preparer: Preparer, ids: UniqueIds, allowance: Allowance) -> None:
-        self._ways = ways
+    def __init__(self, environment: SendEnvironment, preparer: MessagePreparer, ids: UniqueIds, limit: InFlightLimit) -> None:
+        self._environment = environment
         self._preparer = preparer
         self._ids = ids
-        self._allowance = allowance
-        self._channels = ways.instance.channels
-        self._lanes: dict[str, Lane[Message, MessageQueue, SendResult]] = {}
-        options = ways.options
+        self._limit = limit
+        self._channels = environment.instance.channels
+        self._topic_sends: dict[str, TopicFastSend[Message, MessageQueue, SendResult]] = {}
+        options = environment.options
         self._open = (
-            ways.faults is None
-            and not ways.forbidden
-            and not ways.namespace.name
+            environment.faults is None
+            and not environment.forbidden
+            and not environment.namespace.name
             and options.attempt_timeout_s is None
         )
         self._body_bytes_max = min(options.message_bytes_max, options.compress_over_bytes - 1)
 
-    def submit(self, message: Message, timeout_s: float, beyond: Beyond) -> Future[SendResult] | None:
+    def submit(self, message: Message, timeout_s: float, slow_path: SlowPath) -> Future[SendResult] | None:
         """None: it must go the whole way. MessageRefused."""
-        if not self._open or self._ways.hooks or not self._channels.plain:
+        if not self._open or self._environment.hooks or not self._channels.plain:
             return None
-        lane = self._lanes.get(message.topic)
+        topic_send = self._topic_sends.get(message.topic)
         try:
-            if lane is not None and (future := lane.submit(message, timeout_s, beyond)) is not None:
+            if topic_send is not None and (future := topic_send.submit(message, timeout_s, slow_path)) is not None:
                 return future
-            if lane is None or not lane.laid:
-                lane = self._laid(message.topic)
-                return None if lane is None else lane.submit(message, timeout_s, beyond)
+            if topic_send is None or not topic_send.laid:
+                topic_send = self._topic_send(message.topic)
+                return None if topic_send is None else topic_send.submit(message, timeout_s, slow_path)
         except ValueError as error:
             raise MessageRefused(str(error)) from None
         return None
 
-    def _laid(self, name: str) -> "Lane[Message, MessageQueue, SendResult] | None":
+    def _topic_send(self, name: str) -> "TopicFastSend[Message, MessageQueue, SendResult] | None":
         """The topic's lane to all its queues; None while a route or a connection is missing, and for static topics."""
         topic = self._preparer.topics.get(name)
         if topic is None or topic.wrapped.startswith(RETRY):
             return None
-        info = self._ways.instance.routes.known_publish_info(topic.wrapped)
+        info = self._environment.instance.routes.known_publish_info(topic.wrapped)
         if info is None or not info.queues or info.static:
             return None
         targets = []
         for queue in info.queues:
-            address = self._ways.address(queue)
+            address = self._environment.address(queue)
             channel = None if address is None else self._channels.held(address)
             if channel is None:
                 return None
             shown = MessageQueue(name, queue.broker_name, queue.queue_id)
             targets.append((queue.queue_id, queue.broker_name, shown, channel))
-        lane = self._lanes.get(name)
-        if lane is None:
-            lane = self._lanes[name] = Lane(
-                self._ways.instance.loop, topic.wrapped, topic.frames, self._ids, self._allowance,
-                infos=self._ways.instance.routes.publish_infos, special=SPECIAL, body_bytes_max=self._body_bytes_max,
-                result_type=SendResult, stored=SendStatus.SEND_OK, turn=random.randrange(1 << 31),
+        topic_send = self._topic_sends.get(name)
+        if topic_send is None:
+            topic_send = self._topic_sends[name] = TopicFastSend(
+                self._environment.instance.loop, topic.wrapped, topic.frames, self._ids, self._limit,
+                infos=self._environment.instance.routes.publish_infos, special=SPECIAL, body_bytes_max=self._body_bytes_max,
+                result_type=SendResult, stored=SendStatus.SEND_OK, next_queue=random.randrange(1 << 31),
             )  # fmt: skip
-        lane.lay(info, targets)
-        return lane
+        topic_send.lay(info, targets)
+        return topic_send

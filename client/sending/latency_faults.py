@@ -1,4 +1,4 @@
-"""LatencyFaults: brokers that answered slowly or failed, and until when they are passed over. Loop thread.
+"""LatencyFaultTolerance: brokers that answered slowly or failed, and until when they are passed over. Loop thread.
 
 The detector probes brokers in the table with a small question, so that one that is back is used again at once.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 log = logging.getLogger("firearrow.client")
 
-STEPS_S = (
+LATENCY_STEPS_S = (
     (0.05, 0.0), (0.1, 0.0), (0.55, 2.0), (1.8, 5.0), (3.0, 6.0), (5.0, 10.0), (15.0, 30.0),
 )  # fmt: skip
 """An answer that took at least the first is passed over for the second."""
@@ -19,13 +19,13 @@ PROBE_EACH_S = 3.0
 
 
 @dataclass(slots=True)
-class _Fault:
+class _FaultItem:
     available_at_s: float
     reachable: bool
     check_at_s: float
 
 
-class LatencyFaults:
+class LatencyFaultTolerance:
     """`clock` in seconds. `probe(broker name)` asks the broker something small and says whether it answered."""
 
     def __init__(
@@ -37,7 +37,7 @@ class LatencyFaults:
         self._clock = clock
         self._probe = probe
         self._interval_s = interval_s
-        self._faults: dict[str, _Fault] = {}
+        self._faults: dict[str, _FaultItem] = {}
 
     @property
     def probes(self) -> bool:
@@ -46,11 +46,11 @@ class LatencyFaults:
     def update(self, broker: str, took_s: float, *, isolate: bool = False, reachable: bool = True) -> None:
         """What came of a try. The end of an availability is only ever moved later."""
         latency = ISOLATION_S if isolate else took_s
-        pause = next((pause for least, pause in reversed(STEPS_S) if latency >= least), 0.0)
+        pause = next((pause for least, pause in reversed(LATENCY_STEPS_S) if latency >= least), 0.0)
         now = self._clock()
         fault = self._faults.get(broker)
         if fault is None:
-            self._faults[broker] = _Fault(now + pause, reachable, now + self._interval_s)
+            self._faults[broker] = _FaultItem(now + pause, reachable, now + self._interval_s)
         else:
             fault.available_at_s = max(fault.available_at_s, now + pause)
             fault.reachable = reachable

@@ -29,7 +29,7 @@ class SendTopic:
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedMessage:
     """`size` counts against the back-pressure; `kind` is that of hooks and traces."""
 
     topic: SendTopic
@@ -62,7 +62,7 @@ class Prepared:
         )
 
 
-class Preparer:
+class MessagePreparer:
     """Of one producer. `group` as brokers know it. ConfigError: the package that would compress is missing."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Preparer:
         self._more = {Property.INSTANCE_ID: namespace.name} if namespace.name else None
         self.topics: dict[str, SendTopic] = {}
 
-    def prepare(self, message: Message) -> Prepared:
+    def prepare(self, message: Message) -> PreparedMessage:
         """MessageRefused: it may not be sent as it is; nothing was done to it but for a unique id."""
         topic = self.topics.get(message.topic) or self._topic(message.topic)
         body = message.body
@@ -86,14 +86,14 @@ class Preparer:
         if message.properties or topic.wrapped.startswith(RETRY):
             return self._with_properties(topic, message)
         fields = SendFields(flag=message.flag)
-        prepared = Prepared(
+        prepared = PreparedMessage(
             topic, message, (message,), body, self._text(message, self._more), len(body), fields
         )
         if len(body) >= self._options.compress_over_bytes or not body:
             self._compress(prepared)
         return prepared
 
-    def prepare_batch(self, messages: Sequence[Message], anywhere: bool = True) -> Prepared:
+    def prepare_batch(self, messages: Sequence[Message], anywhere: bool = True) -> PreparedMessage:
         """`anywhere`: to no queue that was chosen. MessageRefused: see check_batch; or its body is too large."""
         check_batch(messages, anywhere)
         first = messages[0]
@@ -106,9 +106,9 @@ class Preparer:
             raise MessageRefused(f"batch: {len(body)} bytes, at most {self._options.message_bytes_max}")
         whole = Message(first.topic, body, wait_store=first.wait_store, sharding_key=first.sharding_key)
         text, fields = self._text(whole, self._more), SendFields(code=BATCH, flag=whole.flag)
-        return Prepared(topic, whole, messages, body, text, len(body), fields)
+        return PreparedMessage(topic, whole, messages, body, text, len(body), fields)
 
-    def _with_properties(self, topic: SendTopic, message: Message) -> Prepared:
+    def _with_properties(self, topic: SendTopic, message: Message) -> PreparedMessage:
         """What properties of the message mean for its frame."""
         properties, more = message.properties, dict(self._more or {})
         if "/" in properties.get(Property.MULTI_DISPATCH, ""):
@@ -116,7 +116,7 @@ class Preparer:
         reconsumed, reconsume_max, sent = 0, -1, message
         if topic.wrapped.startswith(RETRY):
             sent, reconsumed, reconsume_max = _moved(message)
-        prepared = Prepared(
+        prepared = PreparedMessage(
             topic, message, (message,), message.body, self._text(sent, more), len(message.body),
             SendFields(flag=message.flag, reconsume_times=reconsumed, max_reconsume_times=reconsume_max),
         )  # fmt: skip
@@ -135,7 +135,7 @@ class Preparer:
         except ValueError as error:
             raise MessageRefused(str(error)) from None
 
-    def _compress(self, prepared: Prepared) -> None:
+    def _compress(self, prepared: PreparedMessage) -> None:
         """An empty body is packed, too: brokers refuse a request without one, and every reader opens zlib."""
         options = self._options
         kind = options.compression if prepared.body else CompressionKind.ZLIB

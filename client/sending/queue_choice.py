@@ -1,4 +1,4 @@
-"""QueueChoice: which queue the next message goes to: one after the other, not to the broker that just failed.
+"""QueueSelector: which queue the next message goes to: one after the other, not to the broker that just failed.
 
 With latency faults, brokers that were slow or failed are passed over for a while. Loop thread.
 """
@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 from firearrow.client.link.routes import PublishInfo
 from firearrow.client.message import MessageQueue
-from firearrow.client.sending.latency_faults import LatencyFaults
+from firearrow.client.sending.latency_faults import LatencyFaultTolerance
 
 COUNT_MAX = 0x7FFFFFFF
 
 
-class QueueChoice:
+class QueueSelector:
     """Each topic has a counter of its own, which begins anywhere, so that clients do not walk in step."""
 
-    def __init__(self, faults: LatencyFaults | None = None) -> None:
+    def __init__(self, faults: LatencyFaultTolerance | None = None) -> None:
         self.faults = faults
         self._counts: dict[str, int] = {}
 

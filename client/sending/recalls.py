@@ -7,7 +7,7 @@ from typing import NamedTuple
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import MessageRefused
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.names import DLQ, RETRY
 
 HANDLE_CHARS_MAX = 1024
@@ -36,7 +36,7 @@ class RecallHandle(NamedTuple):
 
 
 async def recall(
-    instance: Instance, group: str, topic: str, handle: RecallHandle, text: str, timeout_s: float
+    instance: ClientInstance, group: str, topic: str, handle: RecallHandle, text: str, timeout_s: float
 ) -> RemotingCommand:
     """The broker's answer, whatever its code. Names as brokers know them. MessageRefused, TransportError."""
     if topic.startswith((RETRY, DLQ)):

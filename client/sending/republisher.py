@@ -14,7 +14,7 @@ from firearrow.client.producer import Producer
 GROUP = "CLIENT_INNER_PRODUCER"
 
 
-class Republisher:
+class RetryProducer:
     def __init__(self, client: ClientOptions) -> None:
         self._client = replace(client, instance_name=None, generated_name=ClientOptions().generated_name)
         self._producer: Producer | None = None

@@ -15,8 +15,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.clock import now_ms
 from firearrow.client.errors import ClientError, NoReplyAddress, RequestReplyTimeout
-from firearrow.client.link.instance import Instance
-from firearrow.client.link.introductions import Introductions
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.link.introductions import FirstHeartbeat
 from firearrow.client.message import Message, MessageQueue, Property, SendResult
 from firearrow.client.names import Namespace
 from firearrow.client.options import ProducerOptions
@@ -33,7 +33,7 @@ class RequestSender(Protocol):
     """The part of a producer that requests need."""
 
     @property
-    def instance(self) -> Instance: ...
+    def instance(self) -> ClientInstance: ...
     @property
     def options(self) -> ProducerOptions: ...
     async def send(
@@ -60,10 +60,10 @@ class Requests:
     def __init__(self, sender: RequestSender) -> None:
         instance = sender.instance
         self._sender = sender
-        self._introductions = Introductions(instance, sender.options)
+        self._first_heartbeat = FirstHeartbeat(instance, sender.options)
         self._namespace = Namespace(instance.options.namespace)
         self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
-        instance.serve(
+        instance.register_handler(
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
             lambda push, address: pushed(instance, push, address),
         )
@@ -79,7 +79,7 @@ class Requests:
         """The reply. RequestReplyTimeout: sent, but nobody replied within `timeout_s`; else what sending raises."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        await self._introductions.meet(self._namespace.wrap(message.topic))
+        await self._first_heartbeat.ensure_known(self._namespace.wrap(message.topic))
         correlation_id = str(uuid.uuid4())
         asking = self._marked(message, correlation_id, timeout_s)
         reply: asyncio.Future[ReceivedMessage] = loop.create_future()
@@ -133,7 +133,7 @@ def reply_message(request: ReceivedMessage, body: bytes) -> Message:
     return Message(cluster + REPLY_TOPIC_SUFFIX, body, properties=properties)
 
 
-def pushed(instance: Instance, push: RemotingCommand, address: str) -> RemotingCommand:
+def pushed(instance: ClientInstance, push: RemotingCommand, address: str) -> RemotingCommand:
     """PUSH_REPLY_MESSAGE_TO_CLIENT, whichever producer of the instance waits. FieldError, ClientError."""
     reply = reply_of(push, now_ms())
     correlation_id = reply.get_property(Property.CORRELATION_ID)

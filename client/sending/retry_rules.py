@@ -5,7 +5,7 @@ from collections.abc import Callable
 from firearrow.client.errors import BrokerError, ClientError, TooManyRequests, TransportError
 
 
-def worth_another_broker(codes: frozenset[int]) -> Callable[[BaseException], bool]:
+def retry_on_other_broker(codes: frozenset[int]) -> Callable[[BaseException], bool]:
     """The rule of `send`: anything but refusals of brokers that would be the same elsewhere."""
 
     def retries(error: BaseException) -> bool:
@@ -14,11 +14,11 @@ def worth_another_broker(codes: frozenset[int]) -> Callable[[BaseException], boo
     return retries
 
 
-def lost_on_the_way(error: BaseException) -> bool:
+def is_transport_error(error: BaseException) -> bool:
     """The rule of `submit`: only what no broker answered."""
     return isinstance(error, TransportError) and not isinstance(error, TooManyRequests)
 
 
-def never(error: BaseException) -> bool:
+def never_retry(error: BaseException) -> bool:
     """The rule of one-way messages."""
     return False

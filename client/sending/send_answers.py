@@ -7,7 +7,7 @@ from firearrow._native.wire.command import RemotingCommand
 
 
 class Answer(Protocol):
-    """What is read of an answer: `_native.wire.sends.SendAnswer` or TextAnswer."""
+    """What is read of an answer: `_native.wire.sends.SendAnswer` or CommandAnswer."""
 
     @property
     def code(self) -> int: ...
@@ -32,7 +32,7 @@ class Answer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TextAnswer:
+class CommandAnswer:
     """The same, of an answer that came as a RemotingCommand. FieldError from `of`."""
 
     code: int
@@ -47,9 +47,9 @@ class TextAnswer:
     trace_on: bool
 
     @staticmethod
-    def of(answer: RemotingCommand) -> "TextAnswer":
+    def of(answer: RemotingCommand) -> "CommandAnswer":
         ext = answer.ext
-        return TextAnswer(
+        return CommandAnswer(
             answer.code, answer.remark, answer.integer_or("queueId", -1), answer.integer_or("queueOffset", -1),
             ext.get("msgId"), ext.get("transactionId"), ext.get("batchUniqId"), ext.get("recallHandle"),
             ext.get("MSG_REGION", "DefaultRegion"), ext.get("TRACE_ON") != "false",

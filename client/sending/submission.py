@@ -25,16 +25,16 @@ from firearrow.client.errors import (
 )
 from firearrow.client.hooks import ForbiddenCheck, SendContext, SendHook, run_hook
 from firearrow.client.link.channel import Channel
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import PublishInfo
 from firearrow.client.message import MessageQueue, SendResult, SendStatus
 from firearrow.client.names import Namespace
 from firearrow.client.options import ProducerOptions
-from firearrow.client.sending.latency_faults import LatencyFaults
-from firearrow.client.sending.prepared import BATCH, Prepared
-from firearrow.client.sending.queue_choice import QueueChoice
+from firearrow.client.sending.latency_faults import LatencyFaultTolerance
+from firearrow.client.sending.prepared import BATCH, PreparedMessage
+from firearrow.client.sending.queue_choice import QueueSelector
 from firearrow.client.sending.selectors import Selector
-from firearrow.client.sending.send_answers import Answer, TextAnswer
+from firearrow.client.sending.send_answers import Answer, CommandAnswer
 
 STATUSES = {status.value: status for status in SendStatus}
 VIP_PORT_BELOW = 2
@@ -43,15 +43,15 @@ CONGESTED_S = 0.005
 
 
 @dataclass(slots=True)
-class Ways:
+class SendEnvironment:
     """What all submissions of a producer share."""
 
     group: str
-    instance: Instance
+    instance: ClientInstance
     options: ProducerOptions
     namespace: Namespace
-    choice: QueueChoice
-    faults: LatencyFaults | None
+    choice: QueueSelector
+    faults: LatencyFaultTolerance | None
     hooks: Sequence[SendHook]
     forbidden: Sequence[ForbiddenCheck]
 
@@ -68,18 +68,18 @@ class Ways:
         return f"{host}:{int(port) - VIP_PORT_BELOW}"
 
 
-class Submission:
+class SendTask:
     """`retries(error)` says whether what failed is worth another try; `tries` is how many there are in all."""
 
     __slots__ = (
-        "_away", "_began_s", "_broker", "_context", "_deadline_s", "_error", "_fixed", "_kept", "_mode", "_prepared",
-        "_queue", "_retries", "_selector", "_tries", "_ways", "future",
+        "_redirected", "_began_s", "_broker", "_context", "_deadline_s", "_error", "_fixed", "_kept", "_mode", "_prepared",
+        "_queue", "_retries", "_selector", "_tries", "_environment", "future",
     )  # fmt: skip
 
     def __init__(
         self,
-        ways: Ways,
-        prepared: Prepared,
+        environment: SendEnvironment,
+        prepared: PreparedMessage,
         mode: str,
         timeout_s: float,
         tries: int,
@@ -87,28 +87,28 @@ class Submission:
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> None:
-        self._ways = ways
+        self._environment = environment
         self._prepared = prepared
         self._mode = mode
-        self._deadline_s = ways.instance.loop.time() + timeout_s
+        self._deadline_s = environment.instance.loop.time() + timeout_s
         self._tries = tries
         self._retries = retries
         self._fixed = queue
         self._selector = selector
         self._queue = queue
         self._broker: str | None = None
-        self._away = False
+        self._redirected = False
         self._began_s = 0.0
         self._error: BaseException | None = None
         self._context: SendContext | None = None
         self._kept: SendResult | None = None
-        self.future: Future[SendResult] = ways.instance.loop.create_future()
+        self.future: Future[SendResult] = environment.instance.loop.create_future()
 
-    def go(self) -> None:
+    def attempt(self) -> None:
         """One try, at once if it can be, else as soon as route and connection are there."""
         if self.future.done():
             return
-        routes = self._ways.instance.routes
+        routes = self._environment.instance.routes
         queue = self._fixed
         if queue is None:
             info = routes.known_publish_info(self._prepared.topic.wrapped)
@@ -118,8 +118,8 @@ class Submission:
             queue = self._choose(info)
             if queue is None:
                 return
-        address = self._ways.address(queue)
-        channel = None if address is None else self._ways.instance.channels.held(address)
+        address = self._environment.address(queue)
+        channel = None if address is None else self._environment.instance.channels.held(address)
         if address is None or channel is None:
             self._spawn(self._reach(queue))
         else:
@@ -136,13 +136,13 @@ class Submission:
         self.future = future
         self._deadline_s = deadline_s
         self._queue, self._broker = queue, queue.broker_name
-        self._began_s = self._ways.instance.loop.time()
+        self._began_s = self._environment.instance.loop.time()
         self._answered(outcome)
 
     async def send_oneway(self) -> None:
         """One try, of which nothing is heard. NoRoute, ConnectFailed; RequestTimeout: the socket takes no more."""
-        ways, prepared = self._ways, self._prepared
-        options, routes, topic = ways.options, ways.instance.routes, prepared.topic.wrapped
+        environment, prepared = self._environment, self._prepared
+        options, routes, topic = environment.options, environment.instance.routes, prepared.topic.wrapped
         queue = self._fixed
         if queue is None:
             info = await routes.publish_info(topic, options.template_topic, options.default_queues)
@@ -150,8 +150,8 @@ class Submission:
             if queue is None:
                 await self.future
                 return
-        address = ways.vip(await ways.instance.master_of(queue))
-        if (ways.hooks or ways.forbidden) and not self._before(queue, address):
+        address = environment.vip(await environment.instance.master_of(queue))
+        if (environment.hooks or environment.forbidden) and not self._before(queue, address):
             await self.future
             return
         try:
@@ -163,10 +163,10 @@ class Submission:
 
     async def _leave(self, queue: MessageQueue, address: str) -> None:
         """One way, when the socket takes it."""
-        instance = self._ways.instance
+        instance = self._environment.instance
         channels, now_s = instance.channels, instance.loop.time
         channel = channels.held(address) or await channels.open(address, self._deadline_s - now_s())
-        while channel.congested:
+        while channel.write_paused:
             if now_s() >= self._deadline_s or channel.closed:
                 raise RequestTimeout(f"{address}: takes no more one-way requests")
             await asyncio.sleep(CONGESTED_S)
@@ -179,7 +179,7 @@ class Submission:
             await channels.oneway(address, RemotingCommand.decode(frame))
 
     def _spawn(self, way: Coroutine[Any, Any, None]) -> None:
-        self._ways.instance.spawn(way).add_done_callback(self._task_ended)
+        self._environment.instance.spawn(way).add_done_callback(self._task_ended)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """Whatever ends a task on the way ends the future, too: a close, or an RpcHook that forbids."""
@@ -192,7 +192,7 @@ class Submission:
 
     async def _find(self) -> None:
         """The route first."""
-        options, routes = self._ways.options, self._ways.instance.routes
+        options, routes = self._environment.options, self._environment.instance.routes
         try:
             topic = self._prepared.topic.wrapped
             info = await routes.publish_info(topic, options.template_topic, options.default_queues)
@@ -204,11 +204,11 @@ class Submission:
 
     async def _reach(self, queue: MessageQueue) -> None:
         """The connection first."""
-        instance = self._ways.instance
+        instance = self._environment.instance
         self._began_s = instance.loop.time()
         self._queue, self._broker = queue, queue.broker_name
         try:
-            address = self._ways.vip(await instance.master_of(queue))
+            address = self._environment.vip(await instance.master_of(queue))
             left_s = self._deadline_s - instance.loop.time()
             channel = instance.channels.held(address) or await instance.channels.open(address, left_s)
         except NoRoute as error:
@@ -222,7 +222,7 @@ class Submission:
     def _choose(self, info: PublishInfo) -> MessageQueue | None:
         """None: there is no such queue, and the future knows."""
         if self._selector is None:
-            return self._ways.choice.choose(info, self._broker)
+            return self._environment.choice.choose(info, self._broker)
         topic = self._prepared.topic
         shown = [MessageQueue(topic.topic, q.broker_name, q.queue_id) for q in info.queues]
         try:
@@ -238,23 +238,23 @@ class Submission:
     # ---- one try ----
 
     def _send(self, queue: MessageQueue, address: str, channel: Channel) -> None:
-        ways = self._ways
+        environment = self._environment
         self._queue, self._broker = queue, queue.broker_name
-        self._began_s = ways.instance.loop.time()
+        self._began_s = environment.instance.loop.time()
         timeout_s = self._deadline_s - self._began_s
         if timeout_s <= 0:
             self._fail(self._error or RequestTimeout("no time is left for another try"))
             return
-        if ways.options.attempt_timeout_s is not None and self._tries > 1:
-            timeout_s = min(timeout_s, ways.options.attempt_timeout_s)
-        if (ways.hooks or ways.forbidden) and not self._before(queue, address):
+        if environment.options.attempt_timeout_s is not None and self._tries > 1:
+            timeout_s = min(timeout_s, environment.options.attempt_timeout_s)
+        if (environment.hooks or environment.forbidden) and not self._before(queue, address):
             return
         opaque = channel.next_opaque()
         born_ms = now_ms()
         try:
-            holder = ways.instance.routes.broker_name_of(queue)
+            holder = environment.instance.routes.broker_name_of(queue)
             frame = self._prepared.frame(opaque, queue.queue_id, holder, born_ms, False)
-            if ways.instance.channels.plain:
+            if environment.instance.channels.plain:
                 post(channel, opaque, frame, self._answered, timeout_s)
             else:
                 self._spawn(self._call(address, frame, timeout_s))
@@ -268,8 +268,8 @@ class Submission:
         """With fields added to the request: hooks, signature, namespace."""
         try:
             request = RemotingCommand.decode(frame)
-            answer = await self._ways.instance.call(address, request, timeout_s)
-            self._answered(TextAnswer.of(answer))
+            answer = await self._environment.instance.call(address, request, timeout_s)
+            self._answered(CommandAnswer.of(answer))
         except (RocketMQError, ValueError) as error:
             self._answered(error)
 
@@ -288,18 +288,18 @@ class Submission:
             return
         result = self._result(status, answer, queue)
         self._ended(result, None)
-        if self._ways.faults is not None:
-            took_s = self._ways.instance.loop.time() - self._began_s
-            self._ways.faults.update(queue.broker_name, took_s)
+        if self._environment.faults is not None:
+            took_s = self._environment.instance.loop.time() - self._began_s
+            self._environment.faults.update(queue.broker_name, took_s)
         if (
             status is not SendStatus.SEND_OK
-            and self._ways.options.retry_when_not_stored_ok
+            and self._environment.options.retry_when_not_stored_ok
             and self._mode == "sync"
             and self._tries > 1
         ):
             self._tries -= 1
             self._kept = result
-            self.go()
+            self.attempt()
         elif not self.future.done():
             self.future.set_result(result)
 
@@ -324,25 +324,25 @@ class Submission:
     def _tried(self, error: BaseException) -> None:
         """This try failed: another one, or the end."""
         self._ended(None, error)
-        self._blame(error)
-        if self._sent_away(error):
-            self.go()
+        self._record_fault(error)
+        if self._redirected_by_broker(error):
+            self.attempt()
             return
         self._tries -= 1
         self._error = error
         if self._tries > 0 and self._retries(error):
-            self.go()
+            self.attempt()
         else:
             self._fail(error)
 
-    def _sent_away(self, error: BaseException) -> bool:
+    def _redirected_by_broker(self, error: BaseException) -> bool:
         """A broker that goes away took nothing: another connection is tried, once without counting it."""
         if not isinstance(error, BrokerError) or error.code != ResponseCode.GO_AWAY or self._queue is None:
             return False
-        address = self._ways.address(self._queue)
+        address = self._environment.address(self._queue)
         if address is not None:
-            self._ways.instance.channels.retire(address)
-        again, self._away = not self._away, True
+            self._environment.instance.channels.retire(address)
+        again, self._redirected = not self._redirected, True
         return again
 
     def _fail(self, error: BaseException) -> None:
@@ -354,11 +354,11 @@ class Submission:
         else:
             self.future.set_exception(error)
 
-    def _blame(self, error: BaseException) -> None:
-        faults = self._ways.faults
+    def _record_fault(self, error: BaseException) -> None:
+        faults = self._environment.faults
         if faults is None or self._broker is None:
             return
-        took_s = self._ways.instance.loop.time() - self._began_s
+        took_s = self._environment.instance.loop.time() - self._began_s
         if isinstance(error, BrokerError):
             faults.update(self._broker, took_s, isolate=True, reachable=False)
         elif isinstance(error, TransportError):
@@ -371,17 +371,17 @@ class Submission:
     def _before(self, queue: MessageQueue, address: str) -> bool:
         prepared = self._prepared
         self._context = context = SendContext(
-            self._ways.group, prepared.message, prepared.messages, queue, address, self._mode, prepared.kind,
+            self._environment.group, prepared.message, prepared.messages, queue, address, self._mode, prepared.kind,
             len(prepared.body),
         )  # fmt: skip
         try:
-            for check in self._ways.forbidden:
+            for check in self._environment.forbidden:
                 check.check(context)
         except Exception as error:
             self._context = None
             self._fail(error)
             return False
-        for hook in self._ways.hooks:
+        for hook in self._environment.hooks:
             run_hook(hook.before, context)
         return True
 
@@ -391,5 +391,5 @@ class Submission:
         if context is None:
             return
         context.result, context.error = result, error
-        for hook in self._ways.hooks:
+        for hook in self._environment.hooks:
             run_hook(hook.after, context)

@@ -1,4 +1,4 @@
-"""CheckBacks: a broker asks what became of a half message, and the checker of its producer answers.
+"""TransactionChecks: a broker asks what became of a half message, and the checker of its producer answers.
 
 A question that is not answered is asked again: one too many is dropped, one at which the checker fails stays unknown.
 Loop thread; a plain checker runs in threads of its own.
@@ -17,7 +17,7 @@ from firearrow.client.compression import open_body
 from firearrow.client.errors import ClientError
 from firearrow.client.handling.listeners import HandlerThreads, is_coroutine_function
 from firearrow.client.hooks import EndTransactionContext, run_hook
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import Property
 from firearrow.client.names import Namespace
 from firearrow.client.sending.transactions import (
@@ -39,10 +39,10 @@ class CheckedProducer(Protocol):
     """A producer that can be asked."""
 
     @property
-    def check_backs(self) -> "CheckBacks | None": ...
+    def transaction_checks(self) -> "TransactionChecks | None": ...
 
 
-class CheckBacks:
+class TransactionChecks:
     """Of one producer. At most `check_threads` checks at a time, and `checks_max` that wait."""
 
     def __init__(self, sender: HalfSender, checker: Checker) -> None:
@@ -53,9 +53,9 @@ class CheckBacks:
         self._threads = HandlerThreads(f"CheckThread_{sender.group}", sender.options.check_threads)
         self._turns = asyncio.Semaphore(sender.options.check_threads)
         self._waiting = 0
-        instance.serve(
+        instance.register_handler(
             RequestCode.CHECK_TRANSACTION_STATE,
-            lambda request, address: asked(instance, request, address),
+            lambda request, address: check_transaction_state(instance, request, address),
         )
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class CheckBacks:
             run_hook(hook.ended, context)
 
 
-async def asked(instance: Instance, request: RemotingCommand, address: str) -> None:
+async def check_transaction_state(instance: ClientInstance, request: RemotingCommand, address: str) -> None:
     """CHECK_TRANSACTION_STATE: the producer is named by the message in the body. RecordError, ClientError."""
     broker_name = request.text_or("bname", "")
     messages = decode_messages(request.body, broker_name, open_body)
@@ -111,7 +111,7 @@ async def asked(instance: Instance, request: RemotingCommand, address: str) -> N
         raise ClientError(f"{address}: a check of {len(messages)} messages instead of one")
     group = messages[0].get_property(Property.PRODUCER_GROUP)
     producer = instance.producers.get(group) if group is not None else None
-    if not isinstance(producer, CheckedProducer) or producer.check_backs is None:
+    if not isinstance(producer, CheckedProducer) or producer.transaction_checks is None:
         log.warning("%s asks about transactions of %s: no such producer with a checker", address, group)
         return
-    await producer.check_backs.answer(request, messages[0], address)
+    await producer.transaction_checks.answer(request, messages[0], address)

@@ -19,8 +19,8 @@ from firearrow.client.errors import ConfigError, MessageRefused, NotRunning, Roc
 from firearrow.client.handling.listeners import is_coroutine_function
 from firearrow.client.hooks import EndTransactionContext, EndTransactionHook, run_hook
 from firearrow.client.inquiry.message_queries import decode_offset_id
-from firearrow.client.link.instance import Instance
-from firearrow.client.link.introductions import Introductions
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.link.introductions import FirstHeartbeat
 from firearrow.client.message import Message, Property, SendResult, SendStatus
 from firearrow.client.names import Namespace
 from firearrow.client.options import ProducerOptions
@@ -64,7 +64,7 @@ class HalfSender(Protocol):
     @property
     def group(self) -> str: ...
     @property
-    def instance(self) -> Instance: ...
+    def instance(self) -> ClientInstance: ...
     @property
     def options(self) -> ProducerOptions: ...
     @property
@@ -77,7 +77,7 @@ class Transactions:
 
     def __init__(self, sender: HalfSender) -> None:
         self._sender = sender
-        self._introductions = Introductions(sender.instance, sender.options)
+        self._first_heartbeat = FirstHeartbeat(sender.instance, sender.options)
         self._namespace = Namespace(sender.instance.options.namespace)
 
     def transaction(self, message: Message, timeout_s: float | None = None) -> "Transaction":
@@ -106,7 +106,7 @@ class Transactions:
         delayed = message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None
         if delayed or not DELAYS.isdisjoint(message.properties):
             raise MessageRefused("a message of a transaction cannot be delayed")
-        await self._introductions.meet(self._namespace.wrap(message.topic))
+        await self._first_heartbeat.ensure_known(self._namespace.wrap(message.topic))
         prepared = {Property.TRANSACTION_PREPARED: "true", Property.PRODUCER_GROUP: self._sender.group}
         half = replace(message, properties=message.properties | prepared)
         try:

@@ -87,7 +87,7 @@ class Verb(Generic[P, Result]):
         return facade._thread.run(partial(self.__wrapped__, facade._inner, *args, **kwargs))
 
 
-class Plain(Generic[P, Result]):
+class LoopVerb(Generic[P, Result]):
     """A verb of the object within that does not wait for anything but must be called in the loop."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Result]) -> None:

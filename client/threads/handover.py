@@ -18,7 +18,7 @@ from firearrow.client.threads.loop_thread import LoopThread
 Submit = Callable[[], asyncio.Future[SendResult]]
 
 
-class Room(Protocol):
+class InFlightOptions(Protocol):
     """How much may be on the way, and how long to wait for room: ProducerOptions."""
 
     @property
@@ -29,11 +29,11 @@ class Room(Protocol):
     def wait_when_full(self) -> bool: ...
 
 
-class Handover:
-    def __init__(self, thread: LoopThread, room: Room) -> None:
+class ThreadBridge:
+    def __init__(self, thread: LoopThread, options: InFlightOptions) -> None:
         self._thread = thread
-        self._options = room
-        self._room = threading.BoundedSemaphore(room.in_flight_max)
+        self._options = options
+        self._room = threading.BoundedSemaphore(options.in_flight_max)
         self._waiting: deque[tuple[Future[SendResult], Submit]] = deque()
         self._woken = False
 

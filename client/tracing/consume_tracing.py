@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from firearrow.client.hooks import ConsumeHook
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.names import Namespace
 from firearrow.client.producer import Producer
-from firearrow.client.tracing.trace import Side, TraceDispatcher, trace_dispatcher
+from firearrow.client.tracing.trace import TraceSide, TraceDispatcher, trace_dispatcher
 from firearrow.client.tracing.trace_hooks import ConsumeTrace
 
 
@@ -21,7 +21,7 @@ class TraceOptions(Protocol):
     def trace_batch(self) -> int: ...
 
 
-class TracedSetting(Protocol):
+class TracedConsumer(Protocol):
     """What consumers have said of themselves, as far as it is asked here."""
 
     @property
@@ -35,8 +35,8 @@ class TracedSetting(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
-    """A TracedSetting."""
+class TracedConsumerConfig:
+    """A TracedConsumer."""
 
     group: str
     options: TraceOptions
@@ -47,20 +47,20 @@ class Traced:
 class ConsumeTracing:
     """`hooks`: the user's, and behind them the one that notes what becomes of messages."""
 
-    def __init__(self, setting: TracedSetting, instance: Instance) -> None:
-        options = setting.options
-        self.hooks: Sequence[ConsumeHook] = tuple(setting.consume_hooks)
+    def __init__(self, config: TracedConsumer, instance: ClientInstance) -> None:
+        options = config.options
+        self.hooks: Sequence[ConsumeHook] = tuple(config.consume_hooks)
         self._dispatcher: TraceDispatcher | None = None
         if options.trace:
             self._dispatcher = trace_dispatcher(
                 Producer,
-                setting.group,
-                Side.CONSUME,
+                config.group,
+                TraceSide.CONSUME,
                 instance.options,
                 options.trace_topic,
                 options.trace_batch,
             )
-            self.hooks = (*self.hooks, ConsumeTrace(self._dispatcher, setting.namespace))
+            self.hooks = (*self.hooks, ConsumeTrace(self._dispatcher, config.namespace))
 
     async def start(self) -> None:
         if self._dispatcher is not None:

@@ -33,7 +33,7 @@ SENDER_OPTIONS = ProducerOptions(send_timeout_s=5, message_bytes_max=BODY_BYTES_
 _numbers = itertools.count(1)
 
 
-class Side(StrEnum):
+class TraceSide(StrEnum):
     PRODUCE = "PRODUCE"
     CONSUME = "CONSUME"
 
@@ -53,7 +53,7 @@ class TraceSender(Protocol):
     async def close(self) -> None: ...
 
 
-def sender_group(group: str, side: Side) -> str:
+def sender_group(group: str, side: TraceSide) -> str:
     """The group of the producer that sends the traces of `group`, cut where brokers would refuse it."""
     number = str(next(_numbers))
     prefix = "_INNER_TRACE_PRODUCER-"
@@ -70,7 +70,7 @@ def sender_client(client: ClientOptions) -> ClientOptions:
 def trace_dispatcher(
     producer: Callable[..., TraceSender],
     group: str,
-    side: Side,
+    side: TraceSide,
     client: ClientOptions,
     topic: str,
     batch: int,
@@ -147,13 +147,13 @@ class TraceDispatcher:
                     await self._due.wait()
             self._due.clear()
             contexts = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            for package in packages(contexts):
+            for package in trace_messages(contexts):
                 await self._sending.acquire()
                 task = asyncio.get_running_loop().create_task(self._send(package))
                 self._tasks.add(task)
                 task.add_done_callback(self._sent)
 
-    async def _send(self, package: "Package") -> None:
+    async def _send(self, package: "TraceMessage") -> None:
         try:
             await self._sender.send(Message(self.topic, package.body, keys=package.keys))
         except RocketMQError as error:
@@ -167,23 +167,23 @@ class TraceDispatcher:
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class TraceMessage:
     """One trace message."""
 
     body: bytes
     keys: tuple[str, ...]
 
 
-def packages(contexts: Iterable[TraceContext]) -> Iterator[Package]:
+def trace_messages(contexts: Iterable[TraceContext]) -> Iterator[TraceMessage]:
     """The contexts of each topic together, cut between records before a limit. A record over it alone is dropped."""
     by_topic: dict[str, list[TraceRecord]] = {}
     for context in contexts:
         by_topic.setdefault(context.topic, []).extend(context.records)
     for records in by_topic.values():
-        yield from _packages(records)
+        yield from _split_records(records)
 
 
-def _packages(records: Iterable[TraceRecord]) -> Iterator[Package]:
+def _split_records(records: Iterable[TraceRecord]) -> Iterator[TraceMessage]:
     pieces: list[bytes] = []
     keys: set[str] = set()
     body_bytes = keys_bytes = 0
@@ -194,14 +194,14 @@ def _packages(records: Iterable[TraceRecord]) -> Iterator[Package]:
             continue
         found, found_bytes = _keys(record)
         if pieces and (body_bytes + len(piece) > BODY_BYTES_MAX or keys_bytes + found_bytes > KEYS_BYTES_MAX):
-            yield Package(b"".join(pieces), tuple(sorted(keys)))
+            yield TraceMessage(b"".join(pieces), tuple(sorted(keys)))
             pieces, keys, body_bytes, keys_bytes = [], set(), 0, 0
         pieces.append(piece)
         keys.update(found)
         body_bytes += len(piece)
         keys_bytes += found_bytes
     if pieces:
-        yield Package(b"".join(pieces), tuple(sorted(keys)))
+        yield TraceMessage(b"".join(pieces), tuple(sorted(keys)))
 
 
 def _keys(record: TraceRecord) -> tuple[list[str], int]:

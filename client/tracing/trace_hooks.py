@@ -11,13 +11,13 @@ from firearrow.client.message import Property, SendStatus
 from firearrow.client.names import Namespace
 from firearrow.client.tracing.trace import TraceContext, TraceDispatcher
 from firearrow.client.tracing.trace_records import (
-    ConsumeBegun,
-    ConsumeEnded,
+    SubBeforeRecord,
+    SubAfterRecord,
     MessageKind,
-    Recalled,
+    RecallRecord,
     ReturnType,
-    Sent,
-    TransactionEnded,
+    PubRecord,
+    EndTransactionRecord,
 )
 
 DEFAULT_REGION = "DefaultRegion"
@@ -59,7 +59,7 @@ class ProduceTrace(_Trace):
             return
         message = context.message
         topic = self._namespace.unwrap(message.topic)
-        record = Sent(
+        record = PubRecord(
             time_ms=began_ms,
             region=result.region,
             group=self._namespace.unwrap(context.group),
@@ -81,7 +81,7 @@ class ProduceTrace(_Trace):
         if not self._dispatcher.concerns(message.topic):
             return
         topic = self._namespace.unwrap(message.topic)
-        record = TransactionEnded(
+        record = EndTransactionRecord(
             time_ms=self._clock_ms(),
             region=message.properties.get(Property.REGION) or DEFAULT_REGION,
             group=self._namespace.unwrap(context.group),
@@ -103,7 +103,7 @@ class ProduceTrace(_Trace):
         if region is None or not self._dispatcher.concerns(topic):
             return
         group, topic = self._namespace.unwrap(group), self._namespace.unwrap(topic)
-        record = Recalled(self._clock_ms(), region, group, topic, message_id, answer.code == 0)
+        record = RecallRecord(self._clock_ms(), region, group, topic, message_id, answer.code == 0)
         self._dispatcher.append(TraceContext(topic, [record]))
 
 
@@ -115,7 +115,7 @@ class ConsumeTrace(_Trace):
         group = self._namespace.unwrap(context.group)
         time_ms, request_id = self._clock_ms(), uuid.uuid4().hex.upper()
         begun = [
-            ConsumeBegun(
+            SubBeforeRecord(
                 time_ms,
                 region,
                 group,
@@ -132,14 +132,14 @@ class ConsumeTrace(_Trace):
             self._dispatcher.append(TraceContext(self._topic(context), begun))
 
     def after(self, context: ConsumeContext, /) -> None:
-        begun: list[ConsumeBegun] = context.extra.get(BEGUN, [])
+        begun: list[SubBeforeRecord] = context.extra.get(BEGUN, [])
         if not begun:
             return
         time_ms = self._clock_ms()
         cost_ms = (time_ms - begun[0].time_ms) // len(context.messages)
         returned = ReturnType[context.return_type] if context.return_type else ReturnType.SUCCESS
         ended = [
-            ConsumeEnded(
+            SubAfterRecord(
                 each.request_id,
                 each.message_id,
                 cost_ms,

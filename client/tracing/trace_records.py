@@ -15,7 +15,7 @@ TEXT_MAX = 128 << 20
 FIELD_CHARS_MAX = 1 << 20
 
 
-class TraceError(RocketMQError, ValueError):
+class InvalidTrace(RocketMQError, ValueError):
     """A text that is no trace; says which field of which record."""
 
 
@@ -40,7 +40,7 @@ class ReturnType(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class PubRecord:
     """`Pub`: a message was sent. `time_ms` is its start, `body_bytes` its size after compression."""
 
     time_ms: int
@@ -65,7 +65,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumeBegun:
+class SubBeforeRecord:
     """`SubBefore`: a handler is about to get a message. One call of it has one request id."""
 
     time_ms: int
@@ -84,7 +84,7 @@ class ConsumeBegun:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumeEnded:
+class SubAfterRecord:
     """`SubAfter`: the handler answered. `time_ms` is 0 and `group` None where the writer left them out."""
 
     request_id: str
@@ -104,7 +104,7 @@ class ConsumeEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionEnded:
+class EndTransactionRecord:
     """`EndTransaction`: what was decided, and whether because the broker asked. `state` is Java's name of it."""
 
     time_ms: int
@@ -128,7 +128,7 @@ class TransactionEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecallRecord:
     """`Recall`: a timer message was called back."""
 
     time_ms: int
@@ -144,20 +144,20 @@ class Recalled:
         )
 
 
-TraceRecord = Sent | ConsumeBegun | ConsumeEnded | TransactionEnded | Recalled
+TraceRecord = PubRecord | SubBeforeRecord | SubAfterRecord | EndTransactionRecord | RecallRecord
 
 
 def searchable(record: TraceRecord) -> Iterator[str]:
     """By what the record is to be found: message ids (a batch has many) and keys."""
     yield from record.message_id.split(",")
-    if not isinstance(record, Recalled) and record.keys:
+    if not isinstance(record, RecallRecord) and record.keys:
         yield from record.keys.split()
 
 
 def decode(text: str) -> list[TraceRecord]:
-    """The records of one trace message; kinds that we do not know are left out. TraceError."""
+    """The records of one trace message; kinds that we do not know are left out. InvalidTrace."""
     if len(text) > TEXT_MAX:
-        raise TraceError(f"a trace of {len(text)} characters, at most {TEXT_MAX}")
+        raise InvalidTrace(f"a trace of {len(text)} characters, at most {TEXT_MAX}")
     return list(_decoded(text.split(RECORD)))
 
 
@@ -182,11 +182,11 @@ class _Fields:
 
     def maybe(self, name: str) -> str | None:
         if self._at >= len(self._fields):
-            raise TraceError(f"{self._kind}: {name} is missing")
+            raise InvalidTrace(f"{self._kind}: {name} is missing")
         text = self._fields[self._at]
         self._at += 1
         if len(text) > FIELD_CHARS_MAX:
-            raise TraceError(f"{self._kind}: {name} has {len(text)} characters, at most {FIELD_CHARS_MAX}")
+            raise InvalidTrace(f"{self._kind}: {name} has {len(text)} characters, at most {FIELD_CHARS_MAX}")
         return None if text == NULL else text
 
     def text(self, name: str) -> str:
@@ -196,7 +196,7 @@ class _Fields:
         text = self.text(name)
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
-            raise TraceError(f"{self._kind}: {name}: {text[:40]!r} is no number")
+            raise InvalidTrace(f"{self._kind}: {name}: {text[:40]!r} is no number")
         return int(text)
 
     def flag(self, name: str) -> bool:
@@ -205,13 +205,13 @@ class _Fields:
     def kind(self) -> MessageKind:
         number = self.number("kind")
         if number not in _KINDS:
-            raise TraceError(f"{self._kind}: kind: there is no kind {number}")
+            raise InvalidTrace(f"{self._kind}: kind: there is no kind {number}")
         return MessageKind(number)
 
     def returned(self) -> ReturnType:
         number = self.number("returned")
         if number not in _RETURNS:
-            raise TraceError(f"{self._kind}: returned: there is no return type {number}")
+            raise InvalidTrace(f"{self._kind}: returned: there is no return type {number}")
         return ReturnType(number)
 
 
@@ -219,10 +219,10 @@ _KINDS = {kind.value for kind in MessageKind}
 _RETURNS = {kind.value for kind in ReturnType}
 
 
-def _sent(fields: _Fields) -> Sent:
+def _sent(fields: _Fields) -> PubRecord:
     """The oldest end with the kind, then came the success, then the offset id before it."""
     number = len(fields)
-    return Sent(
+    return PubRecord(
         fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("topic"),
         fields.text("message_id"), fields.maybe("tags"), fields.maybe("keys"), fields.maybe("store_host"),
         fields.number("body_bytes"), fields.number("cost_ms"), fields.kind(),
@@ -231,32 +231,32 @@ def _sent(fields: _Fields) -> Sent:
     )  # fmt: skip
 
 
-def _begun(fields: _Fields) -> ConsumeBegun:
-    return ConsumeBegun(
+def _begun(fields: _Fields) -> SubBeforeRecord:
+    return SubBeforeRecord(
         fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("request_id"),
         fields.text("message_id"), fields.number("retries"), fields.maybe("keys"),
     )  # fmt: skip
 
 
-def _ended(fields: _Fields) -> ConsumeEnded:
+def _ended(fields: _Fields) -> SubAfterRecord:
     number = len(fields)
-    return ConsumeEnded(
+    return SubAfterRecord(
         fields.text("request_id"), fields.text("message_id"), fields.number("cost_ms"), fields.flag("success"),
         fields.maybe("keys"), fields.returned() if number >= 6 else ReturnType.SUCCESS,
         fields.number("time_ms") if number >= 8 else 0, fields.maybe("group") if number >= 8 else None,
     )  # fmt: skip
 
 
-def _transaction_ended(fields: _Fields) -> TransactionEnded:
-    return TransactionEnded(
+def _transaction_ended(fields: _Fields) -> EndTransactionRecord:
+    return EndTransactionRecord(
         fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("topic"),
         fields.text("message_id"), fields.maybe("tags"), fields.maybe("keys"), fields.maybe("store_host"),
         fields.kind(), fields.maybe("transaction_id"), fields.text("state"), fields.flag("from_check"),
     )  # fmt: skip
 
 
-def _recalled(fields: _Fields) -> Recalled:
-    return Recalled(
+def _recalled(fields: _Fields) -> RecallRecord:
+    return RecallRecord(
         fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("topic"),
         fields.text("message_id"), fields.flag("success"),
     )  # fmt: skip

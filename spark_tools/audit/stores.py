@@ -1,10 +1,10 @@
 """Which stores an audit looks at, by the paths that are given."""
 
 from firearrow._native.audit.store import AuditedStore
-from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.offline.origin import StoreSource
 
 
 def stores_of(paths: tuple[str, ...]) -> list[AuditedStore]:
     """Of folders, or NAME=FOLDER. OptionWrong: none, or two of one name."""
-    named = (path.partition("=") for path in StoreOrigin(paths).paths)
+    named = (path.partition("=") for path in StoreSource(paths).paths)
     return [AuditedStore(name, root) for name, _, root in named]

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from firearrow._native.audit.auditing import StoreSeen
-from firearrow._native.audit.tallies import Tally
+from firearrow._native.audit.auditing import StoreResult
+from firearrow._native.audit.tallies import TopCounts
 from firearrow.client.names import DLQ, RETRY, is_system_topic
-from firearrow.spark_tools.origin import LIGHT_PREFIX
+from firearrow.spark_tools.origin import LMQ_PREFIX
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 HOURS_MAX = 70_389_528
@@ -45,16 +45,16 @@ def kind_of(topic: str) -> str:
         return "half"
     if is_system_topic(topic):
         return "system"
-    prefixes = {RETRY: "retry", DLQ: "dead letters", LIGHT_PREFIX: "light"}
+    prefixes = {RETRY: "retry", DLQ: "dead letters", LMQ_PREFIX: "light"}
     return next((kind for prefix, kind in prefixes.items() if topic.startswith(prefix)), "messages")
 
 
-def topic_rows(seen: StoreSeen) -> list[TopicRow]:
+def topic_rows(seen: StoreResult) -> list[TopicRow]:
     """The most bytes first."""
     queues: dict[str, int] = {}
-    for topic, _ in {*seen.queues, *((str(key[0]), int(key[1])) for key in seen.tallies.queues.rows)}:
+    for topic, _ in {*seen.queues, *((str(key[0]), int(key[1])) for key in seen.counts.queues.rows)}:
         queues[topic] = queues.get(topic, 0) + 1
-    counted = seen.tallies.topics().rows
+    counted = seen.counts.topics().rows
     rows = [
         TopicRow(topic, kind_of(topic), count, *counted.get((topic,), (0, 0)))
         for topic, count in queues.items()
@@ -62,8 +62,8 @@ def topic_rows(seen: StoreSeen) -> list[TopicRow]:
     return sorted(rows, key=lambda row: (-row.bytes, row.topic))
 
 
-def queue_rows(seen: StoreSeen) -> list[QueueRow]:
-    tallies = seen.tallies
+def queue_rows(seen: StoreResult) -> list[QueueRow]:
+    tallies = seen.counts
     names = {*seen.queues, *((str(key[0]), int(key[1])) for key in tallies.queues.rows)}
     rows = []
     for topic, queue_id in sorted(names):
@@ -75,7 +75,7 @@ def queue_rows(seen: StoreSeen) -> list[QueueRow]:
     return rows
 
 
-def document(stores: Iterable[StoreSeen], top: int, seconds: float) -> dict[str, Any]:
+def document(stores: Iterable[StoreResult], top: int, seconds: float) -> dict[str, Any]:
     """The report as JSON: all findings that are listed, the `top` busiest of everything else."""
     parts = [_store(seen, top) for seen in stores]
     return {
@@ -86,8 +86,8 @@ def document(stores: Iterable[StoreSeen], top: int, seconds: float) -> dict[str,
     }
 
 
-def _store(seen: StoreSeen, top: int) -> dict[str, Any]:
-    tallies = seen.tallies
+def _store(seen: StoreResult, top: int) -> dict[str, Any]:
+    tallies = seen.counts
     busy = sorted(queue_rows(seen), key=lambda row: (-row.messages, row.topic, row.queue_id))
     late = sorted(seen.lags, key=lambda lag: (-lag.lag, lag.group, lag.topic, lag.queue_id))
     return {
@@ -104,7 +104,7 @@ def _store(seen: StoreSeen, top: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _hours(tally: Tally) -> dict[str, Any]:
+def _hours(tally: TopCounts) -> dict[str, Any]:
     """Each with its beginning in words, if it is a time at all."""
     told = _tally(tally, ("hour",), 0)
     for row in told["rows"]:
@@ -119,7 +119,7 @@ def hour_text(hour: int) -> str:
     return f"{datetime.fromtimestamp(hour * 3600, UTC):%Y-%m-%dT%H:00Z}"
 
 
-def _tally(tally: Tally, names: tuple[str, ...], top: int) -> dict[str, Any]:
+def _tally(tally: TopCounts, names: tuple[str, ...], top: int) -> dict[str, Any]:
     """`top` 0: all, by key."""
     rows = tally.busiest(top) if top else sorted((key, row[0], row[1]) for key, row in tally.rows.items())
     all_messages = sum(row[0] for row in tally.rows.values()) + tally.rest[0]

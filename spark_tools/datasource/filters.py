@@ -19,22 +19,22 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from firearrow.spark_tools.plan.narrowing import Narrowing, Span, span_and
+from firearrow.spark_tools.plan.narrowing import Pushdown, Span, span_and
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 
 
-def narrowing_of(filters: Iterable[Filter]) -> Narrowing:
+def pushdown_of(filters: Iterable[Filter]) -> Pushdown:
     """What all of them together leave."""
-    found = Narrowing()
+    found = Pushdown()
     for each in filters:
-        found = _narrowed(found, each)
+        found = _pushed(found, each)
     return found
 
 
-def _narrowed(found: Narrowing, each: Filter) -> Narrowing:
+def _pushed(found: Pushdown, each: Filter) -> Pushdown:
     match each:
         case EqualTo((column,), value) | EqualNullSafe((column,), value):
             return _one_of(found, column, (value,))
@@ -48,17 +48,17 @@ def _narrowed(found: Narrowing, each: Filter) -> Narrowing:
                 else replace(found, topics=frozenset())
             )
         case GreaterThan((column,), value):
-            return _spanned(found, column, value, lambda ticks: (ticks + 1, None))
+            return _with_span(found, column, value, lambda ticks: (ticks + 1, None))
         case GreaterThanOrEqual((column,), value):
-            return _spanned(found, column, value, lambda ticks: (ticks, None))
+            return _with_span(found, column, value, lambda ticks: (ticks, None))
         case LessThan((column,), value):
-            return _spanned(found, column, value, lambda ticks: (None, ticks))
+            return _with_span(found, column, value, lambda ticks: (None, ticks))
         case LessThanOrEqual((column,), value):
-            return _spanned(found, column, value, lambda ticks: (None, ticks + 1))
+            return _with_span(found, column, value, lambda ticks: (None, ticks + 1))
     return found
 
 
-def _one_of(found: Narrowing, column: str, values: Iterable[Any]) -> Narrowing:
+def _one_of(found: Pushdown, column: str, values: Iterable[Any]) -> Pushdown:
     """Null equals nothing. A value that is not understood leaves all as it is."""
     values = [value for value in values if value is not None]
     match column:
@@ -77,12 +77,12 @@ def _one_of(found: Narrowing, column: str, values: Iterable[Any]) -> Narrowing:
         case "storeTimestamp" | "bornTimestamp" if values and all(
             isinstance(each, datetime) for each in values
         ):
-            found = _spanned(found, column, min(values), lambda ticks: (ticks, None))
-            return _spanned(found, column, max(values), lambda ticks: (None, ticks + 1))
+            found = _with_span(found, column, min(values), lambda ticks: (ticks, None))
+            return _with_span(found, column, max(values), lambda ticks: (None, ticks + 1))
     return found
 
 
-def _spanned(found: Narrowing, column: str, value: object, span: Callable[[int], Span]) -> Narrowing:
+def _with_span(found: Pushdown, column: str, value: object, span: Callable[[int], Span]) -> Pushdown:
     """`span` is told the value in the column's own steps: numbers of 1, times of a microsecond."""
     match column:
         case "queueId" if _numbers([value]):

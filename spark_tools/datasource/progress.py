@@ -20,8 +20,8 @@ from pyspark.sql.streaming.listener import (
 from firearrow.client.errors import ClientError
 from firearrow.spark_tools.datasource.stream_sink import commit_offsets
 from firearrow.spark_tools.errors import REFUSALS
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.plan.lag import Lag
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.plan.lag import StreamLag
 from firearrow.spark_tools.plan.offsets import Offsets, offsets_of
 
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ WAIT_S = 10.0
 log = logging.getLogger("firearrow.spark")
 
 
-def lag(progress: "StreamingQueryProgress") -> Lag:
+def lag(progress: "StreamingQueryProgress") -> StreamLag:
     """Of all sources of the format `rocketmq` together; as of the end of that micro-batch."""
     read: Offsets = {}
     newest: Offsets = {}
     for _, source in _sources(progress):
         read |= _offsets(source.endOffset)
         newest |= _offsets(source.latestOffset)
-    return Lag.between(read, newest)
+    return StreamLag.between(read, newest)
 
 
 class GroupFollows(StreamingQueryListener):
@@ -48,7 +48,7 @@ class GroupFollows(StreamingQueryListener):
     without a name all queries of the session are followed.
     """
 
-    def __init__(self, target: Target, group: str, query_name: str | None = None) -> None:
+    def __init__(self, target: Cluster, group: str, query_name: str | None = None) -> None:
         self.target = target
         self.group = group
         self.query_name = query_name
@@ -66,7 +66,7 @@ class GroupFollows(StreamingQueryListener):
                 publish(self.target, self.group, offsets)
 
 
-def publish(target: Target, group: str, offsets: Offsets) -> None:
+def publish(target: Cluster, group: str, offsets: Offsets) -> None:
     """The stream's own offsets are in its checkpoint: brokers that are away are no reason to end it."""
     try:
         commit_offsets(target, group, offsets, WAIT_S)

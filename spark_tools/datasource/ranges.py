@@ -17,9 +17,9 @@ from firearrow.spark_tools.datasource.rows import RangePartition
 from firearrow.spark_tools.datasource.stream import StreamReader
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
-from firearrow.spark_tools.plan.origins import origin_of
-from firearrow.spark_tools.plan.ranges import Part
-from firearrow.spark_tools.plan.tail import Tail
+from firearrow.spark_tools.plan.origins import source_of
+from firearrow.spark_tools.plan.ranges import InputSplit
+from firearrow.spark_tools.plan.tail import StreamCursor
 
 SCHEMA = pa.schema([
     ("topic", pa.string()), ("brokerName", pa.string()), ("queueId", pa.int32()),
@@ -42,19 +42,19 @@ class RangeSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = SourceOptions.of(self.options, STREAM)
-        return RangeReader(origin_of(options, self.options), options, ())
+        return RangeStreamReader(source_of(options, self.options), options, ())
 
 
 class PlannedPartition(RangePartition):
-    def __init__(self, part: Part, gone: tuple[Gone, ...]) -> None:
+    def __init__(self, part: InputSplit, gone: tuple[Gone, ...]) -> None:
         super().__init__(part)
         self.gone = gone
 
 
-class RangeReader(StreamReader):
+class RangeStreamReader(StreamReader):
     @cached_property
-    def tail(self) -> Tail:
-        return Tail(self.rows.origin, self.options, lost=lambda part, why: self.gone.append((part, why)))
+    def cursor(self) -> StreamCursor:
+        return StreamCursor(self.rows.message_source, self.options, lost=lambda part, why: self.gone.append((part, why)))
 
     @cached_property
     def gone(self) -> list[Gone]:

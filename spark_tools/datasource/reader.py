@@ -9,9 +9,9 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.datasource.filters import narrowing_of
-from firearrow.spark_tools.datasource.rows import RangePartition, Rows
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.datasource.filters import pushdown_of
+from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
 from firearrow.spark_tools.plan.batch import BatchPlan
 
 
@@ -22,22 +22,22 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """TopicMissing, OptionWrong, DataLoss. Spark wants a list."""
-        return [RangePartition(part) for part in self.plan.parts()] if self._choice() else []
+        return [RangePartition(part) for part in self.plan.parts()] if self._message_filter() else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        choice = self._choice()
-        if choice is not None:
-            yield from Rows(self.plan.origin, choice, self.columns, self.plan.options).of(partition)
+        message_filter = self._message_filter()
+        if message_filter is not None:
+            yield from TaskReader(self.plan.message_source, message_filter, self.columns, self.plan.options).of(partition)
 
-    def _choice(self) -> Choice | None:
-        return self.plan.narrowing.choice(self.plan.options.choice())
+    def _message_filter(self) -> MessageFilter | None:
+        return self.plan.pushdown.message_filter(self.plan.options.message_filter())
 
 
-class NarrowingReader(TableReader):
+class PushdownReader(TableReader):
     """Reads less where the query's filters say so. For loads that are scanned once: Spark keeps one plan for each load,
     and hands it to all scans of it, also to those without a filter. Spark refuses it where push-down is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """All of them back: Spark looks at each row again, the plan only gets narrower."""
-        self.plan = replace(self.plan, narrowing=narrowing_of(filters))
+        self.plan = replace(self.plan, pushdown=pushdown_of(filters))
         return filters

@@ -13,13 +13,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from firearrow.spark_tools import columns
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.origin import Origin
-from firearrow.spark_tools.plan.loss import AtOnce
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.origin import Source
+from firearrow.spark_tools.plan.loss import FailFast
 from firearrow.spark_tools.plan.options import SourceOptions
-from firearrow.spark_tools.plan.ranges import Part
-from firearrow.spark_tools.worker import settle
+from firearrow.spark_tools.plan.ranges import InputSplit
+from firearrow.spark_tools.worker import setup_worker
 
 SIZES_ARE_OFF = 1.02
 """Sizes of ranges are often shares of larger ones."""
@@ -28,15 +28,15 @@ SIZES_ARE_OFF = 1.02
 class RangePartition(InputPartition):
     """What one task reads. A kind of its own, because Spark makes a plain one when it is given none."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: InputSplit) -> None:
         super().__init__(part)
         self.part = part
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    origin: Origin
-    choice: Choice
+class TaskReader:
+    message_source: Source
+    message_filter: MessageFilter
     columns: tuple[str, ...]
     options: SourceOptions
 
@@ -44,13 +44,13 @@ class Rows:
         """Nothing for a partition that is not ours. DataLoss at the first range that is gone."""
         if not isinstance(partition, RangePartition):
             return
-        settle()
-        options, lost = self.options, AtOnce(self.options.fail_on_loss)
-        choice = self.choice.of_columns(self.columns)
-        with self.origin.open() as reader:
+        setup_worker()
+        options, lost = self.options, FailFast(self.options.fail_on_loss)
+        message_filter = self.message_filter.of_columns(self.columns)
+        with self.message_source.open() as reader:
             for part in partition.part:
                 bytes_max = even(part.size, options.batch_bytes)
-                for spans in reader.read(part, choice, lost, bytes_max=bytes_max):
+                for spans in reader.read(part, message_filter, lost, bytes_max=bytes_max):
                     yield from columns.record_batches(
                         spans, self.columns, part.queue.broker_name, open_bodies=options.open_bodies,
                         count_max=options.batch_rows, bytes_max=bytes_max,
@@ -64,13 +64,13 @@ def even(size: int, about: int) -> int:
 
 
 def asked_columns(schema: StructType) -> tuple[str, ...]:
-    """The names that a schema asks for. OptionWrong: a column that is none, or of another type."""
+    """The names that a schema asks for. InvalidOption: a column that is none, or of another type."""
     wanted = to_arrow_schema(schema, timezone="UTC")
-    names = columns.chosen(tuple(wanted.names))
+    names = columns.column_names(tuple(wanted.names))
     for field in columns.schema(names):
         asked = wanted.field(field.name)
         if not asked.type.equals(field.type):
-            raise OptionWrong(f"schema: {field.name} is {field.type}, not {asked.type}; cast it in a select")
+            raise InvalidOption(f"schema: {field.name} is {field.type}, not {asked.type}; cast it in a select")
         if not asked.nullable:
-            raise OptionWrong(f"schema: {field.name} cannot be `not null` here; leave that out")
+            raise InvalidOption(f"schema: {field.name} cannot be `not null` here; leave that out")
     return names

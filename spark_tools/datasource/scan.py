@@ -19,7 +19,7 @@ from firearrow.spark_tools.datasource.source import RocketMQSource
 
 
 @dataclass(frozen=True, slots=True)
-class Scanning:
+class TableScan:
     """In the worker: numbers of parts → their rows."""
 
     reader: DataSourceReader
@@ -40,7 +40,7 @@ def scanned(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     parts = reader.partitions()
     numbers = spark.range(len(parts), numPartitions=max(1, len(parts)))
     function = UserDefinedFunction(
-        Scanning(reader, parts), schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+        TableScan(reader, parts), schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     )
     rows = numbers._jdf.mapInArrow(function(numbers["id"])._jc, False, None)
     return DataFrame(rows, spark)

@@ -18,27 +18,27 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from firearrow.spark_tools.datasource.sink_options import BATCH, SinkOptions
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.message_columns import check_columns
-from firearrow.spark_tools.outgoing import Outgoing, Outlet, Sent, first_id, unique_ids
+from firearrow.spark_tools.outgoing import BatchSender, SinkSettings, SentTotals, first_id, unique_ids
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """What one task sent, all of it acknowledged."""
 
-    sent: Sent
+    sent: SentTotals
 
 
 def table_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> "TableWriter":
-    """Checked as far as it can be before a task runs. OptionWrong."""
+    """Checked as far as it can be before a task runs. InvalidOption."""
     if overwrite:
-        raise OptionWrong("mode overwrite: brokers keep what they have; write with .mode('append')")
+        raise InvalidOption("mode overwrite: brokers keep what they have; write with .mode('append')")
     options = SinkOptions.of(given, BATCH)
     checked_schema(schema, options)
-    return TableWriter(Target.of(given), options)
+    return TableWriter(Cluster.of(given), options)
 
 
 def checked_schema(schema: StructType, options: SinkOptions) -> pa.Schema:
@@ -49,40 +49,40 @@ def checked_schema(schema: StructType, options: SinkOptions) -> pa.Schema:
 
 def send_all(
     batches: Iterator[pa.RecordBatch],
-    target: Target,
-    outlet: Outlet,
+    target: Cluster,
+    sink_settings: SinkSettings,
     ids: tuple[str, int],
     timeout_s: float,
-) -> Sent:
-    """All rows sent and acknowledged. SendFailed, TopicMissing, OptionWrong, Unreachable."""
+) -> SentTotals:
+    """All rows sent and acknowledged. SendFailed, TopicMissing, InvalidOption, Unreachable."""
     with Sender(target, timeout_s=timeout_s) as sender:
-        outgoing = Outgoing(sender, outlet, ids)
+        batch_sender = BatchSender(sender, sink_settings, ids)
         for batch in batches:
-            outgoing.send(batch)
-        return outgoing.finish()
+            batch_sender.send(batch)
+        return batch_sender.finish()
 
 
 class TableWriter(DataSourceArrowWriter):
-    def __init__(self, target: Target, options: SinkOptions) -> None:
+    def __init__(self, target: Cluster, options: SinkOptions) -> None:
         self.target = target
         self.options = options
         self.run = uuid.uuid4().hex
         """The same for every attempt at a task of this write."""
         self.first_id = first_id(datetime.now(UTC))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         context = TaskContext.get()
         assert context is not None
         ids = unique_ids(self.run, context.partitionId()), self.first_id
-        return Written(send_all(iterator, self.target, self.options.outlet(), ids, self.options.timeout_s))
+        return TaskCommit(send_all(iterator, self.target, self.options.sink_settings(), ids, self.options.timeout_s))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Says on stderr what is at the target all the same."""
-        print(f"rocketmq sink: {left_behind(messages)}", file=sys.stderr)
+        print(f"rocketmq sink: {report_aborted(messages)}", file=sys.stderr)
 
 
-def left_behind(messages: list[WriterCommitMessage | None]) -> str:
-    done = [message.sent.messages for message in messages if isinstance(message, Written)]
+def report_aborted(messages: list[WriterCommitMessage | None]) -> str:
+    done = [message.sent.messages for message in messages if isinstance(message, TaskCommit)]
     return (
         f"the write failed; the {sum(done)} messages of the {len(done)} finished of {len(messages)} tasks are at the "
         "target and stay there, as do those that the others had sent: written again they are there twice"

@@ -7,10 +7,10 @@ from typing import Self
 from firearrow._native.bulk.batches import BATCH_BYTES_MAX
 from firearrow.client.errors import ConfigError
 from firearrow.client.names import check_group, check_topic
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.outgoing import BATCH_BYTES, Outlet
-from firearrow.spark_tools.placing import QueueChoice
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.outgoing import BATCH_BYTES, SinkSettings
+from firearrow.spark_tools.placing import QueueIdUse
 from firearrow.spark_tools.plan import values
 from firearrow.spark_tools.plan.declaration import option, read_options
 from firearrow.spark_tools.plan.times import parse_duration
@@ -49,8 +49,8 @@ class SinkOptions:
     )
     queues: str = option(
         "queues",
-        values.one_of(*(choice.value for choice in QueueChoice)),
-        QueueChoice.EXACT.value,
+        values.one_of(*(message_filter.value for message_filter in QueueIdUse)),
+        QueueIdUse.EXACT.value,
         "What the column `queueId` means: `exact`, a queue that is not there is an error; `modulo`, the remainder by "
         "the number of queues; `any`, nothing.",
     )
@@ -98,28 +98,28 @@ class SinkOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str], use: str) -> Self:
-        """`use`: BATCH or STREAM. OptionWrong: one sentence that names the option."""
+        """`use`: BATCH or STREAM. InvalidOption: one sentence that names the option."""
         if any(name.lower() == "path" for name in given):
-            raise OptionWrong(
+            raise InvalidOption(
                 "path: a store's files are never written; nameServer says which brokers get the rows"
             )
         options = read_options(cls, given, use, passed=PASSED)
         if options.name_server is None:
-            raise OptionWrong("nameServer: `host:port` of the target's name server is wanted")
+            raise InvalidOption("nameServer: `host:port` of the target's name server is wanted")
         if options.commit_name_server is not None and options.commit_group is None:
-            raise OptionWrong("commitNameServer goes with commitGroup: give both or none")
+            raise InvalidOption("commitNameServer goes with commitGroup: give both or none")
         return options
 
-    def outlet(self) -> Outlet:
-        return Outlet(
+    def sink_settings(self) -> SinkSettings:
+        return SinkSettings(
             topic=self.topic,
             job=self.provenance,
-            queues=QueueChoice(self.queues),
+            queues=QueueIdUse(self.queues),
             packed_bodies=self.packed_bodies,
             batch_bytes=self.batch_bytes,
         )
 
-    def source(self, given: Mapping[str, str]) -> Target:
+    def source(self, given: Mapping[str, str]) -> Cluster:
         """The cluster that keeps the offsets of `commit_group`."""
         others = {name: text for name, text in given.items() if name.lower() != "nameserver"}
-        return Target.of({**others, "nameServer": self.commit_name_server or self.name_server or ""})
+        return Cluster.of({**others, "nameServer": self.commit_name_server or self.name_server or ""})

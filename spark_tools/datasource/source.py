@@ -32,26 +32,26 @@ class RocketMQSource(DataSource):
         return columns.spark_schema(options.columns or columns.ALL, options.properties)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from firearrow.spark_tools.datasource.reader import NarrowingReader, TableReader  # noqa: PLC0415
+        from firearrow.spark_tools.datasource.reader import PushdownReader, TableReader  # noqa: PLC0415
         from firearrow.spark_tools.datasource.rows import asked_columns  # noqa: PLC0415
         from firearrow.spark_tools.plan.batch import BatchPlan  # noqa: PLC0415
         from firearrow.spark_tools.plan.options import BATCH  # noqa: PLC0415
-        from firearrow.spark_tools.plan.origins import origin_of  # noqa: PLC0415
+        from firearrow.spark_tools.plan.origins import source_of  # noqa: PLC0415
 
         options = self._options(BATCH)
-        kind = NarrowingReader if options.push_down else TableReader
-        return kind(BatchPlan(origin_of(options, self.options), options), asked_columns(schema))
+        kind = PushdownReader if options.push_down else TableReader
+        return kind(BatchPlan(source_of(options, self.options), options), asked_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from firearrow.spark_tools.datasource.rows import asked_columns  # noqa: PLC0415
         from firearrow.spark_tools.datasource.stream import StreamReader  # noqa: PLC0415
-        from firearrow.spark_tools.live.target import Target  # noqa: PLC0415
+        from firearrow.spark_tools.live.target import Cluster  # noqa: PLC0415
         from firearrow.spark_tools.plan.options import STREAM  # noqa: PLC0415
-        from firearrow.spark_tools.plan.origins import origin_of  # noqa: PLC0415
+        from firearrow.spark_tools.plan.origins import source_of  # noqa: PLC0415
 
         options = self._options(STREAM)
-        target = Target.of(self.options) if options.commit_group is not None else None
-        return StreamReader(origin_of(options, self.options), options, asked_columns(schema), target)
+        target = Cluster.of(self.options) if options.commit_group is not None else None
+        return StreamReader(source_of(options, self.options), options, asked_columns(schema), target)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from firearrow.spark_tools.datasource.sink import table_writer  # noqa: PLC0415

@@ -20,33 +20,33 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from firearrow.spark_tools.datasource.progress import publish
-from firearrow.spark_tools.datasource.rows import RangePartition, Rows
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.origin import Origin
+from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.origin import Source
 from firearrow.spark_tools.plan.offsets import Offsets, offsets_json, offsets_of
 from firearrow.spark_tools.plan.options import SourceOptions
-from firearrow.spark_tools.plan.tail import Tail
+from firearrow.spark_tools.plan.tail import StreamCursor
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
-        self, origin: Origin, options: SourceOptions, columns: tuple[str, ...], target: Target | None = None
+        self, message_source: Source, options: SourceOptions, columns: tuple[str, ...], target: Cluster | None = None
     ) -> None:
         self.options = options
         self.target = target
-        self.rows = Rows(origin, options.choice(), columns, options)
+        self.rows = TaskReader(message_source, options.message_filter(), columns, options)
 
     @cached_property
-    def tail(self) -> Tail:
+    def cursor(self) -> StreamCursor:
         """Made where it is asked for, so that it never travels to a task."""
-        return Tail(self.rows.origin, self.options)
+        return StreamCursor(self.rows.message_source, self.options)
 
     def initialOffset(self) -> dict[str, Any]:
-        return dict(offsets_json(self.tail.first()))
+        return dict(offsets_json(self.cursor.first()))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self.tail.pin()
+        self.cursor.pin()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Spark knows one limit only; `latestOffset` heeds all, unless Spark says there is none."""
@@ -60,10 +60,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return dict(offsets_json(self.tail.end(_read(start), not isinstance(limit, ReadAllAvailable))))
+        return dict(offsets_json(self.cursor.end(_read(start), not isinstance(limit, ReadAllAvailable))))
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return dict(offsets_json(self.tail.newest()))
+        return dict(offsets_json(self.cursor.newest()))
 
     def commit(self, end: dict[str, Any]) -> None:
         """One batch late, and never for the last: `GroupFollows` and the sink are in time."""
@@ -72,7 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             publish(self.target, group, _read(end))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [RangePartition(part) for part in self.tail.parts(_read(start), _read(end))]
+        return [RangePartition(part) for part in self.cursor.parts(_read(start), _read(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from self.rows.of(partition)
@@ -82,4 +82,4 @@ def _read(offset: object) -> Offsets:
     try:
         return offsets_of(offset)
     except ValueError as error:
-        raise OptionWrong(f"checkpointLocation: its offsets are not of this source: {error}") from None
+        raise InvalidOption(f"checkpointLocation: its offsets are not of this source: {error}") from None

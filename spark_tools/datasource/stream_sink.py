@@ -17,11 +17,11 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin import Admin
 from firearrow.client.errors import BrokerError
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.datasource.sink import Written, checked_schema, left_behind, send_all
+from firearrow.spark_tools.datasource.sink import TaskCommit, checked_schema, report_aborted, send_all
 from firearrow.spark_tools.datasource.sink_options import STREAM, SinkOptions
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.live.link import Link
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.live.link import SharedAdmin
+from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.message_columns import check_provenance
 from firearrow.spark_tools.outgoing import unique_ids
 
@@ -31,52 +31,52 @@ Offsets = dict[MessageQueue, int]
 
 
 @dataclass
-class Passed(Written):
+class StreamTaskCommit(TaskCommit):
     read: Offsets = field(default_factory=dict)
     """For each queue of the source the offset behind its last row."""
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> "StreamWriter":
-    """OptionWrong."""
+    """InvalidOption."""
     if overwrite:
-        raise OptionWrong(
+        raise InvalidOption(
             "outputMode complete: brokers keep what they have; write with .outputMode('append')"
         )
     options = SinkOptions.of(given, STREAM)
     arrow = checked_schema(schema, options)
     if options.commit_group is not None:
         check_provenance(arrow, "commitGroup")
-    return StreamWriter(Target.of(given), options, options.source(given))
+    return StreamWriter(Cluster.of(given), options, options.source(given))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Spark makes one anew for each commit: nothing that `write` leaves is here then but its messages."""
 
-    def __init__(self, target: Target, options: SinkOptions, source: Target) -> None:
+    def __init__(self, target: Cluster, options: SinkOptions, source: Cluster) -> None:
         self.target = target
         self.options = options
         self.source = source
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Passed:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommit:
         context = TaskContext.get()
         assert context is not None
         places = [context.getLocalProperty(name) for name in (QUERY, BATCH_ID)]
         ids = unique_ids(*places, context.partitionId()), 0
         read: Offsets = {}
-        batches = iterator if self.options.commit_group is None else following(iterator, read)
-        sent = send_all(batches, self.target, self.options.outlet(), ids, self.options.timeout_s)
-        return Passed(sent, read)
+        batches = iterator if self.options.commit_group is None else recording_offsets(iterator, read)
+        sent = send_all(batches, self.target, self.options.sink_settings(), ids, self.options.timeout_s)
+        return StreamTaskCommit(sent, read)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if self.options.commit_group is not None:
-            read = [message.read for message in messages if isinstance(message, Passed)]
-            commit_offsets(self.source, self.options.commit_group, furthest(read), self.options.timeout_s)
+            read = [message.read for message in messages if isinstance(message, StreamTaskCommit)]
+            commit_offsets(self.source, self.options.commit_group, max_offsets(read), self.options.timeout_s)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        print(f"rocketmq sink: micro-batch {batchId}: {left_behind(messages)}", file=sys.stderr)
+        print(f"rocketmq sink: micro-batch {batchId}: {report_aborted(messages)}", file=sys.stderr)
 
 
-def following(batches: Iterator[pa.RecordBatch], read: Offsets) -> Iterator[pa.RecordBatch]:
+def recording_offsets(batches: Iterator[pa.RecordBatch], read: Offsets) -> Iterator[pa.RecordBatch]:
     """The same batches; `read` learns the offset behind each queue's last row."""
     for batch in batches:
         there = batch.schema.names
@@ -90,7 +90,7 @@ def following(batches: Iterator[pa.RecordBatch], read: Offsets) -> Iterator[pa.R
         for row in found.to_pylist():
             place = [row[name] for name in places]
             if None in place or row["queueOffset_max"] is None:
-                raise OptionWrong(
+                raise InvalidOption(
                     "commitGroup: a row does not say where it was read, one of its columns is null"
                 )
             queue = MessageQueue(*place)
@@ -98,7 +98,7 @@ def following(batches: Iterator[pa.RecordBatch], read: Offsets) -> Iterator[pa.R
         yield batch
 
 
-def furthest(read: list[Offsets]) -> Offsets:
+def max_offsets(read: list[Offsets]) -> Offsets:
     found: Offsets = {}
     for offsets in read:
         for queue, offset in offsets.items():
@@ -106,22 +106,22 @@ def furthest(read: list[Offsets]) -> Offsets:
     return found
 
 
-def commit_offsets(source: Target, group: str, offsets: Offsets, wait_s: float) -> None:
-    """Never backwards. OptionWrong: a broker has no such group. Unreachable; ClientError."""
+def commit_offsets(source: Cluster, group: str, offsets: Offsets, wait_s: float) -> None:
+    """Never backwards. InvalidOption: a broker has no such group. Unreachable; ClientError."""
 
     async def forward(admin: Admin) -> None:
         for queue, offset in sorted(offsets.items()):
             if (await admin.offset(group, queue) or 0) < offset:
                 await admin.update_offset(group, queue, offset)
 
-    link = Link.take(source)
+    admin = SharedAdmin.acquire(source)
     try:
-        link.ask(forward, wait_s)
+        admin.ask(forward, wait_s)
     except BrokerError as error:
         if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             raise
-        raise OptionWrong(
+        raise InvalidOption(
             f"commitGroup: {error.broker} has no group {group}; create it there, the stream then goes on"
         ) from None
     finally:
-        link.give_back()
+        admin.release()

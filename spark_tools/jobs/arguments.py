@@ -12,13 +12,13 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.jobs.spellings import Assigned, QueueSet, assigned, lines
-from firearrow.spark_tools.live.origin import BrokerOrigin
-from firearrow.spark_tools.live.target import PREFIX, Target
-from firearrow.spark_tools.offline.origin import StoreOrigin
-from firearrow.spark_tools.origin import Origin
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.jobs.spellings import Assigned, QueueIdSet, assigned, lines
+from firearrow.spark_tools.live.origin import BrokerSource
+from firearrow.spark_tools.live.target import PREFIX, Cluster
+from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.origin import Source
 from firearrow.spark_tools.plan.declaration import read_value
 from firearrow.spark_tools.plan.times import parse_time
 from firearrow.spark_tools.plan.values import key_set, names, pattern, plain, tag_set
@@ -107,30 +107,30 @@ class SourceArguments:
         ),
     ] = True
 
-    def origin(self, timeout_s: float) -> Origin:
-        """`timeout_s`: how long brokers that do not answer are waited for. OptionWrong."""
+    def message_source(self, timeout_s: float) -> Source:
+        """`timeout_s`: how long brokers that do not answer are waited for. InvalidOption."""
         if bool(self.path) == bool(self.name_server):
-            raise OptionWrong("--path or --name-server: one of them says where to read from")
+            raise InvalidOption("--path or --name-server: one of them says where to read from")
         if self.path and self.settings:
-            raise OptionWrong(
+            raise InvalidOption(
                 "--source-option: stores of --path are read without a client, which alone has options: leave it out"
             )
         if self.path:
-            return StoreOrigin(tuple(self.path))
+            return StoreSource(tuple(self.path))
         if self.by_index:
-            raise OptionWrong("--by-index: the index is a file of a store; it goes with --path only")
+            raise InvalidOption("--by-index: the index is a file of a store; it goes with --path only")
         assert self.name_server is not None
         cluster = target(self.name_server, self.settings, "--source-option")
-        return BrokerOrigin(cluster, self.group, timeout_s)
+        return BrokerSource(cluster, self.group, timeout_s)
 
-    def choice(self) -> Choice:
+    def message_filter(self) -> MessageFilter:
         keys = _union("--keys", key_set, self.keys)
         if self.keys_file is not None:
             keys |= read_value("--keys-file", lambda text: lines(Path(text)), str(self.keys_file))
         unique_ids = _union("--unique-ids", key_set, self.unique_ids)
         if self.by_index and not (keys or unique_ids):
-            raise OptionWrong("--by-index: which keys? --keys, --keys-file or --unique-ids names them")
-        return Choice(
+            raise InvalidOption("--by-index: which keys? --keys, --keys-file or --unique-ids names them")
+        return MessageFilter(
             tags=_union("--tags", tag_set, self.tags),
             keys=keys,
             unique_ids=unique_ids,
@@ -144,7 +144,7 @@ class SourceArguments:
         since = _read("--from", parse_time, self.since, None)
         until = _read("--until", parse_time, self.until, None)
         if since is not None and until is not None and until <= since:
-            raise OptionWrong(f"--until {self.until} is not after --from {self.since}")
+            raise InvalidOption(f"--until {self.until} is not after --from {self.since}")
         return since, until
 
     def topic_names(self) -> frozenset[str]:
@@ -153,8 +153,8 @@ class SourceArguments:
     def topic_pattern(self) -> str | None:
         return _read("--pattern", pattern, self.pattern, None)
 
-    def queue_set(self) -> QueueSet:
-        return _read("--queues", QueueSet.of, self.queues, QueueSet())
+    def queue_set(self) -> QueueIdSet:
+        return _read("--queues", QueueIdSet.of, self.queues, QueueIdSet())
 
     def assigned(self) -> Assigned | None:
         return _read("--offsets", assigned, self.offsets, None)
@@ -184,15 +184,15 @@ class TargetArguments:
         float | None, Option("--bytes-rate", help="Bytes a second at most, all tasks together.")
     ] = None
 
-    def cluster(self) -> Target:
+    def cluster(self) -> Cluster:
         if not self.target:
-            raise OptionWrong("--target: HOST:PORT of the target's name server is needed")
+            raise InvalidOption("--target: HOST:PORT of the target's name server is needed")
         return target(self.target, self.target_settings, "--target-option")
 
     def check(self) -> None:
         for option, value in (("--rate", self.rate), ("--bytes-rate", self.bytes_rate)):
             if value is not None and not 0 < value <= RATE_MAX:
-                raise OptionWrong(f"{option}: {value:g} is not a rate above 0")
+                raise InvalidOption(f"{option}: {value:g} is not a rate above 0")
         self.topic_table()
 
     def topic_table(self) -> dict[str | None, str]:
@@ -202,7 +202,7 @@ class TargetArguments:
             source, equals, name = text.rpartition("=")
             key = source if equals else None
             if not name or (equals and not source) or key in table:
-                raise OptionWrong(
+                raise InvalidOption(
                     f"--to-topic: {text!r}; write NAME once, or SOURCE=NAME once for each topic"
                 )
             table[key] = name
@@ -231,7 +231,7 @@ class RunArguments:
 
     def check(self) -> None:
         if not 0 < self.timeout_s <= 86400:
-            raise OptionWrong(f"--timeout: {self.timeout_s:g} is not within a second and a day")
+            raise InvalidOption(f"--timeout: {self.timeout_s:g} is not within a second and a day")
 
 
 def _read(option: str, parse: Callable[[str], T], text: str | None, default: D) -> T | D:
@@ -244,16 +244,16 @@ def _union(
     return frozenset().union(*(read_value(option, parse, text) for text in texts or ()))
 
 
-def target(name_server: str, settings: Sequence[str] | None, option: str) -> Target:
+def target(name_server: str, settings: Sequence[str] | None, option: str) -> Cluster:
     pairs = {"nameServer": name_server}
     for text in settings or ():
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise OptionWrong(f"{option}: {text!r}; KEY=VALUE is wanted")
+            raise InvalidOption(f"{option}: {text!r}; KEY=VALUE is wanted")
         if not key.lower().startswith(PREFIX):
-            raise OptionWrong(f"{option}: {key} is no option of the client; they begin with {PREFIX}")
+            raise InvalidOption(f"{option}: {key} is no option of the client; they begin with {PREFIX}")
         pairs[key] = value
-    return Target.of(pairs)
+    return Cluster.of(pairs)
 
 
 def as_text(group: Any) -> dict[str, Any]:  # noqa: ANN401 (a dataclass instance has no type of its own)

@@ -15,17 +15,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from firearrow._native.audit.auditing import Auditing, StoreSeen
+from firearrow._native.audit.auditing import StoreAudit, StoreResult
 from firearrow._native.bulk.survey import APACHE_DELAYS_S
 from firearrow.spark_tools.audit.stores import stores_of
 from firearrow.spark_tools.audit.summary import document
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.jobs import lane
-from firearrow.spark_tools.jobs.audit_lane import SparkLane
+from firearrow.spark_tools.jobs.audit_lane import SparkExecutor
 from firearrow.spark_tools.jobs.audit_page import page
 from firearrow.spark_tools.jobs.audit_tables import write_tables
 from firearrow.spark_tools.jobs.duplicates import Duplicates, find_duplicates
-from firearrow.spark_tools.jobs.program import FAILED, program, spread
+from firearrow.spark_tools.jobs.program import FAILED, program, expand_argument_groups
 from firearrow.spark_tools.offline.config import group_offsets
 
 JOB = "audit"
@@ -60,9 +60,9 @@ class CheckArguments:
 
     def check(self) -> None:
         if not self.path:
-            raise OptionWrong("--path: the folder of a store is needed")
+            raise InvalidOption("--path: the folder of a store is needed")
         if not 0 <= self.index_slots <= INDEX_SLOTS_MAX:
-            raise OptionWrong(f"--index-slots: {self.index_slots} is not within 0 and {INDEX_SLOTS_MAX:,}")
+            raise InvalidOption(f"--index-slots: {self.index_slots} is not within 0 and {INDEX_SLOTS_MAX:,}")
 
     def delays_s(self) -> tuple[int, ...]:
         if self.delay_levels is None:
@@ -71,12 +71,12 @@ class CheckArguments:
         if not levels or not all(
             level[-1] in DELAY_UNITS and level[:-1].isdecimal() and len(level) <= 10 for level in levels
         ):
-            raise OptionWrong(f"--delay-levels: {self.delay_levels!r}; write them as 1s 5s 10s 1m 2h")
+            raise InvalidOption(f"--delay-levels: {self.delay_levels!r}; write them as 1s 5s 10s 1m 2h")
         return tuple(int(level[:-1]) * DELAY_UNITS[level[-1]] for level in levels)
 
 
 @cli.command()
-@spread
+@expand_argument_groups
 def audit(
     checks: CheckArguments,
     report: Annotated[
@@ -89,14 +89,14 @@ def audit(
     """Check stores in bulk, and count what is in them."""
     checks.check()
     if not 1 <= top <= TOP_MAX:
-        raise OptionWrong(f"--top: {top} is not within 1 and {TOP_MAX:,}")
+        raise InvalidOption(f"--top: {top} is not within 1 and {TOP_MAX:,}")
     stores, delays_s = stores_of(tuple(checks.path or ())), checks.delays_s()
     folder = _made(report)
     spark = lane.context(JOB)
     began, seen = time.monotonic(), []
     for store in stores:
-        auditing = Auditing(
-            store, SparkLane(spark, quiet=quiet), group_offsets, check_crc=checks.crc, with_index=checks.index,
+        auditing = StoreAudit(
+            store, SparkExecutor(spark, quiet=quiet), group_offsets, check_crc=checks.crc, with_index=checks.index,
             delays_s=delays_s, index_slots=checks.index_slots,
         )  # fmt: skip
         seen.append(auditing.run())
@@ -111,7 +111,7 @@ def audit(
         raise typer.Exit(FAILED)
 
 
-def show(console: Console, stores: list[StoreSeen], doubles: Duplicates | None) -> None:
+def show(console: Console, stores: list[StoreResult], doubles: Duplicates | None) -> None:
     """In short, for people at a terminal."""
     for seen in stores:
         numbers = seen.numbers
@@ -133,7 +133,7 @@ def show(console: Console, stores: list[StoreSeen], doubles: Duplicates | None) 
             line = f"{each.kind}: {each.file} at {each.position:,}: {each.text}"
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     if doubles is not None:
-        console.print(doubles.told, markup=False, highlight=False, soft_wrap=True)
+        console.print(doubles.as_text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _made(folder: Path | None) -> Path | None:
@@ -144,19 +144,19 @@ def _made(folder: Path | None) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "audit.json").write_bytes(b"{}\n")
     except OSError as error:
-        raise OptionWrong(f"--report: {folder} cannot be written: {error.strerror}") from None
+        raise InvalidOption(f"--report: {folder} cannot be written: {error.strerror}") from None
     return folder
 
 
 def _write(
-    folder: Path, seen: list[StoreSeen], told: dict[str, Any], doubles: Duplicates | None, top: int
+    folder: Path, seen: list[StoreResult], told: dict[str, Any], doubles: Duplicates | None, top: int
 ) -> None:
     try:
         text = orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
         (folder / "audit.json").write_bytes(text + b"\n")
-        (folder / "audit.html").write_text(page(seen, top, doubles.told if doubles else None), "utf-8")
+        (folder / "audit.html").write_text(page(seen, top, doubles.as_text if doubles else None), "utf-8")
     except OSError as error:
-        raise OptionWrong(f"--report: {folder} cannot be written: {error.strerror}") from None
+        raise InvalidOption(f"--report: {folder} cannot be written: {error.strerror}") from None
     write_tables(folder, seen)
 
 

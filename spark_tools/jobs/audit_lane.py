@@ -14,17 +14,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from firearrow.spark_tools.errors import REFUSALS, StoreUnreadable
-from firearrow.spark_tools.jobs.lane import Refused, fault_in
+from firearrow.spark_tools.jobs.lane import TaskRefused, fault_in
 
 PARTS_MIN = 64
-PARTS_A_CORE = 4
+PARTS_PER_CORE = 4
 PAINT_S = 0.5
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class AuditTask:
     """One task as Spark calls it: (task, weight) → what it saw, or why it was refused."""
 
     work: Callable[[Any], Any]
@@ -34,17 +34,17 @@ class Doing:
         try:
             seen = self.work(task[0])
         except REFUSALS as error:
-            return Refused(str(error))
+            return TaskRefused(str(error))
         self.done.add(task[1])
         return seen
 
 
-class SparkLane:
+class SparkExecutor:
     """A Lane of `audit.auditing`."""
 
     def __init__(self, spark: SparkContext, *, quiet: bool) -> None:
         self._spark, self._quiet = spark, quiet
-        self.width = max(PARTS_MIN, PARTS_A_CORE * spark.defaultParallelism)
+        self.width = max(PARTS_MIN, PARTS_PER_CORE * spark.defaultParallelism)
 
     def __call__(
         self, step: str, work: Callable[[T], R], tasks: Sequence[T], weights: Sequence[int]
@@ -54,13 +54,13 @@ class SparkLane:
         done = self._spark.accumulator(0)
         pairs = list(zip(tasks, weights, strict=True))
         with self._shown(step, done, sum(weights)):
-            seen = self._collect(Doing(work, done), pairs)
-        refused = [each.text for each in seen if isinstance(each, Refused)]
+            seen = self._collect(AuditTask(work, done), pairs)
+        refused = [each.text for each in seen if isinstance(each, TaskRefused)]
         if refused:
             raise StoreUnreadable(refused[0])
         return seen
 
-    def _collect(self, doing: Doing, pairs: Sequence[tuple[Any, int]]) -> list[Any]:
+    def _collect(self, doing: AuditTask, pairs: Sequence[tuple[Any, int]]) -> list[Any]:
         try:
             return self._spark.parallelize(pairs, min(len(pairs), self.width)).map(doing).collect()
         except Exception as error:

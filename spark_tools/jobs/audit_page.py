@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from firearrow._native.audit.auditing import StoreSeen
-from firearrow._native.audit.tallies import Tally
+from firearrow._native.audit.auditing import StoreResult
+from firearrow._native.audit.tallies import TopCounts
 from firearrow.spark_tools.audit.summary import QueueRow, queue_rows, topic_rows
 from firearrow.spark_tools.jobs.audit_charts import by_name, over_time, shortened
 
@@ -44,7 +44,7 @@ svg { width: 100%; height: auto; display: block; margin: 6px 0; }
 """
 
 
-def page(stores: Sequence[StoreSeen], top: int, duplicates: str | None) -> str:
+def page(stores: Sequence[StoreResult], top: int, duplicates: str | None) -> str:
     """The whole file. `duplicates`: a sentence, if they were counted."""
     wrong = sum(seen.findings.totals.total() for seen in stores)
     verdict = (
@@ -63,7 +63,7 @@ def page(stores: Sequence[StoreSeen], top: int, duplicates: str | None) -> str:
     return "\n".join(parts) + "\n</html>\n"
 
 
-def _store(seen: StoreSeen, top: int) -> Iterable[str]:
+def _store(seen: StoreResult, top: int) -> Iterable[str]:
     yield f'<h2>{escape(seen.store.name)}</h2><p class="dim">{escape(seen.store.root)}</p>'
     for line in seen.state:
         yield f"<p>Note: {escape(line)}</p>"
@@ -73,7 +73,7 @@ def _store(seen: StoreSeen, top: int) -> Iterable[str]:
     yield from _tables(seen, top)
 
 
-def _tiles(seen: StoreSeen) -> str:
+def _tiles(seen: StoreResult) -> str:
     numbers = seen.numbers
     tiles = {
         "records": numbers["records"], "bytes of records": numbers["log_bytes"], "segments": seen.segments,
@@ -88,7 +88,7 @@ def _tiles(seen: StoreSeen) -> str:
     return f'<div class="tiles">{"".join(shown)}</div>'
 
 
-def _findings(seen: StoreSeen) -> Iterable[str]:
+def _findings(seen: StoreResult) -> Iterable[str]:
     if not seen.findings:
         return
     totals = seen.findings.totals
@@ -106,10 +106,10 @@ def _findings(seen: StoreSeen) -> Iterable[str]:
         yield f'<p class="dim">{len(listed) - FINDINGS_MAX:,} more are in findings.parquet</p>'
 
 
-def _charts(seen: StoreSeen) -> Iterable[str]:
-    points = _points(seen.tallies.hours)
+def _charts(seen: StoreResult) -> Iterable[str]:
+    points = _points(seen.counts.hours)
     if points:
-        yield f"<h3>Messages by {'hour' if len(seen.tallies.hours.rows) <= POINTS_MAX else 'time'}, UTC</h3>"
+        yield f"<h3>Messages by {'hour' if len(seen.counts.hours.rows) <= POINTS_MAX else 'time'}, UTC</h3>"
         yield over_time(points, "messages over time")
     topics = topic_rows(seen)
     rows = [
@@ -119,7 +119,7 @@ def _charts(seen: StoreSeen) -> Iterable[str]:
     ]
     if rows:
         yield f"<h3>Bytes by topic</h3>{by_name(rows, 'bytes by topic')}"
-    for title, tally in (("tag", seen.tallies.tags), ("producer host", seen.tallies.hosts)):
+    for title, tally in (("tag", seen.counts.tags), ("producer host", seen.counts.hosts)):
         busiest = tally.busiest(BARS_MAX)
         if busiest:
             named = [(" · ".join(map(str, key)), count, f"{count:,}") for key, count, _ in busiest]
@@ -135,7 +135,7 @@ def _charts(seen: StoreSeen) -> Iterable[str]:
         yield by_name([(group, count, f"{count:,}") for group, count in late[:BARS_MAX]], "lag by group")
 
 
-def _points(hours: Tally) -> list[tuple[str, int, str]]:
+def _points(hours: TopCounts) -> list[tuple[str, int, str]]:
     """Every hour from the first to the last, or so many hours together that there are at most POINTS_MAX."""
     there = {
         int(key[0]): row[0]
@@ -156,7 +156,7 @@ def _points(hours: Tally) -> list[tuple[str, int, str]]:
     return points
 
 
-def _tables(seen: StoreSeen, top: int) -> Iterable[str]:
+def _tables(seen: StoreResult, top: int) -> Iterable[str]:
     yield "<h3>Topics</h3>"
     yield _table(
         ("topic", "kind", "#queues", "#messages", "#bytes"),

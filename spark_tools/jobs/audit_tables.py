@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from firearrow._native.audit.auditing import StoreSeen
-from firearrow._native.audit.tallies import Tally
+from firearrow._native.audit.auditing import StoreResult
+from firearrow._native.audit.tallies import TopCounts
 from firearrow.spark_tools.audit.summary import queue_rows
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 
 TEXT, LONG, INT, TIME = pa.string(), pa.int64(), pa.int32(), pa.timestamp("ms", tz="UTC")
 HOUR_MS = 3_600_000
@@ -36,9 +36,9 @@ LAG = pa.schema({
 Row = dict[str, Any]
 
 
-def write_tables(folder: Path, stores: Sequence[StoreSeen]) -> list[Path]:
-    """The files. OptionWrong: the folder cannot be written."""
-    tables: dict[str, tuple[pa.Schema, Callable[[StoreSeen], Iterable[Row]]]] = {
+def write_tables(folder: Path, stores: Sequence[StoreResult]) -> list[Path]:
+    """The files. InvalidOption: the folder cannot be written."""
+    tables: dict[str, tuple[pa.Schema, Callable[[StoreResult], Iterable[Row]]]] = {
         "findings": (FINDINGS, lambda seen: (each.as_row() for each in seen.findings.ordered())),
         "counts": (COUNTS, _counts),
         "queues": (QUEUES, lambda seen: (asdict(row) for row in queue_rows(seen))),
@@ -60,12 +60,12 @@ def _write(path: Path, table: pa.Table) -> None:
         os.replace(hidden, path)
     except OSError as error:
         hidden.unlink(missing_ok=True)
-        raise OptionWrong(f"--report: {path} cannot be written: {error}") from None
+        raise InvalidOption(f"--report: {path} cannot be written: {error}") from None
 
 
-def _counts(seen: StoreSeen) -> Iterable[Row]:
+def _counts(seen: StoreResult) -> Iterable[Row]:
     """One row of each name, and one of all those that were not kept."""
-    tallies = seen.tallies
+    tallies = seen.counts
     yield from _tally("topic", tallies.topics(), ("topic",))
     yield from _tally("tag", tallies.tags, ("topic", "tag"))
     yield from _tally("host", tallies.hosts, ("host",))
@@ -73,7 +73,7 @@ def _counts(seen: StoreSeen) -> Iterable[Row]:
         yield {**row, "hour": row["hour"] * HOUR_MS if row.get("hour") is not None else None}
 
 
-def _tally(by: str, tally: Tally, names: tuple[str, ...]) -> Iterable[Row]:
+def _tally(by: str, tally: TopCounts, names: tuple[str, ...]) -> Iterable[Row]:
     for key, (messages, size) in sorted(tally.rows.items()):
         yield {"by": by, **dict(zip(names, key, strict=True)), "messages": messages, "bytes": size}
     if tally.rest[0]:

@@ -19,7 +19,7 @@ import orjson
 import typer
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import REFUSALS, OptionWrong, SparkToolsError
+from firearrow.spark_tools.errors import REFUSALS, InvalidOption, SparkToolsError
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,
@@ -27,20 +27,20 @@ from firearrow.spark_tools.jobs.arguments import (
     SourceArguments,
     TargetArguments,
 )
-from firearrow.spark_tools.jobs.copying import Copying, Stopped, Table
+from firearrow.spark_tools.jobs.copying import MicroBatchCopier, Stopped, Table
 from firearrow.spark_tools.jobs.delivery import queues_at
-from firearrow.spark_tools.jobs.forwarding import Forwarding
+from firearrow.spark_tools.jobs.forwarding import SendTask
 from firearrow.spark_tools.jobs.marks import Checkpoint, checkpoint
-from firearrow.spark_tools.jobs.pace import Rates
-from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
+from firearrow.spark_tools.jobs.pace import RateLimits
+from firearrow.spark_tools.jobs.program import job_fingerprint, finish, program, expand_argument_groups
 from firearrow.spark_tools.jobs.report import Report, Watch
-from firearrow.spark_tools.jobs.routing import ByQueue, faced
+from firearrow.spark_tools.jobs.routing import QueueRouting, map_queues
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.origin import Origin
+from firearrow.spark_tools.origin import Source
 from firearrow.spark_tools.plan import values
 from firearrow.spark_tools.plan.declaration import read_value
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
-from firearrow.spark_tools.plan.topics import Wanted
+from firearrow.spark_tools.plan.topics import TopicSelection
 from firearrow.spark_tools.provenance import BROKER_OWN
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 cli = program()
 Option = typer.Option
-LOOK_S = 1
+POLL_S = 1
 STOP_S = 20.0
 COMMIT_S = 10.0
 """How long a micro-batch that is under way may go on when the job is told to end; its marks keep what it has done."""
@@ -58,7 +58,7 @@ OURS = re.compile(r"\b(firearrow(?:\.\w+)+)\.(\w+): ([^\n]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaceArguments:
+class BatchArguments:
     """How much at a time, and until when."""
 
     once: Annotated[
@@ -77,61 +77,61 @@ class PaceArguments:
 
     def check(self) -> None:
         if self.start not in ("earliest", "latest"):
-            raise OptionWrong(f"--start: {self.start!r}; earliest or latest is wanted")
+            raise InvalidOption(f"--start: {self.start!r}; earliest or latest is wanted")
         if not 0 <= self.every_s <= EVERY_MAX_S:
-            raise OptionWrong(f"--every: {self.every_s:g} is not within 0 and {EVERY_MAX_S} seconds")
+            raise InvalidOption(f"--every: {self.every_s:g} is not within 0 and {EVERY_MAX_S} seconds")
         if self.batch_messages is not None and self.batch_messages < 1:
-            raise OptionWrong(f"--batch-messages: {self.batch_messages}; at least one message is wanted")
+            raise InvalidOption(f"--batch-messages: {self.batch_messages}; at least one message is wanted")
         read_value("--batch-bytes", values.size(1), self.batch_bytes)
 
 
 @cli.command()
-@spread
+@expand_argument_groups
 def copy(
     source: SourceArguments,
     sending: TargetArguments,
-    pace: PaceArguments,
+    batching: BatchArguments,
     running: RunArguments,
     provenance: KeepsProvenance = True,
 ) -> None:
     """Copy topics to another cluster, continuously."""
     sending.check()
     running.check()
-    pace.check()
-    stream = stream_options(source, pace, running)
-    origin = source.origin(running.timeout_s)
+    batching.check()
+    stream = stream_options(source, batching, running)
+    message_source = source.message_source(running.timeout_s)
     watch = Watch()
-    digested = as_digested(source, sending, start=pace.start, provenance=provenance)
-    with checkpoint(running.checkpoint, "copy", digested, list) as held:
+    fingerprint = job_fingerprint(source, sending, start=batching.start, provenance=provenance)
+    with checkpoint(running.checkpoint, "copy", fingerprint, list) as held:
         report = Report(
-            job="copy", id=held.id, source=str(origin), target=str(sending.cluster()),
-            checkpoint=str(held.folder), resumed=held.resumed, arguments=digested,
+            job="copy", id=held.id, source=str(message_source), target=str(sending.cluster()),
+            checkpoint=str(held.folder), resumed=held.resumed, arguments=fingerprint,
         )  # fmt: skip
-        copying = Copying(
+        copying = MicroBatchCopier(
             held=held, report=report, wanted=partial(is_wanted, source),
-            routes=partial(routes, origin, sending, running, report),
+            routes=partial(routes, message_source, sending, running, report),
             work=partial(work, source, sending, running, held, provenance),
         )  # fmt: skip
-        run(copying, stream, pace, quiet=running.quiet)
+        run(copying, stream, batching, quiet=running.quiet)
         report.seconds = watch.seconds
     if running.report is not None:
         report.write(running.report)
     finish(report)
 
 
-def stream_options(source: SourceArguments, pace: PaceArguments, running: RunArguments) -> dict[str, str]:
-    """What the stream source is told. OptionWrong: what a stream cannot do."""
+def stream_options(source: SourceArguments, batching: BatchArguments, running: RunArguments) -> dict[str, str]:
+    """What the stream source is told. InvalidOption: what a stream cannot do."""
     for option, value in (("--until", source.until), ("--offsets", source.offsets)):
         if value is not None:
-            raise OptionWrong(f"{option}: a copy goes on and has no such end; replay copies a part")
+            raise InvalidOption(f"{option}: a copy goes on and has no such end; replay copies a part")
     if source.by_index:
-        raise OptionWrong("--by-index: a copy reads all that comes; replay finds a few messages")
-    source.choice(), source.queue_set(), source.origin(running.timeout_s)
+        raise InvalidOption("--by-index: a copy reads all that comes; replay finds a few messages")
+    source.message_filter(), source.queue_set(), source.message_source(running.timeout_s)
     since, _ = source.stored()
     options = {
-        "startingOffsets": pace.start,
+        "startingOffsets": batching.start,
         "failOnDataLoss": str(source.fail_on_data_loss).lower(),
-        "maxBytesPerTrigger": pace.batch_bytes,
+        "maxBytesPerTrigger": batching.batch_bytes,
         "pollTimeout": f"{round(running.timeout_s * 1000)}ms",
         **{name: text for name, _, text in (pair.partition("=") for pair in source.settings or ())},
     }
@@ -148,8 +148,8 @@ def stream_options(source: SourceArguments, pace: PaceArguments, running: RunArg
         options["topicPattern"] = pattern
     if since is not None:
         options["startingTimestamp"] = str(since)
-    if pace.batch_messages is not None:
-        options["maxOffsetsPerTrigger"] = str(pace.batch_messages)
+    if batching.batch_messages is not None:
+        options["maxOffsetsPerTrigger"] = str(batching.batch_messages)
     SourceOptions.of(options, STREAM)
     return options
 
@@ -159,21 +159,21 @@ def is_wanted(source: SourceArguments, queue: MessageQueue) -> bool:
 
 
 def routes(
-    origin: Origin,
+    message_source: Source,
     sending: TargetArguments,
     running: RunArguments,
     report: Report,
     queues: Sequence[MessageQueue],
 ) -> Table:
     """Topics that the target has not are made if that is wanted."""
-    with origin.open() as reader:
-        there = Wanted(tuple(sorted({queue.topic for queue in queues})), None).queues_there(reader)
+    with message_source.open() as reader:
+        there = TopicSelection(tuple(sorted({queue.topic for queue in queues})), None).queues_there(reader)
     sources = sorted({*there, *queues})
     with Sender(sending.cluster(), timeout_s=running.timeout_s) as sender:
         targets, notes = queues_at(sender, sending, sources)
-    facing = faced(sources, targets, sending.renamed())
-    report.notes += [*notes, *(f"other queue id: {text}" for text in facing.moved)]
-    return facing.table
+    mapping = map_queues(sources, targets, sending.renamed())
+    report.notes += [*notes, *(f"other queue id: {text}" for text in mapping.moved)]
+    return mapping.table
 
 
 def work(
@@ -182,23 +182,23 @@ def work(
     running: RunArguments,
     held: Checkpoint,
     provenance: bool,
-    routing: ByQueue,
+    routing: QueueRouting,
     at_a_time: int,
 ) -> lane.Work:
-    return Forwarding(
-        origin=source.origin(running.timeout_s), choice=source.choice(), target=sending.cluster(), routing=routing,
+    return SendTask(
+        message_source=source.message_source(running.timeout_s), message_filter=source.message_filter(), target=sending.cluster(), routing=routing,
         job=held.id, drop=BROKER_OWN, provenance=provenance, fail_on_data_loss=source.fail_on_data_loss,
-        rates=Rates(sending.rate, sending.bytes_rate).shared(at_a_time), timeout_s=running.timeout_s,
+        rates=RateLimits(sending.rate, sending.bytes_rate).shared(at_a_time), timeout_s=running.timeout_s,
     )  # fmt: skip
 
 
-def run(copying: Copying, options: Mapping[str, str], pace: PaceArguments, *, quiet: bool) -> None:
+def run(copying: MicroBatchCopier, options: Mapping[str, str], batching: BatchArguments, *, quiet: bool) -> None:
     """Until it is ended, or for once. One of REFUSALS: why it cannot go on."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 (arguments are checked without Spark)
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
-        query = start(copying, options, pace)
+        query = start(copying, options, batching)
         with ended_by_signals(copying):
             follow(copying, query, quiet)
     except PySparkException as error:
@@ -210,7 +210,7 @@ def run(copying: Copying, options: Mapping[str, str], pace: PaceArguments, *, qu
         ) from None
 
 
-def start(copying: Copying, options: Mapping[str, str], pace: PaceArguments) -> "StreamingQuery":
+def start(copying: MicroBatchCopier, options: Mapping[str, str], batching: BatchArguments) -> "StreamingQuery":
     from firearrow.spark_tools.datasource.ranges import RangeSource  # noqa: PLC0415
     from firearrow.spark_tools.sessions import session  # noqa: PLC0415
 
@@ -220,17 +220,17 @@ def start(copying: Copying, options: Mapping[str, str], pace: PaceArguments) -> 
     stream = spark.readStream.format(RangeSource.name()).options(**options).load()
     place = (copying.held.folder / "stream").as_uri()
     writing = stream.writeStream.foreachBatch(copying).option("checkpointLocation", place)
-    if pace.once:
+    if batching.once:
         return writing.trigger(availableNow=True).start()
-    return writing.trigger(processingTime=f"{round(pace.every_s * 1000)} milliseconds").start()
+    return writing.trigger(processingTime=f"{round(batching.every_s * 1000)} milliseconds").start()
 
 
-def follow(copying: Copying, query: "StreamingQuery", quiet: bool) -> None:
+def follow(copying: MicroBatchCopier, query: "StreamingQuery", quiet: bool) -> None:
     """Until the query ends, or is ended because the job was told to. StreamingQueryException."""
     from firearrow.spark_tools.datasource.progress import lag  # noqa: PLC0415
 
     shown = None
-    while not query.awaitTermination(LOOK_S):
+    while not query.awaitTermination(POLL_S):
         progress = query.lastProgress
         if not quiet and progress is not None and progress.batchId != shown:
             shown = progress.batchId
@@ -245,11 +245,11 @@ def let_commit(query: "StreamingQuery") -> None:
     """A micro-batch that is at the target is noted by Spark, too, or the next run would count it again."""
     until = time.monotonic() + COMMIT_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
-        time.sleep(LOOK_S / 10)
+        time.sleep(POLL_S / 10)
 
 
 @contextmanager
-def ended_by_signals(copying: Copying) -> Iterator[None]:
+def ended_by_signals(copying: MicroBatchCopier) -> Iterator[None]:
     """SIGTERM and SIGINT end the copy within the block."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: copying.stop(0)) for number in numbers]

@@ -17,13 +17,13 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.datasource.ranges import range_of
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane
-from firearrow.spark_tools.jobs.forwarding import QUEUES_ABREAST
+from firearrow.spark_tools.jobs.forwarding import CONCURRENT_QUEUES
 from firearrow.spark_tools.jobs.losses import NAMED_MAX, Counts, add, name
-from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, Marks, Slice
+from firearrow.spark_tools.jobs.marks import Checkpoint, SliceProgress, ProgressFiles, Slice
 from firearrow.spark_tools.jobs.report import Report
-from firearrow.spark_tools.jobs.routing import ByQueue
+from firearrow.spark_tools.jobs.routing import QueueRouting
 from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.room import writing
+from firearrow.spark_tools.room import disk_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,20 +35,20 @@ class Stopped(Exception):
     """Asked to stop before the micro-batch was begun."""
 
 
-def numbered(part: QueueRange) -> Slice:
+def range_number(part: QueueRange) -> Slice:
     """The same number whenever the same range is planned again, and another for any other."""
     number = hashlib.blake2b(str(part).encode(), digest_size=8).digest()
     return Slice(int.from_bytes(number), part)
 
 
 @dataclass(slots=True)
-class Copying:
+class MicroBatchCopier:
     held: Checkpoint
     wanted: Callable[[MessageQueue], bool]
     """Whether a source queue is to be copied."""
     routes: Callable[[Sequence[MessageQueue]], Table]
     """Target queues for these and all other source queues that there are."""
-    work: Callable[[ByQueue, int], lane.Work]
+    work: Callable[[QueueRouting, int], lane.Work]
     """For so many tasks at a time."""
     report: Report
     batches: int = 0
@@ -86,13 +86,13 @@ class Copying:
         rows = [row.asDict() for row in frame.collect()]
         planned = [(range_of(row), row["gone"]) for row in rows]
         wanted = [(part, gone) for part, gone in planned if self.wanted(part.queue)]
-        slices = [numbered(part) for part, gone in wanted if gone is None]
-        marks = Marks(self.held.folder / "sent" / str(batch))
-        with writing(marks.folder):
+        slices = [range_number(part) for part, gone in wanted if gone is None]
+        marks = ProgressFiles(self.held.folder / "sent" / str(batch))
+        with disk_errors(marks.folder):
             marks.folder.mkdir(parents=True, exist_ok=True)
         routing = self._routing({piece.part.queue for piece in slices})
         left = [piece for piece in slices if marks.read(piece).next < piece.part.end]
-        tasks = lane.tasks_of(left, spark.defaultParallelism, whole_queues=True, abreast=QUEUES_ABREAST)
+        tasks = lane.tasks_of(left, spark.defaultParallelism, whole_queues=True, abreast=CONCURRENT_QUEUES)
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
         failures = lane.run(spark, tasks, marks, self.work(routing, at_a_time))
         if failures:
@@ -105,13 +105,13 @@ class Copying:
         self.batches += 1
         self._forget(batch)
 
-    def _routing(self, queues: set[MessageQueue]) -> ByQueue:
+    def _routing(self, queues: set[MessageQueue]) -> QueueRouting:
         """A source queue keeps its target queue for as long as the job runs."""
         if not queues <= self._table.keys():
             self._table = {**self.routes(sorted(queues)), **self._table}
-        return ByQueue(self._table)
+        return QueueRouting(self._table)
 
-    def _count(self, piece: Slice, mark: Mark) -> None:
+    def _count(self, piece: Slice, mark: SliceProgress) -> None:
         self.report.count(piece.part.queue.topic, {**mark.counts, "offsets": len(piece.part)})
         if len(self.report.lost) < NAMED_MAX:
             self.report.lost |= mark.detail.get("lost", {})

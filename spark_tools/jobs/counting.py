@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from firearrow._native.bulk.spans import Spans
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import record_batches
-from firearrow.spark_tools.jobs.losses import NamedLosses
-from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, Marks, Slice
-from firearrow.spark_tools.origin import Origin
+from firearrow.spark_tools.jobs.losses import SliceLosses
+from firearrow.spark_tools.jobs.marks import Checkpoint, SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.origin import Source
 
 READ_BYTES = 16 << 20
 GROUPS_MAX = 10_000
@@ -25,20 +25,20 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counting:
+class DryRunTask:
     """Picklable; called in the worker with the slices of one task."""
 
-    origin: Origin
-    choice: Choice
+    message_source: Source
+    message_filter: MessageFilter
     fail_on_data_loss: bool = True
 
-    def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
-        with self.origin.open() as reader:
+    def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
+        with self.message_source.open() as reader:
             for piece in slices:
-                mark = Mark(piece.number, piece.part.end)
+                mark = SliceProgress(piece.number, piece.part.end)
                 groups: Counter[tuple[str, str]] = Counter()
-                lost = NamedLosses(mark, self.fail_on_data_loss)
-                for spans in reader.read(piece.part, self.choice, lost, bytes_max=READ_BYTES):
+                lost = SliceLosses(mark, self.fail_on_data_loss)
+                for spans in reader.read(piece.part, self.message_filter, lost, bytes_max=READ_BYTES):
                     mark.count("messages", len(spans))
                     mark.count("bytes", spans.bytes)
                     add(groups, by_tag_and_hour(spans))
@@ -70,7 +70,7 @@ def add(groups: Counter[tuple[str, str]], found: Iterable[tuple[tuple[str, str],
         groups[(tag, hour) if known else (OTHERS, "")] += count
 
 
-def told(checkpoint: Checkpoint, marks: Iterable[Mark]) -> dict[str, Any]:
+def told(checkpoint: Checkpoint, marks: Iterable[SliceProgress]) -> dict[str, Any]:
     """For the report: messages by topic, tag and hour."""
     topics: dict[str, Counter[tuple[str, str]]] = {}
     for mark in marks:

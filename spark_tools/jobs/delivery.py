@@ -11,36 +11,36 @@ from typing import Any
 
 from firearrow.client import blocking
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import TopicMissing
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import TopicNotFound
 from firearrow.spark_tools.jobs import counting, lane, planning, verifying
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
-from firearrow.spark_tools.jobs.counting import Counting
-from firearrow.spark_tools.jobs.forwarding import QUEUES_ABREAST, Forwarding
+from firearrow.spark_tools.jobs.counting import DryRunTask
+from firearrow.spark_tools.jobs.forwarding import CONCURRENT_QUEUES, SendTask
 from firearrow.spark_tools.jobs.lane import Work
-from firearrow.spark_tools.jobs.marks import Checkpoint, Marks, checkpoint
-from firearrow.spark_tools.jobs.pace import Rates
+from firearrow.spark_tools.jobs.marks import Checkpoint, ProgressFiles, checkpoint
+from firearrow.spark_tools.jobs.pace import RateLimits
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.jobs.routing import Routing, writable
-from firearrow.spark_tools.jobs.verifying import Verifying
-from firearrow.spark_tools.live.origin import BrokerOrigin
+from firearrow.spark_tools.jobs.verifying import VerifyTask
+from firearrow.spark_tools.live.origin import BrokerSource
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.origin import Origin, QueueRange
-from firearrow.spark_tools.room import writing
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.origin import Source, QueueRange
+from firearrow.spark_tools.room import disk_errors
 
 Routed = tuple[Routing, list[str]]
 """Where messages go, and what people should know of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class SendJob:
     job: str
     source: SourceArguments
     sending: TargetArguments
     running: RunArguments
-    digested: Mapping[str, Any]
+    fingerprint: Mapping[str, Any]
     """What makes it another job if it changes."""
     routed: Callable[[Sender, Sequence[QueueRange]], Routed]
     drop: frozenset[str]
@@ -56,87 +56,87 @@ class Delivery:
         self.sending.check()
         self.running.check()
         watch = Watch()
-        origin, choice = self.source.origin(self.running.timeout_s), self.source.choice()
+        message_source, message_filter = self.source.message_source(self.running.timeout_s), self.source.message_filter()
         job, place = self.job, self.running.checkpoint
         if self.dry_run:
             job, place = f"{job}-dry-run", place and place / "dry-run"
-        with checkpoint(place, job, self.digested, partial(planning.planned, origin, self.source)) as held:
+        with checkpoint(place, job, self.fingerprint, partial(planning.planned, message_source, self.source)) as held:
             report = Report(
-                job=job, id=held.id, source=str(origin), checkpoint=str(held.folder), resumed=held.resumed,
-                arguments=self.digested,
+                job=job, id=held.id, source=str(message_source), checkpoint=str(held.folder), resumed=held.resumed,
+                arguments=self.fingerprint,
             )  # fmt: skip
             if self.dry_run:
-                self._count(held, origin, choice, report)
+                self._count(held, message_source, message_filter, report)
             else:
-                self._deliver(held, origin, choice, report)
+                self._deliver(held, message_source, message_filter, report)
             report.seconds = watch.seconds
         if self.running.report is not None:
             report.write(self.running.report)
         return report
 
-    def _count(self, held: Checkpoint, origin: Origin, choice: Choice, report: Report) -> None:
-        work = Counting(origin=origin, choice=choice, fail_on_data_loss=self.source.fail_on_data_loss)
+    def _count(self, held: Checkpoint, message_source: Source, message_filter: MessageFilter, report: Report) -> None:
+        work = DryRunTask(message_source=message_source, message_filter=message_filter, fail_on_data_loss=self.source.fail_on_data_loss)
         report.failures = self._run(held, held.marks, lambda _: work, whole_queues=False)
         report.add(held, held.marks.written())
         report.counts = counting.told(held, held.marks.written())
         if not report.failures:
             held.forget()
 
-    def _deliver(self, held: Checkpoint, origin: Origin, choice: Choice, report: Report) -> None:
+    def _deliver(self, held: Checkpoint, message_source: Source, message_filter: MessageFilter, report: Report) -> None:
         target = self.sending.cluster()
         report.target = str(target)
         if self.send and held.unfinished():
             with Sender(target, timeout_s=self.running.timeout_s) as sender:
                 routing, report.notes = self.routed(sender, [piece.part for piece in held.slices])
-            work = partial(self._forwarding, held, origin, choice, target, routing)
+            work = partial(self._forwarding, held, message_source, message_filter, target, routing)
             lane.context(self.job)
             working = Watch()
             report.failures = self._run(
-                held, held.marks, work, whole_queues=routing.in_order, abreast=QUEUES_ABREAST
+                held, held.marks, work, whole_queues=routing.in_order, abreast=CONCURRENT_QUEUES
             )
             report.working_s = working.seconds
         elif self.send:
             report.notes.append("nothing was left to do: give another --checkpoint to do it again")
         report.add(held, held.marks.written())
         if self.verify and not report.failures:
-            self._verify(held, origin, choice, target, report)
+            self._verify(held, message_source, message_filter, target, report)
 
     def _forwarding(
         self,
         held: Checkpoint,
-        origin: Origin,
-        choice: Choice,
-        target: Target,
+        message_source: Source,
+        message_filter: MessageFilter,
+        target: Cluster,
         routing: Routing,
         at_a_time: int,
     ) -> Work:
-        rates = Rates(self.sending.rate, self.sending.bytes_rate).shared(at_a_time)
-        return Forwarding(
-            origin=origin, choice=choice, target=target, routing=routing, job=held.id, drop=self.drop,
+        rates = RateLimits(self.sending.rate, self.sending.bytes_rate).shared(at_a_time)
+        return SendTask(
+            message_source=message_source, message_filter=message_filter, target=target, routing=routing, job=held.id, drop=self.drop,
             provenance=self.provenance, rates=rates, fail_on_data_loss=self.source.fail_on_data_loss,
             timeout_s=self.running.timeout_s,
         )  # fmt: skip
 
     def _verify(
-        self, held: Checkpoint, origin: Origin, choice: Choice, target: Target, report: Report
+        self, held: Checkpoint, message_source: Source, message_filter: MessageFilter, target: Cluster, report: Report
     ) -> None:
-        marks = Marks(held.folder / "verified")
+        marks = ProgressFiles(held.folder / "verified")
         shutil.rmtree(marks.folder, ignore_errors=True)
-        with writing(marks.folder):
+        with disk_errors(marks.folder):
             marks.folder.mkdir()
-        work = Verifying(
-            origin=origin, choice=choice, target=BrokerOrigin(target, timeout_s=self.running.timeout_s),
+        work = VerifyTask(
+            message_source=message_source, message_filter=message_filter, target=BrokerSource(target, timeout_s=self.running.timeout_s),
             forwarded=held.marks, job=held.id, provenance=self.provenance, routing=self.leaving,
         )  # fmt: skip
         report.failures = self._run(held, marks, lambda _: work, whole_queues=False)
-        report.verification = verifying.told(
+        report.verification = verifying.verification_counts(
             marks.written(), "source offset" if self.provenance else "unique key"
         )
 
     def _run(
         self,
         held: Checkpoint,
-        marks: Marks,
+        marks: ProgressFiles,
         work: Callable[[int], Work],
         *,
         whole_queues: bool,
@@ -164,9 +164,9 @@ def queues_at(
     for topic, count in sorted(wanted.items()):
         try:
             found[topic] = writable(sender, topic)
-        except TopicMissing as missing:
+        except TopicNotFound as missing:
             if not sending.create_topics:
-                raise TopicMissing(f"{missing}; --create-topics makes it") from None
+                raise TopicNotFound(f"{missing}; --create-topics makes it") from None
             with blocking.Admin(client=sending.cluster().options()) as admin:
                 names = admin.create_topic(topic, count)
             made.append(f"topic {topic} was made with {count} queues at {', '.join(names)}")

@@ -19,7 +19,7 @@ NAMED_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Double:
+class DuplicateKey:
     topic: str
     unique_key: str
     messages: int
@@ -31,10 +31,10 @@ class Duplicates:
 
     keys: int
     surplus: int
-    named: tuple[Double, ...]
+    named: tuple[DuplicateKey, ...]
 
     @property
-    def told(self) -> str:
+    def as_text(self) -> str:
         return f"{self.keys:,} unique keys stand in more than one message of their topic, {self.surplus:,} too many"
 
     def as_json(self) -> dict[str, Any]:
@@ -55,5 +55,5 @@ def find_duplicates(spark: SparkSession, stores: Sequence[AuditedStore]) -> Dupl
     rows = counted.orderBy(F.desc("count"), "topic", "uniqKey").limit(NAMED_MAX).collect()
     counted.unpersist()
     return Duplicates(
-        sums["keys"], sums["surplus"] or 0, tuple(Double(row[0], row[1], row[2]) for row in rows)
+        sums["keys"], sums["surplus"] or 0, tuple(DuplicateKey(row[0], row[1], row[2]) for row in rows)
     )

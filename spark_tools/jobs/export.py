@@ -14,15 +14,15 @@ from typing import Annotated
 import typer
 
 from firearrow.spark_tools import columns as known
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.jobs import lane, planning
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments
-from firearrow.spark_tools.jobs.exporting import OUR_NAME, Exporting, bundles
-from firearrow.spark_tools.jobs.marks import Checkpoint, Mark, Plan, checkpoint
-from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
+from firearrow.spark_tools.jobs.exporting import OUR_NAME, ExportTask, bundles
+from firearrow.spark_tools.jobs.marks import Checkpoint, SliceProgress, Plan, checkpoint
+from firearrow.spark_tools.jobs.program import job_fingerprint, finish, program, expand_argument_groups
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
-from firearrow.spark_tools.manifest import ExportedFile, ExportedRange, Manifest
+from firearrow.spark_tools.manifest import ExportedFile, ExportedRange, ExportManifest
 from firearrow.spark_tools.parquet import PARTITIONS, Layout
 from firearrow.spark_tools.plan.values import names
 
@@ -56,25 +56,25 @@ class FileArguments:
     level: Annotated[int | None, Option("--level", help="Of zstd, 1 to 22.")] = None
 
     def folder(self) -> Path:
-        """OptionWrong."""
+        """InvalidOption."""
         if self.to is None:
-            raise OptionWrong("--to: the folder of the export is needed")
+            raise InvalidOption("--to: the folder of the export is needed")
         return self.to.absolute()
 
-    def told(self) -> dict[str, object]:
+    def as_text(self) -> dict[str, object]:
         """For the report, and for what makes it another export."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: str(value) for name, value in given.items() if value is not None}
 
     def layout(self) -> Layout:
-        """OptionWrong."""
-        chosen = known.chosen(tuple(names(self.columns))) if self.columns is not None else known.ALL
+        """InvalidOption."""
+        chosen = known.column_names(tuple(names(self.columns))) if self.columns is not None else known.ALL
         by = () if self.partition_by == "none" else tuple(names(self.partition_by))
         return Layout(tuple(chosen), by, self.compression, self.level)
 
 
 @cli.command()
-@spread
+@expand_argument_groups
 def export(
     source: SourceArguments,
     files: FileArguments,
@@ -86,18 +86,18 @@ def export(
     """Write messages of stores or of live topics to Parquet files."""
     running.check()
     watch, layout, folder = Watch(), files.layout(), files.folder()
-    origin = source.origin(running.timeout_s)
-    given = as_digested(source, **files.told())
-    report = Report(JOB, "", str(origin), str(folder), given)
+    message_source = source.message_source(running.timeout_s)
+    given = job_fingerprint(source, **files.as_text())
+    report = Report(JOB, "", str(message_source), str(folder), given)
     if dry_run:
-        _count(report, planning.planned(origin, source))
+        _count(report, planning.planned(message_source, source))
     else:
         place = (running.checkpoint or folder / CHECKPOINT).absolute()
         _prepare(folder, place)
-        with checkpoint(place, JOB, given, partial(planning.planned, origin, source)) as held:
+        with checkpoint(place, JOB, given, partial(planning.planned, message_source, source)) as held:
             report.id, report.checkpoint, report.resumed = held.id, str(held.folder), held.resumed
-            work = Exporting(
-                origin=origin, choice=source.choice(), folder=folder, layout=layout,
+            work = ExportTask(
+                message_source=message_source, message_filter=source.message_filter(), folder=folder, layout=layout,
                 open_bodies=files.open_bodies, fail_on_data_loss=source.fail_on_data_loss,
             )  # fmt: skip
             _export(held, work, report, quiet=running.quiet)
@@ -107,7 +107,7 @@ def export(
     finish(report)
 
 
-def _export(held: Checkpoint, work: Exporting, report: Report, *, quiet: bool) -> None:
+def _export(held: Checkpoint, work: ExportTask, report: Report, *, quiet: bool) -> None:
     """All bundles that are not finished; then the manifest, if none was refused."""
     left = {piece.number for piece in held.unfinished()}
     tasks = [bundle for bundle in bundles(held.slices) if any(piece.number in left for piece in bundle)]
@@ -125,7 +125,7 @@ def _export(held: Checkpoint, work: Exporting, report: Report, *, quiet: bool) -
         )
 
 
-def manifest_of(held: Checkpoint, marks: Sequence[Mark], report: Report, layout: Layout) -> Manifest:
+def manifest_of(held: Checkpoint, marks: Sequence[SliceProgress], report: Report, layout: Layout) -> ExportManifest:
     """What the marks of a finished export say."""
     rows = {mark.number: mark.counts.get("messages", 0) for mark in marks}
     ranges, files = [], []
@@ -145,7 +145,7 @@ def manifest_of(held: Checkpoint, marks: Sequence[Mark], report: Report, layout:
                     part,
                 )
             )
-    return Manifest(
+    return ExportManifest(
         job=held.id, source=report.source, started_ms=held.created_ms, finished_ms=time.time_ns() // 1_000_000,
         options={name: str(value) for name, value in report.arguments.items()}, columns=layout.columns,
         partition_by=layout.partition_by, ranges=tuple(ranges), files=tuple(files), lost=tuple(sorted(report.lost)),
@@ -160,9 +160,9 @@ def _prepare(folder: Path, checkpoint: Path) -> None:
         strange = next((path.name for path in folder.iterdir() if path != checkpoint), None)
         begun = (checkpoint / "plan.json").exists()
     except OSError as fault:
-        raise OptionWrong(f"--to: {folder} cannot be used: {fault.strerror}") from None
+        raise InvalidOption(f"--to: {folder} cannot be used: {fault.strerror}") from None
     if strange is not None and not begun:
-        raise OptionWrong(f"--to: {folder} holds {strange}, which is not of this export; choose a new folder")
+        raise InvalidOption(f"--to: {folder} holds {strange}, which is not of this export; choose a new folder")
 
 
 def _clean(folder: Path, files: set[str]) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import record_batches
-from firearrow.spark_tools.jobs.losses import NamedLosses
-from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
-from firearrow.spark_tools.origin import Origin, Reader
-from firearrow.spark_tools.parquet import Layout, ParquetPart
+from firearrow.spark_tools.jobs.losses import SliceLosses
+from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.origin import Source, SourceReader
+from firearrow.spark_tools.parquet import Layout, ParquetWriter
 
 READ_BYTES = 2 << 20
 """It is gone through once for each column, and should not leave a core's caches meanwhile."""
@@ -32,23 +32,23 @@ OUR_NAME = re.compile(r"(\.?)part-\d{6,}(-\d+)?\.parquet(\.\d+\.writing)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exporting:
+class ExportTask:
     """Picklable; called in the worker with the slices of one bundle."""
 
-    origin: Origin
-    choice: Choice
+    message_source: Source
+    message_filter: MessageFilter
     folder: Path
     layout: Layout
     open_bodies: bool
     fail_on_data_loss: bool = True
 
-    def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
+    def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
         if all(marks.read(piece).next >= piece.part.end for piece in slices):
             return
-        done: list[Mark] = []
+        done: list[SliceProgress] = []
         with (
-            self.origin.open() as reader,
-            ParquetPart(self.folder, part_name(slices[0].number), self.layout) as part,
+            self.message_source.open() as reader,
+            ParquetWriter(self.folder, part_name(slices[0].number), self.layout) as part,
         ):
             for piece in slices:
                 done.append(self._write(reader, piece, part))
@@ -57,11 +57,11 @@ class Exporting:
         for mark in done:
             marks.write(mark)
 
-    def _write(self, reader: Reader, piece: Slice, part: ParquetPart) -> Mark:
-        mark = Mark(piece.number, piece.part.end)
-        lost = NamedLosses(mark, self.fail_on_data_loss)
-        choice = self.choice.of_columns(self.layout.read)
-        for spans in reader.read(piece.part, choice, lost, bytes_max=READ_BYTES):
+    def _write(self, reader: SourceReader, piece: Slice, part: ParquetWriter) -> SliceProgress:
+        mark = SliceProgress(piece.number, piece.part.end)
+        lost = SliceLosses(mark, self.fail_on_data_loss)
+        message_filter = self.message_filter.of_columns(self.layout.read)
+        for spans in reader.read(piece.part, message_filter, lost, bytes_max=READ_BYTES):
             for batch in record_batches(
                 spans, self.layout.read, piece.part.queue.broker_name, open_bodies=self.open_bodies,
                 count_max=BATCH_RECORDS, bytes_max=BATCH_BYTES,

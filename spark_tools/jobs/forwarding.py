@@ -13,126 +13,126 @@ from functools import cache, partial
 from itertools import groupby, islice
 from typing import Any
 
-from firearrow._native.bulk.batches import BatchError, Edits, batch_body
+from firearrow._native.bulk.batches import BatchError, PropertyEdits, batch_body
 from firearrow._native.bulk.spans import Spans
 from firearrow._native.store.record import Record
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import SendFailed
-from firearrow.spark_tools.jobs.losses import LossesAhead
-from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
-from firearrow.spark_tools.jobs.pace import UNLIMITED, Bucket, Rates
+from firearrow.spark_tools.jobs.losses import ResumedSliceLosses
+from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.jobs.pace import UNLIMITED, TokenBucket, RateLimits
 from firearrow.spark_tools.jobs.routing import Routing, queue_text, writable
-from firearrow.spark_tools.live.sender import Pending, Sender
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.origin import Origin, QueueRange, Reader
+from firearrow.spark_tools.live.sender import PendingSend, Sender
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.origin import Source, QueueRange, SourceReader
 
 READ_BYTES = 8 << 20
 BATCH_BYTES = 1 << 20
-MARK_S = 0.5
-QUEUES_ABREAST = 4
+CHECKPOINT_S = 0.5
+CONCURRENT_QUEUES = 4
 WAITING_MAX = 4
 """A task's batches that are on the way, or wait for the one before them to the same queue."""
 NAMED_MAX = 1000
 """Messages without a target that a slice names in the report."""
 
 
-Passing = Generator[None, None, None]
+SliceSteps = Generator[None, None, None]
 """A step is a batch that was sent."""
-OVER = object()
+DONE = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forwarding:
+class SendTask:
     """Picklable; called in the worker with the slices of one task."""
 
-    origin: Origin
-    choice: Choice
-    target: Target
+    message_source: Source
+    message_filter: MessageFilter
+    target: Cluster
     routing: Routing
     job: str
     drop: frozenset[str]
     """Names of properties that do not go along."""
     provenance: bool = True
-    rates: Rates = UNLIMITED
+    rates: RateLimits = UNLIMITED
     """This task's share."""
     fail_on_data_loss: bool = True
     timeout_s: float = 60
 
-    def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
-        buckets = Bucket(self.rates.messages), Bucket(self.rates.bytes)
-        waiting: deque[Step] = deque()
-        with self.origin.open() as reader, Sender(self.target, timeout_s=self.timeout_s) as sender:
+    def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
+        buckets = TokenBucket(self.rates.messages), TokenBucket(self.rates.bytes)
+        waiting: deque[SentStep] = deque()
+        with self.message_source.open() as reader, Sender(self.target, timeout_s=self.timeout_s) as sender:
 
-            def passing(queue: MessageQueue, pieces: Iterable[Slice]) -> Passing:
+            def passing(queue: MessageQueue, pieces: Iterable[Slice]) -> SliceSteps:
                 for piece in pieces:
                     mark = marks.read(piece)
                     if mark.next < piece.part.end:
-                        passage = Passage(self, queue, mark, marks, sender, buckets, waiting)
-                        yield from self._pass(reader, passage, piece.part.end)
+                        slice_sender = SliceSender(self, queue, mark, marks, sender, buckets, waiting)
+                        yield from self._pass(reader, slice_sender, piece.part.end)
 
             groups = groupby(slices, key=lambda piece: piece.part.queue)
-            in_turn([passing(queue, list(pieces)) for queue, pieces in groups], QUEUES_ABREAST)
+            round_robin([passing(queue, list(pieces)) for queue, pieces in groups], CONCURRENT_QUEUES)
 
-    def _pass(self, reader: Reader, passage: "Passage", end: int) -> Passing:
-        left = QueueRange(passage.queue, passage.mark.next, end)
+    def _pass(self, reader: SourceReader, slice_sender: "SliceSender", end: int) -> SliceSteps:
+        left = QueueRange(slice_sender.queue, slice_sender.mark.next, end)
         try:
-            for spans in reader.read(left, self.choice, passage.lost, bytes_max=READ_BYTES):
-                yield from passage.send(spans)
-            passage.settle(until=0)
-            passage.mark.next = end
+            for spans in reader.read(left, self.message_filter, slice_sender.lost, bytes_max=READ_BYTES):
+                yield from slice_sender.send(spans)
+            slice_sender.settle(until=0)
+            slice_sender.mark.next = end
         finally:
-            passage.write()
+            slice_sender.write()
 
 
-def in_turn(each: Iterable[Passing], at_a_time: int) -> None:
+def round_robin(each: Iterable[SliceSteps], at_a_time: int) -> None:
     """A step of each, again and again, until all are over; who comes behind the first ones begins when one is over."""
     left = iter(each)
     going = deque(islice(left, at_a_time))
     try:
         while going:
             one = going.popleft()
-            going.extend([one] if next(one, OVER) is None else islice(left, 1))
+            going.extend([one] if next(one, DONE) is None else islice(left, 1))
     finally:
         for one in going:
             one.close()
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SentStep:
     """What moves a slice's mark, in the order of its messages."""
 
-    mark: Mark
+    mark: SliceProgress
     next: int
     """The source offset behind it."""
     done: Callable[[], None]
     """Waits for the acknowledgement if there is one to come, then counts. SendFailed."""
 
 
-class Passage:
+class SliceSender:
     """One slice on its way."""
 
     def __init__(
         self,
-        of: Forwarding,
+        of: SendTask,
         queue: MessageQueue,
-        mark: Mark,
-        marks: Marks,
+        mark: SliceProgress,
+        marks: ProgressFiles,
         sender: Sender,
-        buckets: tuple[Bucket, Bucket],
-        waiting: deque[Step],
+        buckets: tuple[TokenBucket, TokenBucket],
+        waiting: deque[SentStep],
     ) -> None:
         """`waiting`: of all passages of the task."""
         self.queue, self.mark, self._marks = queue, mark, marks
-        self.lost = LossesAhead(mark, of.fail_on_data_loss)
+        self.lost = ResumedSliceLosses(mark, of.fail_on_data_loss)
         self._sender = sender
         self._buckets = buckets
-        self._edits = Edits(of.drop, {}, (of.job, queue.broker_name) if of.provenance else None)
+        self._edits = PropertyEdits(of.drop, {}, (of.job, queue.broker_name) if of.provenance else None)
         self._route = of.routing.route(queue, cache(partial(writable, sender)))
         self._waiting = waiting
         self._marked_at = time.monotonic()
 
-    def send(self, spans: Spans) -> Passing:
+    def send(self, spans: Spans) -> SliceSteps:
         for queue, stretch in self._route.of(spans):
             if queue is None:
                 self._leave(stretch)
@@ -146,7 +146,7 @@ class Passage:
             step.done()
             step.mark.next = step.next
         now = time.monotonic()
-        if now - self._marked_at >= MARK_S:
+        if now - self._marked_at >= CHECKPOINT_S:
             self.write()
             self._marked_at = now
 
@@ -155,7 +155,7 @@ class Passage:
         self.lost.settle()
         self._marks.write(self.mark)
 
-    def _send(self, queue: MessageQueue, spans: Spans) -> Passing:
+    def _send(self, queue: MessageQueue, spans: Spans) -> SliceSteps:
         first = 0
         while first < len(spans):
             try:
@@ -163,17 +163,17 @@ class Passage:
             except BatchError as error:
                 raise SendFailed(f"{self.queue.topic}: {error}") from None
             first = batch.next
-            self._buckets[0].take(batch.count)
-            self._buckets[1].take(len(batch.body))
+            self._buckets[0].acquire(batch.count)
+            self._buckets[1].acquire(len(batch.body))
             self.settle(until=WAITING_MAX - 1)
             pending = self._sender.send_batch(
                 queue, batch.body, batch.count, sys_flag=batch.sys_flag, born_ms=batch.born_ms
             )
             done = partial(self._acknowledged, pending, queue, batch.count, len(batch.body))
-            self._waiting.append(Step(self.mark, spans.queue_offset(first - 1) + 1, done))
+            self._waiting.append(SentStep(self.mark, spans.queue_offset(first - 1) + 1, done))
             yield
 
-    def _acknowledged(self, pending: Pending, queue: MessageQueue, count: int, size: int) -> None:
+    def _acknowledged(self, pending: PendingSend, queue: MessageQueue, count: int, size: int) -> None:
         offsets = pending.wait()
         self.mark.count("messages", count)
         self.mark.count("bytes", size)
@@ -186,7 +186,7 @@ class Passage:
         """Told, not sent."""
         following = spans.queue_offset(len(spans) - 1) + 1
         self._waiting.append(
-            Step(
+            SentStep(
                 self.mark,
                 following,
                 partial(

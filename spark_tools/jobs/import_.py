@@ -11,21 +11,21 @@ from typing import Annotated
 import typer
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.arguments import RunArguments, TargetArguments, as_text
 from firearrow.spark_tools.jobs.delivery import queues_at
-from firearrow.spark_tools.jobs.imported import Imported, imported, queues_in
-from firearrow.spark_tools.jobs.importing import Importing
-from firearrow.spark_tools.jobs.marks import Checkpoint, CheckpointWrong, Slice, checkpoint
-from firearrow.spark_tools.jobs.pace import Rates
-from firearrow.spark_tools.jobs.program import finish, program, spread
+from firearrow.spark_tools.jobs.imported import ParquetInput, parquet_input, queues_in
+from firearrow.spark_tools.jobs.importing import ImportTask
+from firearrow.spark_tools.jobs.marks import Checkpoint, InvalidCheckpoint, Slice, checkpoint
+from firearrow.spark_tools.jobs.pace import RateLimits
+from firearrow.spark_tools.jobs.program import finish, program, expand_argument_groups
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.message_columns import check_columns, check_provenance
-from firearrow.spark_tools.outgoing import Outlet
-from firearrow.spark_tools.placing import QueueChoice
+from firearrow.spark_tools.outgoing import SinkSettings
+from firearrow.spark_tools.placing import QueueIdUse
 
 JOB = "import"
 CHANGEABLE = frozenset({"rate", "bytes_rate", "create_topics", "target_settings"})
@@ -35,7 +35,7 @@ cli = program()
 
 
 @cli.command("import")
-@spread
+@expand_argument_groups
 def import_(
     sending: TargetArguments,
     running: RunArguments,
@@ -61,49 +61,49 @@ def import_(
     sending.check()
     running.check()
     if parquet is None:
-        raise OptionWrong("--parquet: a folder or file of Parquet is needed")
+        raise InvalidOption("--parquet: a folder or file of Parquet is needed")
     watch, place = Watch(), parquet.absolute()
-    found = imported(place, contents=check_files, ordered=not unordered)
+    found = parquet_input(place, contents=check_files, ordered=not unordered)
     given = as_text(sending) | {"parquet": str(place), "unordered": unordered, "provenance": provenance}
     report = Report(JOB, "", found.source, sending.target or "", given)
-    outlet = _outlet(found, sending, unordered)
+    sink_settings = _sink_settings(found, sending, unordered)
     if dry_run:
         _count(report, found)
     else:
         same = {name: value for name, value in given.items() if name not in CHANGEABLE}
         with checkpoint(
-            running.checkpoint, JOB, same, lambda: [piece.part for piece in found.pieces]
+            running.checkpoint, JOB, same, lambda: [file_range.part for file_range in found.pieces]
         ) as held:
             report.id, report.checkpoint, report.resumed = held.id, str(held.folder), held.resumed
             if provenance:
-                outlet = replace(outlet, job=_job(held, found, report))
-            _import(held, found, outlet, sending, running, report)
+                sink_settings = replace(sink_settings, job=_job(held, found, report))
+            _import(held, found, sink_settings, sending, running, report)
     report.seconds = watch.seconds
     if running.report is not None:
         report.write(running.report)
     finish(report)
 
 
-def _outlet(found: Imported, sending: TargetArguments, unordered: bool) -> Outlet:
-    """How rows become messages. OptionWrong: a file's columns cannot be sent."""
+def _sink_settings(found: ParquetInput, sending: TargetArguments, unordered: bool) -> SinkSettings:
+    """How rows become messages. InvalidOption: a file's columns cannot be sent."""
     names = [text for text in sending.to_topic or () if "=" not in text]
     in_rows = all("topic" in schema.names for schema in found.schemas)
-    outlet = Outlet(
+    sink_settings = SinkSettings(
         topic=names[0] if names and not in_rows else None,
-        queues=QueueChoice.ANY if unordered else QueueChoice.MODULO,
+        queues=QueueIdUse.ANY if unordered else QueueIdUse.MODULO,
         packed_bodies=found.packed,
     )
     for schema in found.schemas:
-        check_columns(schema, outlet.topic, packed=outlet.packed_bodies)
-    return outlet
+        check_columns(schema, sink_settings.topic, packed=sink_settings.packed_bodies)
+    return sink_settings
 
 
-def _job(held: Checkpoint, found: Imported, report: Report) -> str | None:
+def _job(held: Checkpoint, found: ParquetInput, report: Report) -> str | None:
     """The name that provenance gives the job; None, and a note, if rows do not say where they were read."""
     try:
         for schema in found.schemas:
             check_provenance(schema, "--provenance")
-    except OptionWrong as fault:
+    except InvalidOption as fault:
         report.notes.append(f"sent without REPLAY_* properties: {fault}")
         return None
     return held.id
@@ -111,8 +111,8 @@ def _job(held: Checkpoint, found: Imported, report: Report) -> str | None:
 
 def _import(
     held: Checkpoint,
-    found: Imported,
-    outlet: Outlet,
+    found: ParquetInput,
+    sink_settings: SinkSettings,
     sending: TargetArguments,
     running: RunArguments,
     report: Report,
@@ -121,16 +121,16 @@ def _import(
     if tasks:
         target = sending.cluster()
         sources = (
-            [MessageQueue(outlet.topic, "", 0)] if outlet.topic else sorted(found.queues or queues_in(found))
+            [MessageQueue(sink_settings.topic, "", 0)] if sink_settings.topic else sorted(found.queues or queues_in(found))
         )
         with Sender(target, timeout_s=running.timeout_s) as sender:
             report.notes += queues_at(sender, sending, sources)[1]
         spark = lane.context(JOB)
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
-        work = Importing(
-            pieces={piece.name: piece for piece in found.pieces}, target=target, outlet=outlet,
+        work = ImportTask(
+            pieces={file_range.name: file_range for file_range in found.pieces}, target=target, sink_settings=sink_settings,
             renamed=sending.renamed(), job=held.id, timeout_s=running.timeout_s,
-            rates=Rates(sending.rate, sending.bytes_rate).shared(at_a_time),
+            rates=RateLimits(sending.rate, sending.bytes_rate).shared(at_a_time),
         )  # fmt: skip
         with shown(JOB, held.marks, held.slices, quiet=running.quiet):
             report.failures = lane.run(spark, tasks, held.marks, work)
@@ -139,23 +139,23 @@ def _import(
     report.add(held, held.marks.written())
 
 
-def _tasks(held: Checkpoint, found: Imported) -> list[list[Slice]]:
-    """A task for each chain, of what is not finished. CheckpointWrong: these are other files than those of the plan."""
-    if [piece.part for piece in held.slices] != [piece.part for piece in found.pieces]:
-        raise CheckpointWrong(
+def _tasks(held: Checkpoint, found: ParquetInput) -> list[list[Slice]]:
+    """A task for each chain, of what is not finished. InvalidCheckpoint: these are other files than those of the plan."""
+    if [file_range.part for file_range in held.slices] != [file_range.part for file_range in found.pieces]:
+        raise InvalidCheckpoint(
             f"{held.folder}: was begun with other files than those that are in {found.source} now; "
             "choose another --checkpoint"
         )
     numbered = iter(held.slices)
-    left = {piece.number for piece in held.unfinished()}
+    left = {file_range.number for file_range in held.unfinished()}
     chains = [[next(numbered) for _ in chain] for chain in found.chains]
-    return [task for task in ([piece for piece in chain if piece.number in left] for chain in chains) if task]
+    return [task for task in ([file_range for file_range in chain if file_range.number in left] for chain in chains) if task]
 
 
-def _count(report: Report, found: Imported) -> None:
-    for piece in found.pieces:
-        counts = {"messages": piece.rows, "files": len(piece.files), "bytes": piece.bytes}
-        report.topics[piece.name] = counts
+def _count(report: Report, found: ParquetInput) -> None:
+    for file_range in found.pieces:
+        counts = {"messages": file_range.rows, "files": len(file_range.files), "bytes": file_range.bytes}
+        report.topics[file_range.name] = counts
         report.totals = {name: report.totals.get(name, 0) + count for name, count in counts.items()}
     report.notes.append("nothing was sent; bytes are those of the files")
 

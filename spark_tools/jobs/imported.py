@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
-from firearrow.spark_tools.manifest import NAME, Manifest
+from firearrow.spark_tools.errors import InvalidOption, SparkToolsError
+from firearrow.spark_tools.manifest import NAME, ExportManifest
 from firearrow.spark_tools.message_columns import MESSAGE_COLUMNS
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.parquet import NO_VALUE
@@ -30,7 +30,7 @@ OF_FOLDERS = {"topic": pa.string(), "tags": pa.string(), "brokerName": pa.string
 """Columns that other writers leave out of files, because the folder's name says them."""
 
 
-class FilesWrong(SparkToolsError):
+class InvalidFiles(SparkToolsError):
     """Files that are no Parquet, or not such that messages can be made of them."""
 
 
@@ -45,7 +45,7 @@ class ParquetRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FileRange:
     name: str
     files: tuple[ParquetRows, ...]
     bytes: int
@@ -61,73 +61,73 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ParquetInput:
     """`queues`: where the rows were read once, as far as a manifest says it."""
 
     source: str
-    chains: tuple[tuple[Piece, ...], ...]
+    chains: tuple[tuple[FileRange, ...], ...]
     schemas: tuple[pa.Schema, ...]
     queues: tuple[MessageQueue, ...] = ()
     packed: bool = False
     """Bodies are as they were stored: some compressed, as the column sysFlag says."""
 
     @property
-    def pieces(self) -> list[Piece]:
-        return [piece for chain in self.chains for piece in chain]
+    def pieces(self) -> list[FileRange]:
+        return [file_range for chain in self.chains for file_range in chain]
 
 
-def imported(place: Path, *, contents: bool, ordered: bool) -> Imported:
-    """A file or a folder. `contents`: every byte is checked by the manifest. ManifestWrong, FilesWrong."""
+def parquet_input(place: Path, *, contents: bool, ordered: bool) -> ParquetInput:
+    """A file or a folder. `contents`: every byte is checked by the manifest. ManifestWrong, InvalidFiles."""
     if (place / NAME).exists():
-        return _exported(place, Manifest.read(place), contents, ordered)
+        return _exported(place, ExportManifest.read(place), contents, ordered)
     if (place / "_checkpoint").exists():
-        Manifest.read(place)  # says that the export has not finished
+        ExportManifest.read(place)  # says that the export has not finished
     if contents:
-        raise OptionWrong(f"--check-files: {place} has no {NAME} to check files by")
+        raise InvalidOption(f"--check-files: {place} has no {NAME} to check files by")
     paths = (
         [place]
         if place.is_file()
         else sorted(path for path in place.rglob("*.parquet") if _shown(place, path))
     )
     if not paths:
-        raise FilesWrong(f"{place}: no file or folder with .parquet files in it")
+        raise InvalidFiles(f"{place}: no file or folder with .parquet files in it")
     if len(paths) > FILES_MAX:
-        raise FilesWrong(f"{place}: more than {FILES_MAX} files; import its folders one by one")
+        raise InvalidFiles(f"{place}: more than {FILES_MAX} files; import its folders one by one")
     schemas: dict[pa.Schema, None] = {}
     pieces = [
-        Piece(
+        FileRange(
             path.relative_to(place).as_posix() if path != place else path.name, (file,), path.stat().st_size
         )
         for path, file in ((path, _file(path, place, schemas)) for path in paths)
     ]
-    chains = (tuple(pieces),) if ordered else tuple((piece,) for piece in pieces)
-    return Imported(str(place), chains, tuple(schemas))
+    chains = (tuple(pieces),) if ordered else tuple((file_range,) for file_range in pieces)
+    return ParquetInput(str(place), chains, tuple(schemas))
 
 
-def _exported(folder: Path, manifest: Manifest, contents: bool, ordered: bool) -> Imported:
+def _exported(folder: Path, manifest: ExportManifest, contents: bool, ordered: bool) -> ParquetInput:
     manifest.check_files(folder, contents=contents)
     schemas: dict[pa.Schema, None] = {}
     files: dict[int, list[tuple[ParquetRows, int]]] = {}
     for each in manifest.files:
         found = _file(folder / each.path, folder, schemas)
         if found.rows != each.rows:
-            raise FilesWrong(f"{each.path}: {found.rows} rows, the manifest says {each.rows}")
+            raise InvalidFiles(f"{each.path}: {found.rows} rows, the manifest says {each.rows}")
         files.setdefault(each.part, []).append((found, each.bytes))
     pieces = {
-        part: Piece(f"part-{part:06}", tuple(file for file, _ in group), sum(size for _, size in group))
+        part: FileRange(f"part-{part:06}", tuple(file for file, _ in group), sum(size for _, size in group))
         for part, group in files.items()
     }
     queues = [(MessageQueue(each.topic, each.broker, each.queue), each.part) for each in manifest.ranges]
-    chains = _chained(pieces, queues) if ordered else tuple((piece,) for piece in pieces.values())
+    chains = _chained(pieces, queues) if ordered else tuple((file_range,) for file_range in pieces.values())
     packed = manifest.options.get("open_bodies") == "False"
-    return Imported(
+    return ParquetInput(
         str(folder), chains, tuple(schemas), tuple(sorted({queue for queue, _ in queues})), packed
     )
 
 
 def _chained(
-    pieces: Mapping[int, Piece], queues: Sequence[tuple[MessageQueue, int]]
-) -> tuple[tuple[Piece, ...], ...]:
+    pieces: Mapping[int, FileRange], queues: Sequence[tuple[MessageQueue, int]]
+) -> tuple[tuple[FileRange, ...], ...]:
     """Parts with rows of the same queue together, in their order, which is that of its offsets."""
     leader = {part: part for part in pieces}
 
@@ -141,7 +141,7 @@ def _chained(
         if part in pieces:
             one, other = lead(first.setdefault(queue, part)), lead(part)
             leader[max(one, other)] = min(one, other)
-    chains: dict[int, list[Piece]] = {}
+    chains: dict[int, list[FileRange]] = {}
     for part in sorted(pieces):
         chains.setdefault(lead(part), []).append(pieces[part])
     return tuple(tuple(chain) for chain in chains.values())
@@ -152,7 +152,7 @@ def _file(path: Path, root: Path, schemas: dict[pa.Schema, None]) -> ParquetRows
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
     except (OSError, pa.ArrowException) as fault:
-        raise FilesWrong(f"{path}: is no Parquet file that can be read ({fault})") from fault
+        raise InvalidFiles(f"{path}: is no Parquet file that can be read ({fault})") from fault
     known = [schema.field(name) for name in schema.names if name in MESSAGE_COLUMNS]
     constants = _of_folders(path, root, {each.name for each in known})
     told = [pa.field(name, OF_FOLDERS[name]) for name in constants]
@@ -160,10 +160,10 @@ def _file(path: Path, root: Path, schemas: dict[pa.Schema, None]) -> ParquetRows
     return ParquetRows(str(path), rows, tuple(each.name for each in known), constants)
 
 
-def queues_in(found: Imported) -> set[MessageQueue]:
+def queues_in(found: ParquetInput) -> set[MessageQueue]:
     """The topics that rows of other files name, each with its highest queue. Reads those two columns of all files."""
     highest: dict[str, int] = {}
-    for file in (file for piece in found.pieces for file in piece.files):
+    for file in (file for file_range in found.pieces for file in file_range.files):
         with pq.ParquetFile(file.path) as opened:
             wanted = [name for name in ("topic", "queueId") if name in file.columns]
             for batch in opened.iter_batches(TOPIC_ROWS, columns=wanted):
@@ -171,7 +171,7 @@ def queues_in(found: Imported) -> set[MessageQueue]:
                 for topic, queue_id in _highest(rows):
                     highest[topic] = max(highest.get(topic, 0), queue_id)
         if len(highest) > TOPICS_MAX:
-            raise FilesWrong(f"{found.source}: more than {TOPICS_MAX} topics; is column topic the right one?")
+            raise InvalidFiles(f"{found.source}: more than {TOPICS_MAX} topics; is column topic the right one?")
     return {MessageQueue(topic, ROWS, queue_id) for topic, queue_id in highest.items()}
 
 
@@ -196,7 +196,7 @@ def _of_folders(path: Path, root: Path, there: set[str]) -> dict[str, Any]:
             text = None if value == NO_VALUE else unquote(value)
             if OF_FOLDERS[name] == pa.int32() and text is not None:
                 if not (text.isascii() and text.isdecimal() and len(text) < 10):
-                    raise FilesWrong(f"{path}: {step} is no {name}; rename the folder")
+                    raise InvalidFiles(f"{path}: {step} is no {name}; rename the folder")
                 found[name] = int(text)
             else:
                 found[name] = text

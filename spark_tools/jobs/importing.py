@@ -9,81 +9,81 @@ from typing import Any
 
 import pyarrow as pa
 
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.jobs.imported import Piece
-from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
-from firearrow.spark_tools.jobs.pace import UNLIMITED, Bucket, Rates
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.jobs.imported import FileRange
+from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.jobs.pace import UNLIMITED, TokenBucket, RateLimits
 from firearrow.spark_tools.jobs.parquet_rows import batches
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.outgoing import Outgoing, Outlet, unique_ids
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.outgoing import BatchSender, SinkSettings, unique_ids
 
-MARK_BYTES = 32 << 20
+CHECKPOINT_BYTES = 32 << 20
 """Rows that are sent before all of them are awaited and marked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Importing:
+class ImportTask:
     """Picklable; called in the worker with the pieces of one chain. `renamed`: the target's topic of a row's topic."""
 
-    pieces: Mapping[str, Piece]
-    target: Target
-    outlet: Outlet
+    pieces: Mapping[str, FileRange]
+    target: Cluster
+    sink_settings: SinkSettings
     renamed: Callable[[str], str]
     job: str
-    rates: Rates = UNLIMITED
+    rates: RateLimits = UNLIMITED
     timeout_s: float = 60
 
-    def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
-        buckets = Bucket(self.rates.messages), Bucket(self.rates.bytes)
+    def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
+        buckets = TokenBucket(self.rates.messages), TokenBucket(self.rates.bytes)
         with Sender(self.target, timeout_s=self.timeout_s) as sender:
-            for piece in slices:
-                mark = marks.read(piece)
-                if mark.next < piece.part.end:
-                    Passage(self, self.pieces[piece.part.queue.topic], mark, marks, sender, buckets).send()
+            for file_range in slices:
+                mark = marks.read(file_range)
+                if mark.next < file_range.part.end:
+                    FileSender(self, self.pieces[file_range.part.queue.topic], mark, marks, sender, buckets).send()
 
 
-class Passage:
+class FileSender:
     """One piece on its way."""
 
     def __init__(
         self,
-        of: Importing,
-        piece: Piece,
-        mark: Mark,
-        marks: Marks,
+        of: ImportTask,
+        file_range: FileRange,
+        mark: SliceProgress,
+        marks: ProgressFiles,
         sender: Sender,
-        buckets: tuple[Bucket, Bucket],
+        buckets: tuple[TokenBucket, TokenBucket],
     ) -> None:
-        self._of, self._piece, self._mark, self._marks = of, piece, mark, marks
+        self._of, self._piece, self._mark, self._marks = of, file_range, mark, marks
         self._sender, self._buckets = sender, buckets
 
     def send(self) -> None:
-        """What is left of it. SendFailed, OptionWrong: the mark stays before what was not acknowledged."""
-        outgoing, rows, size = self._outgoing(), 0, 0
+        """What is left of it. SendFailed, InvalidOption: the mark stays before what was not acknowledged."""
+        batch_sender, rows, size = self._batches(), 0, 0
         for batch in batches(self._piece, self._mark.next):
-            self._buckets[0].take(len(batch))
-            self._buckets[1].take(batch.nbytes)
-            self._give(outgoing, with_topics(batch, self._of.renamed))
+            self._buckets[0].acquire(len(batch))
+            self._buckets[1].acquire(batch.nbytes)
+            self._give(batch_sender, with_topics(batch, self._of.renamed))
             rows, size = rows + len(batch), size + batch.nbytes
-            if size >= MARK_BYTES:
-                self._settle(outgoing, rows)
-                outgoing, rows, size = self._outgoing(), 0, 0
-        self._settle(outgoing, rows)
+            if size >= CHECKPOINT_BYTES:
+                self._settle(batch_sender, rows)
+                batch_sender, rows, size = self._batches(), 0, 0
+        self._settle(batch_sender, rows)
 
-    def _outgoing(self) -> Outgoing:
+    def _batches(self) -> BatchSender:
         """A row without a unique key gets one that says where it is from: the same if it is sent again."""
         ids = unique_ids(self._of.job, self._piece.name), self._mark.next
-        return Outgoing(self._sender, self._of.outlet, ids)
+        return BatchSender(self._sender, self._of.sink_settings, ids)
 
-    def _give(self, outgoing: Outgoing, batch: pa.RecordBatch) -> None:
+    def _give(self, batch_sender: BatchSender, batch: pa.RecordBatch) -> None:
         try:
-            outgoing.send(batch)
-        except OptionWrong as fault:
-            raise OptionWrong(f"{self._piece.name}, behind row {self._mark.next}: {fault}") from fault
+            batch_sender.send(batch)
+        except InvalidOption as fault:
+            raise InvalidOption(f"{self._piece.name}, behind row {self._mark.next}: {fault}") from fault
 
-    def _settle(self, outgoing: Outgoing, rows: int) -> None:
-        sent = outgoing.finish()
+    def _settle(self, batch_sender: BatchSender, rows: int) -> None:
+        sent = batch_sender.finish()
         self._mark.count("messages", sent.messages)
         self._mark.count("bytes", sent.bytes)
         self._mark.next += rows

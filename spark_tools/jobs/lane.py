@@ -15,21 +15,21 @@ from math import ceil
 
 from pyspark import SparkConf, SparkContext
 
-from firearrow.spark_tools.errors import REFUSALS, NotWritten, SparkToolsError
-from firearrow.spark_tools.jobs.marks import Marks, Slice
-from firearrow.spark_tools.worker import settle
+from firearrow.spark_tools.errors import REFUSALS, WriteFailed, SparkToolsError
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
+from firearrow.spark_tools.worker import setup_worker
 
-TASKS_A_CORE = 4
-HANDFULS_A_CORE = 2
+TASKS_PER_CORE = 4
+GROUPS_PER_CORE = 2
 """Of what is left: a handful is the smaller the less that is, so that the cores end together."""
-HANDFUL_MAX = 4
+GROUP_TASKS_MAX = 4
 """Cores that come later find something, too."""
 SETTINGS = {
     "spark.speculation": "false",  # a second copy of a task would send everything twice
     "spark.ui.showConsoleProgress": "false",
 }
 
-Work = Callable[[Sequence[Slice], Marks], None]
+Work = Callable[[Sequence[Slice], ProgressFiles], None]
 """Does the slices one after the other and marks what is finished; picklable."""
 
 
@@ -45,7 +45,7 @@ def fault_in(text: str) -> SparkToolsError | None:
             "`firearrow spark pack` makes"
         )
     if os.strerror(errno.ENOSPC) in text:
-        return NotWritten(
+        return WriteFailed(
             "Spark has no room for files of its own; make room where spark.local.dir and the checkpoint are and run "
             "it again, it goes on"
         )
@@ -53,7 +53,7 @@ def fault_in(text: str) -> SparkToolsError | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class TaskRefused:
     """Why a task ended early, in one sentence."""
 
     text: str
@@ -83,7 +83,7 @@ def tasks_of(
         groups = [[piece] for piece in slices]
     weighed = sorted(groups, key=weight, reverse=True)
     cores = max(1, cores)
-    count = min(len(groups), cores * TASKS_A_CORE, max(cores, ceil(len(groups) / abreast)))
+    count = min(len(groups), cores * TASKS_PER_CORE, max(cores, ceil(len(groups) / abreast)))
     bins: list[tuple[int, int]] = [(0, number) for number in range(count)]
     tasks: list[list[Slice]] = [[] for _ in bins]
     for group in weighed:
@@ -98,24 +98,24 @@ def weight(slices: Sequence[Slice]) -> int:
     return sum(piece.part.size or len(piece.part) for piece in slices) + 1
 
 
-def handfuls(tasks: Sequence[Sequence[Slice]], cores: int) -> list[list[Sequence[Slice]]]:
+def task_groups(tasks: Sequence[Sequence[Slice]], cores: int) -> list[list[Sequence[Slice]]]:
     """Neighbouring tasks that Spark gets as one: between two of its own it needs 20 ms, and the JVM time to compile."""
     found: list[list[Sequence[Slice]]] = []
     left = list(tasks)
     while left:
-        size = min(HANDFUL_MAX, ceil(len(left) / (max(1, cores) * HANDFULS_A_CORE)))
+        size = min(GROUP_TASKS_MAX, ceil(len(left) / (max(1, cores) * GROUPS_PER_CORE)))
         found.append(left[:size])
         left = left[size:]
     return found
 
 
-def run(spark: SparkContext, tasks: Sequence[Sequence[Slice]], marks: Marks, work: Work) -> list[str]:
+def run(spark: SparkContext, tasks: Sequence[Sequence[Slice]], marks: ProgressFiles, work: Work) -> list[str]:
     """Do all; what was refused, each once. Whatever else goes wrong in a task is raised when Spark gives up."""
     if not tasks:
         return []
     try:
-        held = handfuls(tasks, spark.defaultParallelism)
-        refused = spark.parallelize(held, len(held)).mapPartitions(Working(work, marks)).collect()
+        held = task_groups(tasks, spark.defaultParallelism)
+        refused = spark.parallelize(held, len(held)).mapPartitions(TaskGroupWork(work, marks)).collect()
     except Exception as error:
         fault = fault_in(str(error))
         if fault is None:
@@ -125,16 +125,16 @@ def run(spark: SparkContext, tasks: Sequence[Sequence[Slice]], marks: Marks, wor
 
 
 @dataclass(frozen=True, slots=True)
-class Working:
+class TaskGroupWork:
     """The work of a handful of tasks, as Spark calls it with a partition: one handful."""
 
     work: Work
-    marks: Marks
+    marks: ProgressFiles
 
-    def __call__(self, held: Iterable[Sequence[Sequence[Slice]]]) -> Iterator[Refused]:
-        settle()
+    def __call__(self, held: Iterable[Sequence[Sequence[Slice]]]) -> Iterator[TaskRefused]:
+        setup_worker()
         for slices in chain.from_iterable(held):
             try:
                 self.work(slices, self.marks)
             except REFUSALS as error:
-                yield Refused(str(error))
+                yield TaskRefused(str(error))

@@ -12,16 +12,16 @@ from firearrow.client.names import DLQ, RETRY, is_system_topic
 from firearrow.client.sending.selectors import hash_index
 from firearrow.spark_tools.jobs.routing import Queues
 
-TELL_ORIGIN = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")
+UNKNOWN_ORIGIN_NOTE = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")
 """The surest first: brokers set RETRY_TOPIC when they send back or bury; REAL_TOPIC is where the last delay led, which
 is the retry topic if the message was tried again."""
-STRETCH_MAX = 64
+RUN_MAX = 64
 """Letters that go to one queue before it is the next one's turn."""
 
 
 def origin(group: str, properties: Mapping[str, str]) -> str | None:
     """The topic that a dead letter of `group` was sent to; None: it does not tell."""
-    for name in TELL_ORIGIN:
+    for name in UNKNOWN_ORIGIN_NOTE:
         topic = properties.get(name, "")
         for prefix in (
             f"{RETRY}{group}+",
@@ -34,22 +34,22 @@ def origin(group: str, properties: Mapping[str, str]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class ToOrigin:
+class DeadLetterRouting:
     """A Routing. `elsewhere`: topics by origin; under None, where all others go."""
 
     elsewhere: Mapping[str | None, str]
     in_order: bool = True
 
-    def route(self, queue: MessageQueue, queues: Queues) -> "LetterRoute":
-        return LetterRoute(queue.topic.removeprefix(DLQ), self.elsewhere, queues)
+    def route(self, queue: MessageQueue, queues: Queues) -> "DeadLetterRoute":
+        return DeadLetterRoute(queue.topic.removeprefix(DLQ), self.elsewhere, queues)
 
 
 @dataclass(slots=True)
-class LetterRoute:
+class DeadLetterRoute:
     group: str
     elsewhere: Mapping[str | None, str]
     queues: Queues
-    turns: dict[str, int] = field(default_factory=dict)
+    next_queue: dict[str, int] = field(default_factory=dict)
     """Letters that have gone round, by topic."""
 
     def of(self, spans: Spans) -> Iterator[tuple[MessageQueue | None, Spans]]:
@@ -72,6 +72,6 @@ class LetterRoute:
         key = properties.get("__SHARDINGKEY")
         if key is not None:
             return there[hash_index(key, len(there))]
-        turn = self.turns.get(topic, 0)
-        self.turns[topic] = turn + 1
-        return there[turn // STRETCH_MAX % len(there)]
+        number = self.next_queue.get(topic, 0)
+        self.next_queue[topic] = number + 1
+        return there[number // RUN_MAX % len(there)]

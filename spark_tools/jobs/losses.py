@@ -1,24 +1,24 @@
 """Losses of a plan or of a slice: an error, or all of them counted and so many named for the report. One thread."""
 
-from firearrow.spark_tools.jobs.marks import Mark
+from firearrow.spark_tools.jobs.marks import SliceProgress
 from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.plan.loss import AtOnce, Losses
+from firearrow.spark_tools.plan.loss import FailFast, DataLosses
 
 NAMED_MAX = 1000
 Counts = dict[str, int]
 """`lost` messages in `lost_ranges`."""
 
 
-class NamedLosses:
+class SliceLosses:
     """A `Lost` of a slice that is read in one go."""
 
-    def __init__(self, mark: Mark, fail: bool) -> None:
+    def __init__(self, mark: SliceProgress, fail: bool) -> None:
         self.mark = mark
         self.fail = fail
 
     def __call__(self, part: QueueRange, why: str) -> None:
         """DataLoss if losses are to fail."""
-        AtOnce(self.fail)(part, why)
+        FailFast(self.fail)(part, why)
         self.count(part, why)
 
     def count(self, part: QueueRange, why: str) -> None:
@@ -26,30 +26,30 @@ class NamedLosses:
         name(self.mark.detail.setdefault("lost", {}), part, why)
 
 
-class LossesAhead(NamedLosses):
+class ResumedSliceLosses(SliceLosses):
     """Of a slice that may be gone on with behind its mark: what lies there is told again then, so a loss counts when
     the mark is past it."""
 
-    def __init__(self, mark: Mark, fail: bool) -> None:
+    def __init__(self, mark: SliceProgress, fail: bool) -> None:
         super().__init__(mark, fail)
-        self._ahead: list[tuple[QueueRange, str]] = []
+        self._beyond_progress: list[tuple[QueueRange, str]] = []
 
     def __call__(self, part: QueueRange, why: str) -> None:
         """DataLoss if losses are to fail."""
-        AtOnce(self.fail)(part, why)
-        self._ahead.append((part, why))
+        FailFast(self.fail)(part, why)
+        self._beyond_progress.append((part, why))
 
     def settle(self) -> None:
         """To be called before the mark is written."""
-        told, self._ahead = self._ahead, []
+        told, self._beyond_progress = self._beyond_progress, []
         for part, why in told:
             if part.end <= self.mark.next:
                 self.count(part, why)
             else:
-                self._ahead.append((part, why))
+                self._beyond_progress.append((part, why))
 
 
-class PlanLosses(Losses):
+class PlanLosses(DataLosses):
     """A `Lost` of the driver, which names all of them before it fails. A range that is told twice counts once."""
 
     def __init__(self, fail: bool) -> None:

@@ -24,19 +24,19 @@ from typing import Any
 import orjson
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import OptionWrong, SparkToolsError
+from firearrow.spark_tools.errors import InvalidOption, SparkToolsError
 from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.room import writing
+from firearrow.spark_tools.room import disk_errors
 
 VERSION = 1
 PLAN, LOCK = "plan.json", "lock"
 PLAN_BYTES_MAX = 1 << 30
-MARK_BYTES_MAX = 16 << 20
+PROGRESS_BYTES_MAX = 16 << 20
 LINES_BYTES_MAX = 64 << 10
 BAD_JSON = (orjson.JSONDecodeError, KeyError, TypeError, ValueError)
 
 
-class CheckpointWrong(SparkToolsError):
+class InvalidCheckpoint(SparkToolsError):
     """The folder belongs to another job, to another run that still goes on, or cannot be used."""
 
 
@@ -60,7 +60,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Mark:
+class SliceProgress:
     """Everything below the queue offset `next` is finished. `counts` add up over slices, `detail` is the job's own."""
 
     number: int
@@ -73,21 +73,21 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class ProgressFiles:
     """The marks of one checkpoint. Picklable; any thread, but one writer for each slice."""
 
     folder: Path
 
-    def read(self, piece: Slice) -> Mark:
+    def read(self, piece: Slice) -> SliceProgress:
         """As it stands; a fresh one if there is none."""
-        return self._read(piece.number) or Mark(piece.number, piece.part.start)
+        return self._read(piece.number) or SliceProgress(piece.number, piece.part.start)
 
-    def write(self, mark: Mark) -> None:
+    def write(self, mark: SliceProgress) -> None:
         """The slice's mark from now on, or NotWritten: the one before stays. Not synced: what a power failure takes is
         sent again, not lost."""
         place = self.folder / str(mark.number)
         line = orjson.dumps({"next": mark.next, "counts": mark.counts, "detail": mark.detail})
-        with writing(place):
+        with disk_errors(place):
             with place.open("ab") as file:
                 if file.tell() + len(line) < LINES_BYTES_MAX:
                     file.write(b"\n" + line)
@@ -96,7 +96,7 @@ class Marks:
             beside.write_bytes(line)
             beside.replace(place)
 
-    def written(self, without: set[int] | frozenset[int] = frozenset()) -> Iterator[Mark]:
+    def written(self, without: set[int] | frozenset[int] = frozenset()) -> Iterator[SliceProgress]:
         """All that are there, but those."""
         with os.scandir(self.folder) as entries:
             numbers = [int(entry.name) for entry in entries if entry.name.isdecimal()]
@@ -105,15 +105,15 @@ class Marks:
             if mark is not None:
                 yield mark
 
-    def _read(self, number: int) -> Mark | None:
+    def _read(self, number: int) -> SliceProgress | None:
         try:
-            lines = _start(self.folder / str(number), MARK_BYTES_MAX).split(b"\n")
+            lines = _start(self.folder / str(number), PROGRESS_BYTES_MAX).split(b"\n")
         except FileNotFoundError:
             return None
         for line in reversed(lines):
             with suppress(*BAD_JSON):
                 held = orjson.loads(line)
-                return Mark(number, int(held["next"]), dict(held["counts"]), dict(held["detail"]))
+                return SliceProgress(number, int(held["next"]), dict(held["counts"]), dict(held["detail"]))
         return None
 
 
@@ -136,8 +136,8 @@ class Checkpoint:
     """Both as they were planned."""
 
     @property
-    def marks(self) -> Marks:
-        return Marks(self.folder / "marks")
+    def marks(self) -> ProgressFiles:
+        return ProgressFiles(self.folder / "marks")
 
     def forget(self) -> None:
         """Take away what the checkpoint has written, and the folder if nothing else is in it."""
@@ -147,13 +147,13 @@ class Checkpoint:
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
 
-    def unfinished(self, marks: Marks | None = None) -> list[Slice]:
+    def unfinished(self, marks: ProgressFiles | None = None) -> list[Slice]:
         """What those marks, or the checkpoint's own, do not have to the end."""
         ends = {mark.number: mark.next for mark in (marks or self.marks).written()}
         return [piece for piece in self.slices if ends.get(piece.number, piece.part.start) < piece.part.end]
 
 
-def digest(arguments: Mapping[str, Any]) -> str:
+def arguments_digest(arguments: Mapping[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
 
@@ -166,16 +166,16 @@ def checkpoint(
 ) -> Iterator[Checkpoint]:
     """The one in `folder`, or a new one planned by `plan`; held until the end of the block.
 
-    Default folder: `.firearrow-JOB-DIGEST` where the command runs. CheckpointWrong: made by another job, with other
+    Default folder: `.firearrow-JOB-DIGEST` where the command runs. InvalidCheckpoint: made by another job, with other
     arguments, or in use. NotWritten: no room for the plan.
     """
-    mark = digest(arguments)
+    mark = arguments_digest(arguments)
     place = (folder or Path(f".firearrow-{job}-{mark}")).absolute()
     try:
         (place / "marks").mkdir(parents=True, exist_ok=True)
         lock = os.open(place / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise OptionWrong(f"--checkpoint: {place} cannot be used: {error.strerror}") from None
+        raise InvalidOption(f"--checkpoint: {place} cannot be used: {error.strerror}") from None
     try:
         _hold(lock, place)
         held = _load(place, job, mark)
@@ -188,7 +188,7 @@ def _hold(lock: int, place: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise CheckpointWrong(
+        raise InvalidCheckpoint(
             f"{place}: another run of this job works on this checkpoint; wait for it or end it"
         ) from None
 
@@ -203,7 +203,7 @@ def _begin(place: Path, job: str, mark: str, made: Plan | Sequence[QueueRange]) 
         "slices": [_row(piece.part) for piece in slices], "lost": dict(wanted.lost), "gone": dict(wanted.gone),
     }  # fmt: skip
     beside = place / ".plan"
-    with writing(place / PLAN):
+    with disk_errors(place / PLAN):
         with beside.open("wb") as file:
             file.write(orjson.dumps(plan))
             file.flush()
@@ -224,15 +224,15 @@ def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
     except FileNotFoundError:
         return None
     except BAD_JSON as error:
-        raise CheckpointWrong(
+        raise InvalidCheckpoint(
             f"{place}: plan.json is no plan of a job ({error}); choose another --checkpoint"
         ) from None
     if version != VERSION or made_by != job:
-        raise CheckpointWrong(
+        raise InvalidCheckpoint(
             f"{place}: is of a job {made_by!r} (form {version}); choose another --checkpoint"
         )
     if arguments != mark:
-        raise CheckpointWrong(
+        raise InvalidCheckpoint(
             f"{place}: was begun with other arguments; give those again to go on, or choose another --checkpoint"
         )
     return found

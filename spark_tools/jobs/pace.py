@@ -9,8 +9,8 @@ BURST_S = 0.25
 
 
 @dataclass(slots=True)
-class Bucket:
-    """`rate` a second, None: no limit. `take` may overdraw; who comes next waits for it."""
+class TokenBucket:
+    """`rate` a second, None: no limit. `acquire` may overdraw; who comes next waits for it."""
 
     rate: float | None
     clock: Callable[[], float] = time.monotonic
@@ -18,7 +18,7 @@ class Bucket:
     level: float = 0.0
     at: float | None = None
 
-    def take(self, amount: float) -> None:
+    def acquire(self, amount: float) -> None:
         """Wait until there is something, then take all of `amount`."""
         if self.rate is None:
             return
@@ -37,18 +37,18 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class RateLimits:
     """Messages and bytes a second, of all tasks together; None: no limit."""
 
     messages: float | None = None
     bytes: float | None = None
 
-    def shared(self, tasks: int) -> "Rates":
+    def shared(self, tasks: int) -> "RateLimits":
         """What each of so many tasks that run at a time may have."""
-        return Rates(
+        return RateLimits(
             None if self.messages is None else self.messages / tasks,
             None if self.bytes is None else self.bytes / tasks,
         )
 
 
-UNLIMITED = Rates()
+UNLIMITED = RateLimits()

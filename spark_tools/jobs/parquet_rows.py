@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from firearrow.spark_tools.jobs.imported import OF_FOLDERS, FilesWrong, ParquetRows, Piece
+from firearrow.spark_tools.jobs.imported import OF_FOLDERS, InvalidFiles, ParquetRows, FileRange
 
 BATCH_BYTES = 8 << 20
 BATCH_ROWS = 32768
@@ -19,15 +19,15 @@ BUFFER_BYTES = 1 << 20
 KEY = ("topic", "brokerName", "queueId", "queueOffset")
 
 
-def batches(piece: Piece, start: int) -> Iterator[pa.RecordBatch]:
-    """All rows from `start` on. FilesWrong: a file cannot be read."""
+def batches(file_range: FileRange, start: int) -> Iterator[pa.RecordBatch]:
+    """All rows from `start` on. InvalidFiles: a file cannot be read."""
     try:
-        if len(piece.files) == 1:
-            yield from _streamed(piece.files[0], start)
+        if len(file_range.files) == 1:
+            yield from _streamed(file_range.files[0], start)
             return
-        in_order = _in_order(piece.files)
+        in_order = _in_order(file_range.files)
         if in_order is None:
-            table = pa.concat_tables([_table(file) for file in piece.files])
+            table = pa.concat_tables([_table(file) for file in file_range.files])
             yield from _cut(table.sort_by([(name, "ascending") for name in KEY]), start)
             return
         for file in in_order:
@@ -35,7 +35,7 @@ def batches(piece: Piece, start: int) -> Iterator[pa.RecordBatch]:
                 yield from _streamed(file, start)
             start = max(0, start - file.rows)
     except (OSError, pa.ArrowException) as fault:
-        raise FilesWrong(f"{piece.name}: cannot be read: {fault}") from fault
+        raise InvalidFiles(f"{file_range.name}: cannot be read: {fault}") from fault
 
 
 def _streamed(file: ParquetRows, start: int) -> Iterator[pa.RecordBatch]:

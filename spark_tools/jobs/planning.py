@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import OptionWrong, TopicMissing
+from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.losses import PlanLosses
 from firearrow.spark_tools.jobs.marks import Plan
 from firearrow.spark_tools.jobs.spellings import EARLIEST, LATEST
-from firearrow.spark_tools.origin import Lost, Origin, QueueRange, Reader
+from firearrow.spark_tools.origin import OnDataLoss, Source, QueueRange, SourceReader
 from firearrow.spark_tools.plan.batch import keyed, sized
-from firearrow.spark_tools.plan.ranges import divided
-from firearrow.spark_tools.plan.resolution import tell_behind, there, within
-from firearrow.spark_tools.plan.topics import Wanted
+from firearrow.spark_tools.plan.ranges import split_range
+from firearrow.spark_tools.plan.resolution import report_tail_losses, available_part, within
+from firearrow.spark_tools.plan.topics import TopicSelection
 
 SLICE_BYTES = 128 << 20
 SLICE_MESSAGES = 1 << 20
@@ -22,17 +22,17 @@ SLICE_MESSAGES = 1 << 20
 Bounds = Mapping[MessageQueue, tuple[int, int]]
 
 
-def planned(origin: Origin, source: SourceArguments) -> Plan:
+def planned(message_source: Source, source: SourceArguments) -> Plan:
     """Slices of what is asked for and is there, and what of it is gone. As `ranges`; DataLoss names all of it."""
     losses = PlanLosses(source.fail_on_data_loss)
-    with origin.open() as reader:
+    with message_source.open() as reader:
         parts = ranges(reader, source, losses)
     losses.check()
     return Plan(slices(parts), losses.named, losses.by_topic)
 
 
-def ranges(reader: Reader, source: SourceArguments, lost: Lost) -> list[QueueRange]:
-    """One range a queue, or what the index leaves of it, none empty, as the source is now. TopicMissing, OptionWrong;
+def ranges(reader: SourceReader, source: SourceArguments, lost: OnDataLoss) -> list[QueueRange]:
+    """One range a queue, or what the index leaves of it, none empty, as the source is now. TopicNotFound, InvalidOption;
     `lost` is told what is gone."""
     asked = source.assigned()
     if asked is not None:
@@ -42,7 +42,7 @@ def ranges(reader: Reader, source: SourceArguments, lost: Lost) -> list[QueueRan
     else:
         pairs = dict.fromkeys(queues(reader, source), (EARLIEST, LATEST))
     bounds = reader.bounds(sorted(pairs))
-    tell_behind(reader, [queue for queue, (_, end) in sorted(pairs.items()) if end == LATEST], lost)
+    report_tail_losses(reader, [queue for queue, (_, end) in sorted(pairs.items()) if end == LATEST], lost)
     since, until = source.stored()
     found = []
     for queue, (start, end) in sorted(pairs.items()):
@@ -52,24 +52,24 @@ def ranges(reader: Reader, source: SourceArguments, lost: Lost) -> list[QueueRan
         if len(part):
             found.append(part)
     if source.by_index:
-        found = keyed(found, reader, source.choice())
+        found = keyed(found, reader, source.message_filter())
     return [sized(part, reader) for part in found]
 
 
-def queues(reader: Reader, source: SourceArguments) -> list[MessageQueue]:
-    """Those of the wanted topics that `--queues` names. TopicMissing."""
+def queues(reader: SourceReader, source: SourceArguments) -> list[MessageQueue]:
+    """Those of the wanted topics that `--queues` names. TopicNotFound."""
     topics, pattern = source.topic_names(), source.topic_pattern()
     if topics and pattern is not None:
-        raise OptionWrong("--topics and --pattern: one of them says which topics")
+        raise InvalidOption("--topics and --pattern: one of them says which topics")
     chosen = source.queue_set()
-    there = Wanted(tuple(sorted(topics)), pattern).queues(reader)
-    found = [queue for queue in there if (queue.broker_name, queue.queue_id) in chosen]
+    available_part = TopicSelection(tuple(sorted(topics)), pattern).queues(reader)
+    found = [queue for queue in available_part if (queue.broker_name, queue.queue_id) in chosen]
     if not found:
-        raise OptionWrong(f"--queues: {source.queues} names none of the {len(there)} queues of these topics")
+        raise InvalidOption(f"--queues: {source.queues} names none of the {len(available_part)} queues of these topics")
     return found
 
 
-def within_times(reader: Reader, part: QueueRange, since: int | None, until: int | None) -> QueueRange:
+def within_times(reader: SourceReader, part: QueueRange, since: int | None, until: int | None) -> QueueRange:
     """What was stored in [since, until), as far as the source can find it."""
     start = part.start if since is None else max(part.start, reader.offset_at(part.queue, since))
     end = part.end if until is None else min(part.end, reader.offset_at(part.queue, until))
@@ -83,27 +83,27 @@ def slices(
     return [
         piece
         for part in parts
-        for piece in divided(part, min(len(part), max(1, ceil(part.size / size), ceil(len(part) / count))))
+        for piece in split_range(part, min(len(part), max(1, ceil(part.size / size), ceil(len(part) / count))))
     ]
 
 
-def _of(queue: MessageQueue, start: int, end: int, bounds: Bounds, lost: Lost) -> QueueRange:
+def _of(queue: MessageQueue, start: int, end: int, bounds: Bounds, lost: OnDataLoss) -> QueueRange:
     first, last = bounds[queue]
     if start in (EARLIEST, LATEST):
         start = first if start == EARLIEST else last
     elif end == LATEST:
         start = within(queue, start, first, last, lost)
-    return there(QueueRange(queue, start, last if end == LATEST else end), first, last, lost)
+    return available_part(QueueRange(queue, start, last if end == LATEST else end), first, last, lost)
 
 
 def _no_other_choice(source: SourceArguments) -> None:
     if source.topics or source.pattern is not None or source.queues is not None:
-        raise OptionWrong("--offsets names the queues: give it without --topics, --pattern and --queues")
+        raise InvalidOption("--offsets names the queues: give it without --topics, --pattern and --queues")
 
 
-def _there(reader: Reader, pairs: Mapping[MessageQueue, tuple[int, int]]) -> None:
+def _there(reader: SourceReader, pairs: Mapping[MessageQueue, tuple[int, int]]) -> None:
     for topic in sorted({queue.topic for queue in pairs}):
         strange = {queue for queue in pairs if queue.topic == topic} - set(reader.queues(topic))
         if strange:
             queue = min(strange)
-            raise TopicMissing(f"--offsets: {topic} has no queue {queue.queue_id} at {queue.broker_name}")
+            raise TopicNotFound(f"--offsets: {topic} has no queue {queue.queue_id} at {queue.broker_name}")

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, get_type_hints
 import typer
 from rich.console import Console
 
-from firearrow.spark_tools.errors import REFUSALS, OptionWrong
+from firearrow.spark_tools.errors import REFUSALS, InvalidOption
 from firearrow.spark_tools.jobs.arguments import SourceArguments, as_text
 from firearrow.spark_tools.jobs.report import Report
 
@@ -35,7 +35,7 @@ def program() -> typer.Typer:
     )
 
 
-def spread(command: Callable[..., None]) -> Callable[..., None]:
+def expand_argument_groups(command: Callable[..., None]) -> Callable[..., None]:
     """`command`, each parameter that is a group of arguments replaced by the group's fields, as Typer wants them.
 
     What it refuses becomes one sentence on stderr and an exit code.
@@ -70,7 +70,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 
 def refuse(error: Exception) -> NoReturn:
     print(f"firearrow: {error}", file=sys.stderr)
-    raise typer.Exit(WRONG_USAGE if isinstance(error, OptionWrong) else FAILED)
+    raise typer.Exit(WRONG_USAGE if isinstance(error, InvalidOption) else FAILED)
 
 
 def finish(report: Report) -> None:
@@ -80,12 +80,12 @@ def finish(report: Report) -> None:
         raise typer.Exit(FAILED)
 
 
-def as_digested(source: SourceArguments, *groups: object, **own: object) -> Mapping[str, Any]:
+def job_fingerprint(source: SourceArguments, *groups: object, **own: object) -> Mapping[str, Any]:
     """What makes it another job if it changes, as a report shows it. `groups`: dataclasses of arguments."""
     given = {name: value for group in (source, *groups) for name, value in as_text(group).items()}
     found: dict[str, Any] = {name: value for name, value in given.items() if name not in NOT_DIGESTED} | own
     if source.keys_file is not None:
-        keys = "\n".join(sorted(source.choice().keys))
+        keys = "\n".join(sorted(source.message_filter().keys))
         found["keys_file_content"] = hashlib.sha256(keys.encode()).hexdigest()[:16]
     return found
 

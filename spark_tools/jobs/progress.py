@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
+from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
 
 PAINT_S = 0.5
 LINE_S = 10.0
 
 
 @dataclass(slots=True)
-class Sight:
+class ProgressView:
     """What is known of the marks; finished ones are not read again."""
 
-    marks: Marks
+    marks: ProgressFiles
     slices: Sequence[Slice]
-    finished: dict[int, Mark] = field(default_factory=dict)
+    finished: dict[int, SliceProgress] = field(default_factory=dict)
 
     def look(self) -> tuple[int, int, int]:
         """(offsets passed, messages, bytes) of all slices until now."""
@@ -42,7 +42,7 @@ class Sight:
 
 
 @contextmanager
-def shown(job: str, marks: Marks, slices: Sequence[Slice], *, quiet: bool) -> Iterator[None]:
+def shown(job: str, marks: ProgressFiles, slices: Sequence[Slice], *, quiet: bool) -> Iterator[None]:
     """While the block runs, and once more at its end."""
     if quiet:
         yield
@@ -51,7 +51,7 @@ def shown(job: str, marks: Marks, slices: Sequence[Slice], *, quiet: bool) -> It
     console = Console(stderr=True)
     paint = _bar if console.is_terminal else _lines
     thread = threading.Thread(
-        target=paint, args=(job, Sight(marks, slices), ended, console), name="firearrow-progress", daemon=True
+        target=paint, args=(job, ProgressView(marks, slices), ended, console), name="firearrow-progress", daemon=True
     )
     thread.start()
     try:
@@ -61,38 +61,38 @@ def shown(job: str, marks: Marks, slices: Sequence[Slice], *, quiet: bool) -> It
         thread.join()
 
 
-def _bar(job: str, sight: Sight, ended: threading.Event, console: Console) -> None:
-    total = sum(len(piece.part) for piece in sight.slices)
+def _bar(job: str, view: ProgressView, ended: threading.Event, console: Console) -> None:
+    total = sum(len(piece.part) for piece in view.slices)
     columns = (
         SpinnerColumn(), TextColumn(job), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[told]}"), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console) as progress:
-        rate = Rate(time.monotonic)
-        before = sight.look()[0]
+        rate = ThroughputMeter(time.monotonic)
+        before = view.look()[0]
         task = progress.add_task(job, total=total, completed=before, told="")
         while True:
             last = ended.wait(PAINT_S)
-            passed, messages, size = sight.look()
+            passed, messages, size = view.look()
             progress.update(task, completed=passed, told=rate.told(messages, size))
             if last:
                 return
 
 
-def _lines(job: str, sight: Sight, ended: threading.Event, console: Console) -> None:
-    total = max(1, sum(len(piece.part) for piece in sight.slices))
-    rate = Rate(time.monotonic)
-    rate.told(*sight.look()[1:])
+def _lines(job: str, view: ProgressView, ended: threading.Event, console: Console) -> None:
+    total = max(1, sum(len(piece.part) for piece in view.slices))
+    rate = ThroughputMeter(time.monotonic)
+    rate.told(*view.look()[1:])
     while True:
         last = ended.wait(LINE_S)
-        passed, messages, size = sight.look()
+        passed, messages, size = view.look()
         print(f"{job}: {100 * passed // total} %, {rate.told(messages, size)}", file=sys.stderr)
         if last:
             return
 
 
 @dataclass(slots=True)
-class Rate:
+class ThroughputMeter:
     """Messages and bytes since the first call, and a second."""
 
     clock: Callable[[], float]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from firearrow.client.names import dlq_topic
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,
     RunArguments,
@@ -18,9 +18,9 @@ from firearrow.spark_tools.jobs.arguments import (
     TargetArguments,
     Verify,
 )
-from firearrow.spark_tools.jobs.delivery import Delivery
-from firearrow.spark_tools.jobs.letters import ToOrigin
-from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
+from firearrow.spark_tools.jobs.delivery import SendJob
+from firearrow.spark_tools.jobs.letters import DeadLetterRouting
+from firearrow.spark_tools.jobs.program import job_fingerprint, finish, program, expand_argument_groups
 from firearrow.spark_tools.provenance import BROKER_OWN, RETRIED
 
 cli = program()
@@ -28,7 +28,7 @@ Option = typer.Option
 
 
 @cli.command()
-@spread
+@expand_argument_groups
 def redrive(
     source: SourceArguments,
     sending: TargetArguments,
@@ -43,14 +43,14 @@ def redrive(
 ) -> None:
     """Send dead letters of consumer groups back to the topics they came from."""
     if not groups:
-        raise OptionWrong("--group: name the consumer group whose dead letters are meant")
+        raise InvalidOption("--group: name the consumer group whose dead letters are meant")
     if source.topics or source.pattern is not None or source.offsets is not None:
-        raise OptionWrong("--group says what is read: give it without --topics, --pattern and --offsets")
+        raise InvalidOption("--group says what is read: give it without --topics, --pattern and --offsets")
     letters = replace(source, topics=[dlq_topic(group) for group in groups])
-    routing = ToOrigin(sending.topic_table())  # letters know their topics, so workers ask for the queues
-    delivery = Delivery(
+    routing = DeadLetterRouting(sending.topic_table())  # letters know their topics, so workers ask for the queues
+    delivery = SendJob(
         job="redrive", source=letters, sending=sending, running=running,
-        digested=as_digested(letters, sending, provenance=provenance), routed=lambda sender, parts: (routing, []),
+        fingerprint=job_fingerprint(letters, sending, provenance=provenance), routed=lambda sender, parts: (routing, []),
         drop=BROKER_OWN | RETRIED, provenance=provenance, dry_run=dry_run, verify=verify, leaving=routing,
     )  # fmt: skip
     finish(delivery.carry_out())

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,
     RunArguments,
@@ -17,9 +17,9 @@ from firearrow.spark_tools.jobs.arguments import (
     TargetArguments,
     Verify,
 )
-from firearrow.spark_tools.jobs.delivery import Delivery, Routed, queues_at
-from firearrow.spark_tools.jobs.program import as_digested, finish, program, spread
-from firearrow.spark_tools.jobs.routing import ByQueue, RoundRobin, faced
+from firearrow.spark_tools.jobs.delivery import SendJob, Routed, queues_at
+from firearrow.spark_tools.jobs.program import job_fingerprint, finish, program, expand_argument_groups
+from firearrow.spark_tools.jobs.routing import QueueRouting, RoundRobinRouting, map_queues
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.provenance import BROKER_OWN
@@ -29,7 +29,7 @@ Option = typer.Option
 
 
 @cli.command()
-@spread
+@expand_argument_groups
 def replay(
     source: SourceArguments,
     sending: TargetArguments,
@@ -49,10 +49,10 @@ def replay(
 ) -> None:
     """Send messages of stores or of a live cluster again, to the same or another topic."""
     if dry_run and (verify or verify_only):
-        raise OptionWrong("--dry-run sends nothing that --verify could find: give one of them")
-    delivery = Delivery(
+        raise InvalidOption("--dry-run sends nothing that --verify could find: give one of them")
+    delivery = SendJob(
         job="replay", source=source, sending=sending, running=running,
-        digested=as_digested(source, sending, unordered=unordered, provenance=provenance),
+        fingerprint=job_fingerprint(source, sending, unordered=unordered, provenance=provenance),
         routed=partial(routed, sending, unordered), drop=BROKER_OWN, provenance=provenance, dry_run=dry_run,
         verify=verify or verify_only, send=not verify_only,
     )  # fmt: skip
@@ -65,9 +65,9 @@ def routed(sending: TargetArguments, unordered: bool, sender: Sender, parts: Seq
     targets, notes = queues_at(sender, sending, sources)
     renamed: Callable[[str], str] = sending.renamed()
     if unordered:
-        return RoundRobin({queue.topic: targets[renamed(queue.topic)] for queue in sources}), notes
-    facing = faced(sources, targets, renamed)
-    return ByQueue(facing.table), [*notes, *(f"other queue id: {text}" for text in facing.moved)]
+        return RoundRobinRouting({queue.topic: targets[renamed(queue.topic)] for queue in sources}), notes
+    mapping = map_queues(sources, targets, renamed)
+    return QueueRouting(mapping.table), [*notes, *(f"other queue id: {text}" for text in mapping.moved)]
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.jobs.marks import Checkpoint, Mark
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.jobs.marks import Checkpoint, SliceProgress
 
 NAMED_MAX = 1000
 SHOWN_MAX = 10
@@ -48,7 +48,7 @@ class Report:
         wrong = any(self.verification.get(name) for name in ("missing", "wrong", "unreadable"))
         return bool(self.failures) or wrong
 
-    def add(self, checkpoint: Checkpoint, marks: Iterable[Mark]) -> None:
+    def add(self, checkpoint: Checkpoint, marks: Iterable[SliceProgress]) -> None:
         """What was planned and what the marks counted."""
         self.lost |= checkpoint.lost
         for topic, counts in checkpoint.gone.items():
@@ -66,13 +66,13 @@ class Report:
             self.totals[name] = self.totals.get(name, 0) + count
 
     def write(self, file: Path) -> None:
-        """OptionWrong: it cannot be written."""
+        """InvalidOption: it cannot be written."""
         try:
             file.write_bytes(
                 orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n"
             )
         except OSError as error:
-            raise OptionWrong(f"--report: {file} cannot be written: {error.strerror}") from None
+            raise InvalidOption(f"--report: {file} cannot be written: {error.strerror}") from None
 
     def show(self, console: Console) -> None:
         arrow = f" → {self.target}" if self.target else ""

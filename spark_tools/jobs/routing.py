@@ -10,11 +10,11 @@ from typing import Protocol
 
 from firearrow._native.bulk.spans import Spans
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import TopicMissing
+from firearrow.spark_tools.errors import TopicNotFound
 from firearrow.spark_tools.live.sender import Sender
 
 Queues = Callable[[str], Sequence[MessageQueue]]
-"""Of a topic at the target, never none. TopicMissing."""
+"""Of a topic at the target, never none. TopicNotFound."""
 
 
 class Route(Protocol):
@@ -32,22 +32,22 @@ class Routing(Protocol):
         """All of a source queue must be forwarded by one task."""
 
     def route(self, queue: MessageQueue, queues: Queues) -> Route:
-        """For messages of that source queue; `queues` are the target's of a topic, TopicMissing."""
+        """For messages of that source queue; `queues` are the target's of a topic, TopicNotFound."""
 
 
 @dataclass(frozen=True, slots=True)
-class ByQueue:
+class QueueRouting:
     """Order kept: a target queue for each source queue."""
 
     table: Mapping[MessageQueue, MessageQueue]
     in_order: bool = True
 
-    def route(self, queue: MessageQueue, queues: Queues) -> "ToOne":
-        return ToOne(self.table[queue])
+    def route(self, queue: MessageQueue, queues: Queues) -> "OneQueueRoute":
+        return OneQueueRoute(self.table[queue])
 
 
 @dataclass(frozen=True, slots=True)
-class ToOne:
+class OneQueueRoute:
     queue: MessageQueue
 
     def of(self, spans: Spans) -> Iterator[tuple[MessageQueue | None, Spans]]:
@@ -55,29 +55,29 @@ class ToOne:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundRobin:
+class RoundRobinRouting:
     """No order: one read after the other goes to the next queue of the target's topic."""
 
     queues: Mapping[str, Sequence[MessageQueue]]
     """By source topic."""
     in_order: bool = False
 
-    def route(self, queue: MessageQueue, queues: Queues) -> "ToEach":
+    def route(self, queue: MessageQueue, queues: Queues) -> "RoundRobinRoute":
         there = self.queues[queue.topic]
         first = queue.queue_id % len(there)
-        return ToEach(cycle([*there[first:], *there[:first]]))
+        return RoundRobinRoute(cycle([*there[first:], *there[:first]]))
 
 
 @dataclass(slots=True)
-class ToEach:
-    turn: Iterator[MessageQueue]
+class RoundRobinRoute:
+    queue_cycle: Iterator[MessageQueue]
 
     def of(self, spans: Spans) -> Iterator[tuple[MessageQueue | None, Spans]]:
-        yield next(self.turn), spans
+        yield next(self.queue_cycle), spans
 
 
 @dataclass(frozen=True, slots=True)
-class Facing:
+class QueueMapping:
     """Source queues and target queues face to face, as the report says it."""
 
     table: dict[MessageQueue, MessageQueue] = field(default_factory=dict)
@@ -85,14 +85,14 @@ class Facing:
     """Source queues whose target queue has another id."""
 
 
-def faced(
+def map_queues(
     sources: Sequence[MessageQueue],
     targets: Mapping[str, Sequence[MessageQueue]],
     renamed: Callable[[str], str],
-) -> Facing:
+) -> QueueMapping:
     """A target queue for each source queue: of the broker of the same name if the topic is there, else of one by turns;
     with the same id if there is one, else id % count. `targets` by target topic, none empty."""
-    facing = Facing()
+    mapping = QueueMapping()
     brokers = sorted({queue.broker_name for queue in sources})
     for queue in sources:
         there = targets[renamed(queue.topic)]
@@ -105,17 +105,17 @@ def faced(
         at_broker = sorted(each for each in there if each.broker_name == name)
         same = [each for each in at_broker if each.queue_id == queue.queue_id]
         chosen = same[0] if same else at_broker[queue.queue_id % len(at_broker)]
-        facing.table[queue] = chosen
+        mapping.table[queue] = chosen
         if not same:
-            facing.moved.append(f"{queue_text(queue)} → {queue_text(chosen)}")
-    return facing
+            mapping.moved.append(f"{queue_text(queue)} → {queue_text(chosen)}")
+    return mapping
 
 
 def writable(sender: Sender, topic: str) -> list[MessageQueue]:
-    """The queues of a topic at the target, never none. TopicMissing."""
+    """The queues of a topic at the target, never none. TopicNotFound."""
     found = sender.queues(topic)
     if not found:
-        raise TopicMissing(
+        raise TopicNotFound(
             f"topic {topic} has no queue at the target that takes messages; mend its permissions"
         )
     return found

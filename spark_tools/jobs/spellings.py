@@ -33,13 +33,13 @@ def lines(file: Path) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSet:
+class QueueIdSet:
     """Queue ids, of one broker or of any: `0,2-5,broker-a:7`. Empty: all."""
 
     items: tuple[tuple[str | None, int, int], ...] = ()
 
     @classmethod
-    def of(cls, text: str) -> "QueueSet":
+    def of(cls, text: str) -> "QueueIdSet":
         items = []
         for piece in names(text):
             match = _QUEUES.fullmatch(piece)

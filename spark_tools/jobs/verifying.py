@@ -23,12 +23,12 @@ from firearrow._native.bulk.batches import (
 )
 from firearrow._native.bulk.spans import Spans
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import arrays, record_batches
-from firearrow.spark_tools.jobs.losses import NamedLosses
-from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
+from firearrow.spark_tools.jobs.losses import SliceLosses
+from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
 from firearrow.spark_tools.jobs.routing import Routing, queue_of
-from firearrow.spark_tools.origin import Origin, QueueRange, Reader
+from firearrow.spark_tools.origin import Source, QueueRange, SourceReader
 
 READ_BYTES = 16 << 20
 NAMED_MAX = 100
@@ -37,22 +37,22 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int32]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verifying:
+class VerifyTask:
     """Picklable; called with the slices of one task and the marks that it writes itself."""
 
-    origin: Origin
-    choice: Choice
-    target: Origin
-    forwarded: Marks
+    message_source: Source
+    message_filter: MessageFilter
+    target: Source
+    forwarded: ProgressFiles
     job: str
     provenance: bool
     routing: Routing | None = None
     """What tells which messages were not to be sent; None: all were."""
 
-    def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
-        with self.origin.open() as source, self.target.open() as target:
+    def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
+        with self.message_source.open() as source, self.target.open() as target:
             for piece in slices:
-                mark = Mark(piece.number, piece.part.end)
+                mark = SliceProgress(piece.number, piece.part.end)
                 places = self.forwarded.read(piece).detail.get("targets", {})
                 if self.provenance:
                     self._by_offset(source, target, piece.part, places, mark)
@@ -61,17 +61,17 @@ class Verifying:
                 marks.write(mark)
 
     def _by_offset(
-        self, source: Reader, target: Reader, part: QueueRange, places: dict[str, list[int]], mark: Mark
+        self, source: SourceReader, target: SourceReader, part: QueueRange, places: dict[str, list[int]], mark: SliceProgress
     ) -> None:
-        lost = NamedLosses(mark, fail=False)
+        lost = SliceLosses(mark, fail=False)
         wanted = joined(own_offsets(spans) for spans in self._sent(source, part, lost))
-        found = joined(brought_offsets(spans, self.job, part) for spans in stored(target, places, lost))
+        found = joined(sent_offsets(spans, self.job, part) for spans in stored(target, places, lost))
         compare(part, wanted, found, mark)
 
     def _by_key(
-        self, source: Reader, target: Reader, part: QueueRange, places: dict[str, list[int]], mark: Mark
+        self, source: SourceReader, target: SourceReader, part: QueueRange, places: dict[str, list[int]], mark: SliceProgress
     ) -> None:
-        lost = NamedLosses(mark, fail=False)
+        lost = SliceLosses(mark, fail=False)
         wanted = keyed(self._sent(source, part, lost))
         missing = wanted - keyed(stored(target, places, lost))
         mark.count("messages", wanted.total())
@@ -82,10 +82,10 @@ class Verifying:
                 f"{part}: {key or 'a message without unique key'}, body crc {crc & 0xFFFFFFFF:08x}, is missing",
             )
 
-    def _sent(self, source: Reader, part: QueueRange, lost: NamedLosses) -> Iterator[Spans]:
+    def _sent(self, source: SourceReader, part: QueueRange, lost: SliceLosses) -> Iterator[Spans]:
         """What of the part was to be sent."""
         route = None if self.routing is None else self.routing.route(part.queue, anywhere)
-        for spans in source.read(part, self.choice, lost, bytes_max=READ_BYTES):
+        for spans in source.read(part, self.message_filter, lost, bytes_max=READ_BYTES):
             if route is None:
                 yield spans
             else:
@@ -97,10 +97,10 @@ def anywhere(topic: str) -> list[MessageQueue]:
     return [MessageQueue(topic, "", 0)]
 
 
-def stored(target: Reader, places: dict[str, list[int]], lost: NamedLosses) -> Iterator[Spans]:
+def stored(target: SourceReader, places: dict[str, list[int]], lost: SliceLosses) -> Iterator[Spans]:
     """All that is at the target where the slice's messages were acknowledged."""
     for place, (start, end) in places.items():
-        yield from target.read(QueueRange(queue_of(place), start, end), Choice(), lost, bytes_max=READ_BYTES)
+        yield from target.read(QueueRange(queue_of(place), start, end), MessageFilter(), lost, bytes_max=READ_BYTES)
 
 
 def own_offsets(spans: Spans) -> Pairs:
@@ -108,7 +108,7 @@ def own_offsets(spans: Spans) -> Pairs:
     return offsets.to_numpy(), crcs.to_numpy()
 
 
-def brought_offsets(spans: Spans, job: str, part: QueueRange) -> Pairs:
+def sent_offsets(spans: Spans, job: str, part: QueueRange) -> Pairs:
     """Of those that the job brought from the part's queue."""
     queue = part.queue
     brought = {
@@ -126,7 +126,7 @@ def joined(pairs: Iterable[Pairs]) -> Pairs:
     return np.concatenate([offsets for offsets, _ in held]), np.concatenate([crcs for _, crcs in held])
 
 
-def compare(part: QueueRange, wanted: Pairs, found: Pairs, mark: Mark) -> None:
+def compare(part: QueueRange, wanted: Pairs, found: Pairs, mark: SliceProgress) -> None:
     """Counts `messages`, `missing`, `wrong` (another body) and `copies` (of the same message, one after the first)."""
     offsets, crcs = wanted
     inside = (found[0] >= part.start) & (found[0] < part.end)
@@ -155,13 +155,13 @@ def keyed(parts: Iterable[Spans]) -> Counter[tuple[str | None, int]]:
     return found
 
 
-def name(mark: Mark, text: str) -> None:
+def name(mark: SliceProgress, text: str) -> None:
     named = mark.detail.setdefault("named", [])
     if len(named) < NAMED_MAX:
         named.append(text)
 
 
-def told(marks: Iterable[Mark], by: str) -> dict[str, Any]:
+def verification_counts(marks: Iterable[SliceProgress], by: str) -> dict[str, Any]:
     """For the report."""
     counts: Counter[str] = Counter({"messages": 0, "missing": 0, "wrong": 0})
     named: list[str] = []

@@ -13,8 +13,8 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import BrokerError, ClientError, ConfigError
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import SendFailed
-from firearrow.spark_tools.live.link import BUSY, Link, Patience
-from firearrow.spark_tools.live.wire import Wire, connect
+from firearrow.spark_tools.live.link import BUSY, SharedAdmin, RetryDeadline
+from firearrow.spark_tools.live.wire import BrokerSocket, connect
 
 SILENT_S = 15.0
 OPAQUE_MAX = 0x7FFFFFFF
@@ -26,14 +26,14 @@ STORED = frozenset({
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class SendRequest:
     """`queue` as brokers name it. In the end it has either `offsets` or a `failure`, and `settled` is called."""
 
     queue: MessageQueue
     command: RemotingCommand
     body: bytes
     count: int
-    settled: Callable[["Request"], None]
+    settled: Callable[["SendRequest"], None]
     offsets: range | None = None
     failure: SendFailed | None = None
 
@@ -42,39 +42,39 @@ class Request:
         return self.offsets is not None or self.failure is not None
 
 
-class Delivery:
+class SendPipeline:
     """`timeout_s`: how long a broker that is gone, silent or busy is waited for before requests fail."""
 
-    def __init__(self, link: Link, broker_name: str, topic: str, timeout_s: float) -> None:
-        self.unanswered: dict[int, Request] = {}
-        self._link = link
+    def __init__(self, admin: SharedAdmin, broker_name: str, topic: str, timeout_s: float) -> None:
+        self.unanswered: dict[int, SendRequest] = {}
+        self._admin = admin
         self._broker_name = broker_name
         self._topic = topic
-        self._patience = Patience(timeout_s)
+        self._deadline = RetryDeadline(timeout_s)
         self._silent_s = min(SILENT_S, timeout_s)
-        self._wire: Wire | None = None
+        self._socket: BrokerSocket | None = None
         self._address = ""
         self._opaque = 0
 
-    def send(self, request: Request) -> None:
+    def send(self, request: SendRequest) -> None:
         """Back when it has left, or failed."""
         self._opaque = self._opaque % OPAQUE_MAX + 1
         request.command.opaque = self._opaque
         self.unanswered[self._opaque] = request
         try:
-            if self._wire is None:
+            if self._socket is None:
                 self._connect()
             else:
-                self._write(self._wire, request)
+                self._write(self._socket, request)
         except (OSError, ClientError, ConfigError) as error:
             self._recover(error)
 
     def collect(self) -> None:
         """Take the answers that are here; wait for one if there is none. Nothing to do without unanswered requests."""
-        if self._wire is None:
+        if self._socket is None:
             return
         try:
-            answers = self._wire.answers(self._silent_s)
+            answers = self._socket.answers(self._silent_s)
         except OSError as error:
             self._recover(error)
             return
@@ -96,11 +96,11 @@ class Delivery:
         elif answer.code in BUSY:
             self._again(request, self._refusal(answer))
         else:
-            self._patience.renew()
+            self._deadline.renew()
             del self.unanswered[answer.opaque]
             self._settle(request, answer)
 
-    def _settle(self, request: Request, answer: RemotingCommand) -> None:
+    def _settle(self, request: SendRequest, answer: RemotingCommand) -> None:
         try:
             if answer.code not in STORED:
                 raise self._refusal(answer)
@@ -114,13 +114,13 @@ class Delivery:
     def _refusal(self, answer: RemotingCommand) -> BrokerError:
         return BrokerError(answer.code, answer.remark or "", self._broker_name)
 
-    def _again(self, request: Request, busy: BrokerError) -> None:
-        if not self._patience.wait():
+    def _again(self, request: SendRequest, busy: BrokerError) -> None:
+        if not self._deadline.wait():
             self._give_up(busy)
             return
         try:
-            if self._wire is not None:
-                self._write(self._wire, request)
+            if self._socket is not None:
+                self._write(self._socket, request)
         except (OSError, ClientError, ConfigError) as error:
             self._recover(error)
 
@@ -128,46 +128,46 @@ class Delivery:
 
     def _connect(self) -> None:
         """A new one, on which all that is unanswered leaves."""
-        wire = connect(self._link, self._master())
+        broker_socket = connect(self._admin, self._master())
         try:
             for request in self.unanswered.values():
-                self._write(wire, request)
+                self._write(broker_socket, request)
         except BaseException:
-            wire.close()
+            broker_socket.close()
             raise
-        self._wire = wire
+        self._socket = broker_socket
 
     def _master(self) -> str:
         """By a fresh route: a broker may come back elsewhere."""
-        link, name, topic = self._link, self._broker_name, self._topic
+        admin, name, topic = self._admin, self._broker_name, self._topic
 
         async def asking() -> str:
-            await link.instance.routes.refresh(topic)
-            return await link.instance.master(name)
+            await admin.instance.routes.refresh(topic)
+            return await admin.instance.master(name)
 
-        self._address = link.run(asking)
+        self._address = admin.run(asking)
         return self._address
 
-    def _write(self, wire: Wire, request: Request) -> None:
+    def _write(self, broker_socket: BrokerSocket, request: SendRequest) -> None:
         """The head is made without the body, which is signed with it but never copied."""
         command = request.command
         command.body = request.body
-        self._link.instance.channels.prepare(command, self._address)
+        self._admin.instance.channels.prepare(command, self._address)
         command.body = b""
         head = bytearray(command.encode())
         struct.pack_into(">i", head, 0, len(head) - 4 + len(request.body))
-        wire.write((bytes(head), request.body), self._silent_s)
+        broker_socket.write((bytes(head), request.body), self._silent_s)
 
     def _close(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = None
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
 
     def _recover(self, error: Exception) -> None:
         """Connect again, until it works or patience ends."""
         while True:
             self._close()
-            if isinstance(error, ConfigError) or not self._patience.wait():
+            if isinstance(error, ConfigError) or not self._deadline.wait():
                 self._give_up(error)
                 return
             try:
@@ -180,12 +180,12 @@ class Delivery:
     def _give_up(self, error: Exception) -> None:
         failed, self.unanswered = self.unanswered, {}
         self._close()
-        self._patience.renew()
+        self._deadline.renew()
         for request in failed.values():
             _fail(request, error)
 
 
-def _fail(request: Request, error: Exception) -> None:
+def _fail(request: SendRequest, error: Exception) -> None:
     queue = request.queue
     request.failure = SendFailed(f"{queue.topic}@{queue.broker_name}:{queue.queue_id}: {error}")
     request.failure.__cause__ = error

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, TypeVar
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin import Admin
 from firearrow.client.errors import BrokerError, NoNameServer, TooManyRequests, TransportError
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.threads.loop_thread import LoopThread
 from firearrow.spark_tools.errors import Unreachable
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.live.target import Cluster
 
 T = TypeVar("T")
 
@@ -27,33 +27,33 @@ BUSY = frozenset({
     ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL,
 })  # fmt: skip
 """What brokers answer while they cannot, or are about to end."""
-PASSING = (TransportError, TooManyRequests, NoNameServer)
+TRANSIENT = (TransportError, TooManyRequests, NoNameServer)
 
 
-class Link:
-    """`take` one, `give_back` it."""
+class SharedAdmin:
+    """`acquire` one, `release` it."""
 
     _making: ClassVar[threading.Lock] = threading.Lock()
-    _idle: ClassVar[OrderedDict[Target, "Link"]] = OrderedDict()
+    _idle: ClassVar[OrderedDict[Cluster, "SharedAdmin"]] = OrderedDict()
 
     @classmethod
-    def take(cls, target: Target) -> "Link":
+    def acquire(cls, cluster: Cluster) -> "SharedAdmin":
         """One that is open already, or a new one; nobody is asked yet."""
         with cls._making:
-            found = cls._idle.get(target)
+            found = cls._idle.get(cluster)
             if found is None or found.thread is not LoopThread.current():
-                found = cls._idle[target] = cls(target)
-            cls._idle.move_to_end(target)
+                found = cls._idle[cluster] = cls(cluster)
+            cls._idle.move_to_end(cluster)
             found._users += 1
             return found
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         with self._making:
             self._users -= 1
             unused = [link for link in self._idle.values() if not link._users]
             closing = unused[: max(0, len(unused) - IDLE_MAX)]
             for link in closing:
-                del self._idle[link.target]
+                del self._idle[link.cluster]
         for link in closing:
             link._close()
 
@@ -62,11 +62,11 @@ class Link:
         """In the child: whoever held the lock is not there any more, and the links are the parent's."""
         cls._making, cls._idle = threading.Lock(), OrderedDict()
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
         self.thread = LoopThread.current()
         self._users = 0
-        self.options = target.options()
+        self.options = cluster.options()
         self.admin = self.thread.call(lambda: Admin(client=self.options))
         self.thread.run(self.admin.start)
         self.thread.opened(self.admin)
@@ -77,7 +77,7 @@ class Link:
             self.thread.closed(self.admin)
 
     @property
-    def instance(self) -> Instance:
+    def instance(self) -> ClientInstance:
         """In the loop's thread, but for what never changes."""
         return self.admin.calls.instance
 
@@ -89,12 +89,12 @@ class Link:
         """What the Admin says, asked again while nobody answers. Unreachable after `wait_s`; other ClientErrors."""
 
         async def asking() -> T:
-            return await patiently(lambda: question(self.admin), wait_s, str(self.target))
+            return await retry_until(lambda: question(self.admin), wait_s, str(self.cluster))
 
         return self.thread.run(asking)
 
 
-async def patiently(
+async def retry_until(
     work: Callable[[], Awaitable[T]],
     wait_s: float,
     who: str,
@@ -107,7 +107,7 @@ async def patiently(
     while True:
         try:
             return await work()
-        except (*PASSING, BrokerError) as error:
+        except (*TRANSIENT, BrokerError) as error:
             if isinstance(error, BrokerError) and error.code not in BUSY:
                 raise
             if loop.time() + pause_s > deadline:
@@ -118,7 +118,7 @@ async def patiently(
             await before_again()
 
 
-class Patience:
+class RetryDeadline:
     """How long trouble may last. It begins with the first `wait` and ends with `renew`."""
 
     def __init__(self, seconds: float) -> None:
@@ -141,4 +141,4 @@ class Patience:
         return True
 
 
-os.register_at_fork(after_in_child=Link.forked)
+os.register_at_fork(after_in_child=SharedAdmin.forked)

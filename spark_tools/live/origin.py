@@ -1,20 +1,20 @@
-"""BrokerOrigin: the brokers behind a Target as an origin of messages. Picklable; opens nothing before `open`."""
+"""BrokerSource: the brokers behind a Target as an origin of messages. Picklable; opens nothing before `open`."""
 
 from dataclasses import dataclass
 
 from firearrow.client.errors import ConfigError
 from firearrow.client.names import Namespace, check_group
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.live.reader import LiveReader
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.live.target import Cluster
 
 GROUP = "TOOLS_CONSUMER"
 """Every broker has this group, for tools that only look. A new one would stay in each broker's table for good."""
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerOrigin:
-    target: Target
+class BrokerSource:
+    cluster: Cluster
     group: str | None = None
     """Which pulls name, for brokers that give rights by groups; nothing is committed for it."""
     timeout_s: float = 60
@@ -23,14 +23,14 @@ class BrokerOrigin:
     """How long records below a planned end are waited for that the broker does not have."""
 
     def open(self) -> LiveReader:
-        """OptionWrong."""
+        """InvalidOption."""
         group = GROUP
         if self.group is not None:
             try:
-                group = Namespace(self.target.namespace).wrap(check_group(self.group))
+                group = Namespace(self.cluster.namespace).wrap(check_group(self.group))
             except ConfigError as error:
-                raise OptionWrong(f"group: {error}") from None
-        return LiveReader(self.target, group, self.timeout_s, self.news_s)
+                raise InvalidOption(f"group: {error}") from None
+        return LiveReader(self.cluster, group, self.timeout_s, self.news_s)
 
     def __str__(self) -> str:
-        return str(self.target)
+        return str(self.cluster)

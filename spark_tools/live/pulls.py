@@ -11,13 +11,13 @@ from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import ClientError, ConfigError
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import OptionWrong, Refused, TopicMissing, Unreachable
-from firearrow.spark_tools.live.link import BUSY, Link, Patience
-from firearrow.spark_tools.live.wire import Wire, connect
+from firearrow.spark_tools.errors import InvalidOption, RequestRefused, TopicNotFound, Unreachable
+from firearrow.spark_tools.live.link import BUSY, SharedAdmin, RetryDeadline
+from firearrow.spark_tools.live.wire import BrokerSocket, connect
 
-WANTED = 1024
+BATCH_MAX = 1024
 """Records asked for at a time; brokers give fewer, unless they are set to more."""
-AHEAD_MAX = 16
+PIPELINE_MAX = 16
 STEADY = 3
 """Answers that must have advanced alike before one is foretold."""
 SILENT_S = 15.0
@@ -29,7 +29,7 @@ STATES = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class BrokerFilter:
     """What the broker is to leave out; `*` is nothing."""
 
     kind: str = "TAG"
@@ -40,7 +40,7 @@ class Filter:
         return self.expression == "*"
 
 
-class Answer(NamedTuple):
+class PullAnswer(NamedTuple):
     """`code` is one of STATES; `body` whole records one behind the other; `next`: behind all that was looked at."""
 
     code: int
@@ -50,25 +50,25 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class FilterOff(Exception):
+class FilterUnsupported(Exception):
     """The broker does not evaluate SQL92 expressions."""
 
 
-class Pulls:
+class PullPipeline:
     """Of one queue up to `end`. `suspend_ms`: how long a broker may keep a pull that finds nothing."""
 
     def __init__(
-        self, link: Link, queue: MessageQueue, end: int, group: str, wanted: Filter, timeout_s: float
+        self, admin: SharedAdmin, queue: MessageQueue, end: int, group: str, wanted: BrokerFilter, timeout_s: float
     ) -> None:
         self.suspend_ms = 0
-        self._link = link
-        self._queue = replace(queue, topic=link.admin.namespace.wrap(queue.topic))
+        self._admin = admin
+        self._queue = replace(queue, topic=admin.admin.namespace.wrap(queue.topic))
         self._end = end
         self._filter = wanted
         self._timeout_s = timeout_s
-        self._patience = Patience(timeout_s)
+        self._deadline = RetryDeadline(timeout_s)
         self._silent_s = min(SILENT_S, timeout_s)
-        self._wire: Wire | None = None
+        self._socket: BrokerSocket | None = None
         self._address = ""
         self._broker_id = MASTER
         self._opaque = 0
@@ -85,9 +85,9 @@ class Pulls:
         }  # fmt: skip
 
     def close(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = None
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
         self._asked.clear()
         self._answers.clear()
 
@@ -98,8 +98,8 @@ class Pulls:
         except (OSError, ClientError, ConfigError):
             self.close()
 
-    def answer(self, queue_offset: int) -> Answer:
-        """Of the pull at this offset. Unreachable, Refused, TopicMissing, OptionWrong; FilterOff."""
+    def answer(self, queue_offset: int) -> PullAnswer:
+        """Of the pull at this offset. Unreachable, Refused, TopicNotFound, InvalidOption; FilterUnsupported."""
         while True:
             try:
                 self._ask(queue_offset)
@@ -109,63 +109,63 @@ class Pulls:
                 continue
             del self._asked[queue_offset]
             if command.code in BUSY or command.code == ResponseCode.GO_AWAY:
-                self._pause(Refused(f"{self._queue.broker_name}: {command.code} {command.remark or ''}"))
+                self._pause(RequestRefused(f"{self._queue.broker_name}: {command.code} {command.remark or ''}"))
                 continue
-            self._patience.renew()
+            self._deadline.renew()
             return self._understood(queue_offset, command)
 
     # ---- requests ----
 
     def _ask(self, queue_offset: int) -> None:
-        if self._wire is None:
-            self._wire = self._connect()
+        if self._socket is None:
+            self._socket = self._connect()
         following = queue_offset
         if queue_offset not in self._asked:
             self._asked.clear()
             self._answers.clear()
-        elif len(self._asked) > self._ahead // 2:
+        elif len(self._asked) > self._pipeline_depth // 2:
             return  # many leave together
         else:
             following = self._last + self._stride
         frames = []
-        while len(self._asked) < self._ahead and following < self._end:
+        while len(self._asked) < self._pipeline_depth and following < self._end:
             frames.append(self._frame(following))
             following += self._stride
         if frames:
-            self._wire.write((b"".join(frames),), self._silent_s)
+            self._socket.write((b"".join(frames),), self._silent_s)
 
     @property
-    def _ahead(self) -> int:
+    def _pipeline_depth(self) -> int:
         """How many may be on the way."""
-        return 1 if self._steady < STEADY else min(AHEAD_MAX, 2 << (self._steady - STEADY))
+        return 1 if self._steady < STEADY else min(PIPELINE_MAX, 2 << (self._steady - STEADY))
 
     def _frame(self, queue_offset: int) -> bytes:
         flags = PullFlag.PULL_SUBSCRIPTION | (PullFlag.PULL_SUSPEND if self.suspend_ms else 0)
         left = self._end - queue_offset
         ext = self._fields | {
             "queueOffset": str(queue_offset), "sysFlag": str(int(flags)), "suspendTimeoutMillis": str(self.suspend_ms),
-            "maxMsgNums": str(min(WANTED, left) if self._filter.everything else WANTED),
+            "maxMsgNums": str(min(BATCH_MAX, left) if self._filter.everything else BATCH_MAX),
         }  # fmt: skip
         self._opaque = self._opaque % 0x7FFFFFFF + 1
         command = RemotingCommand.request(RequestCode.PULL_MESSAGE, ext)
         command.opaque = self._opaque
-        self._link.instance.channels.prepare(command, self._address)
+        self._admin.instance.channels.prepare(command, self._address)
         self._asked[queue_offset] = self._opaque
         self._last = queue_offset
         return command.encode()
 
-    def _connect(self) -> Wire:
-        link, queue, broker_id = self._link, self._queue, self._broker_id
+    def _connect(self) -> BrokerSocket:
+        admin, queue, broker_id = self._admin, self._queue, self._broker_id
 
         async def asking() -> str:
-            routes = link.instance.routes
+            routes = admin.instance.routes
             await routes.refresh(queue.topic)
             name = routes.broker_name_of(queue)
             found = routes.address(name, broker_id) or routes.address(name, MASTER)
-            return found.address if found is not None else await link.instance.master(name)
+            return found.address if found is not None else await admin.instance.master(name)
 
-        self._address = link.run(asking)
-        return connect(link, self._address)
+        self._address = admin.run(asking)
+        return connect(admin, self._address)
 
     def _pause(self, error: Exception) -> None:
         """Before it is tried anew. Unreachable: it was tried for long enough."""
@@ -174,38 +174,38 @@ class Pulls:
         text = f"{self._queue.topic}@{self._queue.broker_name}:{self._queue.queue_id}: {error}"
         if isinstance(error, ConfigError):
             raise Unreachable(text) from error
-        if not self._patience.wait():
+        if not self._deadline.wait():
             raise Unreachable(f"{text}; given up after {self._timeout_s:g} s") from error
 
     # ---- answers ----
 
     def _take(self, opaque: int) -> RemotingCommand:
-        assert self._wire is not None
+        assert self._socket is not None
         silent_s = self._silent_s + self.suspend_ms / 1000
         while opaque not in self._answers:
-            for command in self._wire.answers(silent_s):
+            for command in self._socket.answers(silent_s):
                 self._answers[command.opaque] = command
-            if len(self._answers) > 2 * AHEAD_MAX:
+            if len(self._answers) > 2 * PIPELINE_MAX:
                 known = set(self._asked.values())
                 self._answers = {n: command for n, command in self._answers.items() if n in known}
         return self._answers.pop(opaque)
 
-    def _understood(self, queue_offset: int, command: RemotingCommand) -> Answer:
+    def _understood(self, queue_offset: int, command: RemotingCommand) -> PullAnswer:
         if command.code not in STATES:
             raise self._refusal(command)
         try:
-            found = Answer(
+            found = PullAnswer(
                 command.code, command.integer("nextBeginOffset"), command.integer("minOffset"),
                 command.integer("maxOffset"), command.body,
             )  # fmt: skip
             if command.integer_or("offsetDelta", 0):
-                raise Refused(
+                raise RequestRefused(
                     f"topic {self._queue.topic} is static and its queue {self._queue.queue_id} was moved: read the "
                     "brokers' stores instead"
                 )
             self._suggested(command.integer_or("suggestWhichBrokerId", MASTER))
         except FieldError as error:
-            raise Refused(f"{self._queue.broker_name}: an answer that cannot be read: {error}") from error
+            raise RequestRefused(f"{self._queue.broker_name}: an answer that cannot be read: {error}") from error
         self._learn(found.next - queue_offset if found.code == ResponseCode.SUCCESS else 0)
         return found
 
@@ -222,7 +222,7 @@ class Pulls:
         if broker_id == self._broker_id:
             return
         self._broker_id = broker_id
-        routes = self._link.instance.routes
+        routes = self._admin.instance.routes
         found = routes.address(routes.broker_name_of(self._queue), broker_id)
         if found is not None and found.address != self._address:
             self.close()
@@ -231,9 +231,9 @@ class Pulls:
         queue, remark = self._queue, command.remark or ""
         text = f"{queue.topic}@{queue.broker_name}:{queue.queue_id}: {command.code} {remark}"
         if command.code == ResponseCode.TOPIC_NOT_EXIST:
-            return TopicMissing(text)
+            return TopicNotFound(text)
         if command.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
-            return OptionWrong(f"sql: the broker cannot read {self._filter.expression!r}: {text}")
+            return InvalidOption(f"sql: the broker cannot read {self._filter.expression!r}: {text}")
         if self._filter.kind == "SQL92" and "does not support" in remark:
-            return FilterOff(text)
-        return Refused(text)
+            return FilterUnsupported(text)
+        return RequestRefused(text)

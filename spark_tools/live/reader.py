@@ -1,7 +1,7 @@
 """LiveReader: topics, bounds and records of live brokers. Commits nothing, joins no group. One thread.
 
 What is not chosen is left out by the broker where it can (tags; SQL92 if it is switched on there), and looked at here
-in any case: brokers compare hashes of tags. What was asked for and is not there is told to `lost`, with the reason.
+in any case: brokers compare hashes of tags. What was asked for and is not there is told to `on_data_loss`, with the reason.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from firearrow._native.store.record import RecordError
 from firearrow.client.admin import Admin
 from firearrow.client.errors import ClientError, NoRoute
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.bodies import sound
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import Refused, TopicMissing
-from firearrow.spark_tools.live.link import Link
-from firearrow.spark_tools.live.pulls import Filter, FilterOff, Pulls
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.live.windows import Windows
-from firearrow.spark_tools.origin import Lost, QueueRange
-from firearrow.spark_tools.predicate import Predicate
+from firearrow.spark_tools.bodies import with_valid_crc
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import RequestRefused, TopicNotFound
+from firearrow.spark_tools.live.link import SharedAdmin
+from firearrow.spark_tools.live.pulls import BrokerFilter, FilterUnsupported, PullPipeline
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.windows import RangeReader
+from firearrow.spark_tools.origin import OnDataLoss, QueueRange
+from firearrow.spark_tools.predicate import FilterEvaluator
 
 T = TypeVar("T")
 QUESTIONS_AT_ONCE = 32
@@ -33,8 +33,8 @@ TAG_SEPARATOR = " || "
 class LiveReader:
     """See origin.Reader. `group`: which pulls name; `news_s`: how long records that should be there are waited for."""
 
-    def __init__(self, target: Target, group: str, timeout_s: float, news_s: float) -> None:
-        self._target = target
+    def __init__(self, cluster: Cluster, group: str, timeout_s: float, news_s: float) -> None:
+        self._cluster = cluster
         self._group = group
         self._timeout_s = timeout_s
         self._news_s = news_s
@@ -42,11 +42,11 @@ class LiveReader:
         """(topic, broker) → bytes of a record."""
 
     def __enter__(self) -> Self:
-        self._link = Link.take(self._target)
+        self._admin = SharedAdmin.acquire(self._cluster)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._link.give_back()
+        self._admin.release()
 
     # ---- what there is ----
 
@@ -56,9 +56,9 @@ class LiveReader:
     def queues(self, topic: str) -> list[MessageQueue]:
         try:
             return self._ask(lambda admin: admin.queues(topic))
-        except TopicMissing as missing:
-            raise TopicMissing(
-                f"topic {topic}: no broker behind {self._target} has a queue of it to read"
+        except TopicNotFound as missing:
+            raise TopicNotFound(
+                f"topic {topic}: no broker behind {self._cluster} has a queue of it to read"
             ) from missing
 
     def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
@@ -67,7 +67,7 @@ class LiveReader:
 
         return dict(zip(queues, self._ask(asking), strict=True))
 
-    def behind(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
+    def tail_losses(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
         """A broker has mended its store, and shows no more than its queues."""
         return []
 
@@ -78,11 +78,11 @@ class LiveReader:
         """By the first records of the topic at that broker that were looked at; 0 if there is none."""
         place = (part.queue.topic, part.queue.broker_name)
         if place not in self._sizes and len(part):
-            pulls = self._pulls(part, Filter())
+            pulls = self._pulls(part, BrokerFilter())
             try:
                 found = from_answer(pulls.answer(part.start).body)
             except RecordError as error:
-                raise Refused(f"{part}: the broker's answer cannot be read: {error}") from error
+                raise RequestRefused(f"{part}: the broker's answer cannot be read: {error}") from error
             finally:
                 pulls.close()
             if not len(found):
@@ -100,48 +100,48 @@ class LiveReader:
 
     # ---- records ----
 
-    def read(self, part: QueueRange, choice: Choice, lost: Lost, *, bytes_max: int) -> Iterator[Spans]:
-        """Besides what `lost` raises: Unreachable, Refused, TopicMissing, OptionWrong."""
-        predicate = Predicate(choice)
-        wanted = _filter(choice)
+    def read(self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int) -> Iterator[Spans]:
+        """Besides what `on_data_loss` raises: Unreachable, Refused, TopicNotFound, OptionWrong."""
+        evaluator = FilterEvaluator(message_filter)
+        wanted = _filter(message_filter)
         start = part.start
         while start < part.end:
             pulls = self._pulls(replace(part, start=start), wanted)
-            windows = Windows(pulls, part, start, lost, news_s=self._news_s, everything=wanted.everything)
+            windows = RangeReader(pulls, part, start, on_data_loss, news_s=self._news_s, everything=wanted.everything)
             try:
                 for spans in windows.of(bytes_max):
-                    kept = predicate.keep(spans)
-                    if choice.check_crc:
-                        kept = sound(kept, part.queue, lost)
+                    kept = evaluator.keep(spans)
+                    if message_filter.check_crc:
+                        kept = with_valid_crc(kept, part.queue, on_data_loss)
                     if len(kept):
                         yield kept
-            except FilterOff:
-                wanted = Filter()
+            except FilterUnsupported:
+                wanted = BrokerFilter()
             except RecordError as error:
-                raise Refused(f"{part}: the broker's answer cannot be read: {error}") from error
+                raise RequestRefused(f"{part}: the broker's answer cannot be read: {error}") from error
             finally:
                 pulls.close()
                 start = windows.done
 
     # ---- inside ----
 
-    def _pulls(self, part: QueueRange, wanted: Filter) -> Pulls:
-        return Pulls(self._link, part.queue, part.end, self._group, wanted, self._timeout_s)
+    def _pulls(self, part: QueueRange, wanted: BrokerFilter) -> PullPipeline:
+        return PullPipeline(self._admin, part.queue, part.end, self._group, wanted, self._timeout_s)
 
     def _ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         try:
-            return self._link.ask(question, self._timeout_s)
+            return self._admin.ask(question, self._timeout_s)
         except NoRoute as error:
-            raise TopicMissing(f"{self._target}: {error}") from error
+            raise TopicNotFound(f"{self._cluster}: {error}") from error
         except ClientError as error:
-            raise Refused(f"{self._target}: {error}") from error
+            raise RequestRefused(f"{self._cluster}: {error}") from error
 
 
-def _filter(choice: Choice) -> Filter:
+def _filter(message_filter: MessageFilter) -> BrokerFilter:
     """What a broker can do of it; one thing at a time."""
-    if choice.tags and not any("||" in tag or tag.strip() != tag or tag == "*" for tag in choice.tags):
-        return Filter("TAG", TAG_SEPARATOR.join(sorted(choice.tags)))
-    return Filter() if choice.sql is None else Filter("SQL92", choice.sql)
+    if message_filter.tags and not any("||" in tag or tag.strip() != tag or tag == "*" for tag in message_filter.tags):
+        return BrokerFilter("TAG", TAG_SEPARATOR.join(sorted(message_filter.tags)))
+    return BrokerFilter() if message_filter.sql is None else BrokerFilter("SQL92", message_filter.sql)
 
 
 async def _gathered(questions: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:

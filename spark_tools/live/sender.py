@@ -16,20 +16,20 @@ from firearrow.client.compression import pack
 from firearrow.client.errors import ClientError, NoRoute
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import CompressionKind
-from firearrow.spark_tools.errors import SendFailed, TopicMissing, Unreachable
-from firearrow.spark_tools.live.delivery import Delivery, Request
-from firearrow.spark_tools.live.link import Link
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.errors import SendFailed, TopicNotFound, Unreachable
+from firearrow.spark_tools.live.delivery import SendPipeline, SendRequest
+from firearrow.spark_tools.live.link import SharedAdmin
+from firearrow.spark_tools.live.target import Cluster
 
 GROUP = "FIREARROW_SPARK_TOOLS"
 """Producer group that requests name."""
-ON_THE_WAY_BYTES = 64 << 20
+IN_FLIGHT_BYTES = 64 << 20
 
 
-class Pending:
+class PendingSend:
     """One request on its way."""
 
-    def __init__(self, request: Request, delivery: Delivery | None) -> None:
+    def __init__(self, request: SendRequest, delivery: SendPipeline | None) -> None:
         self._request = request
         self._delivery = delivery
 
@@ -49,29 +49,29 @@ class Pending:
 
 
 class Sender:
-    """`with Sender(target) as sender`; leaving it waits for all that is on the way, unless an error is the reason."""
+    """`with Sender(cluster) as sender`; leaving it waits for all that is on the way, unless an error is the reason."""
 
     def __init__(
         self,
-        target: Target,
+        cluster: Cluster,
         *,
         timeout_s: float = 60,
         per_queue: int = 1,
-        on_the_way_bytes: int = ON_THE_WAY_BYTES,
+        on_the_way_bytes: int = IN_FLIGHT_BYTES,
     ) -> None:
         """`timeout_s`: how long a broker that does not answer is waited for. `per_queue`: requests on the way to one
         queue at a time; over 1 their order is not certain. `on_the_way_bytes`: of all queues; more must wait."""
-        self._target = target
+        self._cluster = cluster
         self._timeout_s = timeout_s
         self._per_queue = per_queue
         self._bytes_max = on_the_way_bytes
         self._bytes = 0
-        self._ways: dict[MessageQueue, _Way] = {}
-        self._deliveries: dict[str, Delivery] = {}
+        self._queue_sends: dict[MessageQueue, _QueueSend] = {}
+        self._deliveries: dict[str, SendPipeline] = {}
         self._failure: SendFailed | None = None
 
     def __enter__(self) -> Self:
-        self._link = Link.take(self._target)
+        self._admin = SharedAdmin.acquire(self._cluster)
         return self
 
     def __exit__(
@@ -83,22 +83,22 @@ class Sender:
         finally:
             for delivery in self._deliveries.values():
                 delivery.abandon()
-            self._link.give_back()
+            self._admin.release()
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Those that can be written to, sorted. TopicMissing, Unreachable, SendFailed."""
+        """Those that can be written to, sorted. TopicNotFound, Unreachable, SendFailed."""
         try:
-            return self._link.ask(lambda admin: admin.queues(topic, write=True), self._timeout_s)
+            return self._admin.ask(lambda admin: admin.queues(topic, write=True), self._timeout_s)
         except NoRoute:
-            raise TopicMissing(
-                f"topic {topic}: {self._target} has no queue of it that can be written to: create the topic there first"
+            raise TopicNotFound(
+                f"topic {topic}: {self._cluster} has no queue of it that can be written to: create the topic there first"
             ) from None
         except ClientError as error:
-            raise SendFailed(f"topic {topic}: {self._target}: {error}") from error
+            raise SendFailed(f"topic {topic}: {self._cluster}: {error}") from error
 
     def send_batch(
         self, queue: MessageQueue, body: bytes, count: int, *, sys_flag: int = 0, born_ms: int = 0
-    ) -> Pending:
+    ) -> PendingSend:
         """The items of a batch (see batches). Waits while too much is on the way."""
         ext = {"f": str(sys_flag), "g": str(born_ms), "h": "0", "i": "", "j": "0", "m": "true"}
         return self._send(queue, RequestCode.SEND_BATCH_MESSAGE, ext, body, count)
@@ -113,7 +113,7 @@ class Sender:
         sys_flag: int = 0,
         reconsume_times: int = 0,
         born_ms: int = 0,
-    ) -> Pending:
+    ) -> PendingSend:
         """One message, with what its properties make the broker do. An empty body is packed: brokers refuse it."""
         if not body:
             sys_flag, body = pack(CompressionKind.ZLIB, 1, body)
@@ -135,62 +135,62 @@ class Sender:
 
     def _send(
         self, queue: MessageQueue, code: RequestCode, ext: dict[str, str], body: bytes, count: int
-    ) -> Pending:
-        way = self._ways.get(queue) or self._way(queue)
-        self._make_room(way, len(body))
-        fields = way.fields | ext
-        request = Request(
-            way.queue, RemotingCommand.request(code, fields), body, count, partial(self._settled, way)
+    ) -> PendingSend:
+        queue_send = self._queue_sends.get(queue) or self._queue_send(queue)
+        self._wait_for_capacity(queue_send, len(body))
+        fields = queue_send.fields | ext
+        request = SendRequest(
+            queue_send.queue, RemotingCommand.request(code, fields), body, count, partial(self._settled, queue_send)
         )
-        if way.failure is not None:
-            request.failure = SendFailed(f"not sent, as one before it failed: {way.failure}")
-            return Pending(request, None)
+        if queue_send.failure is not None:
+            request.failure = SendFailed(f"not sent, as one before it failed: {queue_send.failure}")
+            return PendingSend(request, None)
         self._bytes += len(body)
-        way.unanswered.append(request)
-        way.delivery.send(request)
-        return Pending(request, way.delivery)
+        queue_send.unanswered.append(request)
+        queue_send.delivery.send(request)
+        return PendingSend(request, queue_send.delivery)
 
-    def _make_room(self, way: "_Way", size: int) -> None:
-        while len(way.unanswered) >= self._per_queue:
-            way.delivery.collect()
+    def _wait_for_capacity(self, queue_send: "_QueueSend", size: int) -> None:
+        while len(queue_send.unanswered) >= self._per_queue:
+            queue_send.delivery.collect()
         while self._bytes and self._bytes + size > self._bytes_max:
             next(delivery for delivery in self._deliveries.values() if delivery.unanswered).collect()
 
-    def _settled(self, way: "_Way", request: Request) -> None:
+    def _settled(self, queue_send: "_QueueSend", request: SendRequest) -> None:
         self._bytes -= len(request.body)
         request.body = b""  # whoever waits later keeps no more than the offsets
-        way.unanswered.remove(request)
+        queue_send.unanswered.remove(request)
         if request.failure is not None:
-            way.failure = way.failure or request.failure
+            queue_send.failure = queue_send.failure or request.failure
             self._failure = self._failure or request.failure
 
-    def _way(self, queue: MessageQueue) -> "_Way":
+    def _queue_send(self, queue: MessageQueue) -> "_QueueSend":
         """SendFailed: nobody knows the broker."""
-        wrapped = replace(queue, topic=self._link.admin.namespace.wrap(queue.topic))
+        wrapped = replace(queue, topic=self._admin.admin.namespace.wrap(queue.topic))
         try:
-            name = self._link.ask(lambda _: self._holder(wrapped), self._timeout_s)
+            name = self._admin.ask(lambda _: self._holder(wrapped), self._timeout_s)
         except (ClientError, Unreachable) as error:
             raise SendFailed(f"{queue.topic}@{queue.broker_name}:{queue.queue_id}: {error}") from error
         delivery = self._deliveries.get(name)
         if delivery is None:
-            delivery = self._deliveries[name] = Delivery(self._link, name, wrapped.topic, self._timeout_s)
-        way = self._ways[queue] = _Way(wrapped, delivery)
-        return way
+            delivery = self._deliveries[name] = SendPipeline(self._admin, name, wrapped.topic, self._timeout_s)
+        queue_send = self._queue_sends[queue] = _QueueSend(wrapped, delivery)
+        return queue_send
 
     async def _holder(self, queue: MessageQueue) -> str:
         """Name of the broker that has the queue: of a static topic's it is not the queue's own."""
-        routes = self._link.instance.routes
+        routes = self._admin.instance.routes
         await routes.refresh(queue.topic)
         return routes.broker_name_of(queue)
 
 
-class _Way:
+class _QueueSend:
     """To one queue; after a request that failed no other leaves."""
 
-    def __init__(self, queue: MessageQueue, delivery: Delivery) -> None:
+    def __init__(self, queue: MessageQueue, delivery: SendPipeline) -> None:
         self.queue = queue
         self.delivery = delivery
-        self.unanswered: deque[Request] = deque()
+        self.unanswered: deque[SendRequest] = deque()
         self.failure: SendFailed | None = None
         self.fields = {
             "a": GROUP, "b": queue.topic, "c": queue.topic, "d": "4", "e": str(queue.queue_id), "k": "false",

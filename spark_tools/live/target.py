@@ -12,14 +12,14 @@ from typing import Any, Self
 from firearrow.client.errors import ConfigError
 from firearrow.client.link.channels import host_port
 from firearrow.client.options import ClientOptions, Credentials, SocksProxy
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 
 PREFIX = "rocketmq."
 TIMEOUT_MS_MAX = 600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Cluster:
     name_server: str
     """`host:port`, several separated by `;`."""
     access_key: str | None = None
@@ -45,32 +45,32 @@ class Target:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """Other options than `nameServer` and `rocketmq.…` are not looked at. OptionWrong names the one."""
+        """Other options than `nameServer` and `rocketmq.…` are not looked at. InvalidOption names the one."""
         given = {name.lower(): str(value) for name, value in options.items()}
         name_server = given.get("nameserver", "").strip()
         if not name_server.strip("; "):
-            raise OptionWrong("nameServer: `host:port` of a name server is wanted, several separated by `;`")
+            raise InvalidOption("nameServer: `host:port` of a name server is wanted, several separated by `;`")
         try:
             for address in filter(None, map(str.strip, name_server.split(";"))):
                 host_port(address)
         except ConfigError as error:
-            raise OptionWrong(f"nameServer: {error}") from None
+            raise InvalidOption(f"nameServer: {error}") from None
         values: dict[str, Any] = {}
         for name, text in given.items():
             if name.startswith(PREFIX):
                 setting = _SETTINGS.get(name.removeprefix(PREFIX))
                 if setting is None:
-                    raise OptionWrong(f"{name}: there is no such option; known are {_KNOWN}")
+                    raise InvalidOption(f"{name}: there is no such option; known are {_KNOWN}")
                 values[setting[1]] = setting[2](PREFIX + setting[0], text)
         made = cls(name_server=name_server, **values)
         made.options()
         return made
 
     def options(self) -> ClientOptions:
-        """For a client of its own. OptionWrong: they do not go together, or a file of theirs cannot be read."""
+        """For a client of its own. InvalidOption: they do not go together, or a file of theirs cannot be read."""
         credentials = None
         if (self.access_key is None) != (self.secret_key is None):
-            raise OptionWrong("rocketmq.accessKey and rocketmq.secretKey: give both or none")
+            raise InvalidOption("rocketmq.accessKey and rocketmq.secretKey: give both or none")
         if self.access_key is not None and self.secret_key is not None:
             credentials = Credentials(self.access_key, self.secret_key, self.security_token)
         try:
@@ -89,7 +89,7 @@ class Target:
                 connect_timeout_s=self.connect_timeout_ms / 1000,
             )
         except ConfigError as error:
-            raise OptionWrong(f"{PREFIX}…: {error}") from None
+            raise InvalidOption(f"{PREFIX}…: {error}") from None
 
     def __str__(self) -> str:
         return self.name_server
@@ -106,7 +106,7 @@ class Target:
                 context.load_cert_chain(self.cert, self.key, lambda: self.key_password or "")
         except OSError as error:
             file = error.filename or self.trust_cert or self.cert
-            raise OptionWrong(
+            raise InvalidOption(
                 f"rocketmq.tls.client.…: {file} cannot be used on this machine: {error}"
             ) from None
         return context
@@ -121,32 +121,32 @@ class Target:
                 for network, proxy in found.items()
             }
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise OptionWrong(
+            raise InvalidOption(
                 'rocketmq.socksProxyConfig: JSON as {"10.0.0.0/8": {"addr": "host:port"}} is wanted'
             ) from None
 
 
 def _text(name: str, text: str) -> str:
     if not text:
-        raise OptionWrong(f"{name}: a text is wanted; leave the option out for none")
+        raise InvalidOption(f"{name}: a text is wanted; leave the option out for none")
     return text
 
 
 def _flag(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise OptionWrong(f"{name}: true or false is wanted, not {text!r}")
+        raise InvalidOption(f"{name}: true or false is wanted, not {text!r}")
     return text.lower() == "true"
 
 
 def _timeout_ms(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= TIMEOUT_MS_MAX:
-        raise OptionWrong(f"{name}: milliseconds are wanted, 1 to {TIMEOUT_MS_MAX}, not {text!r}")
+        raise InvalidOption(f"{name}: milliseconds are wanted, 1 to {TIMEOUT_MS_MAX}, not {text!r}")
     return int(text)
 
 
 def _is_binary(name: str, text: str) -> bool:
     if text.upper() not in ("JSON", "ROCKETMQ"):
-        raise OptionWrong(f"{name}: JSON or ROCKETMQ is wanted, not {text!r}")
+        raise InvalidOption(f"{name}: JSON or ROCKETMQ is wanted, not {text!r}")
     return text.upper() == "ROCKETMQ"
 
 

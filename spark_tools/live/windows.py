@@ -8,19 +8,19 @@ from collections.abc import Iterator
 
 from firearrow._native.bulk.spans import Spans, from_answer
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.spark_tools.live.pulls import Answer, Pulls
-from firearrow.spark_tools.origin import LIGHT_PREFIX, Lost, QueueRange
+from firearrow.spark_tools.live.pulls import PullAnswer, PullPipeline
+from firearrow.spark_tools.origin import LMQ_PREFIX, OnDataLoss, QueueRange
 
 SUSPEND_MS = 1000
 REST_S = 0.05
 INNER_BATCH = 0x80
 
 
-class Windows:
+class RangeReader:
     """Records of `part` from `start` on. `news_s`: how long what should be there is waited for."""
 
     def __init__(
-        self, pulls: Pulls, part: QueueRange, start: int, lost: Lost, *, news_s: float, everything: bool
+        self, pulls: PullPipeline, part: QueueRange, start: int, on_data_loss: OnDataLoss, *, news_s: float, everything: bool
     ) -> None:
         """`everything`: the broker leaves nothing out."""
         self.done = start
@@ -28,21 +28,21 @@ class Windows:
         self._pulls = pulls
         self._part = part
         self._at = start
-        self._lost = lost
+        self._on_data_loss = on_data_loss
         self._news_s = news_s
         self._everything = everything
-        self._light = part.queue.topic.startswith(LIGHT_PREFIX)
+        self._light = part.queue.topic.startswith(LMQ_PREFIX)
         self._nothing_since: float | None = None
 
     def of(self, bytes_max: int) -> Iterator[Spans]:
-        """Each as soon as it has about `bytes_max`. Errors of Pulls.answer, RecordError, and what `lost` raises."""
+        """Each as soon as it has about `bytes_max`. Errors of Pulls.answer, RecordError, and what `on_data_loss` raises."""
         while self._at < self._part.end:
             bodies, stretches = self._gathered(bytes_max)
             if self._at < self._part.end:
                 self._pulls.ask(self._at)
             if bodies:
                 spans = from_answer(bodies[0] if len(bodies) == 1 else b"".join(bodies))
-                self._tell_gaps(spans, stretches)
+                self._report_gaps(spans, stretches)
                 self.done = self._at
                 yield self._within(spans)
             self.done = self._at
@@ -70,7 +70,7 @@ class Windows:
 
     # ---- what is not there ----
 
-    def _nothing(self, answer: Answer) -> None:
+    def _nothing(self, answer: PullAnswer) -> None:
         if answer.next > self._at:
             if answer.code == ResponseCode.PULL_OFFSET_MOVED:
                 self._lose(answer.next, f"the queue begins at {answer.first} by now")
@@ -91,9 +91,9 @@ class Windows:
         time.sleep(REST_S)  # brokers keep pulls at the very end of a queue, if at all
 
     def _lose(self, stop: int, why: str) -> None:
-        self._lost(QueueRange(self._part.queue, self._at, min(stop, self._part.end)), why)
+        self._on_data_loss(QueueRange(self._part.queue, self._at, min(stop, self._part.end)), why)
 
-    def _tell_gaps(self, spans: Spans, stretches: list[tuple[int, int]]) -> None:
+    def _report_gaps(self, spans: Spans, stretches: list[tuple[int, int]]) -> None:
         """Every offset has its record, unless the broker left some out as told, or one record stands for several."""
         if not self._everything or self._light or len(spans) == sum(stop - at for at, stop in stretches):
             return
@@ -103,16 +103,16 @@ class Windows:
             expected, several = start, False
             while found is not None and found[0] < stop:
                 if found[0] > expected and not several:
-                    self._tell_gap(expected, found[0])
+                    self._report_gap(expected, found[0])
                 expected, several = found[0] + 1, bool(found[1] & INNER_BATCH)
                 found = next(offsets, None)
             if expected < stop and not several:
-                self._tell_gap(expected, stop)
+                self._report_gap(expected, stop)
 
-    def _tell_gap(self, start: int, stop: int) -> None:
+    def _report_gap(self, start: int, stop: int) -> None:
         gap = QueueRange(self._part.queue, start, min(stop, self._part.end))
         if len(gap):
-            self._lost(gap, "the broker has no record of these offsets")
+            self._on_data_loss(gap, "the broker has no record of these offsets")
 
     def _within(self, spans: Spans) -> Spans:
         """Without what lies behind the end: with a filter brokers count what they give only."""

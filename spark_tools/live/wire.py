@@ -13,28 +13,28 @@ from firearrow._native.wire.command import RemotingCommand, WireError
 from firearrow.client.errors import ConnectFailed
 from firearrow.client.link.channels import host_port
 from firearrow.client.link.socks import SocksProxies, connect_through
-from firearrow.spark_tools.live.link import Link
+from firearrow.spark_tools.live.link import SharedAdmin
 
 READ_BYTES = 1 << 18
 FRAME_BYTES_MAX = 16 << 20
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-def connect(link: Link, address: str) -> "Wire":
+def connect(admin: SharedAdmin, address: str) -> "BrokerSocket":
     """As the client's options say: through a proxy, encrypted. OSError, ConnectFailed, ConfigError."""
-    options = link.options
+    options = admin.options
     host, port = host_port(address)
     proxy = SocksProxies(options.socks_proxies).of(host)
     if proxy is None:
         made = socket.create_connection((host, port), options.connect_timeout_s)
     else:
-        made = link.run(lambda: connect_through(proxy, host, port, options.connect_timeout_s))
+        made = admin.run(lambda: connect_through(proxy, host, port, options.connect_timeout_s))
     try:
         made.settimeout(options.connect_timeout_s)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if isinstance(options.tls, ssl.SSLContext):
             made = options.tls.wrap_socket(made, server_hostname=host)
-        return Wire(made)
+        return BrokerSocket(made)
     except ssl.SSLError as error:
         made.close()
         raise ConnectFailed(f"{address}: {error}") from error
@@ -43,7 +43,7 @@ def connect(link: Link, address: str) -> "Wire":
         raise
 
 
-class Wire:
+class BrokerSocket:
     """Of a connected socket, which is its own now. Every verb: OSError when the connection is of no use any more."""
 
     def __init__(self, connected: socket.socket) -> None:

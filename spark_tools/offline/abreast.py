@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.offline.store import Store
+from firearrow.spark_tools.offline.store import OfflineStore
 from firearrow.spark_tools.origin import QueueRange
 
-PIECES_MAX = 100_000
+CHUNKS_MAX = 100_000
 
 
-def abreast(store: Store, parts: Sequence[QueueRange], bytes_each: int) -> list[tuple[QueueRange, ...]]:
+def log_order_splits(store: OfflineStore, parts: Sequence[QueueRange], bytes_each: int) -> list[tuple[QueueRange, ...]]:
     """Every offset of `parts` once, in groups of about `bytes_each` bytes of log; sizes in proportion."""
     parts = [part for part in parts if len(part)]
     size, count = sum(part.size for part in parts), sum(map(len, parts))
     pieces = min(
-        round(size / max(1, bytes_each)), count, PIECES_MAX
+        round(size / max(1, bytes_each)), count, CHUNKS_MAX
     )  # a small last one would keep a core waiting
     places = [place for part in parts for place in _places(store, part)]
     if pieces <= 1 or not places:
@@ -35,7 +35,7 @@ def abreast(store: Store, parts: Sequence[QueueRange], bytes_each: int) -> list[
     return [tuple(group) for group in groups if group]
 
 
-def _places(store: Store, part: QueueRange) -> list[int]:
+def _places(store: OfflineStore, part: QueueRange) -> list[int]:
     """Where the first and the last record lie, as far as there are entries."""
     with store.queue(part.queue) as queue:
         first, end = queue.bounds()
@@ -44,15 +44,15 @@ def _places(store: Store, part: QueueRange) -> list[int]:
     return [place for place in found if place is not None]
 
 
-def _cut(store: Store, part: QueueRange, edges: list[int]) -> list[QueueRange]:
+def _cut(store: OfflineStore, part: QueueRange, edges: list[int]) -> list[QueueRange]:
     """One range a piece of the log, maybe empty. What is asked for and is not there goes with its neighbours."""
     with store.queue(part.queue) as queue:
         first, end = queue.bounds()
         start, stop = max(part.start, first), min(part.end, end)
         inner = [queue.offset_behind(edge, start, stop) if start < stop else part.end for edge in edges]
-    return [_piece(part, *pair) for pair in pairwise([part.start, *inner, part.end])]
+    return [_chunk(part, *pair) for pair in pairwise([part.start, *inner, part.end])]
 
 
-def _piece(part: QueueRange, start: int, end: int) -> QueueRange:
+def _chunk(part: QueueRange, start: int, end: int) -> QueueRange:
     queue: MessageQueue = part.queue
     return QueueRange(queue, start, end, part.size * max(0, end - start) // len(part))

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firearrow._native.bulk.spans import Spans
-from firearrow._native.files.log_walk import LogWalk
+from firearrow._native.files.log_walk import LogReader
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.offline.store import Store
-from firearrow.spark_tools.origin import LIGHT_PREFIX, QueueRange
+from firearrow.spark_tools.offline.store import OfflineStore
+from firearrow.spark_tools.origin import LMQ_PREFIX, QueueRange
 
 NO_RECORD = "their entries show no whole record: the log ends before them"
 NO_ENTRY = "their records have no entries: start the broker once, it makes them"
-LOOKS = 20
+READS_MAX = 20
 REST_S = 0.05
 WALK_BYTES = 16 << 20
 TRANSACTION, COMMITTED = 0xC, 0x8
@@ -28,7 +28,7 @@ Ranges = dict[tuple[MessageQueue, str], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TailState:
     ranges: Ranges = field(default_factory=dict)
     torn: frozenset[int] = frozenset()
     """Physical offsets from which on there are bytes that are no record."""
@@ -36,7 +36,7 @@ class Look:
     def __bool__(self) -> bool:
         return bool(self.ranges or self.torn)
 
-    def and_still(self, later: "Look") -> "Look":
+    def and_still(self, later: "TailState") -> "TailState":
         """What both show."""
         shared = {
             place: (max(start, later.ranges[place][0]), min(end, later.ranges[place][1]))
@@ -44,19 +44,19 @@ class Look:
             if place in later.ranges
         }
         ranges = {place: (start, end) for place, (start, end) in shared.items() if start < end}
-        return Look(ranges, self.torn & later.torn)
+        return TailState(ranges, self.torn & later.torn)
 
 
-def behind(
-    store: Store, queues: Sequence[MessageQueue], pause: Callable[[float], None] = time.sleep
+def check_tail(
+    store: OfflineStore, queues: Sequence[MessageQueue], pause: Callable[[float], None] = time.sleep
 ) -> list[tuple[QueueRange, str]]:
     """Of these queues, in order, with the reason. Torn bytes belong to no queue: they are warned of."""
-    seen = look(store, queues)
-    for _ in range(LOOKS if store.is_marked else 0):
+    seen = read_tail(store, queues)
+    for _ in range(READS_MAX if store.is_marked else 0):
         if not seen:
             break
         pause(REST_S)
-        seen = seen.and_still(look(store, queues))
+        seen = seen.and_still(read_tail(store, queues))
     for physical in sorted(seen.torn):
         log.warning(
             "%s: bytes that are no record from %d on, behind the ends of queues", store.root, physical
@@ -64,7 +64,7 @@ def behind(
     return [(QueueRange(queue, *seen.ranges[queue, why]), why) for queue, why in sorted(seen.ranges)]
 
 
-def look(store: Store, queues: Sequence[MessageQueue]) -> Look:
+def read_tail(store: OfflineStore, queues: Sequence[MessageQueue]) -> TailState:
     """At this moment. Records are looked for from where the newest file begins, or behind the newest entry of these
     queues; of queues without any entry none: their topic may have been deleted and made again."""
     ranges: Ranges = {}
@@ -76,16 +76,16 @@ def look(store: Store, queues: Sequence[MessageQueue]) -> Look:
             written = stored.entries.end()
             if end < written:
                 ranges[queue, NO_RECORD] = end, written
-            elif written and not queue.topic.startswith(LIGHT_PREFIX):
+            elif written and not queue.topic.startswith(LMQ_PREFIX):
                 ends[queue] = end
             known = max(known, stored.last_whole())
     torn: set[int] = set()
-    walk = LogWalk(store.log, known, None, lambda start, end, why: torn.add(start), check_crc=False)
+    walk = LogReader(store.log, known, None, lambda start, end, why: torn.add(start), check_crc=False)
     for spans in walk.spans(WALK_BYTES):
         for queue, number in _to_be_entered(spans, store.name, ends):
             if number >= ends[queue]:
                 ranges[queue, NO_ENTRY] = ends[queue], number + 1
-    return Look(ranges, frozenset(torn))
+    return TailState(ranges, frozenset(torn))
 
 
 def _to_be_entered(

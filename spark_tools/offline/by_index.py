@@ -9,13 +9,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from firearrow._native.bulk.spans import walk
-from firearrow._native.files.index import Index, Stretch, Told, outside
-from firearrow._native.files.log import Log
+from firearrow._native.files.index import IndexReader, Stretch, IndexHits, outside
+from firearrow._native.files.log import LogFiles
 from firearrow._native.store.hash import key_hash
 from firearrow._native.store.record import Record, RecordError
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline.queue import StoredQueue
-from firearrow.spark_tools.offline.store import Store
+from firearrow.spark_tools.offline.store import OfflineStore
 from firearrow.spark_tools.origin import QueueRange
 
 KEYS_MAX = 10_000
@@ -30,10 +30,10 @@ ANYWHERE: Stretch = (0, (1 << 63) - 1)
 log = logging.getLogger("firearrow.spark")
 
 
-def by_index(store: Store, parts: Sequence[QueueRange], choice: Choice) -> list[QueueRange]:
+def by_index(store: OfflineStore, parts: Sequence[QueueRange], message_filter: MessageFilter) -> list[QueueRange]:
     """What of `parts` may hold messages with one of the choice's unique ids, or else keys; sizes are not known. All as
     they are if the choice has neither, or too many."""
-    wanted = choice.unique_ids or choice.keys
+    wanted = message_filter.unique_ids or message_filter.keys
     topics = {part.queue.topic for part in parts}
     if not wanted or not topics or not all(map(_is_hashed, wanted)):
         return list(parts)
@@ -42,9 +42,9 @@ def by_index(store: Store, parts: Sequence[QueueRange], choice: Choice) -> list[
             "%s: its index is not asked for %d keys of %d topics", store.root, len(wanted), len(topics)
         )
         return list(parts)
-    index = Index(store.index, lambda why: log.warning("the log is read instead: %s", why))
+    index = IndexReader(store.index, lambda why: log.warning("the log is read instead: %s", why))
     within = _span(store, parts)
-    told = index.ask({key_hash(topic, key) for topic in topics for key in wanted}, within, most=PLACES_MAX)
+    told = index.lookup({key_hash(topic, key) for topic in topics for key in wanted}, within, most=PLACES_MAX)
     if told is None:
         log.warning("%s: its index shows more than %d messages of these keys", store.root, PLACES_MAX)
         return list(parts)
@@ -61,7 +61,7 @@ def _is_hashed(key: str) -> bool:
         return False
 
 
-def _span(store: Store, parts: Sequence[QueueRange]) -> Stretch:
+def _span(store: OfflineStore, parts: Sequence[QueueRange]) -> Stretch:
     """Where in the log the records of `parts` lie."""
     low, high = ANYWHERE[1], 0
     for part in parts:
@@ -77,7 +77,7 @@ def _span(store: Store, parts: Sequence[QueueRange]) -> Stretch:
     return max(0, low), high
 
 
-def _is_true(records: Log, told: Told, hits: dict[tuple[str, int], set[int]]) -> bool:
+def _is_true(records: LogFiles, told: IndexHits, hits: dict[tuple[str, int], set[int]]) -> bool:
     """Whether each record that an index file shows has a key of that hash: if not, one of both is damaged. `hits` get
     topic and queue id, and the queue offset."""
     for wanted, place in told.entries:
@@ -96,7 +96,7 @@ def _hashes(record: Record) -> set[int]:
     return {key_hash(record.topic, text) for text in texts if text}
 
 
-def _record(records: Log, place: int) -> Record | None:
+def _record(records: LogFiles, place: int) -> Record | None:
     mapping = records.window(place)
     if mapping is None:
         return None
@@ -109,12 +109,12 @@ def _record(records: Log, place: int) -> Record | None:
 
 
 def _narrowed(
-    store: Store, part: QueueRange, gaps: Sequence[Stretch], hits: Mapping[tuple[str, int], set[int]]
+    store: OfflineStore, part: QueueRange, gaps: Sequence[Stretch], hits: Mapping[tuple[str, int], set[int]]
 ) -> list[QueueRange]:
     """The hits and what lies in gaps. Records of a light queue are indexed under another topic: it is left as it is."""
     with store.queue(part.queue) as queue:
         start, stop = _there(queue, part)
-        if queue.light or start >= stop:
+        if queue.is_lmq or start >= stop:
             return [part]
         found = [(part.start, start), (stop, part.end)]  # not there any more, which is told when it is read
         of_queue = hits.get((part.queue.topic, part.queue.queue_id), set())

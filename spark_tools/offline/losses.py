@@ -1,15 +1,15 @@
 """Losses: what of one queue was asked for and is not there, told in ranges as long as they are. One thread."""
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.origin import Lost, QueueRange
+from firearrow.spark_tools.origin import OnDataLoss, QueueRange
 
 
-class Losses:
-    """Neighbours are told as one, with the reason of the first. What `lost` raises goes through."""
+class LossRanges:
+    """Neighbours are told as one, with the reason of the first. What `on_data_loss` raises goes through."""
 
-    def __init__(self, queue: MessageQueue, lost: Lost) -> None:
+    def __init__(self, queue: MessageQueue, on_data_loss: OnDataLoss) -> None:
         self._queue = queue
-        self._lost = lost
+        self._on_data_loss = on_data_loss
         self._start = self._end = 0
         self._why = ""
 
@@ -27,4 +27,4 @@ class Losses:
         """What waits, if anything does."""
         start, end, self._start = self._start, self._end, self._end
         if end > start:
-            self._lost(QueueRange(self._queue, start, end), self._why)
+            self._on_data_loss(QueueRange(self._queue, start, end), self._why)

@@ -12,12 +12,12 @@ import numpy as np
 
 from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import Spans
-from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, Entries, Entry
-from firearrow._native.files.log import Log
+from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, QueueReader, Entry
+from firearrow._native.files.log import LogFiles
 from firearrow._native.files.rolled import segment_at
 from firearrow._native.store.record import RecordError
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.origin import LIGHT_PREFIX
+from firearrow.spark_tools.origin import LMQ_PREFIX
 
 FIELDS = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
 """Of a row of entries."""
@@ -33,13 +33,13 @@ ENTRIES_SUMMED = 1 << 20
 class StoredQueue:
     """`log_end()` is where the store's log ends; asked only if the queue's last record is not whole."""
 
-    def __init__(self, queue: MessageQueue, folder: str, log: Log, log_end: Callable[[], int]) -> None:
+    def __init__(self, queue: MessageQueue, folder: str, log: LogFiles, log_end: Callable[[], int]) -> None:
         self.queue = queue
-        self.entries = Entries(folder)
+        self.entries = QueueReader(folder)
         self.log = log
         self._end_of_log = log_end
-        self.light = queue.topic.startswith(LIGHT_PREFIX)
-        self.of = None if self.light else (queue.topic, queue.queue_id)
+        self.is_lmq = queue.topic.startswith(LMQ_PREFIX)
+        self.of = None if self.is_lmq else (queue.topic, queue.queue_id)
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +109,7 @@ class StoredQueue:
             return None
         try:
             return from_entries(
-                record, data, base=entry.physical, first=number, queue=self.of, light=self.light
+                record, data, base=entry.physical, first=number, queue=self.of, is_lmq=self.is_lmq
             )[0]
         except RecordError:
             return None
@@ -137,7 +137,7 @@ class StoredQueue:
         """The next entry, or the first one behind a file of the log or of entries that is not there."""
         place = self.place_of(number)
         if place is None:
-            following = self.entries.next_there(number)
+            following = self.entries.next_present(number)
             return end if following is None else following
         if segment_at(self.log.segments, place) is not None:
             return number + 1

@@ -1,29 +1,29 @@
-"""StoreReader: one or several stores as one place to read from. Writes nothing, locks nothing. One thread."""
+"""OfflineReader: one or several stores as one place to read from. Writes nothing, locks nothing. One thread."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from firearrow._native.bulk.spans import Spans
-from firearrow._native.files.log_walk import LogWalk, Torn, boundary
-from firearrow._native.files.mappings import Mapping, Mappings
-from firearrow._native.files.rolled import Segment, missing
+from firearrow._native.files.log_walk import LogReader, Torn, boundary
+from firearrow._native.files.mappings import MappedFile, MappedFiles
+from firearrow._native.files.rolled import SegmentFile, missing
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import OptionWrong, TopicMissing
-from firearrow.spark_tools.offline.abreast import abreast
-from firearrow.spark_tools.offline.behind import behind
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.offline.abreast import log_order_splits
+from firearrow.spark_tools.offline.behind import check_tail
 from firearrow.spark_tools.offline.by_index import by_index
-from firearrow.spark_tools.offline.reading import Reading
-from firearrow.spark_tools.offline.store import Store
-from firearrow.spark_tools.origin import Lost, QueueRange
+from firearrow.spark_tools.offline.reading import StoredRangeReader
+from firearrow.spark_tools.offline.store import OfflineStore
+from firearrow.spark_tools.origin import OnDataLoss, QueueRange
 
 
-class StoreReader:
+class OfflineReader:
     """A `Reader` (origin.py) over `(name, folder)` of stores, and their logs for who reads those."""
 
     def __init__(self, folders: Iterable[tuple[str, str]]) -> None:
-        self._mappings = Mappings()
-        self._stores = {name: Store(name, folder, self._mappings) for name, folder in folders}
+        self._mappings = MappedFiles()
+        self._stores = {name: OfflineStore(name, folder, self._mappings) for name, folder in folders}
 
     def __enter__(self) -> Self:
         return self
@@ -42,13 +42,13 @@ class StoreReader:
         return sorted({topic for store in self._stores.values() for topic in store.topics()})
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Of all stores that have the topic. TopicMissing, StoreUnreadable."""
+        """Of all stores that have the topic. TopicNotFound, StoreUnreadable."""
         found: list[MessageQueue] = []
-        absent: TopicMissing | None = None
+        absent: TopicNotFound | None = None
         for store in self._stores.values():
             try:
                 found += store.queues(topic)
-            except TopicMissing as error:
+            except TopicNotFound as error:
                 absent = error
         if not found and absent is not None:
             raise absent
@@ -64,11 +64,11 @@ class StoreReader:
         with self._store(queue.broker_name).queue(queue) as stored:
             return stored.bounds()
 
-    def behind(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
+    def tail_losses(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
         return [
             each
             for name, store in self._stores.items()
-            for each in behind(store, [queue for queue in queues if queue.broker_name == name])
+            for each in check_tail(store, [queue for queue in queues if queue.broker_name == name])
         ]
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
@@ -79,22 +79,22 @@ class StoreReader:
         with self._store(part.queue.broker_name).queue(part.queue) as stored:
             return stored.bytes_of(part.start, part.end)
 
-    def read(self, part: QueueRange, choice: Choice, lost: Lost, *, bytes_max: int) -> Iterator[Spans]:
+    def read(self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int) -> Iterator[Spans]:
         with self._store(part.queue.broker_name).queue(part.queue) as stored:
-            yield from Reading(stored, choice, lost, bytes_max).spans(part.start, part.end)
+            yield from StoredRangeReader(stored, message_filter, on_data_loss, bytes_max).spans(part.start, part.end)
 
-    def abreast(self, parts: Sequence[QueueRange], *, bytes_each: int) -> list[tuple[QueueRange, ...]]:
+    def log_order_splits(self, parts: Sequence[QueueRange], *, bytes_each: int) -> list[tuple[QueueRange, ...]]:
         """The same offsets cut and grouped so that each group lies in one piece of a log, see abreast.py."""
         found: list[tuple[QueueRange, ...]] = []
         for name, store in self._stores.items():
-            found += abreast(store, [part for part in parts if part.queue.broker_name == name], bytes_each)
+            found += log_order_splits(store, [part for part in parts if part.queue.broker_name == name], bytes_each)
         return found
 
-    def by_index(self, parts: Sequence[QueueRange], choice: Choice) -> list[QueueRange]:
+    def by_index(self, parts: Sequence[QueueRange], message_filter: MessageFilter) -> list[QueueRange]:
         """What of the ranges may hold the choice's keys or unique ids, see by_index.py; sorted, sizes not known."""
         found: list[QueueRange] = []
         for name, store in self._stores.items():
-            found += by_index(store, [part for part in parts if part.queue.broker_name == name], choice)
+            found += by_index(store, [part for part in parts if part.queue.broker_name == name], message_filter)
         return sorted(found, key=lambda part: (part.queue, part.start))
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:
@@ -111,7 +111,7 @@ class StoreReader:
         """The folder of a store."""
         return self._store(broker).root
 
-    def segments(self, broker: str) -> list[Segment]:
+    def segments(self, broker: str) -> list[SegmentFile]:
         """Files of the log in order, as they are now."""
         log = self._store(broker).log
         log.refresh()
@@ -121,7 +121,7 @@ class StoreReader:
         """Physical offsets [start, end) within the log that no file has."""
         return missing(self.segments(broker))
 
-    def window(self, segment: Segment) -> Mapping | None:
+    def window(self, segment: SegmentFile) -> MappedFile | None:
         """The file mapped, read-only; None if it is gone. Valid for as long as it is held."""
         return self._mappings.get(segment)
 
@@ -143,11 +143,11 @@ class StoreReader:
         check_crc: bool = False,
         bytes_max: int = 8 << 20,
     ) -> Iterator[Spans]:
-        """Records that begin in [start, end) of the log, see LogWalk."""
-        yield from LogWalk(self._store(broker).log, start, end, torn, check_crc=check_crc).spans(bytes_max)
+        """Records that begin in [start, end) of the log, see LogReader."""
+        yield from LogReader(self._store(broker).log, start, end, torn, check_crc=check_crc).spans(bytes_max)
 
-    def _store(self, broker: str) -> Store:
+    def _store(self, broker: str) -> OfflineStore:
         store = self._stores.get(broker)
         if store is None:
-            raise OptionWrong(f"path: no store is called {broker!r}, there are {', '.join(self._stores)}")
+            raise InvalidOption(f"path: no store is called {broker!r}, there are {', '.join(self._stores)}")
         return store

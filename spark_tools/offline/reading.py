@@ -12,27 +12,27 @@ from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import Spans
 from firearrow._native.files.entries import ENTRY, Entry
 from firearrow._native.store.record import RecordError
-from firearrow.spark_tools.bodies import sound
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.offline.losses import Losses
+from firearrow.spark_tools.bodies import with_valid_crc
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.offline.losses import LossRanges
 from firearrow.spark_tools.offline.queue import ENTRIES_AT_ONCE, FIELDS, StoredQueue
-from firearrow.spark_tools.origin import Lost
-from firearrow.spark_tools.predicate import Predicate
+from firearrow.spark_tools.origin import OnDataLoss
+from firearrow.spark_tools.predicate import FilterEvaluator
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Its entries hold the time of delivery where others hold the tag."""
 
 
-class Reading:
+class StoredRangeReader:
     """`bytes_max`: about so many bytes of records at once. OptionWrong: the choice's expression is none."""
 
-    def __init__(self, queue: StoredQueue, choice: Choice, lost: Lost, bytes_max: int) -> None:
+    def __init__(self, queue: StoredQueue, message_filter: MessageFilter, on_data_loss: OnDataLoss, bytes_max: int) -> None:
         self._queue = queue
-        self._predicate = Predicate(choice)
-        self._tags = None if queue.queue.topic == SCHEDULE_TOPIC else choice.tag_codes()
-        self._check_crc = choice.check_crc
-        self._lost = lost
-        self._losses = Losses(queue.queue, lost)
+        self._evaluator = FilterEvaluator(message_filter)
+        self._tags = None if queue.queue.topic == SCHEDULE_TOPIC else message_filter.tag_codes()
+        self._check_crc = message_filter.check_crc
+        self._on_data_loss = on_data_loss
+        self._losses = LossRanges(queue.queue, on_data_loss)
         self._bytes_max = max(1, bytes_max)
 
     def spans(self, start: int, end: int) -> Iterator[Spans]:
@@ -46,9 +46,9 @@ class Reading:
         for number, rows in entries.runs(at, end, ENTRIES_AT_ONCE):
             losses.add(at, number, f"no file in {entries.folder} has their entries")
             for spans in self._run(number, rows):
-                kept = self._predicate.keep(spans)
+                kept = self._evaluator.keep(spans)
                 if self._check_crc:
-                    kept = sound(kept, self._queue.queue, self._lost)
+                    kept = with_valid_crc(kept, self._queue.queue, self._on_data_loss)
                 if len(kept):
                     losses.tell()
                     yield kept
@@ -69,7 +69,7 @@ class Reading:
             try:
                 spans, used = from_entries(
                     mapping.window, view[done * ENTRY.size :], base=mapping.base, first=number + done,
-                    tags=self._tags, bytes_max=self._bytes_max, queue=self._queue.of, light=self._queue.light,
+                    tags=self._tags, bytes_max=self._bytes_max, queue=self._queue.of, is_lmq=self._queue.is_lmq,
                 )  # fmt: skip
             except RecordError:
                 why = f"their entries in {self._queue.entries.folder} show no record of theirs"

@@ -3,19 +3,19 @@
 import os
 from collections.abc import Iterator
 
-from firearrow._native.files.log import Log
-from firearrow._native.files.mappings import Mappings
+from firearrow._native.files.log import LogFiles
+from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.store.rolled import FILE_NAME
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import StoreUnreadable, TopicMissing
+from firearrow.spark_tools.errors import StoreUnreadable, TopicNotFound
 from firearrow.spark_tools.offline.config import QUEUE_ID, DeclaredTopics, group_offsets
 from firearrow.spark_tools.offline.queue import StoredQueue
 
 
-class Store:
+class OfflineStore:
     """`name` stands as broker name in its queues. StoreUnreadable: `root` is no store that can be read."""
 
-    def __init__(self, name: str, root: str, mappings: Mappings) -> None:
+    def __init__(self, name: str, root: str, mappings: MappedFiles) -> None:
         self.name = name
         self.root = root
         _check(root)
@@ -24,14 +24,14 @@ class Store:
         self._batches = os.path.join(root, "batchconsumequeue")
         self.index = os.path.join(root, "index")
         """Folder of the key index, which may not be there."""
-        self.log = Log(os.path.join(root, "commitlog"), mappings)
+        self.log = LogFiles(os.path.join(root, "commitlog"), mappings)
 
     def topics(self) -> set[str]:
         """All that are declared or have a queue."""
         return {*self._declared.queues(), *_folders(self._queues), *_folders(self._batches)}
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Those that are declared or have files, sorted. TopicMissing; StoreUnreadable: it is a topic of batches."""
+        """Those that are declared or have files, sorted. TopicNotFound; StoreUnreadable: it is a topic of batches."""
         if topic in _folders(self._batches):
             raise StoreUnreadable(
                 f"{topic} in {self.root} is kept in a queue of batches (queue.type=BatchCQ), which cannot be read "
@@ -39,7 +39,7 @@ class Store:
             )
         declared = self._declared.queues().get(topic)
         if declared is None and topic not in _folders(self._queues):
-            raise TopicMissing(f"{self.root} has no topic {topic!r}")
+            raise TopicNotFound(f"{self.root} has no topic {topic!r}")
         numbers = set(range(declared or 0)).union(self._numbers(topic))
         return [MessageQueue(topic, self.name, number) for number in sorted(numbers)]
 
@@ -72,9 +72,9 @@ class Store:
         return [int(name) for name in _folders(self._folder(topic)) if QUEUE_ID.fullmatch(name)]
 
     def _folder(self, *names: str) -> str:
-        """Below `consumequeue`. TopicMissing: no topic has a name that leads elsewhere."""
+        """Below `consumequeue`. TopicNotFound: no topic has a name that leads elsewhere."""
         if any(os.sep in name or "\0" in name or name in ("", os.curdir, os.pardir) for name in names):
-            raise TopicMissing(f"{names[0]!r} is no name of a topic")
+            raise TopicNotFound(f"{names[0]!r} is no name of a topic")
         return os.path.join(self._queues, *names)
 
 

@@ -1,7 +1,7 @@
 """How options are declared: once, with name, parser and a sentence for the table; and how they are read.
 
 A dataclass of options holds fields made by `option`; `read_options` makes one from what the user gave.
-Pure functions; whatever is wrong raises OptionWrong, whose text names the option.
+Pure functions; whatever is wrong raises InvalidOption, whose text names the option.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 
 T = TypeVar("T")
 VALUE_CHARS_MAX = 4 << 20
@@ -29,19 +29,19 @@ def read_options(
     kind: type[T], given: Mapping[str, str], use: str | None, *, passed: Collection[str] = ()
 ) -> T:
     """The dataclass `kind` from what was given; names in any case. `use`: None if it is not known. `passed`: names,
-    or prefixes that end with a dot, which are somebody else's. OptionWrong: unknown, not for this use, or senseless."""
+    or prefixes that end with a dot, which are somebody else's. InvalidOption: unknown, not for this use, or senseless."""
     fields = {field.metadata["name"].lower(): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for name, text in given.items():
         field = fields.get(name.lower())
         if field is None:
             if not _is_passed(name.lower(), passed):
-                raise OptionWrong(
+                raise InvalidOption(
                     _unknown(name, [known.metadata["name"] for known in fields.values()], passed)
                 )
         elif field.metadata["uses"] and use is not None and use not in field.metadata["uses"]:
             uses = " and ".join(sorted(field.metadata["uses"]))
-            raise OptionWrong(
+            raise InvalidOption(
                 f"{field.metadata['name']}: this option is for {uses} only, take it out of this {use}"
             )
         else:
@@ -51,14 +51,14 @@ def read_options(
 
 def read_value(name: str, parse: Callable[[str], T], text: object) -> T:
     if not isinstance(text, str):
-        raise OptionWrong(f"{name}: a value is wanted, not {text!r}")
+        raise InvalidOption(f"{name}: a value is wanted, not {text!r}")
     if len(text) > VALUE_CHARS_MAX:
-        raise OptionWrong(f"{name}: {len(text)} characters, at most {VALUE_CHARS_MAX}")
+        raise InvalidOption(f"{name}: {len(text)} characters, at most {VALUE_CHARS_MAX}")
     try:
         return parse(text)
     except ValueError as error:
         shown = text if len(text) <= 80 else text[:77] + "..."
-        raise OptionWrong(f"{name}={shown!r}: {error}") from None
+        raise InvalidOption(f"{name}={shown!r}: {error}") from None
 
 
 def _is_passed(name: str, passed: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ from firearrow.client.message import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class StreamLag:
     """Messages. `least`, `most` and `mean` are of a queue."""
 
     behind: Mapping[MessageQueue, int]

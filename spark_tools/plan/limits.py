@@ -15,7 +15,7 @@ SizeOf = Callable[[QueueRange], int]
 
 
 @dataclass(slots=True)
-class Limits:
+class RateLimits:
     """0 is no limit."""
 
     messages_max: int = 0

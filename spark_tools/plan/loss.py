@@ -6,17 +6,17 @@ A Losses belongs to one plan or one task and is used by one thread.
 import logging
 
 from firearrow.spark_tools.errors import DataLoss
-from firearrow.spark_tools.origin import Lost, QueueRange
+from firearrow.spark_tools.origin import OnDataLoss, QueueRange
 
 NAMED_MAX = 20
-TOLD_MAX = 10_000
+REPORTED_MAX = 10_000
 log = logging.getLogger("firearrow.spark")
 
 
-class Losses:
-    """A `Lost`. `fail`: `check` raises; else each is warned of once and counted. `then` is told of each once, too."""
+class DataLosses:
+    """A `OnDataLoss`. `fail`: `check` raises; else each is warned of once and counted. `then` is told of each once, too."""
 
-    def __init__(self, fail: bool, then: Lost | None = None) -> None:
+    def __init__(self, fail: bool, then: OnDataLoss | None = None) -> None:
         self.fail = fail
         self.then = then
         self.ranges = 0
@@ -27,7 +27,7 @@ class Losses:
     def __call__(self, part: QueueRange, why: str) -> None:
         if part in self._told:
             return
-        if len(self._told) < TOLD_MAX:
+        if len(self._told) < REPORTED_MAX:
             self._told.add(part)
         self.ranges += 1
         self.messages += len(part)
@@ -53,7 +53,7 @@ class Losses:
         )
 
 
-class AtOnce(Losses):
+class FailFast(DataLosses):
     """For the reading itself: the first loss ends it."""
 
     def __call__(self, part: QueueRange, why: str) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.origin import QueueRange, Reader
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.origin import QueueRange, SourceReader
 
 CLOCK_SLACK_MS = 60_000
 """Store times of a queue may go back when the broker's clock was set; offsets are narrowed this much less."""
@@ -17,7 +17,7 @@ ANY: Span = (None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowing:
+class Pushdown:
     """None is no narrowing; an empty set lets nothing through."""
 
     topics: frozenset[str] | None = None
@@ -41,7 +41,7 @@ class Narrowing:
         spans = (self.queue_id_span, self.offset_span, self.stored, self.born)
         return any(each is not None and not each for each in sets) or any(map(_empty, spans))
 
-    def range(self, part: QueueRange, reader: Reader) -> QueueRange:
+    def range(self, part: QueueRange, reader: SourceReader) -> QueueRange:
         """What of it can match."""
         low, high = self.offset_span
         if self.offsets:
@@ -55,15 +55,15 @@ class Narrowing:
             end = min(end, reader.offset_at(part.queue, until + CLOCK_SLACK_MS))
         return QueueRange(part.queue, start, max(start, end))
 
-    def choice(self, choice: Choice) -> Choice | None:
+    def message_filter(self, message_filter: MessageFilter) -> MessageFilter | None:
         """Both; None: nothing is left."""
         narrowed = replace(
-            choice,
-            tags=_both(choice.tags, self.tags),
-            keys=choice.keys or self.keys or frozenset(),
-            unique_ids=_both(choice.unique_ids, self.unique_ids),
-            stored=span_and(choice.stored, self.stored),
-            born=span_and(choice.born, self.born),
+            message_filter,
+            tags=_both(message_filter.tags, self.tags),
+            keys=message_filter.keys or self.keys or frozenset(),
+            unique_ids=_both(message_filter.unique_ids, self.unique_ids),
+            stored=span_and(message_filter.stored, self.stored),
+            born=span_and(message_filter.born, self.born),
         )
         emptied = (self.tags and not narrowed.tags) or (self.unique_ids and not narrowed.unique_ids)
         return (

@@ -19,7 +19,7 @@ LATEST, EARLIEST = -1, -2
 QUEUE_ID_MAX = (1 << 31) - 1
 
 
-class Edge(Enum):
+class OffsetEdge(Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
 
@@ -45,7 +45,7 @@ class AtTimes:
     ms: Mapping[MessageQueue, int]
 
 
-Point = Edge | PerQueue | AtTime | AtTimes
+Point = OffsetEdge | PerQueue | AtTime | AtTimes
 
 
 def offsets_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
@@ -70,7 +70,7 @@ def start_point(text: str) -> Point:
 def end_point(text: str) -> Point:
     """`latest` or JSON, in which -1 is the latest; an end at the earliest would read nothing."""
     point = _point(text)
-    if point is Edge.EARLIEST or (isinstance(point, PerQueue) and EARLIEST in point.offsets.values()):
+    if point is OffsetEdge.EARLIEST or (isinstance(point, PerQueue) and EARLIEST in point.offsets.values()):
         raise ValueError("reading cannot end at the earliest offset; latest, -1 or an offset is wanted")
     return point
 
@@ -90,7 +90,7 @@ def queue_ids(value: object) -> frozenset[int]:
 def _point(text: str) -> Point:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
-        return Edge(word)
+        return OffsetEdge(word)
     if not word.startswith("{"):
         raise ValueError('earliest, latest or JSON as {"topic": {"broker": {"0": 23, "1": -1}}} is wanted')
     return PerQueue(offsets_of(json_value(text), low=EARLIEST))

@@ -1,24 +1,24 @@
 """Every option of the source, declared once; SPARK.md's table is made of this. The sink's are in sink_options.
 
-A frozen value. It opens nothing; `origin` and `choice` are descriptions.
+A frozen value. It opens nothing; `message_source` and `message_filter` are descriptions.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.plan import values
 from firearrow.spark_tools.plan.declaration import option, read_options
-from firearrow.spark_tools.plan.offsets import AtTime, Edge, Point, end_point, start_point, times_point
-from firearrow.spark_tools.plan.ranges import PARTS_MAX, Cut
+from firearrow.spark_tools.plan.offsets import AtTime, OffsetEdge, Point, end_point, start_point, times_point
+from firearrow.spark_tools.plan.ranges import SPLITS_MAX, SplitPolicy
 from firearrow.spark_tools.plan.times import parse_duration, parse_time
-from firearrow.spark_tools.plan.topics import Assigned, Wanted, assigned, one_way
+from firearrow.spark_tools.plan.topics import AssignedQueues, TopicSelection, assigned, check_one_selection
 
 BATCH, STREAM = "batch", "stream"
 ROWS_MAX = 8192
-LATEST: Point = Edge.LATEST
+LATEST: Point = OffsetEdge.LATEST
 PASSED = ("rocketmq.",)
 """What live.target reads of the same options."""
 
@@ -69,7 +69,7 @@ class SourceOptions:
         None,
         "A regular expression for whole names; topics of the system never, `%RETRY%…`, `%DLQ%…` if it has a `%`.",
     )
-    assign: tuple[Assigned, ...] = option(
+    assign: tuple[AssignedQueues, ...] = option(
         "assign", assigned, (), 'Queues by number: `{"topic": [0, 1]}` or `{"topic": {"broker": [0, 1]}}`.'
     )
     wait_s: float = option(
@@ -178,7 +178,7 @@ class SourceOptions:
     # in what parts
     parts_min: int = option(
         "minPartitions",
-        values.whole(1, PARTS_MAX),
+        values.whole(1, SPLITS_MAX),
         0,
         "Large ranges are divided until there are so many parts.",
     )
@@ -234,7 +234,7 @@ class SourceOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str], use: str | None) -> Self:
-        """`use`: BATCH or STREAM, None if it is not known. OptionWrong: one sentence that names the option."""
+        """`use`: BATCH or STREAM, None if it is not known. InvalidOption: one sentence that names the option."""
         options = read_options(cls, given, use, passed=PASSED)
         options.check(use)
         return options
@@ -242,47 +242,47 @@ class SourceOptions:
     def check(self, use: str | None) -> None:
         """What options say to each other."""
         if bool(self.folders()) == bool(self.name_server):
-            raise OptionWrong(
+            raise InvalidOption(
                 "path or nameServer: give one of them, the folder of a store or the address of a name server"
             )
         if not (self.folders() or self.topic or self.topics or self.pattern or self.assign):
-            raise OptionWrong("topic: which topic of the brokers? topic, topicPattern or assign says it")
+            raise InvalidOption("topic: which topic of the brokers? topic, topicPattern or assign says it")
         if self.topic and self.topics:
-            raise OptionWrong("topic and topics mean the same: give one of them")
-        if use == BATCH and self.start_point(use) is Edge.LATEST:
-            raise OptionWrong("startingOffsets: a batch that begins at the latest offset would read nothing")
+            raise InvalidOption("topic and topics mean the same: give one of them")
+        if use == BATCH and self.start_point(use) is OffsetEdge.LATEST:
+            raise InvalidOption("startingOffsets: a batch that begins at the latest offset would read nothing")
         if self.start_ms is not None and self.end_ms is not None and self.end_ms < self.start_ms:
-            raise OptionWrong("endingTimestamp: it lies before startingTimestamp")
+            raise InvalidOption("endingTimestamp: it lies before startingTimestamp")
         if self.commit_group is not None and not self.name_server:
-            raise OptionWrong("commitGroup: offsets are kept by brokers; it goes with nameServer only")
+            raise InvalidOption("commitGroup: offsets are kept by brokers; it goes with nameServer only")
         if self.by_index and self.name_server:
-            raise OptionWrong("keysByIndex: the index is a file of a store; it goes with path only")
+            raise InvalidOption("keysByIndex: the index is a file of a store; it goes with path only")
         if self.by_index and not (self.keys or self.push_down):
-            raise OptionWrong("keysByIndex: which keys? keys names them, or the query's filter with pushDown")
+            raise InvalidOption("keysByIndex: which keys? keys names them, or the query's filter with pushDown")
         if "properties" in self.columns and not self.properties:
-            raise OptionWrong("includeProperties=false, but columns names properties: which of both?")
+            raise InvalidOption("includeProperties=false, but columns names properties: which of both?")
         if self.trigger_messages and self.trigger_messages_min > self.trigger_messages:
-            raise OptionWrong("minOffsetsPerTrigger: it is more than maxOffsetsPerTrigger")
+            raise InvalidOption("minOffsetsPerTrigger: it is more than maxOffsetsPerTrigger")
         self.wanted()
 
     def folders(self) -> tuple[str, ...]:
         """Of stores; none if brokers are read."""
         return tuple(dict.fromkeys(self.path + self.paths))
 
-    def wanted(self) -> Wanted:
-        return one_way(self.topic or self.topics, self.pattern, self.assign)
+    def wanted(self) -> TopicSelection:
+        return check_one_selection(self.topic or self.topics, self.pattern, self.assign)
 
     def start_point(self, use: str) -> Point:
         """A time goes before times, and times before offsets."""
         if self.start_ms is not None:
             return AtTime(self.start_ms)
-        return self.start_times or self.start or (Edge.EARLIEST if use == BATCH else Edge.LATEST)
+        return self.start_times or self.start or (OffsetEdge.EARLIEST if use == BATCH else OffsetEdge.LATEST)
 
     def end_point(self) -> Point:
         return AtTime(self.end_ms) if self.end_ms is not None else self.end_times or self.end
 
-    def choice(self) -> Choice:
-        return Choice(tags=self.tags, keys=self.keys, sql=self.sql, check_crc=self.check_crc)
+    def message_filter(self) -> MessageFilter:
+        return MessageFilter(tags=self.tags, keys=self.keys, sql=self.sql, check_crc=self.check_crc)
 
-    def cut(self) -> Cut:
-        return Cut(self.parts_min, self.part_records, self.part_bytes)
+    def split_policy(self) -> SplitPolicy:
+        return SplitPolicy(self.parts_min, self.part_records, self.part_bytes)

@@ -8,37 +8,37 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.origin import QueueRange
 
-Part = tuple[QueueRange, ...]
+InputSplit = tuple[QueueRange, ...]
 """What one task reads, one range behind the other."""
 SMALL_BYTES = 32 << 20
 """A task costs as much as reading half of this: parts are not made smaller without need."""
 SPREAD = 8
 """Parts that are made, where there is enough for each, even if fewer would do."""
-PARTS_MAX = 100_000
+SPLITS_MAX = 100_000
 RECORD_BYTES_GUESSED = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SplitPolicy:
     """0 is no limit."""
 
     parts_min: int = 0
     records_max: int = 0
     bytes_max: int = 128 << 20
 
-    def parts(self, ranges: Sequence[QueueRange]) -> list[Part]:
-        """Everything of `ranges` exactly once; empty ranges vanish. OptionWrong: more than PARTS_MAX."""
+    def parts(self, ranges: Sequence[QueueRange]) -> list[InputSplit]:
+        """Everything of `ranges` exactly once; empty ranges vanish. InvalidOption: more than SPLITS_MAX."""
         times = [(part, self._times(part)) for part in ranges if len(part)]
         total = sum(count for _, count in times)
-        if total > PARTS_MAX:
-            raise OptionWrong(
+        if total > SPLITS_MAX:
+            raise InvalidOption(
                 f"maxRecordsPerPartition or maxBytesPerPartition: they would make {total} partitions, "
-                f"at most {PARTS_MAX}; give larger ones"
+                f"at most {SPLITS_MAX}; give larger ones"
             )
-        pieces = self._enough([piece for part, count in times for piece in divided(part, count)])
+        pieces = self._enough([piece for part, count in times for piece in split_range(part, count)])
         return self._together(pieces)
 
     def _times(self, part: QueueRange) -> int:
@@ -52,15 +52,15 @@ class Cut:
         if len(pieces) >= wanted:
             return pieces
         times = _shares([weight(piece) for piece in pieces], list(map(len, pieces)), wanted)
-        return [part for piece, count in zip(pieces, times, strict=True) for part in divided(piece, count)]
+        return [part for piece, count in zip(pieces, times, strict=True) for part in split_range(piece, count)]
 
-    def room(self, ranges: Iterable[QueueRange]) -> int:
+    def bytes_per_split(self, ranges: Iterable[QueueRange]) -> int:
         """Bytes of a part of which there is more than one."""
         total = sum(map(weight, ranges))
         return min(self.bytes_max or total, max(SMALL_BYTES, total // SPREAD))
 
-    def _together(self, pieces: list[QueueRange]) -> list[Part]:
-        room = self.room(pieces)
+    def _together(self, pieces: list[QueueRange]) -> list[InputSplit]:
+        room = self.bytes_per_split(pieces)
         parts: list[list[QueueRange]] = []
         taken = records = 0
         for index, piece in enumerate(pieces):
@@ -79,7 +79,7 @@ def weight(part: QueueRange) -> int:
     return part.size or len(part) * RECORD_BYTES_GUESSED
 
 
-def divided(part: QueueRange, times: int) -> list[QueueRange]:
+def split_range(part: QueueRange, times: int) -> list[QueueRange]:
     """`part` as `times` ranges of equal length, give or take one; sizes in proportion."""
     edges = [part.start + len(part) * index // times for index in range(times + 1)]
     return [

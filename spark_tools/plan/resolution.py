@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.origin import Lost, QueueRange, Reader
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.origin import OnDataLoss, QueueRange, SourceReader
 from firearrow.spark_tools.plan.offsets import (
     EARLIEST,
     LATEST,
     AtTime,
     AtTimes,
-    Edge,
+    OffsetEdge,
     Offsets,
     PerQueue,
     Point,
@@ -24,9 +24,9 @@ Bounds = Mapping[MessageQueue, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Resolution:
-    reader: Reader
-    lost: Lost
+class OffsetResolver:
+    reader: SourceReader
+    on_data_loss: OnDataLoss
     strategy: str = "error"
     """What a start at a time without messages behind it is: `error`, or `latest`."""
 
@@ -41,8 +41,8 @@ class Resolution:
         found = {queue: self._end(point, queue, *bounds[queue]) for queue in bounds}
         numbered = point.offsets if isinstance(point, PerQueue) else {}
         whole = [queue for queue, end in found.items() if end == bounds[queue][1]]
-        tell_behind(
-            self.reader, [queue for queue in whole if numbered.get(queue, LATEST) == LATEST], self.lost
+        report_tail_losses(
+            self.reader, [queue for queue in whole if numbered.get(queue, LATEST) == LATEST], self.on_data_loss
         )
         return found
 
@@ -54,14 +54,14 @@ class Resolution:
                 return self._start_at(queue, ms, first, end)
             case AtTimes(times):
                 return self._start_at(queue, times[queue], first, end) if queue in times else first
-        return first if point is Edge.EARLIEST else end
+        return first if point is OffsetEdge.EARLIEST else end
 
     def _end(self, point: Point, queue: MessageQueue, first: int, end: int) -> int:
         match point:
             case PerQueue(offsets):
                 wanted = offsets.get(queue, LATEST)
                 if wanted > end:
-                    self.lost(QueueRange(queue, end, wanted), f"beyond the end of the queue, which is {end}")
+                    self.on_data_loss(QueueRange(queue, end, wanted), f"beyond the end of the queue, which is {end}")
                 return end if wanted == LATEST else max(first, min(wanted, end))
             case AtTime(ms):
                 return self._at(queue, ms, first, end)
@@ -72,7 +72,7 @@ class Resolution:
     def _start_at(self, queue: MessageQueue, ms: int, first: int, end: int) -> int:
         found = self._at(queue, ms, first, end)
         if found == end and first < end and self.strategy == "error":
-            raise OptionWrong(
+            raise InvalidOption(
                 f"startingTimestamp: {QueueRange(queue, first, end)} has no message stored at {ms} ms or later; "
                 "startingOffsetsByTimestampStrategy=latest reads such queues from their end"
             )
@@ -86,31 +86,31 @@ class Resolution:
             return end
         if wanted == EARLIEST:
             return first
-        return within(queue, wanted, first, end, self.lost)
+        return within(queue, wanted, first, end, self.on_data_loss)
 
 
-def tell_behind(reader: Reader, queues: Sequence[MessageQueue], lost: Lost) -> None:
+def report_tail_losses(reader: SourceReader, queues: Sequence[MessageQueue], on_data_loss: OnDataLoss) -> None:
     """`queues`: those that are read to their ends."""
-    for part, why in reader.behind(queues) if queues else ():
-        lost(part, why)
+    for part, why in reader.tail_losses(queues) if queues else ():
+        on_data_loss(part, why)
 
 
-def within(queue: MessageQueue, wanted: int, first: int, end: int, lost: Lost) -> int:
+def within(queue: MessageQueue, wanted: int, first: int, end: int, on_data_loss: OnDataLoss) -> int:
     """The start `wanted` as far as it is there."""
     if wanted < first:
-        lost(QueueRange(queue, wanted, first), f"expired: the queue begins at {first}")
+        on_data_loss(QueueRange(queue, wanted, first), f"expired: the queue begins at {first}")
     elif wanted > end:
-        lost(QueueRange(queue, end, wanted), f"beyond the end of the queue, which is {end}")
+        on_data_loss(QueueRange(queue, end, wanted), f"beyond the end of the queue, which is {end}")
     return max(first, min(wanted, end))
 
 
-def there(asked: QueueRange, first: int, end: int, lost: Lost) -> QueueRange:
+def available_part(asked: QueueRange, first: int, end: int, on_data_loss: OnDataLoss) -> QueueRange:
     """What of a range is there; the rest of it is told."""
     queue, below, above = asked.queue, min(first, asked.end), max(end, asked.start)
     if asked.start < below:
-        lost(QueueRange(queue, asked.start, below), f"expired: the queue begins at {first}")
+        on_data_loss(QueueRange(queue, asked.start, below), f"expired: the queue begins at {first}")
     if above < asked.end:
-        lost(QueueRange(queue, above, asked.end), f"beyond the end of the queue, which is {end}")
+        on_data_loss(QueueRange(queue, above, asked.end), f"beyond the end of the queue, which is {end}")
     start = max(first, min(asked.start, end))
     return QueueRange(queue, start, max(start, min(asked.end, end)))
 
@@ -120,7 +120,7 @@ def _check_named(option: str, point: Point, bounds: Bounds) -> None:
     strange = [queue for queue in named if queue not in bounds]
     if strange:
         queue = min(strange)
-        raise OptionWrong(
+        raise InvalidOption(
             f"{option}: queue {queue.queue_id} of {queue.topic} at {queue.broker_name} is not among those that "
             "are read; take it out, or mend its name"
         )

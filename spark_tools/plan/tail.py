@@ -8,39 +8,39 @@ from collections.abc import Callable, Mapping
 
 from firearrow.client.errors import NoRoute
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import TopicMissing
-from firearrow.spark_tools.origin import Lost, Origin, QueueRange, Reader
-from firearrow.spark_tools.plan.batch import keyed, parts_of, sized
-from firearrow.spark_tools.plan.limits import Limits
-from firearrow.spark_tools.plan.loss import Losses
+from firearrow.spark_tools.errors import TopicNotFound
+from firearrow.spark_tools.origin import OnDataLoss, Source, QueueRange, SourceReader
+from firearrow.spark_tools.plan.batch import keyed, splits_of, sized
+from firearrow.spark_tools.plan.limits import RateLimits
+from firearrow.spark_tools.plan.loss import DataLosses
 from firearrow.spark_tools.plan.offsets import Offsets
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
-from firearrow.spark_tools.plan.ranges import Part
-from firearrow.spark_tools.plan.resolution import Bounds, Resolution, there
-from firearrow.spark_tools.plan.topics import Wanted, when_there
+from firearrow.spark_tools.plan.ranges import InputSplit
+from firearrow.spark_tools.plan.resolution import Bounds, OffsetResolver, available_part
+from firearrow.spark_tools.plan.topics import TopicSelection, when_there
 
-LOOK_AGAIN_S = 0.2
+REFRESH_S = 0.2
 """Spark polls a hundred times a second."""
-LIST_AGAIN_S = 5.0
+RELIST_S = 5.0
 """How soon queues and topics that are new are found."""
 
 
-class Tail:
+class StreamCursor:
     def __init__(
         self,
-        origin: Origin,
+        message_source: Source,
         options: SourceOptions,
         *,
-        lost: Lost | None = None,
+        lost: OnDataLoss | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """`lost` is told of what is only warned of, each range once."""
-        self._origin = origin
+        self._message_source = message_source
         self._options = options
         self._clock = clock
         self._pause = pause
-        self._reader: Reader | None = None
+        self._reader: SourceReader | None = None
         self._queues: list[MessageQueue] = []
         self._listed_at: float | None = None
         self._bounds: dict[MessageQueue, tuple[int, int]] = {}
@@ -48,10 +48,10 @@ class Tail:
         self._first: Offsets | None = None
         self._pinned: Offsets | None = None
         self._lost = lost
-        self._losses = Losses(options.fail_on_loss, lost)
+        self._losses = DataLosses(options.fail_on_loss, lost)
         self._behind: set[MessageQueue] = set()
         """Queues that end before the stream's offset, and are told."""
-        self._limits = Limits(
+        self._limits = RateLimits(
             options.trigger_messages,
             options.trigger_bytes,
             options.trigger_messages_min,
@@ -64,7 +64,7 @@ class Tail:
         if self._first is None:
             options = self._options
             when_there(self._list, options.wait_s, self._clock, self._pause)
-            resolution = Resolution(self._open(), self._losses, options.strategy)
+            resolution = OffsetResolver(self._open(), self._losses, options.strategy)
             starts = resolution.starts(options.start_point(STREAM), self._look())
             self._losses.check()
             self._first = starts
@@ -89,14 +89,14 @@ class Tail:
             if queue in starts or end >= first:
                 begins.setdefault(queue, first)
                 ends[queue] = max(begins[queue], end)
-        self._tell_loss(starts, bounds)
+        self._report_loss(starts, bounds)
         if not limited:
             return ends
         return self._limits.end(begins, ends, self._open().bytes_of, self._pinned is not None)
 
-    def parts(self, starts: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[Part]:
+    def parts(self, starts: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[InputSplit]:
         """What lies between. DataLoss names what of it is not there any more."""
-        bounds, losses = self._look(), Losses(self._options.fail_on_loss, self._lost)
+        bounds, losses = self._look(), DataLosses(self._options.fail_on_loss, self._lost)
         ranges = []
         for queue in sorted(ends):
             if queue not in bounds:
@@ -106,15 +106,15 @@ class Tail:
                 continue
             first, end = bounds[queue]
             asked = QueueRange(queue, starts.get(queue, first), ends[queue])
-            ranges.append(there(asked, first, end, losses))
+            ranges.append(available_part(asked, first, end, losses))
         losses.check()
         reader = self._open()
         found = [part for part in ranges if len(part)]
         if self._options.by_index:
-            found = keyed(found, reader, self._options.choice())
-        return parts_of([sized(part, reader) for part in found], reader, self._options.cut())
+            found = keyed(found, reader, self._options.message_filter())
+        return splits_of([sized(part, reader) for part in found], reader, self._options.split_policy())
 
-    def _tell_loss(self, starts: Mapping[MessageQueue, int], bounds: Bounds) -> None:
+    def _report_loss(self, starts: Mapping[MessageQueue, int], bounds: Bounds) -> None:
         for queue, start in starts.items():
             if queue not in bounds:
                 self._losses(QueueRange(queue, start, start), "the queue is not there any more")
@@ -130,20 +130,20 @@ class Tail:
         self._losses.check()
 
     def _look(self) -> dict[MessageQueue, tuple[int, int]]:
-        """Bounds of the queues, not older than LOOK_AGAIN_S."""
+        """Bounds of the queues, not older than REFRESH_S."""
         now = self._clock()
-        if self._looked_at is None or now - self._looked_at >= LOOK_AGAIN_S:
-            if self._listed_at is None or now - self._listed_at >= LIST_AGAIN_S:
+        if self._looked_at is None or now - self._looked_at >= REFRESH_S:
+            if self._listed_at is None or now - self._listed_at >= RELIST_S:
                 self._list()
             try:
                 self._bounds = self._open().bounds(self._queues)
-            except (TopicMissing, NoRoute):  # deleted since they were listed
+            except (TopicNotFound, NoRoute):  # deleted since they were listed
                 self._bounds = self._open().bounds(self._list())
             self._looked_at = now
         return self._bounds
 
     def _list(self) -> list[MessageQueue]:
-        """The queues that there are. TopicMissing only the first time: what vanishes later is lost."""
+        """The queues that there are. TopicNotFound only the first time: what vanishes later is lost."""
         wanted, reader = self._options.wanted(), self._open()
         if self._listed_at is None:
             self._queues = wanted.queues_there(reader)
@@ -152,14 +152,14 @@ class Tail:
         self._listed_at = self._clock()
         return self._queues
 
-    def _open(self) -> Reader:
+    def _open(self) -> SourceReader:
         if self._reader is None:
-            self._reader = self._origin.open().__enter__()
+            self._reader = self._message_source.open().__enter__()
         return self._reader
 
 
-def _queues_of(wanted: Wanted, reader: Reader) -> list[MessageQueue]:
+def _queues_of(wanted: TopicSelection, reader: SourceReader) -> list[MessageQueue]:
     try:
         return wanted.queues_there(reader)
-    except TopicMissing:
+    except TopicNotFound:
         return []

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import is_system_topic
-from firearrow.spark_tools.errors import OptionWrong, TopicMissing
-from firearrow.spark_tools.origin import Reader
+from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.origin import SourceReader
 from firearrow.spark_tools.plan.offsets import queue_ids
 from firearrow.spark_tools.plan.values import json_object
 
-ASK_AGAIN_S = 1.0
+RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignedQueues:
     """Queues of one topic, at one broker or (None) at each."""
 
     topic: str
@@ -26,35 +26,35 @@ class Assigned:
     queue_ids: frozenset[int]
 
     def queues(self, there: list[MessageQueue]) -> list[MessageQueue]:
-        """TopicMissing names queues that are not there."""
+        """TopicNotFound names queues that are not there."""
         of_broker = [q for q in there if self.broker_name in (None, q.broker_name)]
         found = [q for q in of_broker if q.queue_id in self.queue_ids]
         missing = self.queue_ids - {q.queue_id for q in found}
         if missing:
             where = f" at broker {self.broker_name}" if self.broker_name is not None else ""
-            raise TopicMissing(
+            raise TopicNotFound(
                 f"topic {self.topic}{where} has no queue {_listed(missing)}; assign those that are there"
             )
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TopicSelection:
     """One of the three; none of them: all topics that people made."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    assigned: tuple[Assigned, ...] = ()
+    assigned: tuple[AssignedQueues, ...] = ()
 
-    def queues(self, reader: Reader) -> list[MessageQueue]:
-        """Sorted. TopicMissing if one that was named is not there, or nothing matches."""
+    def queues(self, reader: SourceReader) -> list[MessageQueue]:
+        """Sorted. TopicNotFound if one that was named is not there, or nothing matches."""
         found = self.queues_there(reader)
         if not found:
             what = f"topicPattern {self.pattern} matches no topic" if self.pattern else "there is no topic"
-            raise TopicMissing(f"{what}; there are: {_listed(_common(reader.topics()))}")
+            raise TopicNotFound(f"{what}; there are: {_listed(_common(reader.topics()))}")
         return found
 
-    def queues_there(self, reader: Reader) -> list[MessageQueue]:
+    def queues_there(self, reader: SourceReader) -> list[MessageQueue]:
         """The same, but a pattern may match nothing yet."""
         if self.assigned:
             found = {q for each in self.assigned for q in each.queues(reader.queues(each.topic))}
@@ -62,15 +62,15 @@ class Wanted:
             found = {q for topic in self._topics(reader) for q in reader.queues(topic)}
         return sorted(found)
 
-    def singly(self) -> "list[Wanted]":
+    def singly(self) -> "list[TopicSelection]":
         """The same in as many as can be missing, each for itself."""
         if not (self.topics or self.assigned):
             return [self]
-        return [Wanted((topic,)) for topic in self.topics] + [
-            Wanted(assigned=(each,)) for each in self.assigned
+        return [TopicSelection((topic,)) for topic in self.topics] + [
+            TopicSelection(assigned=(each,)) for each in self.assigned
         ]
 
-    def _topics(self, reader: Reader) -> list[str]:
+    def _topics(self, reader: SourceReader) -> list[str]:
         if self.topics:
             return list(self.topics)
         if self.pattern is None:
@@ -82,24 +82,24 @@ class Wanted:
         return [topic for topic in there if wanted.fullmatch(topic)]
 
 
-def assigned(text: str) -> tuple[Assigned, ...]:
+def assigned(text: str) -> tuple[AssignedQueues, ...]:
     """`{"topic": [0, 1]}`, or `{"topic": {"broker": [0, 1]}}`."""
-    found: list[Assigned] = []
+    found: list[AssignedQueues] = []
     for topic, value in json_object(text).items():
         if isinstance(value, dict):
-            found += [Assigned(topic, broker, queue_ids(ids)) for broker, ids in value.items()]
+            found += [AssignedQueues(topic, broker, queue_ids(ids)) for broker, ids in value.items()]
         else:
-            found.append(Assigned(topic, None, queue_ids(value)))
+            found.append(AssignedQueues(topic, None, queue_ids(value)))
     if not found:
         raise ValueError('queues are wanted, as {"topic": {"broker": [0, 1]}}')
     return tuple(found)
 
 
-def one_way(topics: tuple[str, ...], pattern: str | None, queues: tuple[Assigned, ...]) -> Wanted:
-    """OptionWrong: more than one way to choose."""
+def check_one_selection(topics: tuple[str, ...], pattern: str | None, queues: tuple[AssignedQueues, ...]) -> TopicSelection:
+    """InvalidOption: more than one way to choose."""
     if sum(map(bool, (topics, pattern, queues))) > 1:
-        raise OptionWrong("topic, topicPattern and assign exclude each other: give one of them")
-    return Wanted(topics, pattern, queues)
+        raise InvalidOption("topic, topicPattern and assign exclude each other: give one of them")
+    return TopicSelection(topics, pattern, queues)
 
 
 def when_there(
@@ -108,17 +108,17 @@ def when_there(
     clock: Callable[[], float],
     pause: Callable[[float], None],
 ) -> list[MessageQueue]:
-    """What `ask` gives, asked again each second for `wait_s` while it raises TopicMissing."""
+    """What `ask` gives, asked again each second for `wait_s` while it raises TopicNotFound."""
     deadline = clock() + wait_s
     while True:
         try:
             return ask()
-        except TopicMissing as missing:
+        except TopicNotFound as missing:
             left = deadline - clock()
             if left <= 0:
                 waited = f" (waited {wait_s:g} s)" if wait_s else "; waitForTopic waits for it"
-                raise TopicMissing(f"{missing}{waited}") from None
-            pause(min(ASK_AGAIN_S, left))
+                raise TopicNotFound(f"{missing}{waited}") from None
+            pause(min(RETRY_S, left))
 
 
 def _common(topics: list[str]) -> list[str]:

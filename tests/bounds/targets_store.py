@@ -17,7 +17,7 @@ from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.faults import StoreError
 from firearrow._native.store.record import decode
 from firearrow.broker.life.journal import Journal, Kind
-from firearrow.broker.life.timers.check import TimerCheck
+from firearrow.broker.life.timers.check import TimerCheckpoint
 from firearrow.broker.life.timers.log import TimerLog, TimerLogDamaged
 from tests.bounds.fuzz import Target
 from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, properties_of, put
@@ -112,7 +112,7 @@ def read_journal(data: bytes) -> None:
     with in_memory() as folder:
         (Path(folder) / "run.0000000001").write_bytes(data)
         journal = Journal(folder, "run", 1000)
-        journal.take()
+        journal.recover_entries()
         journal.note(Kind.OFFSET, "T@G", 0, 1)
         journal.close()
 
@@ -130,13 +130,13 @@ def read_timer_log(data: bytes) -> None:
         (Path(folder) / FIRST).write_bytes(data)
         log = TimerLog(Path(folder), 10_400)
         try:
-            found = list(log.units(0))
+            found = list(log.records(0))
             assert len(found) <= len(data) // 52
             survey = log.survey(1000, 1_700_000_000_000)
             assert survey.end <= len(data)
             assert all(position < survey.end for position in survey.heads.values())
             for position, _ in found:
-                log.unit(position)
+                log.read(position)
             log.cut(found[-1][0] + 52 if found else 0)
             log.last()
         finally:
@@ -147,7 +147,7 @@ def read_check(data: bytes) -> None:
     with in_memory() as folder:
         path = Path(folder) / "timercheck"
         path.write_bytes(data)
-        check = TimerCheck(path)
+        check = TimerCheckpoint(path)
         check.close()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from firearrow.broker.life.pop.orders import ConsumerOrders
+from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.kv import KvTable
@@ -91,7 +91,7 @@ TABLES = (
         lambda: [
             b'{"table":{"T@G":{0:{"a":"x","c":0,"cm":0,"i":60000,"l":1,"o":[5,1],"ot":{5:7},"oc":{"0":1},"popTime":1700000000000}}}}'
         ],
-        reads(lambda: ConsumerOrders(CLOCK)),
+        reads(lambda: ConsumerOrderInfo(CLOCK)),
     ),
     Target(
         "kvConfig.json",

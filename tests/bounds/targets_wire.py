@@ -11,15 +11,15 @@ from firearrow._native.wire.command import FieldError, RemotingCommand, WireErro
 from firearrow.broker import fastjson, properties
 from firearrow.broker.config import apply
 from firearrow.broker.filters.parser import parse
-from firearrow.broker.filters.selection import Filter
-from firearrow.broker.filters.tokens import ExpressionWrong
-from firearrow.broker.life.pop.checkpoints import Acks, CheckPoint
-from firearrow.broker.life.pop.receipts import Receipt, receipt_text
-from firearrow.broker.life.timers.recall import Handle
+from firearrow.broker.filters.selection import CompiledFilter
+from firearrow.broker.filters.tokens import InvalidExpression
+from firearrow.broker.life.pop.checkpoints import AckMessage, PopCheckPoint
+from firearrow.broker.life.pop.receipts import ReceiptHandle, receipt_handle_text
+from firearrow.broker.life.timers.recall import RecallHandle
 from firearrow.broker.messages import properties_of, properties_text
 from firearrow.broker.options import Options
 from firearrow.broker.tables import attributes
-from firearrow.broker.tables.heartbeats import Heartbeat
+from firearrow.broker.tables.heartbeats import HeartbeatData
 from firearrow.broker.tables.registration import register_body
 from firearrow.broker.tables.subscriptions import Subscription
 from firearrow.client.compression import BodyUnreadable, open_body
@@ -81,7 +81,7 @@ def item(body: bytes, text: bytes = b"") -> bytes:
 
 
 def read_heartbeat(data: bytes) -> None:
-    for beat in Heartbeat.read(data).consumers:
+    for beat in HeartbeatData.read(data).consumers:
         for subscription in beat.subscriptions():
             subscription.to_object()
 
@@ -114,12 +114,12 @@ def read_options(data: bytes) -> None:
 
 
 def read_receipt(data: bytes) -> None:
-    receipt = Receipt.of(text_of(data))
+    receipt = ReceiptHandle.of(text_of(data))
     assert min(receipt.start_offset, receipt.pop_ms) >= 0
 
 
 def read_expression(data: bytes) -> None:
-    Filter(parse(text_of(data))).matches({"a": "1", "b": "x", "TAGS": "t"})
+    CompiledFilter(parse(text_of(data))).matches({"a": "1", "b": "x", "TAGS": "t"})
 
 
 EXPRESSIONS = (
@@ -145,11 +145,11 @@ def packed() -> bytes:
 
 
 def receipts() -> list[bytes]:
-    return [receipt_text(5, 1_700_000_000_000, 60_000, 3, "T", "b", 0, 7).encode()]
+    return [receipt_handle_text(5, 1_700_000_000_000, 60_000, 3, "T", "b", 0, 7).encode()]
 
 
 def recall_handles() -> list[bytes]:
-    return [Handle("T", "b", "1700000000000", "7F00").text().encode()]
+    return [RecallHandle("T", "b", "1700000000000", "7F00").text().encode()]
 
 
 def heartbeats() -> list[bytes]:
@@ -163,14 +163,14 @@ WIRE = (
     Target("heartbeat", heartbeats, read_heartbeat),
     Target("json body", heartbeats, fastjson.loads_body),
     Target("properties", lambda: [b"KEYS\x01a b\x02TAGS\x01t\x02UNIQ_KEY\x017F00\x02"], read_properties),
-    Target("expression", lambda: list(EXPRESSIONS), read_expression, (ExpressionWrong,)),
+    Target("expression", lambda: list(EXPRESSIONS), read_expression, (InvalidExpression,)),
     Target("tags", lambda: [b"a||b || c", b"*"], lambda data: Subscription.of_expression("T", text_of(data))),
     Target("receipt", receipts, read_receipt),
-    Target("check point", lambda: [CHECK_POINT], CheckPoint.of),
-    Target("acknowledgement", lambda: [ACKNOWLEDGEMENT], lambda data: Acks.of(data, "b")),
+    Target("check point", lambda: [CHECK_POINT], PopCheckPoint.of),
+    Target("acknowledgement", lambda: [ACKNOWLEDGEMENT], lambda data: AckMessage.of(data, "b")),
     Target("register body", lambda: [REGISTRATION], lambda data: register_body(data, 500, False)),
     Target("register packed", lambda: [packed()], lambda data: register_body(data, 500, True)),
     Target("attributes", lambda: [b"+message.type=NORMAL"], lambda data: attributes.parsed(text_of(data))),
     Target("options", lambda: [b"brokerName=b\n# no\nmaxMessageSize=1000\n"], read_options),
-    Target("recall handle", recall_handles, lambda data: Handle.parse(text_of(data))),
+    Target("recall handle", recall_handles, lambda data: RecallHandle.parse(text_of(data))),
 )

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from firearrow._native.wire.budget import Budget
+from firearrow._native.wire.budget import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Conn
+from firearrow._native.wire.conn import Connection
 from tests.support.connections import feed, turn
 from tests.support.transport import RecordingTransport
 
 
-class Quiet(Conn):
+class Quiet(Connection):
     def received(self, command: RemotingCommand) -> None:
         pass
 
@@ -36,10 +36,10 @@ class Slack(RecordingTransport):
         return self.waiting
 
 
-def connected(loop: asyncio.AbstractEventLoop, budget: Budget) -> tuple[Quiet, Slack]:
-    conn, transport = Quiet(loop, budget=budget), Slack()
-    conn.connection_made(transport)  # type: ignore[arg-type]
-    return conn, transport
+def connected(loop: asyncio.AbstractEventLoop, budget: MemoryBudget) -> tuple[Quiet, Slack]:
+    connection, transport = Quiet(loop, budget=budget), Slack()
+    connection.connection_made(transport)  # type: ignore[arg-type]
+    return connection, transport
 
 
 def half(size: int) -> bytes:
@@ -49,7 +49,7 @@ def half(size: int) -> bytes:
 
 def test_it_is_told_past_the_limit_and_not_at_it(loop: asyncio.AbstractEventLoop) -> None:
     told: list[int] = []
-    budget = Budget(loop, 3000, lambda: told.append(budget.held))
+    budget = MemoryBudget(loop, 3000, lambda: told.append(budget.held))
     first, _ = connected(loop, budget)
     second, _ = connected(loop, budget)
     feed(first, half(2000))
@@ -63,17 +63,17 @@ def test_it_is_told_past_the_limit_and_not_at_it(loop: asyncio.AbstractEventLoop
 
 
 def test_what_is_gone_counts_no_more(loop: asyncio.AbstractEventLoop) -> None:
-    budget = Budget(loop, 1 << 20, lambda: None)
-    conn, transport = connected(loop, budget)
-    feed(conn, half(2000))
-    feed(conn, bytes(1000))
+    budget = MemoryBudget(loop, 1 << 20, lambda: None)
+    connection, transport = connected(loop, budget)
+    feed(connection, half(2000))
+    feed(connection, bytes(1000))
     assert budget.held == 0
-    conn.send(b"answer" * 100)
-    conn.flush()
+    connection.send(b"answer" * 100)
+    connection.flush()
     assert budget.held == 600
     transport.waiting = 0
-    conn.send(b"x")
-    conn.flush()
+    connection.send(b"x")
+    connection.flush()
     assert budget.held == 1
-    conn.connection_lost(None)
-    assert (budget.held, conn.held) == (0, 0)
+    connection.connection_lost(None)
+    assert (budget.held, connection.held) == (0, 0)

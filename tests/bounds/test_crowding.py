@@ -14,7 +14,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import crowding
-from firearrow.broker.crowding import RESERVED_MAX, connections_max, heaviest, silent, unsent_bytes
+from firearrow.broker.crowding import RESERVED_MAX, connections_max, largest_holders, idle_newcomers, unsent_bytes
 from firearrow.broker.server import Server
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
@@ -40,15 +40,15 @@ def test_descriptors_are_left_for_the_store() -> None:
 
 def test_the_heaviest_go_until_it_is_enough() -> None:
     crowd = [One(5), One(50), One(20), One(0)]
-    assert heaviest(crowd, 0) == []
-    assert heaviest(crowd, 50) == [crowd[1]]
-    assert heaviest(crowd, 51) == [crowd[1], crowd[2]]
-    assert heaviest(crowd, 1000) == [crowd[1], crowd[2], crowd[0]]
+    assert largest_holders(crowd, 0) == []
+    assert largest_holders(crowd, 50) == [crowd[1]]
+    assert largest_holders(crowd, 51) == [crowd[1], crowd[2]]
+    assert largest_holders(crowd, 1000) == [crowd[1], crowd[2], crowd[0]]
 
 
 def test_the_silent_are_those_that_never_spoke() -> None:
     crowd = [One(last_seen=1.0), One(last_seen=5.0), One(received_frames=1, last_seen=1.0)]
-    assert silent(crowd, 5.0) == [crowd[0]]
+    assert idle_newcomers(crowd, 5.0) == [crowd[0]]
 
 
 async def is_open(reader: asyncio.StreamReader) -> bool:

@@ -11,9 +11,9 @@ from firearrow.broker.handlers import acks
 from firearrow.broker.handlers.acks import _bits
 from firearrow.broker.life.journal import NAME_BYTES_MAX, Journal, Kind
 from firearrow.broker.life.pop import checkpoints
-from firearrow.broker.life.pop.checkpoints import CheckPoint
-from firearrow.broker.life.pop.orders import OFFSETS_MAX, Order
-from firearrow.broker.life.pop.receipts import DIGITS_MAX, RECEIPT_CHARS_MAX, Receipt, ReceiptWrong, whole
+from firearrow.broker.life.pop.checkpoints import PopCheckPoint
+from firearrow.broker.life.pop.orders import OFFSETS_MAX, OrderInfo
+from firearrow.broker.life.pop.receipts import DIGITS_MAX, RECEIPT_HANDLE_CHARS_MAX, ReceiptHandle, InvalidReceiptHandle, whole
 from tests.bounds.code import value_of
 from tests.support.stores import open_store, put
 
@@ -74,17 +74,17 @@ def receipt(size: int) -> str:
 
 
 def test_receipts() -> None:
-    assert Receipt.of(receipt(RECEIPT_CHARS_MAX)).start_offset == 1
-    with pytest.raises(ReceiptWrong):
-        Receipt.of(receipt(RECEIPT_CHARS_MAX + 1))
+    assert ReceiptHandle.of(receipt(RECEIPT_HANDLE_CHARS_MAX)).start_offset == 1
+    with pytest.raises(InvalidReceiptHandle):
+        ReceiptHandle.of(receipt(RECEIPT_HANDLE_CHARS_MAX + 1))
     assert whole("9" * DIGITS_MAX, "n") == 10**DIGITS_MAX - 1
-    with pytest.raises(ReceiptWrong, match="n holds"):
+    with pytest.raises(InvalidReceiptHandle, match="n holds"):
         whole("9" * (DIGITS_MAX + 1), "n")
 
 
-def check_point(**changes: object) -> CheckPoint:
+def check_point(**changes: object) -> PopCheckPoint:
     whole_one = {"t": "T", "c": "G", "q": 0, "so": 5, "pt": 1, "it": 1, "n": 1, "bn": "b"}
-    return CheckPoint.of(json.dumps(whole_one | changes).encode())
+    return PopCheckPoint.of(json.dumps(whole_one | changes).encode())
 
 
 def test_check_points() -> None:
@@ -102,9 +102,9 @@ def test_check_points() -> None:
 
 def test_offsets_of_an_order() -> None:
     order = {"popTime": 1, "i": 1, "o": list(range(OFFSETS_MAX)), "l": 1, "a": "x", "c": 0}
-    assert len(Order.from_object(order).offsets) == OFFSETS_MAX
+    assert len(OrderInfo.from_object(order).offsets) == OFFSETS_MAX
     with pytest.raises(ValueError, match=f"{OFFSETS_MAX + 1} offsets"):
-        Order.from_object(order | {"o": list(range(OFFSETS_MAX + 1))})
+        OrderInfo.from_object(order | {"o": list(range(OFFSETS_MAX + 1))})
 
 
 def test_names_in_the_journal(tmp_path: Path) -> None:

@@ -17,15 +17,15 @@ from firearrow.broker.tables import (
     reading,
     subscriptions,
 )
-from firearrow.broker.tables.attributes import AttributeRefused
+from firearrow.broker.tables.attributes import InvalidAttribute
 from firearrow.broker.tables.clients import ClientsFull, ClientTable, Member
 from firearrow.broker.tables.delay_offsets import LEVEL_MAX, DelayOffsets
-from firearrow.broker.tables.groups import GroupConfig, GroupRefused, GroupTable
-from firearrow.broker.tables.heartbeats import Heartbeat
+from firearrow.broker.tables.groups import GroupConfig, InvalidGroup, GroupTable
+from firearrow.broker.tables.heartbeats import HeartbeatData
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
-from firearrow.broker.tables.offsets import ConsumerOffsets, OffsetRefused
-from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
-from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicSettings, TopicTable
+from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset
+from firearrow.broker.tables.subscriptions import Subscription, InvalidSubscription
+from firearrow.broker.tables.topics import TopicConfig, InvalidTopic, TopicSettings, TopicTable
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
 
@@ -49,14 +49,14 @@ def test_names(fault: Callable[[str], str | None], prefix: str, most: int) -> No
 def test_attributes() -> None:
     key = "+message.type="
     assert attributes.parsed(key + "x" * (attributes.CHARS_MAX - len(key)))
-    with pytest.raises(AttributeRefused, match=f"at most {attributes.CHARS_MAX}"):
+    with pytest.raises(InvalidAttribute, match=f"at most {attributes.CHARS_MAX}"):
         attributes.parsed(key + "x" * (attributes.CHARS_MAX - len(key) + 1))
     many = {f"+k{n}": "v" for n in range(attributes.PAIRS_MAX + 1)}
-    with pytest.raises(AttributeRefused, match=f"at most {attributes.PAIRS_MAX}"):
-        attributes.altered({}, None, many)
+    with pytest.raises(InvalidAttribute, match=f"at most {attributes.PAIRS_MAX}"):
+        attributes.apply_changes({}, None, many)
     del many["+k0"]
-    with pytest.raises(AttributeRefused, match="k1"):  # not for their number any more
-        attributes.altered({}, None, many)
+    with pytest.raises(InvalidAttribute, match="k1"):  # not for their number any more
+        attributes.apply_changes({}, None, many)
 
 
 def beat(client_id: str, padding: int = 0) -> bytes:
@@ -65,19 +65,19 @@ def beat(client_id: str, padding: int = 0) -> bytes:
 
 def test_heartbeats() -> None:
     most = heartbeats.CLIENT_ID_CHARS_MAX
-    assert Heartbeat.read(beat("c" * most)).client_id == "c" * most
+    assert HeartbeatData.read(beat("c" * most)).client_id == "c" * most
     with pytest.raises(ValueError, match=f"at most {most}"):
-        Heartbeat.read(beat("c" * (most + 1)))
+        HeartbeatData.read(beat("c" * (most + 1)))
     room = heartbeats.BYTES_MAX - len(beat("c"))
-    assert Heartbeat.read(beat("c", room)).client_id == "c"
+    assert HeartbeatData.read(beat("c", room)).client_id == "c"
     with pytest.raises(ValueError, match=f"at most {heartbeats.BYTES_MAX}"):
-        Heartbeat.read(beat("c", room + 1))
+        HeartbeatData.read(beat("c", room + 1))
 
 
 def test_expressions() -> None:
     most = subscriptions.EXPRESSION_CHARS_MAX
     assert Subscription.of_expression("T", "a" * most).expression == "a" * most
-    with pytest.raises(SubscriptionWrong):
+    with pytest.raises(InvalidSubscription):
         Subscription.of_expression("T", "a" * (most + 1))
     assert Subscription.from_object({"topic": "T", "subString": "a" * most}).expression == "a" * most
     with pytest.raises(ValueError, match=f"at most {most}"):
@@ -89,9 +89,9 @@ def test_retries_of_a_group() -> None:
     table.update(
         GroupConfig("G", retry_queues=groups.RETRY_QUEUES_MAX, retry_max_times=groups.RETRY_TIMES_MAX)
     )
-    with pytest.raises(GroupRefused, match="retryQueueNums"):
+    with pytest.raises(InvalidGroup, match="retryQueueNums"):
         table.update(GroupConfig("G", retry_queues=groups.RETRY_QUEUES_MAX + 1))
-    with pytest.raises(GroupRefused, match="retryMaxTimes"):
+    with pytest.raises(InvalidGroup, match="retryMaxTimes"):
         table.update(GroupConfig("G", retry_max_times=groups.RETRY_TIMES_MAX + 1))
 
 
@@ -101,7 +101,7 @@ def test_groups_of_a_broker() -> None:
     assert table.find("A") is not None
     assert table.find("B") is not None
     assert table.find("C") is None
-    with pytest.raises(GroupRefused, match=f"at most {full}"):
+    with pytest.raises(InvalidGroup, match=f"at most {full}"):
         table.update(GroupConfig("C"))
 
 
@@ -110,7 +110,7 @@ def test_what_groups_are_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     table = GroupTable(CLOCK)
     table.forbid_reading("G", "A", True)
     table.forbid_reading("H", "B", True)
-    with pytest.raises(GroupRefused, match="at most 2"):
+    with pytest.raises(InvalidGroup, match="at most 2"):
         table.forbid_reading("G", "C", True)
     table.forbid_reading("G", "A", False)
     table.forbid_reading("G", "C", True)
@@ -121,9 +121,9 @@ def test_topics_of_a_broker_and_their_queues() -> None:
     full = len(TopicTable(CLOCK)) + 1
     table = TopicTable(CLOCK, TopicSettings(topics_max=full))
     table.update(TopicConfig("A", 4096, 4096))
-    with pytest.raises(TopicRefused, match=f"at most {full}"):
+    with pytest.raises(InvalidTopic, match=f"at most {full}"):
         table.update(TopicConfig("B"))
-    with pytest.raises(TopicRefused, match="4096"):
+    with pytest.raises(InvalidTopic, match="4096"):
         table.update(TopicConfig("A", 4097, 4))
 
 
@@ -193,7 +193,7 @@ def test_queues_with_offsets() -> None:
     table = ConsumerOffsets(CLOCK, queues_max=2)
     for queue_id in (0, 1, 0):
         table.commit("G", "T", queue_id, 5)
-    with pytest.raises(OffsetRefused, match="at most 2"):
+    with pytest.raises(InvalidOffset, match="at most 2"):
         table.commit("G", "T", 2, 5)
     for queue_id in (0, 1, 2):
         table.note_pull("G", "T", queue_id, 9)

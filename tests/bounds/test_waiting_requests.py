@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from firearrow._native.path.holds import BYTES_MAX, REQUEST_BYTES, HeldCall, Holds, lightened
+from firearrow._native.path.holds import BYTES_MAX, REQUEST_BYTES, HeldCallback, PullHoldService, weight_without_body
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import dispatch
 from firearrow.broker.config import Config
 from firearrow.broker.dispatch import Dispatch
-from firearrow.broker.filters.selection import Selection
-from firearrow.broker.handlers.pull import TAG_BYTES, Pull, PullHandler
+from firearrow.broker.filters.selection import EntryFilter
+from firearrow.broker.handlers.pull import TAG_BYTES, PullRequest, PullHandler
 from firearrow.broker.life.pop import holds as pop_holds
-from firearrow.broker.life.pop.holds import HeldPop, PopHolds
+from firearrow.broker.life.pop.holds import HeldPop, PopHoldService
 from firearrow.broker.options import Options
 from firearrow.broker.peer import Peer
 from tests.support.clock import ManualClock
@@ -56,19 +56,19 @@ def test_bytes_that_are_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_waiting_request_keeps_no_body() -> None:
     request = RemotingCommand(11, {"topic": "T" * 100}, bytes(1 << 20))
-    assert lightened(request) == REQUEST_BYTES + 105
+    assert weight_without_body(request) == REQUEST_BYTES + 105
     assert request.body == b""
 
 
 @pytest.mark.parametrize("over", [0, 1])
 def test_bytes_of_held_pulls(over: int) -> None:
     async def run() -> bool:
-        waiting = Holds(asyncio.get_running_loop(), ManualClock(), 10)
+        waiting = PullHoldService(asyncio.get_running_loop(), ManualClock(), 10)
         peer = RecordedPeer()
-        assert waiting.add(HeldCall(("T", 0), peer, 0, lambda: False, lambda: None, BYTES_MAX - 100))
-        fits = waiting.add(HeldCall(("T", 0), peer, 0, lambda: False, lambda: None, 100 + over))
+        assert waiting.add(HeldCallback(("T", 0), peer, 0, lambda: False, lambda: None, BYTES_MAX - 100))
+        fits = waiting.add(HeldCallback(("T", 0), peer, 0, lambda: False, lambda: None, 100 + over))
         waiting.release_all()
-        assert waiting.add(HeldCall(("T", 0), peer, 0, lambda: False, lambda: None, BYTES_MAX))
+        assert waiting.add(HeldCallback(("T", 0), peer, 0, lambda: False, lambda: None, BYTES_MAX))
         waiting.release_all()
         return fits
 
@@ -80,7 +80,7 @@ def test_bytes_of_held_pops(monkeypatch: pytest.MonkeyPatch, over: int) -> None:
     monkeypatch.setattr(pop_holds, "BYTES_MAX", 1000)
 
     async def run() -> bool:
-        waiting = PopHolds(asyncio.get_running_loop(), ManualClock(), lambda: 10, lambda: 10)
+        waiting = PopHoldService(asyncio.get_running_loop(), ManualClock(), lambda: 10, lambda: 10)
         peer, place = RecordedPeer(), ("T", "G", 0)
         assert waiting.add(HeldPop(place, peer, 0, lambda final: None, 900))
         fits = waiting.add(HeldPop(place, peer, 0, lambda final: None, 100 + over))
@@ -97,7 +97,7 @@ class Scales:
 
     weight = 0
 
-    def add(self, held: HeldCall) -> bool:
+    def add(self, held: HeldCallback) -> bool:
         self.weight += held.weight
         return True
 
@@ -106,9 +106,9 @@ class Scales:
 def test_a_held_pull_weighs_what_it_waits_for(tags: int) -> None:
     """The hashes of its tags are kept beside the request."""
     handler = PullHandler.__new__(PullHandler)  # of which holding needs three things
-    scales = handler._holds = Scales()  # type: ignore[assignment]
+    scales = handler._hold_service = Scales()  # type: ignore[assignment]
     handler._config, handler._clock = Config(Options()), ManualClock()
     request = RemotingCommand(11, pull_ext("T"))
-    selection = Selection(frozenset(range(tags)) or None, None)
-    assert handler._hold(request, RecordedPeer(), Pull.of(request), selection)
-    assert scales.weight == lightened(request) + tags * TAG_BYTES
+    selection = EntryFilter(frozenset(range(tags)) or None, None)
+    assert handler._hold(request, RecordedPeer(), PullRequest.of(request), selection)
+    assert scales.weight == weight_without_body(request) + tags * TAG_BYTES

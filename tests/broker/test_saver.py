@@ -8,10 +8,10 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.dispatch import Dispatch
-from firearrow.broker.durable import durable
+from firearrow.broker.durable import reply_when_saved
 from firearrow.broker.peer import Peer
 from firearrow.broker.services import saver as module
-from firearrow.broker.services.saver import Saver
+from firearrow.broker.services.saver import TableSaver
 from tests.support.peers import RecordedPeer
 
 
@@ -32,10 +32,10 @@ class File:
 
 def test_many_changes_are_one_write_and_saved_waits_for_it() -> None:
     async def run() -> int:
-        file, saver = File(), Saver(asyncio.get_running_loop())
+        file, saver = File(), TableSaver(asyncio.get_running_loop())
         saver.add("t", file.save)
         for _ in range(1000):
-            saver.soon("t")
+            saver.schedule("t")
         assert saver.busy
         await saver.saved()
         assert not saver.busy
@@ -50,10 +50,10 @@ def test_no_thread_is_needed_later(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("can't start new thread")
 
     async def run() -> int:
-        file, saver = File(), Saver(asyncio.get_running_loop())
+        file, saver = File(), TableSaver(asyncio.get_running_loop())
         saver.add("t", file.save)
         monkeypatch.setattr(threading.Thread, "start", no_memory)
-        saver.soon("t")
+        saver.schedule("t")
         async with asyncio.timeout(10):
             assert await saver.saved()
         saver.stop()
@@ -64,11 +64,11 @@ def test_no_thread_is_needed_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_change_during_the_write_is_written_after_it() -> None:
     async def run() -> int:
-        file, saver = File(), Saver(asyncio.get_running_loop())
+        file, saver = File(), TableSaver(asyncio.get_running_loop())
         saver.add("t", file.save)
-        saver.soon("t")
+        saver.schedule("t")
         saver._write(saver._tables["t"])
-        saver.soon("t")
+        saver.schedule("t")
         await saver.saved()
         saver.stop()
         return file.writes
@@ -82,10 +82,10 @@ def test_a_full_disk_lets_waiting_answers_go_and_is_tried_again(
     monkeypatch.setattr(module, "AGAIN_S", 0.01)
 
     async def run() -> int:
-        file, saver = File(), Saver(asyncio.get_running_loop())
+        file, saver = File(), TableSaver(asyncio.get_running_loop())
         file.error = OSError(28, "No space left on device")
         saver.add("t", file.save)
-        saver.soon("t")
+        saver.schedule("t")
         await saver.saved()
         file.error = None
         await asyncio.to_thread(file.written.wait, 10)
@@ -98,7 +98,7 @@ def test_a_full_disk_lets_waiting_answers_go_and_is_tried_again(
 
 def test_stop_writes_what_changed() -> None:
     async def run() -> int:
-        file, saver = File(), Saver(asyncio.get_running_loop())
+        file, saver = File(), TableSaver(asyncio.get_running_loop())
         saver.add("t", file.save)
         saver.changed("t")
         saver.stop()
@@ -109,15 +109,15 @@ def test_stop_writes_what_changed() -> None:
 
 def test_an_answer_to_a_change_waits_for_the_file() -> None:
     async def run() -> None:
-        file, saver, peer = File(), Saver(asyncio.get_running_loop()), RecordedPeer()
+        file, saver, peer = File(), TableSaver(asyncio.get_running_loop()), RecordedPeer()
         saver.add("t", file.save)
 
         def change(request: RemotingCommand, peer: Peer) -> RemotingCommand:
-            saver.soon("t")
+            saver.schedule("t")
             return request.answer()
 
         code = RequestCode.UPDATE_AND_CREATE_TOPIC
-        dispatch = Dispatch([durable({code: change, RequestCode.GET_TOPIC_CONFIG: change}, saver)])
+        dispatch = Dispatch([reply_when_saved({code: change, RequestCode.GET_TOPIC_CONFIG: change}, saver)])
         dispatch(RemotingCommand(code), peer)
         assert peer.replies == []
         await dispatch.drain()
@@ -134,7 +134,7 @@ def test_a_flow_of_changes_starves_nobody() -> None:
 
     async def run() -> None:
         saver, writes, may_end = (
-            Saver(asyncio.get_running_loop()),
+            TableSaver(asyncio.get_running_loop()),
             asyncio.Semaphore(0),
             threading.Semaphore(0),
         )
@@ -145,11 +145,11 @@ def test_a_flow_of_changes_starves_nobody() -> None:
             may_end.acquire()
 
         saver.add("t", save)
-        saver.soon("t")
+        saver.schedule("t")
         waiting = saver.saved()
         async with asyncio.timeout(20):
             await writes.acquire()
-            saver.soon("t")  # while his are being written
+            saver.schedule("t")  # while his are being written
             may_end.release()
             await waiting
             assert saver.busy

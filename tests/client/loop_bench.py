@@ -11,8 +11,8 @@ from firearrow.client.group.pull_request import PullRequest
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import PushConsumerOptions
-from firearrow.client.pulling.pull_loop import PullLoop, PullParts
-from firearrow.client.pulling.pulling import Pull, PullResult, PullStatus
+from firearrow.client.pulling.pull_loop import PullLoop, PullLoopContext
+from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 RETRY_QUEUE = MessageQueue("%RETRY%group", "broker-a", 0)
@@ -22,7 +22,7 @@ class Offsets(OffsetTable):
     async def load(self) -> None: ...
 
     async def read(self, queue: MessageQueue, how: ReadOffset) -> int:
-        return self.remembered(queue)
+        return self.cached_offset(queue)
 
     async def persist_all(self, queues: object) -> None: ...
 
@@ -74,7 +74,7 @@ class Bench:
         self.subscriptions = {queue.topic: Subscription.of(queue.topic)}
         self.state_running = True
         self.answers: list[PullResult | Exception] = []
-        self.pulls: list[Pull] = []
+        self.pulls: list[PullQuery] = []
         self.slept: list[float] = []
         self.sleeps_max = 1
         self.repaired: list[int] = []
@@ -84,18 +84,18 @@ class Bench:
         self.process_queue = ProcessQueue(lambda: self.now)
         self.process_queue.last_pull_s = 0
         self.request = PullRequest(queue, self.process_queue, 10)
-        self.loop = PullLoop(PullParts(
+        self.loop = PullLoop(PullLoopContext(
             options=self.options, puller=self, offsets=self.offsets, service=self.service,
             subscriptions=self.subscriptions, running=lambda: self.state_running, start_offset=self._start_offset,
             repair=self._repair, stats=self.stats, exception_delay_s=0.9, clock=lambda: self.now, sleep=self._sleep,
-            room=self._room,
+            has_capacity=self._room,
         ))  # type: ignore[arg-type]  # fmt: skip
 
     async def run(self) -> "Bench":
         await asyncio.wait_for(self.loop.run(self.request), 5)
         return self
 
-    async def pull(self, pull: Pull) -> PullResult:
+    async def pull(self, pull: PullQuery) -> PullResult:
         self.pulls.append(pull)
         self.on_pull()
         if not self.answers:

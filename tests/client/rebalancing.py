@@ -11,7 +11,7 @@ from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.offset_store import OffsetTable
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.rebalance import Queues, RebalanceParts, Rebalancer
+from firearrow.client.group.rebalance import Queues, RebalanceContext, Rebalancer
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MessageModel
 from tests.client.rounds import FakeInstance, queues_of
@@ -29,7 +29,7 @@ class Offsets(OffsetTable):
         self._happened = happened
 
     async def persist(self, queue: MessageQueue) -> None:
-        self._happened.append(("persist", queue.queue_id, self.remembered(queue)))
+        self._happened.append(("persist", queue.queue_id, self.cached_offset(queue)))
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Round:
         table: dict[MessageQueue, ProcessQueue] = {}
         locks = QueueLocks(self.instance, "group", table, self.time) if self.orderly else None
         self.rebalancer = Rebalancer(
-            RebalanceParts(
+            RebalanceContext(
                 instance=self.instance, group="group", model=self.model, strategy=self.strategy, offsets=self.offsets,
                 topics=lambda: self.topics, start_offset=self._start, begin=self._begin, changed=self._changed,
                 locks=locks, active=self.active, broker_assigns=self.broker_assigns, begin_pop=self._begin_pop,

@@ -10,12 +10,12 @@ from firearrow.client.group.allocate import Strategy, averagely
 from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.rebalance import Queues, RebalanceParts, Rebalancer
+from firearrow.client.group.rebalance import Queues, RebalanceContext, Rebalancer
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.instance import Instance
-from firearrow.client.link.positions import Positions
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.link.routes import MASTER, BrokerAddress
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel
@@ -125,7 +125,7 @@ class Member:
     """A consumer of a real broker that takes its queues and never pulls. `orderly`: with locks."""
 
     def __init__(
-        self, instance: Instance, group: str, topics: Iterable[str], *, orderly: bool = False,
+        self, instance: ClientInstance, group: str, topics: Iterable[str], *, orderly: bool = False,
         strategy: Strategy = averagely, broker_assigns: bool = False, model: MessageModel = MessageModel.CLUSTERING,
     ) -> None:  # fmt: skip
         self.instance = instance
@@ -139,10 +139,10 @@ class Member:
         table: dict[MessageQueue, ProcessQueue] = {}
         self.locks = QueueLocks(instance, group, table) if orderly else None
         self.rebalancer = Rebalancer(
-            RebalanceParts(
+            RebalanceContext(
                 instance=instance, group=group, model=model, strategy=strategy, offsets=self.offsets,
                 topics=self.topics, begin=self.begun.append,
-                start_offset=start_offset(self.offsets, Positions(instance), ConsumeFromWhere.LAST_OFFSET, 0),
+                start_offset=start_offset(self.offsets, QueueOffsets(instance), ConsumeFromWhere.LAST_OFFSET, 0),
                 changed=self._changed, locks=self.locks, broker_assigns=broker_assigns,
                 begin_pop=lambda queue, process_queue: self.popped.append(queue),
             ),

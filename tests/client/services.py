@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from firearrow._native.store.received import ReceivedMessage
-from firearrow.client.handling.calling import HandlerCalls
+from firearrow.client.handling.calling import ListenerInvoker
 from firearrow.client.handling.consuming import Verdict
 from firearrow.client.handling.listeners import Handler, HandlerThreads, Listeners
 from firearrow.client.hooks import ConsumeHook
@@ -123,10 +123,10 @@ def calls_of(
     threads: HandlerThreads,
     hooks: tuple[ConsumeHook, ...] = (),
     timeout_s: float = 900,
-) -> HandlerCalls:
+) -> ListenerInvoker:
     """One handler for every topic, or one for each."""
     handler_of = handler.get if isinstance(handler, dict) else lambda topic: handler
-    return HandlerCalls(
+    return ListenerInvoker(
         group="workers",
         listeners=Listeners(handler_of, threads),
         judge=judge,

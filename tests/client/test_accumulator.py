@@ -55,12 +55,12 @@ class Sender:
 
 async def test_each_gets_its_own_result() -> None:
     sender = Sender()
-    ways = [sender.add(body) for body in (b"a", b"b", b"c")]
+    environment = [sender.add(body) for body in (b"a", b"b", b"c")]
     assert not sender.batches
     sender.accumulator.flush()
     assert sender.bodies == [[b"a", b"b", b"c"]]
     sender.stored(0, 3)
-    results = await asyncio.gather(*ways)
+    results = await asyncio.gather(*environment)
     assert [result.message_id for result in results] == ["0-0", "0-1", "0-2"]
     assert [result.offset_message_id for result in results] == ["P0", "P1", "P2"]
     assert [result.queue_offset for result in results] == [100, 101, 102]
@@ -69,10 +69,10 @@ async def test_each_gets_its_own_result() -> None:
 
 async def test_a_batch_that_is_one_place_for_the_broker_has_no_places_of_its_items() -> None:
     sender = Sender()
-    ways = [sender.add(b"a"), sender.add(b"b")]
+    environment = [sender.add(b"a"), sender.add(b"b")]
     sender.accumulator.flush()
     sender.stored(0, 1)
-    assert [(await way).offset_message_id for way in ways] == ["", ""]
+    assert [(await way).offset_message_id for way in environment] == ["", ""]
 
 
 async def test_only_what_is_alike_gathers() -> None:
@@ -119,60 +119,60 @@ async def test_it_leaves_when_it_is_old() -> None:
 )  # fmt: skip
 async def test_what_must_go_by_itself(message: Message) -> None:
     accumulator = Sender().accumulator
-    assert not accumulator.takes(message)
-    assert accumulator.takes(Message("t", b"x" * 32767))
+    assert not accumulator.accepts(message)
+    assert accumulator.accepts(Message("t", b"x" * 32767))
 
 
 async def test_when_all_hold_too_much_messages_go_by_themselves() -> None:
     sender = Sender(ProducerOptions(batch_delay_s=LONG_S, batch_total_bytes=1000))
     way = sender.add(b"x" * 500)
     held = sender.accumulator.bytes
-    assert sender.accumulator.takes(Message("t", b"x" * (1000 - held)))
-    assert not sender.accumulator.takes(Message("t", b"x" * (1001 - held)))
+    assert sender.accumulator.accepts(Message("t", b"x" * (1000 - held)))
+    assert not sender.accumulator.accepts(Message("t", b"x" * (1001 - held)))
     sender.accumulator.flush()
-    assert not sender.accumulator.takes(Message("t", b"x" * 1000)), "on its way is held, too"
+    assert not sender.accumulator.accepts(Message("t", b"x" * 1000)), "on its way is held, too"
     sender.stored(0, 1)
     await way
-    assert sender.accumulator.takes(Message("t", b"x" * 1000))
+    assert sender.accumulator.accepts(Message("t", b"x" * 1000))
 
 
 async def test_one_that_may_not_be_sent_fails_alone() -> None:
     sender = Sender()
-    ways = [sender.add(body) for body in (b"good", b"bad", b"fine")]
+    environment = [sender.add(body) for body in (b"good", b"bad", b"fine")]
     sender.accumulator.flush()
     with pytest.raises(MessageRefused):
-        await ways[1]
+        await environment[1]
     assert sender.bodies == [[b"good"], [b"fine"]]
     for number in range(2):
         sender.stored(number, 1)
-    await asyncio.gather(ways[0], ways[2])
+    await asyncio.gather(environment[0], environment[2])
     assert sender.accumulator.bytes == 0
 
 
 async def test_a_failure_is_told_to_each() -> None:
     sender = Sender()
-    ways = [sender.add(b"a"), sender.add(b"b")]
+    environment = [sender.add(b"a"), sender.add(b"b")]
     sender.accumulator.flush()
     sender.futures[0].set_exception(BrokerError(2, "busy", "b"))
-    ended = await asyncio.gather(*ways, return_exceptions=True)
+    ended = await asyncio.gather(*environment, return_exceptions=True)
     assert [type(error) for error in ended] == [BrokerError] * 2
     sender.fault = NotRunning("closed")
-    ways = [sender.add(b"a"), sender.add(b"b")]
+    environment = [sender.add(b"a"), sender.add(b"b")]
     sender.accumulator.flush()
-    ended = await asyncio.gather(*ways, return_exceptions=True)
+    ended = await asyncio.gather(*environment, return_exceptions=True)
     assert [type(error) for error in ended] == [NotRunning] * 2
     assert sender.accumulator.bytes == 0
 
 
 async def test_who_gives_up_before_it_leaves_is_left_out() -> None:
     sender = Sender()
-    ways = [sender.add(body) for body in (b"a", b"b", b"c")]
-    ways[1].cancel()
+    environment = [sender.add(body) for body in (b"a", b"b", b"c")]
+    environment[1].cancel()
     sender.accumulator.flush()
     assert sender.bodies == [[b"a", b"c"]]
-    ways[0].cancel()
+    environment[0].cancel()
     sender.stored(0, 2)
-    assert (await ways[2]).offset_message_id == "P1"
+    assert (await environment[2]).offset_message_id == "P1"
     gone = sender.add(b"alone")
     gone.cancel()
     sender.accumulator.flush()

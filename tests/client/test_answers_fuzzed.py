@@ -16,7 +16,7 @@ from firearrow.client.inquiry.admin_records import Members, read
 from firearrow.client.inquiry.message_queries import decode_offset_id
 from firearrow.client.sending.recalls import RecallHandle
 from firearrow.client.sending.reply_records import reply_of
-from firearrow.client.tracing.trace_records import MessageKind, Sent, TraceError, decode
+from firearrow.client.tracing.trace_records import MessageKind, PubRecord, InvalidTrace, decode
 from tests.client.test_requests import PUSH
 
 READERS: list[Callable[[Members], object]] = [
@@ -72,7 +72,7 @@ def test_bodies_that_are_no_json(body: bytes) -> None:
 def test_traces(text: str) -> None:
     try:
         decode(text)
-    except TraceError:
+    except InvalidTrace:
         return
 
 
@@ -83,7 +83,7 @@ def test_traces(text: str) -> None:
 )
 def test_what_is_written_is_read_again(words: tuple[str, str, str, str], numbers: tuple[int, int]) -> None:
     words = tuple(word if word != "null" else "" for word in words)  # type: ignore[assignment]
-    record = Sent(
+    record = PubRecord(
         numbers[0], words[0], words[1], words[2], words[3], words[0], None, words[1], numbers[1], numbers[1],
         MessageKind.HALF, None, False,
     )  # fmt: skip

@@ -15,13 +15,13 @@ async def settle() -> None:
 
 def test_so_many_and_so_many_bytes_but_one_always() -> None:
     pressure = BackPressure(3, 100)
-    assert [pressure.take(10) for _ in range(4)] == [True, True, True, False]
+    assert [pressure.try_acquire(10) for _ in range(4)] == [True, True, True, False]
     pressure = BackPressure(10, 100)
-    assert [pressure.take(60), pressure.take(40), pressure.take(1)] == [True, True, False]
-    pressure.give_back(40)
-    assert [pressure.take(41), pressure.take(40)] == [False, True]
+    assert [pressure.try_acquire(60), pressure.try_acquire(40), pressure.try_acquire(1)] == [True, True, False]
+    pressure.release(40)
+    assert [pressure.try_acquire(41), pressure.try_acquire(40)] == [False, True]
     alone = BackPressure(10, 100)
-    assert [alone.take(5000), alone.take(0)] == [True, False]
+    assert [alone.try_acquire(5000), alone.try_acquire(0)] == [True, False]
 
 
 def test_claiming_what_is_not_there_says_how_much_is_on_the_way() -> None:
@@ -34,26 +34,26 @@ def test_claiming_what_is_not_there_says_how_much_is_on_the_way() -> None:
 
 async def test_room_is_waited_for_only_if_that_is_wanted() -> None:
     pressure = BackPressure(1, 100, waits=False)
-    assert await pressure.room(10, 3.0) == 3.0
+    assert await pressure.wait_for_capacity(10, 3.0) == 3.0
     with pytest.raises(TooManyRequests):
-        await pressure.room(10, 3.0)
+        await pressure.wait_for_capacity(10, 3.0)
 
 
 async def test_waiting_takes_from_the_time_and_ends_with_it() -> None:
     pressure = BackPressure(1, 100)
-    await pressure.room(10, 5)
-    waiting = asyncio.create_task(pressure.room(20, 5))
+    await pressure.wait_for_capacity(10, 5)
+    waiting = asyncio.create_task(pressure.wait_for_capacity(20, 5))
     await settle()
     assert not waiting.done()
-    pressure.give_back(10)
+    pressure.release(10)
     assert 0 < await waiting < 5
     assert (pressure.count, pressure.bytes) == (1, 20)
     with pytest.raises(TooManyRequests):
-        await pressure.room(1, 0.01)
+        await pressure.wait_for_capacity(1, 0.01)
     with pytest.raises(TooManyRequests):
-        await pressure.room(1, -1)
-    pressure.give_back(20)
-    assert pressure.take(1), "who gave up holds nothing"
+        await pressure.wait_for_capacity(1, -1)
+    pressure.release(20)
+    assert pressure.try_acquire(1), "who gave up holds nothing"
 
 
 async def test_first_come_first_served_and_nobody_overtakes() -> None:
@@ -62,19 +62,19 @@ async def test_first_come_first_served_and_nobody_overtakes() -> None:
     served: list[int] = []
 
     async def want(size: int) -> None:
-        await pressure.room(size, 5)
+        await pressure.wait_for_capacity(size, 5)
         served.append(size)
 
     tasks = [asyncio.create_task(want(size)) for size in (90, 5, 20)]
     await settle()
-    assert not pressure.take(0), "others wait"
-    pressure.give_back(100)
+    assert not pressure.try_acquire(0), "others wait"
+    pressure.release(100)
     await settle()
     assert served == [90, 5]
-    pressure.give_back(5)
+    pressure.release(5)
     await settle()
     assert served == [90, 5], "20 more do not fit beside 90"
-    pressure.give_back(90)
+    pressure.release(90)
     await asyncio.gather(*tasks)
     assert served == [90, 5, 20]
 
@@ -82,8 +82,8 @@ async def test_first_come_first_served_and_nobody_overtakes() -> None:
 async def test_who_is_cancelled_makes_way_for_the_next() -> None:
     pressure = BackPressure(10, 100)
     pressure.claim(50)
-    large = asyncio.create_task(pressure.room(80, 5))
-    small = asyncio.create_task(pressure.room(50, 5))
+    large = asyncio.create_task(pressure.wait_for_capacity(80, 5))
+    small = asyncio.create_task(pressure.wait_for_capacity(50, 5))
     await settle()
     assert not small.done()
     large.cancel()
@@ -94,9 +94,9 @@ async def test_who_is_cancelled_makes_way_for_the_next() -> None:
 async def test_who_is_cancelled_just_when_it_is_served_gives_back() -> None:
     pressure = BackPressure(1, 100)
     pressure.claim(1)
-    waiting = asyncio.create_task(pressure.room(2, 5))
+    waiting = asyncio.create_task(pressure.wait_for_capacity(2, 5))
     await settle()
-    pressure.give_back(1)
+    pressure.release(1)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -107,13 +107,13 @@ async def test_idle_is_when_nothing_is_on_the_way_and_nobody_waits() -> None:
     pressure = BackPressure(1, 100)
     await pressure.idle()
     pressure.claim(1)
-    waiting = asyncio.create_task(pressure.room(2, 5))
+    waiting = asyncio.create_task(pressure.wait_for_capacity(2, 5))
     idle = asyncio.create_task(pressure.idle())
     await settle()
-    pressure.give_back(1)
+    pressure.release(1)
     await waiting
     await settle()
     assert not idle.done()
-    pressure.give_back(2)
+    pressure.release(2)
     async with asyncio.timeout(5):
         await idle

@@ -11,7 +11,7 @@ import pytest
 from firearrow.client import blocking
 from firearrow.client.errors import ConfigError, NotRunning, TooManyRequests
 from firearrow.client.message import Message, SendResult
-from firearrow.client.threads.handover import Handover
+from firearrow.client.threads.handover import ThreadBridge
 from firearrow.client.threads.loop_thread import LoopThread
 from tests.client.test_blocking import ROOT, Topics, producer
 
@@ -62,19 +62,19 @@ class Full:
 @pytest.mark.parametrize("wait", [False, True])
 def test_more_than_there_is_room_for_waits_or_is_refused(wait: bool) -> None:
     thread = LoopThread.current()
-    handover = Handover(thread, Full(wait))
+    bridge = ThreadBridge(thread, Full(wait))
     sendings: list[asyncio.Future[SendResult]] = []
 
     def submit() -> asyncio.Future[SendResult]:
         sendings.append(thread.loop.create_future())
         return sendings[-1]
 
-    futures = [handover.submit(submit) for _ in range(2)]
+    futures = [bridge.submit(submit) for _ in range(2)]
     with pytest.raises(TooManyRequests):
-        handover.submit(submit)
+        bridge.submit(submit)
     result = thread.call(lambda: sendings[0].set_result("sent"))  # type: ignore[arg-type]
     assert (result, futures[0].result(10)) == (None, "sent")
-    third = handover.submit(submit)
+    third = bridge.submit(submit)
     thread.call(sendings[1].cancel)
     assert isinstance(futures[1].exception(10), NotRunning)
     thread.call(lambda: sendings[2].set_exception(ConfigError("broken")))
@@ -83,7 +83,7 @@ def test_more_than_there_is_room_for_waits_or_is_refused(wait: bool) -> None:
 
 def test_what_was_cancelled_before_the_loop_saw_it_is_not_sent() -> None:
     thread = LoopThread.current()
-    handover = Handover(thread, Full(wait=False))
+    bridge = ThreadBridge(thread, Full(wait=False))
     sent: list[int] = []
 
     def submit() -> asyncio.Future[SendResult]:
@@ -91,12 +91,12 @@ def test_what_was_cancelled_before_the_loop_saw_it_is_not_sent() -> None:
         return thread.loop.create_future()
 
     def in_loop() -> list[bool]:
-        return [handover.submit(submit).cancel() for _ in range(2)]
+        return [bridge.submit(submit).cancel() for _ in range(2)]
 
     assert thread.call(in_loop) == [True, True]
     thread.call(lambda: None)
     assert sent == []
-    assert not handover.submit(submit).done(), "there is room again"
+    assert not bridge.submit(submit).done(), "there is room again"
 
 
 # ---- processes ----

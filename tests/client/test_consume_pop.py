@@ -13,10 +13,10 @@ from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLet
 from firearrow.client.handling.listeners import Handler, HandlerThreads
 from firearrow.client.message import MessageQueue, Property
 from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.pop.consume_pop import DELAYS_S, PopService, step_above
-from firearrow.client.pop.pop_loop import PopLoop, PopParts
-from firearrow.client.pop.popping import Pop, PopResult, PopStatus
-from firearrow.client.pop.receipts import Receipt
+from firearrow.client.pop.consume_pop import DELAYS_S, PopService, delay_level_above
+from firearrow.client.pop.pop_loop import PopLoop, PopLoopContext
+from firearrow.client.pop.popping import PopRequest, PopResult, PopStatus
+from firearrow.client.pop.receipts import ReceiptHandle
 from tests.client.records import received
 from tests.client.services import ManualScheduler, Stats, calls_of, settled
 
@@ -26,7 +26,7 @@ QUEUE = MessageQueue("orders", "broker-a", -1)
 def popped(*offsets: int, reconsume_times: int = 0, tag: str = "a") -> list[ReceivedMessage]:
     messages = received(QUEUE, offsets, reconsume_times=reconsume_times, TAGS=tag)
     for message in messages:
-        receipt = Receipt(0, 1, 60000, 0, "0", "broker-a", 2, message.queue_offset)
+        receipt = ReceiptHandle(0, 1, 60000, 0, "0", "broker-a", 2, message.queue_offset)
         message.put_property(Property.POP_CHECK_POINT, receipt.text)
     return messages
 
@@ -43,7 +43,7 @@ class LoopBench:
 
     def __init__(self, options: PushConsumerOptions | None = None, most: int = 16) -> None:
         self.answers: list[PopResult | Exception] = []
-        self.pops: list[Pop] = []
+        self.pops: list[PopRequest] = []
         self.slept: list[float] = []
         self.submitted: list[list[ReceivedMessage]] = []
         self.unwanted: list[int] = []
@@ -54,8 +54,8 @@ class LoopBench:
         self.process_queue = ProcessQueue(lambda: self.now)
         self.process_queue.last_pop_s = 0
         self.counts: list[int] = []
-        self.loop = PopLoop(PopParts(
-            group="G", options=options or PushConsumerOptions(client_rebalance=False), pop=self._pop, taker=self,
+        self.loop = PopLoop(PopLoopContext(
+            group="G", options=options or PushConsumerOptions(client_rebalance=False), pop=self._pop, sink=self,
             subscriptions=self.subscriptions, running=lambda: self.is_running, paused=lambda: self.is_paused,
             stats=self, max_reconsume_times=most, filters=[self], exception_delay_s=0.9, clock=lambda: self.now,
             sleep=self._sleep,
@@ -65,7 +65,7 @@ class LoopBench:
         await asyncio.wait_for(self.loop.run(QUEUE, self.process_queue), 5)
         return self
 
-    async def _pop(self, pop: Pop) -> PopResult:
+    async def _pop(self, pop: PopRequest) -> PopResult:
         self.pops.append(pop)
         if not self.answers:
             self.process_queue.dropped = True
@@ -194,7 +194,7 @@ async def test_what_comes_for_a_queue_that_is_not_ours_any_more_is_left_to_other
     bench.answers = [found(popped(1))]
     bench.process_queue.dropped = False
 
-    async def pop(pop: Pop) -> PopResult:
+    async def pop(pop: PopRequest) -> PopResult:
         bench.process_queue.dropped = True
         return found(popped(1))
 
@@ -213,14 +213,14 @@ class Acks:
         self.told: list[tuple[int, int | None]] = []
         self.error: RocketMQError | None = None
 
-    async def ack(self, topic: str, receipt: Receipt) -> None:
+    async def ack(self, topic: str, receipt: ReceiptHandle) -> None:
         self._tell(topic, receipt, None)
 
-    async def hide(self, topic: str, receipt: Receipt, invisible_ms: int) -> Receipt:
+    async def change_invisible(self, topic: str, receipt: ReceiptHandle, invisible_ms: int) -> ReceiptHandle:
         self._tell(topic, receipt, invisible_ms // 1000)
         return receipt
 
-    def _tell(self, topic: str, receipt: Receipt, seconds: int | None) -> None:
+    def _tell(self, topic: str, receipt: ReceiptHandle, seconds: int | None) -> None:
         assert topic == "orders"
         self.told.append((receipt.queue_offset, seconds))
         if self.error is not None:
@@ -299,7 +299,7 @@ async def test_what_failed_too_often_waits_as_long_as_it_is_old_and_is_given_up_
         bench = ServiceBench(answering(False), most=2, wall_ms=1000 + age_s * 1000)
         await bench.submit(popped(1, reconsume_times=2))
         assert bench.acks.told == [(1, seconds)], age_s
-    assert [step_above(0), step_above(10), step_above(10**6)] == [0, 1, len(DELAYS_S) - 1]
+    assert [delay_level_above(0), delay_level_above(10), delay_level_above(10**6)] == [0, 1, len(DELAYS_S) - 1]
 
 
 async def test_a_dead_letter_is_acknowledged_once_it_is_safe() -> None:

@@ -2,7 +2,7 @@
 
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.handling.expiry import Expiry
+from firearrow.client.handling.expiry import ExpiredMessageCleaner
 from firearrow.client.message import MessageQueue
 from tests.client.concurrent_harness import ConcurrentHarness, Gate
 from tests.client.records import received
@@ -19,7 +19,7 @@ class ExpiryHarness:
         self.process_queue = ProcessQueue(self.time)
         self.process_queue.put(received(QUEUE, offsets))
         self.began: dict[int, float] = {}
-        self.expiry = Expiry(
+        self.expiry = ExpiredMessageCleaner(
             queues=lambda: [self.process_queue],
             began=lambda process_queue, message: self.began.get(message.queue_offset),
             send_back=self.back,

@@ -9,7 +9,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.client.group import java_json
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.locks import QueueLocks
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue, java_order
 from firearrow.client.options import ClientOptions, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
@@ -21,7 +21,7 @@ from tests.support.client_socket import ClientSocket
 
 
 async def member(name_server: str, group: str, topics: Sequence[str], **more: object) -> Member:
-    made = Member(await Instance.of(ClientOptions(name_server=name_server)), group, topics, **more)  # type: ignore[arg-type]
+    made = Member(await ClientInstance.of(ClientOptions(name_server=name_server)), group, topics, **more)  # type: ignore[arg-type]
     await made.join()
     return made
 
@@ -60,17 +60,17 @@ async def test_in_order_a_queue_has_one_owner_at_any_time(
     one = await member(name_server, group, [topic], orderly=True)
     await wait_until(lambda: one.mine == [0, 1])
     queues = sorted(one.rebalancer.table)
-    stranger = QueueLocks(await Instance.of(ClientOptions(name_server=name_server)), group, {})
+    stranger = QueueLocks(await ClientInstance.of(ClientOptions(name_server=name_server)), group, {})
     await stranger._instance.routes.subscribe_queues(topic)
-    assert await stranger.take(queues) == set()
+    assert await stranger.lock_queues(queues) == set()
     two = await member(name_server, group, [topic], orderly=True)
     await wait_until(lambda: len(one.mine) == len(two.mine) == 1)
     await one.leave()
     await wait_until(lambda: two.mine == [0, 1])
-    assert await stranger.take(queues) == set()
+    assert await stranger.lock_queues(queues) == set()
     await two.leave()
-    assert await stranger.take(queues) == set(queues)
-    await stranger.give(queues)
+    assert await stranger.lock_queues(queues) == set(queues)
+    await stranger.unlock_queues(queues)
     await stranger._instance.leave()
 
 

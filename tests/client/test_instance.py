@@ -16,7 +16,7 @@ from firearrow.client.errors import (
     NoRoute,
     RequestTimeout,
 )
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.options import ClientOptions
 from tests.client.conftest import unique
 
@@ -31,30 +31,30 @@ class Role:
 
 async def test_equal_options_share_an_instance_and_the_last_to_leave_closes_it(name_server: str) -> None:
     options = ClientOptions(name_server=name_server)
-    first, second = await Instance.of(options), await Instance.of(options)
-    other = await Instance.of(ClientOptions(name_server=name_server))
+    first, second = await ClientInstance.of(options), await ClientInstance.of(options)
+    other = await ClientInstance.of(ClientOptions(name_server=name_server))
     assert first is second
     assert other.client_id != first.client_id
     await first.leave()
     await second.routes.refresh("TBW102")
     await second.leave()
     await other.leave()
-    assert (await Instance.of(options)) is not first
+    assert (await ClientInstance.of(options)) is not first
 
 
 async def test_one_client_id_has_one_set_of_options(name_server: str) -> None:
-    first = await Instance.of(ClientOptions(name_server=name_server, instance_name="i"))
-    again = await Instance.of(ClientOptions(name_server=name_server, instance_name="i"))
+    first = await ClientInstance.of(ClientOptions(name_server=name_server, instance_name="i"))
+    again = await ClientInstance.of(ClientOptions(name_server=name_server, instance_name="i"))
     assert again is first
     with pytest.raises(ConfigError, match="instance_name"):
-        await Instance.of(ClientOptions(name_server="127.0.0.1:1", instance_name="i"))
+        await ClientInstance.of(ClientOptions(name_server="127.0.0.1:1", instance_name="i"))
     await first.leave()
     await again.leave()
 
 
 async def test_a_route_names_queues_and_brokers(name_server: str, topics: Callable[..., str]) -> None:
     topic = topics(queues=3)
-    instance = await Instance.of(ClientOptions(name_server=name_server))
+    instance = await ClientInstance.of(ClientOptions(name_server=name_server))
     info = await instance.routes.publish_info(topic)
     assert [queue.queue_id for queue in info.queues] == [0, 1, 2]
     assert await instance.routes.subscribe_queues(topic) == list(info.queues)
@@ -69,7 +69,7 @@ async def test_heartbeats_register_us_and_leaving_takes_us_back(
     name_server: str, topics: Callable[..., str]
 ) -> None:
     topic, group = topics(), unique("group")
-    instance = await Instance.of(ClientOptions(name_server=name_server))
+    instance = await ClientInstance.of(ClientOptions(name_server=name_server))
     await instance.routes.refresh(topic)
     role = Role(group)
     await instance.join_producer(role)
@@ -91,7 +91,7 @@ async def test_heartbeats_register_us_and_leaving_takes_us_back(
 
 
 async def test_many_requests_share_one_socket(name_server: str, topics: Callable[..., str]) -> None:
-    instance = await Instance.of(ClientOptions(name_server=name_server))
+    instance = await ClientInstance.of(ClientOptions(name_server=name_server))
     names = [topics() for _ in range(5)]
     await asyncio.gather(*(instance.routes.refresh(name) for name in names * 10))
     assert len(instance.channels._all) == 1
@@ -99,13 +99,13 @@ async def test_many_requests_share_one_socket(name_server: str, topics: Callable
 
 
 async def test_faults_of_addresses_are_told() -> None:
-    nowhere = await Instance.of(ClientOptions(name_server="127.0.0.1:1"))
+    nowhere = await ClientInstance.of(ClientOptions(name_server="127.0.0.1:1"))
     with pytest.raises(ConnectFailed):
         await nowhere.routes.refresh("t")
     await nowhere.leave()
     with pytest.raises(ConfigError):
-        await Instance.of(ClientOptions(name_server="127.0.0.1"))
-    without = await Instance.of(ClientOptions(name_server=""))
+        await ClientInstance.of(ClientOptions(name_server="127.0.0.1"))
+    without = await ClientInstance.of(ClientOptions(name_server=""))
     with pytest.raises(NoNameServer):
         await without.routes.refresh("t")
     await without.leave()
@@ -115,7 +115,7 @@ async def test_a_silent_peer_is_a_time_out_and_a_gone_one_a_lost_connection() ->
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.setblocking(False)
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        instance = await Instance.of(ClientOptions(name_server=address))
+        instance = await ClientInstance.of(ClientOptions(name_server=address))
         with pytest.raises(RequestTimeout):
             await instance.call(address, RemotingCommand.request(1), 0.2)
         accepted, _ = silent.accept()
@@ -128,7 +128,7 @@ async def test_a_silent_peer_is_a_time_out_and_a_gone_one_a_lost_connection() ->
 
 
 async def test_the_next_name_server_is_asked_when_one_is_gone(name_server: str) -> None:
-    instance = await Instance.of(ClientOptions(name_server=f"127.0.0.1:1;{name_server}"))
+    instance = await ClientInstance.of(ClientOptions(name_server=f"127.0.0.1:1;{name_server}"))
     for _ in range(3):
         await instance.routes.refresh("TBW102")
     await instance.leave()

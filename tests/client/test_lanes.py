@@ -10,7 +10,7 @@ from firearrow.client.errors import BrokerError, ClientError, ConnectionLost, Me
 from firearrow.client.message import Message, SendResult, SendStatus, decode_properties
 from firearrow.client.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
-from firearrow.client.sending.lanes import Beyond, Lanes
+from firearrow.client.sending.lanes import SlowPath, FastSends
 from tests.client.scripted import Scripted
 from tests.client.waiting import wait_until
 
@@ -19,14 +19,14 @@ from tests.client.waiting import wait_until
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """Whether each message took the short way."""
     taken: list[bool] = []
-    real = Lanes.submit
+    real = FastSends.submit
 
-    def submit(self: Lanes, message: Message, timeout_s: float, beyond: Beyond) -> Future[SendResult] | None:
-        future = real(self, message, timeout_s, beyond) if request.param == "short" else None
+    def submit(self: FastSends, message: Message, timeout_s: float, slow_path: SlowPath) -> Future[SendResult] | None:
+        future = real(self, message, timeout_s, slow_path) if request.param == "short" else None
         taken.append(future is not None)
         return future
 
-    monkeypatch.setattr(Lanes, "submit", submit)
+    monkeypatch.setattr(FastSends, "submit", submit)
     yield taken
     assert any(taken) is (request.param == "short")
 
@@ -150,8 +150,8 @@ async def test_room_is_given_back_whatever_happens() -> None:
         futures = [sender.submit(Message("t", b"xyz"), timeout_s=0.2) for _ in range(4)]
         futures[3].cancel()
         await asyncio.gather(*futures, return_exceptions=True)
-        await wait_until(lambda: sender._pressure.count == 0)
-        assert sender._pressure.bytes == 0
+        await wait_until(lambda: sender._back_pressure.count == 0)
+        assert sender._back_pressure.bytes == 0
 
 
 async def test_what_is_not_ordinary_goes_the_whole_way(way: list[bool]) -> None:
@@ -173,7 +173,7 @@ async def test_what_is_not_ordinary_goes_the_whole_way(way: list[bool]) -> None:
             await sender.send(Message("t", b"x", tags="a\x01"))
         with pytest.raises(ClientError):
             await sender.send(Message("t", b"x", properties={"k": "v" * 40_000}))
-        await wait_until(lambda: sender._pressure.count == 0)
+        await wait_until(lambda: sender._back_pressure.count == 0)
 
 
 async def test_new_routes_are_followed() -> None:

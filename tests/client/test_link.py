@@ -15,7 +15,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import ClientError, ConfigError, ConnectFailed, NoNameServer, TooManyRequests
 from firearrow.client.link.identity import client_id
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import PublishInfo, RouteTable, TopicRoute
 from firearrow.client.link.signing import sign
 from firearrow.client.message import Message
@@ -104,7 +104,7 @@ async def test_tls(peer: Peer, topics: Callable[..., str]) -> None:
         async with Producer(unique("producer"), client=client) as producer, consumer:
             await producer.send(Message(topic, b"sealed " * 100_000))
             await wait_until(lambda: got == [b"sealed " * 100_000])
-        instance = await Instance.of(ClientOptions(name_server=detour.name_server, tls=True))
+        instance = await ClientInstance.of(ClientOptions(name_server=detour.name_server, tls=True))
         with pytest.raises(ConnectFailed, match="certificate"):
             await instance.routes.refresh(topic)
         await instance.leave()
@@ -127,12 +127,12 @@ async def test_name_servers_are_asked_for_by_http(name_server: str, topics: Call
     threading.Thread(target=server.serve_forever).start()
     try:
         url = f"http://127.0.0.1:{server.server_port}/rocketmq/nsaddr"
-        instance = await Instance.of(ClientOptions(name_server="", name_server_url=url, unit_name="u"))
+        instance = await ClientInstance.of(ClientOptions(name_server="", name_server_url=url, unit_name="u"))
         await wait_until(lambda: instance.name_servers.addresses == (name_server,))
         assert await instance.routes.refresh(topics())
         await instance.leave()
         assert asked == ["/rocketmq/nsaddr-u?nofix=1"]
-        nobody = await Instance.of(ClientOptions(name_server="", name_server_url="file:///etc/passwd"))
+        nobody = await ClientInstance.of(ClientOptions(name_server="", name_server_url="file:///etc/passwd"))
         with pytest.raises(NoNameServer):
             await nobody.routes.refresh("t")
         await nobody.leave()
@@ -214,7 +214,7 @@ def test_a_broken_route_is_an_error(body: bytes) -> None:
 
 async def test_addresses_of_brokers() -> None:
     async with Scripted("a") as cluster:
-        instance = await Instance.of(ClientOptions(name_server=cluster.name_server))
+        instance = await ClientInstance.of(ClientOptions(name_server=cluster.name_server))
         routes: RouteTable = instance.routes
         await routes.refresh("t")
         routes._brokers["s"] = {1: "h:1", 2: "h:2"}
@@ -231,7 +231,7 @@ async def test_addresses_of_brokers() -> None:
 
 async def test_a_route_that_is_gone_stays_as_it_was() -> None:
     async with Scripted("a") as cluster:
-        instance = await Instance.of(ClientOptions(name_server=cluster.name_server))
+        instance = await ClientInstance.of(ClientOptions(name_server=cluster.name_server))
         await instance.routes.refresh("t")
         cluster.known = False
         with pytest.raises(ClientError):
@@ -242,7 +242,7 @@ async def test_a_route_that_is_gone_stays_as_it_was() -> None:
 
 async def test_many_who_ask_for_a_route_ask_once() -> None:
     async with Scripted("a") as cluster:
-        instance = await Instance.of(ClientOptions(name_server=cluster.name_server))
+        instance = await ClientInstance.of(ClientOptions(name_server=cluster.name_server))
         await asyncio.gather(*(instance.routes.publish_info("t") for _ in range(100)))
         assert cluster.asked == ["t"]
         await instance.leave()
@@ -250,7 +250,7 @@ async def test_many_who_ask_for_a_route_ask_once() -> None:
 
 async def test_idle_connections_are_closed_and_opened_again() -> None:
     async with Scripted("a") as cluster:
-        instance = await Instance.of(ClientOptions(name_server=cluster.name_server, idle_s=0.2))
+        instance = await ClientInstance.of(ClientOptions(name_server=cluster.name_server, idle_s=0.2))
         await instance.routes.refresh("t")
         held = instance.channels.held(cluster.name_server)
         assert held is not None
@@ -261,7 +261,7 @@ async def test_idle_connections_are_closed_and_opened_again() -> None:
 
 async def test_requests_on_the_way_are_bounded() -> None:
     async with Scripted("a") as cluster:
-        instance = await Instance.of(ClientOptions(name_server=cluster.name_server, pending_max=3))
+        instance = await ClientInstance.of(ClientOptions(name_server=cluster.name_server, pending_max=3))
         await instance.routes.refresh("t")
         cluster.brokers["a"].script = [None] * 9
         address = cluster.brokers["a"].address
@@ -312,7 +312,7 @@ async def test_heartbeats_of_the_second_kind_say_less_when_nothing_changed() -> 
 
         cluster.brokers["a"].answer = answer  # type: ignore[method-assign,assignment]
         options = ClientOptions(name_server=cluster.name_server, heartbeat_v2=True, heartbeat_s=3600)
-        instance, member = await Instance.of(options), Member()
+        instance, member = await ClientInstance.of(options), Member()
         await instance.routes.refresh("t")
         await instance.join_consumer(member)
         for _ in range(3):

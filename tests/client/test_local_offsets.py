@@ -86,7 +86,7 @@ async def test_each_way_to_read_goes_where_it_says(tmp_path: Path) -> None:
     store.update(FAR, 9)
     assert await store.read(FAR, ReadOffset.MEMORY) == await store.read(FAR, ReadOffset.MEMORY_FIRST) == 9
     assert await store.read(FAR, ReadOffset.STORE) == 7
-    assert store.remembered(FAR) == 7, "what is read from the store is what memory holds"
+    assert store.cached_offset(FAR) == 7, "what is read from the store is what memory holds"
     assert await store.read(NEW, ReadOffset.STORE) == NOT_FOUND
 
 

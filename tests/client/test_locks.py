@@ -117,7 +117,7 @@ async def test_what_a_broker_locks_beyond_the_question_is_not_ours() -> None:
     locks = one.rebalancer._parts.locks
     assert locks is not None
     one.instance.says[LOCK] = lambda request: request.answer(body=java_json.dumps({"lockOKMQSet": FOUR}))
-    assert await locks.take(FOUR[:1]) == {FOUR[0]}
+    assert await locks.lock_queues(FOUR[:1]) == {FOUR[0]}
 
 
 async def test_giving_all_back_asks_each_broker_once_for_whatever_is_still_there() -> None:
@@ -139,7 +139,7 @@ async def test_who_stops_in_the_middle_of_a_round_gives_back_what_it_has_just_lo
         one.rebalancer.stop()
         return 0
 
-    one.rebalancer._holding._parts.start_offset = stop_meanwhile
+    one.rebalancer._owned_queues._parts.start_offset = stop_meanwhile
     await one.rebalancer.run()
     assert one.table == {}
     assert len(java_json.loads(one.instance.asked_for(UNLOCK)[0].body)["mqSet"]) == 4

@@ -1,7 +1,7 @@
 """Topics without a route: asked for soon, then ever more seldom, and no more once they are found."""
 
 from firearrow.client.errors import NoRoute
-from firearrow.client.link.missing_routes import MissingRoutes
+from firearrow.client.link.missing_routes import RouteRetry
 
 
 class Routes:
@@ -30,7 +30,7 @@ async def test_waits_grow_and_end_with_the_route() -> None:
     async def found() -> None:
         told.append(now[0])
 
-    missing = MissingRoutes(
+    missing = RouteRetry(
         routes,  # type: ignore[arg-type]
         lambda: ["a", "b"],
         found,

@@ -88,9 +88,9 @@ async def test_a_group_is_set_back_while_it_runs(
     feeder.feed(topic, [b"1", b"2", b"3"], queue_id=1, tag="a")
     async with running(name_server, topic) as (consumer, bodies):
         await wait_until(lambda: len(bodies) == 3)
-        role = consumer._role
-        assert role is not None
-        role._reset.settle_s = 0.1
+        runtime = consumer._runtime
+        assert runtime is not None
+        runtime._reset.settle_s = 0.1
         reset = await mqadmin(f"resetOffsetByTime -g {consumer.group} -t {topic} -s 1000")
         assert re.search(r"broker-a +1 +0", reset)
         await wait_until(lambda: len(bodies) == 6, 30)

@@ -12,8 +12,8 @@ from firearrow.client.errors import BrokerError, ClientError, OffsetUnknown, Req
 from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
-from firearrow.client.link.instance import Instance
-from firearrow.client.link.positions import Positions
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions, ConsumeFromWhere
 from tests.client.conftest import unique
@@ -32,9 +32,9 @@ def test_increase_only_never_goes_back() -> None:
     table = OffsetTable()
     table.update(FIRST, 5, increase_only=True)
     table.update(FIRST, 4, increase_only=True)
-    assert table.remembered(FIRST) == 5
+    assert table.cached_offset(FIRST) == 5
     table.update(FIRST, 4)
-    assert table.remembered(FIRST) == 4
+    assert table.cached_offset(FIRST) == 4
 
 
 def test_a_frozen_offset_stays_until_it_is_removed() -> None:
@@ -43,12 +43,12 @@ def test_a_frozen_offset_stays_until_it_is_removed() -> None:
     table.update_and_freeze(FIRST, 3)
     table.update(FIRST, 10, increase_only=True)
     table.update(FIRST, 10)
-    assert table.remembered(FIRST) == 3
+    assert table.cached_offset(FIRST) == 3
     table.update_and_freeze(FIRST, 4)
-    assert table.remembered(FIRST) == 4
+    assert table.cached_offset(FIRST) == 4
     table.remove(FIRST)
     table.update(FIRST, 10)
-    assert table.remembered(FIRST) == 10
+    assert table.cached_offset(FIRST) == 10
 
 
 def test_a_snapshot_is_a_copy_of_one_topic_or_of_all() -> None:
@@ -75,7 +75,7 @@ async def test_each_way_to_read_goes_where_it_says() -> None:
     store.update(FIRST, 9)
     assert await store.read(FIRST, ReadOffset.MEMORY_FIRST) == 9
     assert len(instance.asked) == 1
-    assert await store.read(FIRST, ReadOffset.STORE) == store.remembered(FIRST) == 7, "going back is allowed"
+    assert await store.read(FIRST, ReadOffset.STORE) == store.cached_offset(FIRST) == 7, "going back is allowed"
     assert instance.asked[-1].ext == {
         "consumerGroup": "group",
         "topic": "T",
@@ -193,7 +193,7 @@ async def test_the_last_time_the_brokers_answers_are_awaited(caplog: pytest.LogC
     lost = MessageQueue("T", "broker-x", 0)
     store.update(lost, 5)
     store.update(FIRST, 6)
-    await store.settle([lost, FIRST, SECOND])
+    await store.persist_final([lost, FIRST, SECOND])
     assert [(request.ext["commitOffset"], request.is_oneway) for request in instance.asked] == [("6", False)]
     assert "broker broker-x is not known" in caplog.text
 
@@ -263,7 +263,7 @@ async def test_an_offset_below_zero_is_none() -> None:
 
 async def test_a_broker_keeps_what_it_is_told(name_server: str, topics: Callable[..., str]) -> None:
     topic, group = topics(queues=2), unique("group")
-    member = Member(await Instance.of(ClientOptions(name_server=name_server)), group, [topic])
+    member = Member(await ClientInstance.of(ClientOptions(name_server=name_server)), group, [topic])
     await member.join()
     first, second = await member.instance.routes.subscribe_queues(topic)
     await member.offsets.commit(first, 0)
@@ -289,9 +289,9 @@ async def test_positions_of_queues_are_told(
     name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
-    instance = await Instance.of(ClientOptions(name_server=name_server))
+    instance = await ClientInstance.of(ClientOptions(name_server=name_server))
     (queue,) = await instance.routes.subscribe_queues(topic)
-    positions, before_ms = Positions(instance), int(time.time() * 1000)
+    positions, before_ms = QueueOffsets(instance), int(time.time() * 1000)
     assert (await positions.min_offset(queue), await positions.max_offset(queue)) == (0, 0)
     feeder.feed(topic, [b"a", b"b", b"c"])
     async with asyncio.timeout(10):  # Apache's queues follow its log a moment later
@@ -311,7 +311,7 @@ async def test_a_young_topic_begins_at_0_whatever_the_group_wants(
 ) -> None:
     topic, group = topics(queues=1), unique("group")
     feeder.feed(topic, [b"a", b"b"])
-    member = Member(await Instance.of(ClientOptions(name_server=name_server)), group, [topic])
+    member = Member(await ClientInstance.of(ClientOptions(name_server=name_server)), group, [topic])
     await member.join()
     await wait_until(lambda: member.begun)
     assert member.begun[0].next_offset == 0, "the broker hides that nothing is stored"

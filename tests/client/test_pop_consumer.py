@@ -8,7 +8,7 @@ import pytest
 from firearrow.client.errors import BrokerError, ConfigError, NotRunning
 from firearrow.client.message import Property
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, PopConsumerOptions
-from firearrow.client.pop.receipts import ReceiptWrong, receipt_of
+from firearrow.client.pop.receipts import InvalidReceiptHandle, receipt_handle_of
 from firearrow.client.pop_consumer import PopConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
@@ -69,8 +69,8 @@ async def test_what_is_not_acknowledged_comes_back(
         await popping.ack(kept)
         [again] = await popping.receive(wait_s=20)
         assert (again.body, again.topic, again.reconsume_times) == (b"lost", topic, 1)
-        assert again.properties[Property.FIRST_POP_TIME] == str(receipt_of(lost).pop_ms)
-        assert receipt_of(again).kind in ("1", "2")
+        assert again.properties[Property.FIRST_POP_TIME] == str(receipt_handle_of(lost).pop_ms)
+        assert receipt_handle_of(again).kind in ("1", "2")
         await popping.ack(again)
         assert await popping.receive(wait_s=2) == []
 
@@ -82,11 +82,11 @@ async def test_the_invisible_time_is_changed_both_ways(
     feeder.feed(topic, [b"long", b"short"])
     async with consumer(name_server, topic) as popping:
         long, short = await popping.receive(invisible_s=2)
-        before = receipt_of(long)
+        before = receipt_handle_of(long)
         await popping.change_invisible(long, 60)
         await popping.change_invisible(short, 1)
-        assert receipt_of(long).start_offset == before.queue_offset
-        assert receipt_of(long).invisible_ms == 60000
+        assert receipt_handle_of(long).start_offset == before.queue_offset
+        assert receipt_handle_of(long).invisible_ms == 60000
         [again] = await popping.receive(wait_s=20)
         assert again.body == b"short"
         await popping.ack_batch([again, long])
@@ -164,7 +164,7 @@ async def test_in_order_the_queue_rests_until_all_is_acknowledged(
     async with popping:
         first = await popping.receive(2, wait_s=5, invisible_s=2)
         assert [message.body for message in first] == [b"1", b"2"]
-        assert receipt_of(first[0]).in_order
+        assert receipt_handle_of(first[0]).in_order
         assert await popping.receive(wait_s=0) == []
         await popping.ack(first[0])
         [second, *_] = await popping.receive(wait_s=20, invisible_s=60)
@@ -243,7 +243,7 @@ async def test_misuse_is_told(name_server: str, topics: Callable[..., str], feed
         with pytest.raises(Exception, match="nowhere"):
             await popping.ack(message)
         message.put_property(Property.POP_CHECK_POINT, "no receipt")
-        with pytest.raises(ReceiptWrong):
+        with pytest.raises(InvalidReceiptHandle):
             await popping.ack(message)
     with pytest.raises(NotRunning):
         await popping.ack(message)

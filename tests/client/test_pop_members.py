@@ -53,7 +53,7 @@ async def test_every_message_reaches_one_of_the_members(
     for each in members:
         await each.start()
     for each in members:
-        await wait_until(lambda each=each: each._role.rebalancer.pop_table)
+        await wait_until(lambda each=each: each._runtime.rebalancer.pop_table)
     bodies = [b"%d" % number for number in range(100)]
     feeder = RawProducer(peer)
     await asyncio.to_thread(feeder.feed, topic, bodies)
@@ -136,8 +136,8 @@ async def test_names_of_a_namespace_stay_outside(
     consumer.subscribe(plain, handler, tags="yes")
     await consumer.start()
     await wait_until(lambda: len(seen) == 2)
-    assert consumer._role is not None
-    [queue] = consumer._role.rebalancer.pop_table.values()
+    assert consumer._runtime is not None
+    [queue] = consumer._runtime.rebalancer.pop_table.values()
     await wait_until(lambda: queue.unacknowledged == 0)
     await consumer.close()
     assert sorted(seen) == [(plain, b"1"), (plain, b"2")]
@@ -182,11 +182,11 @@ async def test_a_topic_may_turn_from_pop_to_pull(
     await asyncio.to_thread(feeder.feed, topic, [b"popped"])
     await wait_until(lambda: seen == [b"popped"])
     ask_for_pop(peer, topic, group, "PULL")
-    role = consumer._role
-    assert role is not None
-    role.instance.rebalance_soon()
+    runtime = consumer._runtime
+    assert runtime is not None
+    runtime.instance.rebalance_soon()
     await wait_until(
-        lambda: not role.rebalancer.pop_table and any(q.topic == topic for q in role.rebalancer.table)
+        lambda: not runtime.rebalancer.pop_table and any(q.topic == topic for q in runtime.rebalancer.table)
     )
     await asyncio.to_thread(feeder.feed, topic, [b"pulled"])
     await wait_until(lambda: b"pulled" in seen)

@@ -12,17 +12,17 @@ from firearrow.client.message import Message, Property, decode_properties
 from firearrow.client.names import Namespace
 from firearrow.client.options import CompressionKind, ProducerOptions
 from firearrow.client.producer import Producer
-from firearrow.client.sending.prepared import Prepared, Preparer
+from firearrow.client.sending.prepared import PreparedMessage, MessagePreparer
 
 COMPRESSED, ZLIB, HALF = 0x1, 0x300, 0x4
 
 
-def preparer(namespace: str | None = None, **options: object) -> Preparer:
+def preparer(namespace: str | None = None, **options: object) -> MessagePreparer:
     ids = UniqueIds(b"\x7f\0\0\1", 1, b"salt")
-    return Preparer("g", ProducerOptions(**options), Namespace(namespace), ids, False)  # type: ignore[arg-type]
+    return MessagePreparer("g", ProducerOptions(**options), Namespace(namespace), ids, False)  # type: ignore[arg-type]
 
 
-def request_of(prepared: Prepared) -> RemotingCommand:
+def request_of(prepared: PreparedMessage) -> RemotingCommand:
     return RemotingCommand.decode(prepared.frame(7, 3, "b", 1700000000000, False))
 
 

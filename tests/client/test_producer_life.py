@@ -96,8 +96,8 @@ async def test_a_close_in_the_middle_of_many_sends_loses_no_answer() -> None:
     async with Scripted("a", "b") as cluster:
         hook.sender = sender = Producer("g", name_server=cluster.name_server, send_hooks=[hook])
         await sender.start()
-        ways = [sender.submit(Message("t", b"%d" % number)) for number in range(500)]
-        results = await asyncio.gather(*ways)
+        environment = [sender.submit(Message("t", b"%d" % number)) for number in range(500)]
+        results = await asyncio.gather(*environment)
         assert hook.closing is not None
         await hook.closing
         assert len({result.message_id for result in results}) == 500

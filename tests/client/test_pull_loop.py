@@ -10,8 +10,8 @@ from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, MessageModel, PushConsumerOptions
-from firearrow.client.pulling.pull_loop import Thresholds
-from firearrow.client.pulling.pulling import Pull, PullResult, PullStatus
+from firearrow.client.pulling.pull_loop import FlowControlLimits
+from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
 from tests.client.loop_bench import QUEUE, RETRY_QUEUE, Bench, found, nothing
 from tests.client.records import received
 from tests.client.waiting import wait_until
@@ -143,10 +143,10 @@ async def test_a_pull_asks_for_what_the_options_say() -> None:
 
 
 @pytest.mark.parametrize(("remembered", "told"), [(None, None), (0, None), (1, 1)])
-async def test_offsets_above_nought_are_told_with_each_pull(remembered: int | None, told: int | None) -> None:
+async def test_offsets_above_nought_are_told_with_each_pull(cached_offset: int | None, told: int | None) -> None:
     bench = Bench()
-    if remembered is not None:
-        bench.offsets.update(QUEUE, remembered)
+    if cached_offset is not None:
+        bench.offsets.update(QUEUE, cached_offset)
     await bench.run()
     assert bench.pulls[0].commit == told
 
@@ -318,7 +318,7 @@ async def test_stopping_ends_pulls_on_their_way() -> None:
 
 def test_thresholds_of_topics_are_divided_among_all_queues_and_overwrite() -> None:
     options = PushConsumerOptions(topic_messages_max=100, topic_bytes_max=10 * MIB)
-    thresholds = Thresholds.of(options)
+    thresholds = FlowControlLimits.of(options)
     assert (thresholds.messages_max, thresholds.bytes_max) == (1000, 100 * MIB)
     thresholds.spread(options, 8)
     assert (thresholds.messages_max, thresholds.bytes_max) == (12, MIB)
@@ -328,7 +328,7 @@ def test_thresholds_of_topics_are_divided_among_all_queues_and_overwrite() -> No
 
 def test_without_thresholds_of_topics_those_of_queues_stay() -> None:
     options = PushConsumerOptions(queue_messages_max=5)
-    thresholds = Thresholds.of(options)
+    thresholds = FlowControlLimits.of(options)
     thresholds.spread(options, 8)
     assert (thresholds.messages_max, thresholds.bytes_max, thresholds.span_max) == (5, 100 * MIB, 2000)
 
@@ -337,7 +337,7 @@ async def test_a_thousand_queues_are_a_thousand_idle_tasks() -> None:
     bench, never = Bench(), asyncio.Event()
     waiting = 0
 
-    async def hold(pull: Pull) -> PullResult:
+    async def hold(pull: PullQuery) -> PullResult:
         nonlocal waiting
         waiting += 1
         await never.wait()

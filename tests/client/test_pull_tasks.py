@@ -9,11 +9,11 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import BrokerError, OffsetUnknown, RequestTimeout
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.members.pull_role import StreamRequests
+from firearrow.client.members.pull_role import StreamRequestHook
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, PullConsumerOptions
-from firearrow.client.pulling.pull_tasks import PulledQueue, PullTaskParts, PullTasks
-from firearrow.client.pulling.pulling import Pull, PullResult, PullStatus, pull_command
+from firearrow.client.pulling.pull_tasks import PrefetchedQueue, PrefetchContext, Prefetcher
+from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus, pull_command
 from tests.client.records import received
 from tests.client.waiting import wait_until
 from tests.golden import session
@@ -38,22 +38,22 @@ class Bench:
 
     def __init__(self, options: PullConsumerOptions | None = None) -> None:
         self.answers: dict[MessageQueue, list[PullResult | Exception]] = {QUEUE: [], OTHER: []}
-        self.pulls: list[Pull] = []
+        self.pulls: list[PullQuery] = []
         self.slept: list[float] = []
         self.held: list[asyncio.Future[PullResult]] = []
         self.starts: list[int | Exception] = []
         self.subscription: Subscription | None = Subscription.of("orders", "a || b")
         self.on_sleep: Callable[[], object] = lambda: None
-        self.tasks = PullTasks(PullTaskParts(
+        self.tasks = Prefetcher(PrefetchContext(
             options=options or PullConsumerOptions(), pull=self._pull, subscription=lambda topic: self.subscription,
             start_offset=self._start, exception_delay_s=0.9, clock=lambda: 7.0, sleep=self._sleep,
         ))  # fmt: skip
 
-    def begin(self, *answers: PullResult | Exception, start: int = 10) -> PulledQueue:
+    def begin(self, *answers: PullResult | Exception, start: int = 10) -> PrefetchedQueue:
         self.answers[QUEUE] += answers
         return self.tasks.begin(QUEUE, ProcessQueue(), start)
 
-    async def _pull(self, pull: Pull) -> PullResult:
+    async def _pull(self, pull: PullQuery) -> PullResult:
         self.pulls.append(pull)
         waiting = self.answers[pull.queue]
         if not waiting:
@@ -77,7 +77,7 @@ class Bench:
         await asyncio.sleep(0)
 
     async def take(self, most: int = 10, timeout_s: float = 5) -> list[int]:
-        taken = await self.tasks.take(timeout_s, most)
+        taken = await self.tasks.poll_batch(timeout_s, most)
         return [] if taken is None else [message.queue_offset for message in taken[1]]
 
 
@@ -101,10 +101,10 @@ async def test_requests_are_those_of_apaches_client() -> None:
             continue
         request, seen = RemotingCommand.decode(frame.raw), seen + 1
         queue = MessageQueue(request.ext["topic"], request.ext["bname"], int(request.ext["queueId"]))
-        pulled = PulledQueue(queue, ProcessQueue(), int(request.ext["queueOffset"]))
+        pulled = PrefetchedQueue(queue, ProcessQueue(), int(request.ext["queueOffset"]))
         pull = bench.tasks._pull(pulled, Subscription.of(queue.topic))
         ours = pull_command(pull, request.ext["consumerGroup"], to_master=True)
-        StreamRequests().before("", ours)
+        StreamRequestHook().before("", ours)
         assert (ours.code, ours.ext) == (request.code, request.ext)
     assert seen > 4
 
@@ -209,7 +209,7 @@ async def test_given_out_is_not_yet_done() -> None:
     pulled = bench.begin(found(10, 11, 12))
     assert await bench.take(2) == [10, 11]
     assert (pulled.position, pulled.done) == (12, -1)
-    bench.tasks.settle()
+    bench.tasks.commit_delivered()
     assert pulled.done == 12
     assert await bench.take(2) == [12]
     assert (pulled.position, pulled.done) == (13, 12)
@@ -227,7 +227,7 @@ async def test_what_the_filter_left_out_is_passed_over_once_all_is_given_out() -
     bench.held[0].set_result(nothing(60))
     await wait_until(lambda: len(bench.held) == 2)
     assert pulled.position == 60
-    bench.tasks.settle()
+    bench.tasks.commit_delivered()
     assert pulled.done == 60
     await bench.tasks.close()
 
@@ -237,7 +237,7 @@ async def test_an_offset_that_the_broker_does_not_have_is_left_for_its_own() -> 
     pulled = bench.begin(nothing(3, PullStatus.OFFSET_ILLEGAL))
     await wait_until(lambda: bench.held)
     assert bench.pulls[-1].offset == 3
-    bench.tasks.settle()
+    bench.tasks.commit_delivered()
     assert pulled.done == 3
     await bench.tasks.close()
 
@@ -252,7 +252,7 @@ async def test_seeking_forgets_what_was_pulled_and_what_is_on_the_way() -> None:
     assert await bench.take() == [5, 6]
     assert pulled.position == 7
     assert await bench.take(timeout_s=0) == []
-    bench.tasks.settle()
+    bench.tasks.commit_delivered()
     assert pulled.done == 7
     await bench.tasks.close()
 

@@ -13,19 +13,19 @@ from firearrow.client.group.subscription import Subscription
 from firearrow.client.hooks import FilterHook
 from firearrow.client.link.routes import BrokerAddress
 from firearrow.client.message import MessageQueue
-from firearrow.client.pulling.pulling import Pull, Puller, PullStatus, pull_command
+from firearrow.client.pulling.pulling import PullQuery, PullClient, PullStatus, pull_command
 from tests.client.records import record
 
 QUEUE = MessageQueue("orders", "broker-a", 3)
 COMMIT, SUSPEND, EXPRESSION, LITE = 1, 2, 4, 16
 
 
-def pull(**changes: object) -> Pull:
+def pull(**changes: object) -> PullQuery:
     plain: dict[str, object] = {
         "queue": QUEUE, "subscription": Subscription.of("orders", "a || b"), "offset": 17, "batch": 32,
         "batch_bytes": 262144, "timeout_s": 30,
     }  # fmt: skip
-    return Pull(**(plain | changes))  # type: ignore[arg-type]
+    return PullQuery(**(plain | changes))  # type: ignore[arg-type]
 
 
 class Broker:
@@ -58,8 +58,8 @@ class Broker:
         self.calls.append((address, command))
         return self.answer
 
-    def puller(self, *filters: FilterHook, broker_id: int | None = None) -> Puller:
-        return Puller(self, "group", filters, broker_id=broker_id)  # type: ignore[arg-type]
+    def puller(self, *filters: FilterHook, broker_id: int | None = None) -> PullClient:
+        return PullClient(self, "group", filters, broker_id=broker_id)  # type: ignore[arg-type]
 
 
 def answered(code: int = 19, body: bytes = b"", **changes: str) -> RemotingCommand:

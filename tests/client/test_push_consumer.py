@@ -322,8 +322,8 @@ async def test_many_messages_stay_within_small_thresholds(
 
     async def handle(messages: list[ReceivedMessage]) -> None:
         nonlocal most, handled
-        assert made._role is not None
-        most = max(most, *(held.message_count for held in made._role.table.values()))
+        assert made._runtime is not None
+        most = max(most, *(held.message_count for held in made._runtime.table.values()))
         handled += len(messages)
         await asyncio.sleep(0)
 

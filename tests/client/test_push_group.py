@@ -151,10 +151,10 @@ async def test_thresholds_of_a_topic_are_split_over_all_queues_that_are_ours(
     group = Group(name_server, topic, handle, topic_messages_max=25, pull_batch=1, threads=1)
     feeder.spread(topic, 200)
     async with group.member() as one:
-        assert one._role is not None
-        held = one._role.table
+        assert one._runtime is not None
+        held = one._runtime.table
         await wait_until(lambda: sum(held.message_count for held in held.values()) == 4 * 6)
-        await wait_until(lambda: one._role is not None and one._role.pulls.times_full > 8)
+        await wait_until(lambda: one._runtime is not None and one._runtime.pulls.times_full > 8)
         assert {queue.topic: process_queue.message_count for queue, process_queue in held.items()} == {
             topic: 6,
             f"%RETRY%{group.name}": 0,

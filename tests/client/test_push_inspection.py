@@ -94,14 +94,14 @@ async def test_a_reset_that_is_sent_to_us_takes_queues_back_in_time(
     feeder.feed(topic, [b"other"], queue_id=1)
     async with consumer(name_server, topic, seen) as one:
         await wait_until(lambda: len(seen.messages) == 3)
-        assert one._role is not None
-        one._role._reset.settle_s = 0
+        assert one._runtime is not None
+        one._runtime._reset.settle_s = 0
         (queue,) = (queue for queue in one.queues if (queue.topic, queue.queue_id) == (topic, 0))
         body = java_json.dumps({"offsetTable": {queue: 1}})
         request = RemotingCommand.request(
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET, {"topic": topic, "group": one.group}, body
         )
-        await one._role.instance._serves[RequestCode.RESET_CONSUMER_CLIENT_OFFSET](request, "broker")  # type: ignore[misc]
+        await one._runtime.instance._handlers[RequestCode.RESET_CONSUMER_CLIENT_OFFSET](request, "broker")  # type: ignore[misc]
         await wait_until(lambda: len(seen.messages) == 4)
         assert not one.paused
     assert [message.body for message in seen.messages[3:]] == [b"2"]
@@ -113,7 +113,7 @@ async def test_the_broker_relays_the_offsets_of_a_running_group(
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"1", b"2"])
     async with consumer(name_server, topic, seen) as one:
-        await wait_until(lambda: one._role is not None and 2 in one._role.offsets.snapshot(topic).values())
+        await wait_until(lambda: one._runtime is not None and 2 in one._runtime.offsets.snapshot(topic).values())
         client_id = one.client_id
         ext = {"topic": topic, "group": one.group, "clientAddr": ""}
         answer = await ask(peer, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ext)

@@ -5,8 +5,8 @@ from collections import Counter
 from firearrow._native.store.hash import java_hash
 from firearrow.client.link.routes import PublishInfo
 from firearrow.client.message import Message, MessageQueue
-from firearrow.client.sending.latency_faults import LatencyFaults
-from firearrow.client.sending.queue_choice import QueueChoice
+from firearrow.client.sending.latency_faults import LatencyFaultTolerance
+from firearrow.client.sending.queue_choice import QueueSelector
 from firearrow.client.sending.selectors import by_hash, hash_index
 
 QUEUES = tuple(MessageQueue("t", broker, number) for broker in ("a", "b") for number in range(2))
@@ -14,15 +14,15 @@ INFO = PublishInfo("t", QUEUES, brokers=frozenset({"a", "b"}))
 
 
 def test_one_after_the_other_from_anywhere() -> None:
-    choice = QueueChoice()
+    choice = QueueSelector()
     chosen = [choice.choose(INFO) for _ in range(8)]
     assert Counter(chosen) == dict.fromkeys(QUEUES, 2)
     assert chosen[:4] == chosen[4:]
-    assert len({QueueChoice().choose(INFO) for _ in range(200)}) == 4
+    assert len({QueueSelector().choose(INFO) for _ in range(200)}) == 4
 
 
 def test_not_to_the_broker_that_just_failed_unless_it_is_the_only_one() -> None:
-    choice = QueueChoice()
+    choice = QueueSelector()
     assert {choice.choose(INFO, avoid="a").broker_name for _ in range(8)} == {"b"}
     alone = PublishInfo("t", QUEUES[:2], brokers=frozenset({"a"}))
     assert choice.choose(alone, avoid="a").broker_name == "a"
@@ -30,7 +30,7 @@ def test_not_to_the_broker_that_just_failed_unless_it_is_the_only_one() -> None:
 
 def test_slow_brokers_rest_as_long_as_the_table_says() -> None:
     now = [100.0]
-    faults = LatencyFaults(lambda: now[0])
+    faults = LatencyFaultTolerance(lambda: now[0])
     for took_s, rest_s in (
         (0.04, 0),
         (0.1, 0),
@@ -56,8 +56,8 @@ def test_slow_brokers_rest_as_long_as_the_table_says() -> None:
 
 
 def test_available_before_reachable_before_any() -> None:
-    faults = LatencyFaults(lambda: 0.0)
-    choice = QueueChoice(faults)
+    faults = LatencyFaultTolerance(lambda: 0.0)
+    choice = QueueSelector(faults)
     faults.update("a", 0, isolate=True, reachable=True)
     assert {choice.choose(INFO).broker_name for _ in range(8)} == {"b"}
     faults.update("b", 0, isolate=True, reachable=False)
@@ -74,7 +74,7 @@ async def test_the_detector_finds_who_is_back_and_forgets_who_is_unknown() -> No
         asked.append(broker)
         return answers[broker]
 
-    faults = LatencyFaults(lambda: now[0], probe)
+    faults = LatencyFaultTolerance(lambda: now[0], probe)
     for broker in answers:
         faults.update(broker, 0, isolate=True, reachable=False)
     await faults.detect()

@@ -54,7 +54,7 @@ async def test_what_leaves_is_persisted_and_forgotten() -> None:
     assert one.mine == [0, 1]
     assert leaving.dropped
     assert ("persist", 3, 30) in one.happened
-    assert one.offsets.remembered(FOUR[3]) == -1
+    assert one.offsets.cached_offset(FOUR[3]) == -1
     assert one.happened[-1] == ("changed", "T", 4, [0, 1])
 
 
@@ -120,7 +120,7 @@ async def test_a_stale_offset_is_gone_before_a_queue_is_begun() -> None:
     one = Round()
     one.offsets.update_and_freeze(FOUR[0], 99)
     await one.rebalancer.run()
-    assert one.offsets.remembered(FOUR[0]) == -1
+    assert one.offsets.cached_offset(FOUR[0]) == -1
 
 
 async def test_a_queue_that_nobody_pulls_is_begun_anew() -> None:

@@ -13,12 +13,12 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import BrokerError, ClientError
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.message import MessageQueue, Property
-from firearrow.client.pop.acks import BITS_MAX, Acks, batch_body
-from firearrow.client.pop.popping import Pop, PopResult, PopStatus, pop_command, pop_result
+from firearrow.client.pop.acks import BITS_MAX, AckClient, batch_body
+from firearrow.client.pop.popping import PopRequest, PopResult, PopStatus, pop_command, pop_result
 from firearrow.client.pop.receipts import (
     OrderCounts,
-    Receipt,
-    ReceiptWrong,
+    ReceiptHandle,
+    InvalidReceiptHandle,
     kind_of,
     message_offsets,
     start_offsets,
@@ -26,15 +26,15 @@ from firearrow.client.pop.receipts import (
 from tests.client.records import record
 from tests.golden import session
 
-POPPED = Receipt(5, 1000, 60000, 3, "0", "broker-a", 2, 7)
+POPPED = ReceiptHandle(5, 1000, 60000, 3, "0", "broker-a", 2, 7)
 
 
 def never(sys_flag: int, stored: bytes) -> bytes:
     raise AssertionError("not compressed")
 
 
-def asked(ext: dict[str, str]) -> Pop:
-    return Pop(
+def asked(ext: dict[str, str]) -> PopRequest:
+    return PopRequest(
         group=ext["consumerGroup"],
         queue=MessageQueue(ext["topic"], ext["bname"], int(ext["queueId"])),
         subscription=Subscription.of(ext["topic"]),
@@ -78,14 +78,14 @@ async def test_receipts_and_requests_are_those_of_apaches_client(name: str) -> N
         if request.code == RequestCode.BATCH_ACK_MESSAGE:
             await compare_batch(request, answer, known)
             continue
-        receipt = Receipt.of(request.ext["extraInfo"])
+        receipt = ReceiptHandle.of(request.ext["extraInfo"])
         topic = known[receipt.text]
         caller = Caller(answer)
-        acks = Acks(caller, request.ext["consumerGroup"], 3)
+        acks = AckClient(caller, request.ext["consumerGroup"], 3)
         if request.code == RequestCode.ACK_MESSAGE:
             await acks.ack(topic, receipt)
         else:
-            hidden = await acks.hide(topic, receipt, int(request.ext["invisibleTime"]))
+            hidden = await acks.change_invisible(topic, receipt, int(request.ext["invisibleTime"]))
             assert (hidden.start_offset, hidden.pop_ms) == (receipt.queue_offset, answer.integer("popTime"))
             known[hidden.text] = topic
         assert caller.commands[0].ext == request.ext
@@ -96,10 +96,10 @@ async def test_receipts_and_requests_are_those_of_apaches_client(name: str) -> N
 
 async def compare_batch(request: RemotingCommand, answer: RemotingCommand, known: dict[str, str]) -> None:
     [entry] = json.loads(request.body)["acks"]
-    receipts = [Receipt.of(text) for text in known]
+    receipts = [ReceiptHandle.of(text) for text in known]
     mine = [receipt for receipt in receipts if receipt.pop_ms == entry["pt"]]
     caller = Caller(answer)
-    await Acks(caller, entry["c"], 3).ack_many((entry["t"], receipt) for receipt in mine)
+    await AckClient(caller, entry["c"], 3).ack_many((entry["t"], receipt) for receipt in mine)
     assert caller.commands[0].body == request.body
 
 
@@ -121,9 +121,9 @@ class Caller:
 
 def test_a_receipt_is_its_text() -> None:
     text = "5 1000 60000 3 0 broker-a 2 7"
-    assert Receipt.of(text) == POPPED
+    assert ReceiptHandle.of(text) == POPPED
     assert POPPED.text == text
-    assert Receipt.of(text + " more of a newer client") == POPPED
+    assert ReceiptHandle.of(text + " more of a newer client") == POPPED
     assert not POPPED.in_order
     assert POPPED._replace(revive_queue=999).in_order
     assert not POPPED.expired(60999)
@@ -138,7 +138,7 @@ def test_the_kind_names_the_real_topic() -> None:
         "2": "%RETRY%G+T",
     }
     for kind, name in names.items():
-        receipt = Receipt.of(f"5 1000 60000 3 {kind} b 2 7")
+        receipt = ReceiptHandle.of(f"5 1000 60000 3 {kind} b 2 7")
         assert receipt.topic("T", "G") == name
         assert kind_of(name) == kind
 
@@ -157,16 +157,16 @@ def test_the_kind_names_the_real_topic() -> None:
     ],
 )
 def test_a_text_that_is_no_receipt_is_refused(text: str) -> None:
-    with pytest.raises(ReceiptWrong, match=r"POP_CK|kind"):
-        Receipt.of(text)
+    with pytest.raises(InvalidReceiptHandle, match=r"POP_CK|kind"):
+        ReceiptHandle.of(text)
 
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
-    for read in (Receipt.of, start_offsets, message_offsets, OrderCounts.of):
+    for read in (ReceiptHandle.of, start_offsets, message_offsets, OrderCounts.of):
         try:
             read(text)
-        except ReceiptWrong:
+        except InvalidReceiptHandle:
             continue
 
 
@@ -179,7 +179,7 @@ def test_offset_texts() -> None:
     assert counts.times(("0", 3), 18) == 2
     assert counts.times(("0", 4), 17) == 0
     for wrong in ("0 0", "0 0 5;0 0 6", "0 x 5", "4 0 5", "0 0 5,", "0 0 5;"):
-        with pytest.raises(ReceiptWrong):
+        with pytest.raises(InvalidReceiptHandle):
             message_offsets(wrong)
 
 
@@ -187,7 +187,7 @@ def popped(
     body: bytes, ext: dict[str, str], *, topic: str = "T", in_order: bool = False, **more: str
 ) -> PopResult:
     times = {"popTime": "1000", "invisibleTime": "60000", "reviveQid": "3", "restNum": "1"}
-    pop = Pop(
+    pop = PopRequest(
         group="G", queue=MessageQueue(topic, "b", -1), subscription=Subscription.of(topic), batch=32,
         invisible_ms=60000, wait_ms=0, in_order=in_order,
     )  # fmt: skip
@@ -251,14 +251,14 @@ def test_a_light_queue_has_offsets_of_its_own() -> None:
     info = {"startOffsetInfo": "0 0 8", "msgOffsetInfo": "0 0 9"}
     assert receipts(popped(body, info, topic="%LMQ%y")) == ["8 1000 60000 3 0 b 0 9"]
     broken = record(b"a", "parent", INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y", INNER_MULTI_QUEUE_OFFSET="2")
-    with pytest.raises(ReceiptWrong, match="INNER_MULTI_QUEUE_OFFSET"):
+    with pytest.raises(InvalidReceiptHandle, match="INNER_MULTI_QUEUE_OFFSET"):
         popped(broken, info, topic="%LMQ%y")
 
 
 def test_an_answer_whose_texts_do_not_match_its_messages_is_refused() -> None:
     body = record(b"a", queue_offset=4)
     for info in ({"msgOffsetInfo": "0 1 4"}, {"msgOffsetInfo": ""}, {"msgOffsetInfo": "0 0 4x"}):
-        with pytest.raises(ReceiptWrong, match="msgOffsetInfo"):
+        with pytest.raises(InvalidReceiptHandle, match="msgOffsetInfo"):
             popped(body, {"startOffsetInfo": "0 0 4"} | info)
 
 
@@ -276,7 +276,7 @@ def test_whatever_a_broker_says_is_read_or_refused(
     except ClientError:
         return
     for text in receipts(result):
-        Receipt.of(text)
+        ReceiptHandle.of(text)
 
 
 def test_an_answer_that_cannot_be_read_is_a_client_error() -> None:
@@ -287,11 +287,11 @@ def test_an_answer_that_cannot_be_read_is_a_client_error() -> None:
 
 async def test_neither_is_one_to_a_change_of_the_invisible_time() -> None:
     with pytest.raises(ClientError, match="broker-a: an answer that cannot be read"):
-        await Acks(Caller(RemotingCommand(0)), "G", 3).hide("T", POPPED, 1000)
+        await AckClient(Caller(RemotingCommand(0)), "G", 3).change_invisible("T", POPPED, 1000)
 
 
 def test_an_error_is_the_brokers() -> None:
-    pop = Pop(
+    pop = PopRequest(
         group="G", queue=MessageQueue("T", "b", -1), subscription=Subscription.of("T"), batch=1, invisible_ms=1,
         wait_ms=0,
     )  # fmt: skip
@@ -320,7 +320,7 @@ async def test_far_away_or_elsewhere_is_acknowledged_apart() -> None:
     far = POPPED._replace(queue_offset=POPPED.start_offset + BITS_MAX)
     elsewhere = POPPED._replace(broker_name="broker-b")
     together = [POPPED, POPPED._replace(queue_offset=POPPED.start_offset + BITS_MAX - 1)]
-    await Acks(caller, "G", 3).ack_many(("T", one) for one in (far, elsewhere, *together))
+    await AckClient(caller, "G", 3).ack_many(("T", one) for one in (far, elsewhere, *together))
     codes = [command.code for command in caller.commands]
     assert codes == [RequestCode.ACK_MESSAGE, RequestCode.ACK_MESSAGE, RequestCode.BATCH_ACK_MESSAGE]
     assert caller.brokers == ["broker-a", "broker-b", "broker-a"]
@@ -328,4 +328,4 @@ async def test_far_away_or_elsewhere_is_acknowledged_apart() -> None:
 
 async def test_what_is_done_in_order_keeps_its_receipt() -> None:
     nothing = RemotingCommand(0, {"popTime": "0", "invisibleTime": "0", "reviveQid": "0"})
-    assert await Acks(Caller(nothing), "G", 3).hide("T", POPPED, 1000) == POPPED
+    assert await AckClient(Caller(nothing), "G", 3).change_invisible("T", POPPED, 1000) == POPPED

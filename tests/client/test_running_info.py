@@ -12,8 +12,8 @@ from firearrow.client.group import java_json
 from firearrow.client.group.offset_store import OffsetTable, ReadOffset
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.inquiry.inspection import serve_inspection
-from firearrow.client.inquiry.running_info import TASKS_MAX, VERSION_TEXT, Running, running_info, stack_dump
+from firearrow.client.inquiry.inspection import register_inspection_handlers
+from firearrow.client.inquiry.running_info import TASKS_MAX, VERSION_TEXT, RunningConsumer, running_info, stack_dump
 from firearrow.client.inquiry.stats import ConsumerStats
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, ClientOptions, Credentials, PullConsumerOptions, PushConsumerOptions
@@ -43,10 +43,10 @@ class Known(OffsetTable):
         assert how is ReadOffset.MEMORY_FIRST
         if queue == OTHER:
             raise OffsetUnknown("no broker")
-        return self.remembered(queue)
+        return self.cached_offset(queue)
 
 
-def running(**more: object) -> Running:
+def running(**more: object) -> RunningConsumer:
     instance = FakeInstance({})
     instance.options = ClientOptions(
         name_server="names:1", credentials=Credentials("key", "very secret", security_token="token, too")
@@ -67,7 +67,7 @@ def running(**more: object) -> Running:
         "table": {OTHER: ProcessQueue(), QUEUE: held}, "pop_table": {OTHER: popped}, "offsets": offsets, "stats": stats,
         "notes": {"mine": "yours"},
     }  # fmt: skip
-    return Running(**chosen | more)  # type: ignore[arg-type]
+    return RunningConsumer(**chosen | more)  # type: ignore[arg-type]
 
 
 async def test_all_that_java_tells_is_told_by_java_s_names() -> None:
@@ -152,9 +152,9 @@ class Asked(FakeInstance):
         super().__init__({})
         self.consumers: dict[str, object] = {}
         self.serves: dict[int, Callable[..., object]] = {}
-        serve_inspection(self)  # type: ignore[arg-type]
+        register_inspection_handlers(self)  # type: ignore[arg-type]
 
-    def serve(self, code: int, handler: Callable[..., object]) -> None:
+    def register_handler(self, code: int, handler: Callable[..., object]) -> None:
         self.serves[code] = handler
 
     async def ask(self, code: int, body: bytes = b"", **ext: str) -> RemotingCommand | None:

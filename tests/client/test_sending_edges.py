@@ -104,10 +104,10 @@ async def test_automatic_batches_wait_for_room_like_others() -> None:
         sent = cluster.brokers["a"].sent
         assert {request.code for request in sent} == {RequestCode.SEND_BATCH_MESSAGE}
         assert len(sent) >= 10, "no more than 10 messages at a time"
-        ways = [sender.submit(Message("t", b"x")) for _ in range(10)]
+        environment = [sender.submit(Message("t", b"x")) for _ in range(10)]
         with pytest.raises(TooManyRequests):
             sender.submit(Message("t", b"x"))
-        await asyncio.gather(*ways)
+        await asyncio.gather(*environment)
 
 
 async def test_one_that_may_not_be_sent_does_not_harm_its_batch_nor_keep_room() -> None:

@@ -123,14 +123,14 @@ async def test_of_many_sends_on_the_way_none_waits_for_ever(peer: Peer, topics: 
     async with sending(peer, send_timeout_s=0.5, async_retries=0) as (producer, detour):
         await producer.send(Message(topic, b"before"))
         detour.broker.flowing.clear()
-        ways = [producer.submit(Message(topic, b"%d" % number)) for number in range(200)]
+        environment = [producer.submit(Message(topic, b"%d" % number)) for number in range(200)]
         async with asyncio.timeout(5):
-            ended = await asyncio.gather(*ways, return_exceptions=True)
+            ended = await asyncio.gather(*environment, return_exceptions=True)
         assert {type(end) for end in ended} == {RequestTimeout}
         detour.broker.flowing.set()
-        ways = [producer.submit(Message(topic, b"%d" % number)) for number in range(200)]
+        environment = [producer.submit(Message(topic, b"%d" % number)) for number in range(200)]
         async with asyncio.timeout(5):
-            assert all(isinstance(end, SendResult) for end in await asyncio.gather(*ways))
+            assert all(isinstance(end, SendResult) for end in await asyncio.gather(*environment))
 
 
 async def test_a_reset_with_many_sends_on_the_way_tells_each_of_them(peer: Peer, topics: Topics) -> None:
@@ -138,11 +138,11 @@ async def test_a_reset_with_many_sends_on_the_way_tells_each_of_them(peer: Peer,
     async with sending(peer, async_retries=0) as (producer, detour):
         await producer.send(Message(topic, b"before"))
         detour.broker.flowing.clear()
-        ways = [producer.submit(Message(topic, b"%d" % number)) for number in range(200)]
+        environment = [producer.submit(Message(topic, b"%d" % number)) for number in range(200)]
         await asyncio.sleep(0)
         detour.broker.reset()
         async with asyncio.timeout(5):
-            ended = await asyncio.gather(*ways, return_exceptions=True)
+            ended = await asyncio.gather(*environment, return_exceptions=True)
         assert {type(end) for end in ended} == {ConnectionLost}
         detour.broker.flowing.set()
         await producer.send(Message(topic, b"after"))

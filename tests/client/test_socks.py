@@ -9,7 +9,7 @@ from typing import Self
 import pytest
 
 from firearrow.client.errors import ConfigError, ConnectFailed
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.socks import SocksProxies
 from firearrow.client.message import Message
 from firearrow.client.options import ClientOptions, SocksProxy
@@ -95,11 +95,11 @@ async def test_sends_go_through_the_proxy(name_server: str, topics: Callable[...
         wrong = ClientOptions(
             name_server=name_server, socks_proxies={"*": SocksProxy(proxy.address, "user", "?")}
         )
-        instance = await Instance.of(wrong)
+        instance = await ClientInstance.of(wrong)
         with pytest.raises(ConnectFailed, match="proxy"):
             await instance.routes.refresh("t")
         await instance.leave()
-    gone = await Instance.of(
+    gone = await ClientInstance.of(
         ClientOptions(name_server=name_server, socks_proxies={"*": SocksProxy("127.0.0.1:1")})
     )
     with pytest.raises(ConnectFailed):

@@ -17,15 +17,15 @@ from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.consuming import ConsumeResult
-from firearrow.client.link.instance import Instance
-from firearrow.client.link.positions import Positions
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.link.routes import QUEUES_MAX, PublishInfo, TopicRoute
-from firearrow.client.link.static_topics import NOBODY, StaticTopic, logical_broker
+from firearrow.client.link.static_topics import NO_HOLDER, StaticTopic, logical_broker
 from firearrow.client.message import Message, MessageQueue
 from firearrow.client.options import ClientOptions, ProducerOptions, PullConsumerOptions, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.pulling.pulling import Pull, Puller
+from firearrow.client.pulling.pulling import PullQuery, PullClient
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.sending.transactions import TransactionState
 from tests.client.conftest import unique
@@ -80,7 +80,7 @@ def test_of_two_brokers_with_one_queue_the_newer_has_it(turned: bool) -> None:
 def test_a_queue_that_nobody_tells_of_is_held_by_nobody_and_one_beyond_the_total_is_none() -> None:
     static = mapped(mapping("a", 0, 7, total=2))
     assert static.queues("t") == logical(0, 1)
-    assert static.holder(logical(1)[0]) == NOBODY
+    assert static.holder(logical(1)[0]) == NO_HOLDER
     assert static.holder(logical(7)[0]) == LOGICAL
 
 
@@ -156,8 +156,8 @@ async def two() -> AsyncIterator[Scripted]:
 
 
 @asynccontextmanager
-async def instance_of(cluster: Scripted) -> AsyncIterator[Instance]:
-    instance = await Instance.of(ClientOptions(name_server=cluster.name_server, instance_name=unique("one")))
+async def instance_of(cluster: Scripted) -> AsyncIterator[ClientInstance]:
+    instance = await ClientInstance.of(ClientOptions(name_server=cluster.name_server, instance_name=unique("one")))
     try:
         yield instance
     finally:
@@ -213,10 +213,10 @@ async def test_offsets_positions_and_pulls_go_to_the_holder_with_the_logical_nam
             maxOffset="7",
             suggestWhichBrokerId="0",
         )
-        assert await Positions(instance).max_offset(queue) == 7
+        assert await QueueOffsets(instance).max_offset(queue) == 7
         offsets = RemoteOffsetStore(instance, "g")
         await offsets.commit(queue, 5)
-        assert (await Puller(instance, "g").pull(pull_of(queue))).next_offset == 7
+        assert (await PullClient(instance, "g").pull(pull_of(queue))).next_offset == 7
         for code in (
             RequestCode.GET_MAX_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.PULL_MESSAGE
         ):  # fmt: skip
@@ -224,8 +224,8 @@ async def test_offsets_positions_and_pulls_go_to_the_holder_with_the_logical_nam
             assert (request.ext["queueId"], request.ext["bname"]) == ("1", LOGICAL)
 
 
-def pull_of(queue: MessageQueue) -> Pull:
-    return Pull(
+def pull_of(queue: MessageQueue) -> PullQuery:
+    return PullQuery(
         queue=queue, subscription=Subscription.of("t"), offset=7, batch=1, batch_bytes=1 << 20, timeout_s=5
     )
 
@@ -234,7 +234,7 @@ async def test_a_pull_asks_for_the_route_once_and_gives_up_on_a_queue_of_nobody(
     async with two() as cluster, instance_of(cluster) as instance:
         del cluster.mappings["b"]
         with pytest.raises(ClientError, match="broker __syslo__none__ is not known"):
-            await Puller(instance, "g").pull(pull_of(logical(1)[0]))
+            await PullClient(instance, "g").pull(pull_of(logical(1)[0]))
         assert cluster.asked == ["t"]
 
 
@@ -242,7 +242,7 @@ async def test_locks_are_asked_for_at_each_holder() -> None:
     async with two() as cluster, instance_of(cluster) as instance:
         await instance.routes.refresh("t")
         recorders = [RequestRecorder(cluster, name) for name in "ab"]
-        await QueueLocks(instance, "g", {}).take(logical(0, 1))
+        await QueueLocks(instance, "g", {}).lock_queues(logical(0, 1))
         bodies = [orjson.loads(each.of(RequestCode.LOCK_BATCH_MQ)[0].body)["mqSet"] for each in recorders]
         assert bodies == [[{"brokerName": LOGICAL, "queueId": n, "topic": "t"}] for n in (0, 1)]
 

@@ -123,7 +123,7 @@ def test_renewing_changes_what_is_told_and_not_what_is_pulled_with() -> None:
     table.renew("orders")
     table.renew("never heard of")
     assert table["orders"] is before
-    assert [(told.topic, told.version) for told in table.to_tell()] == [("orders", 1 << 50)]
+    assert [(told.topic, told.version) for told in table.for_heartbeat()] == [("orders", 1 << 50)]
 
 
 def test_what_is_subscribed_anew_is_newer_than_what_was_told() -> None:
@@ -131,10 +131,10 @@ def test_what_is_subscribed_anew_is_newer_than_what_was_told() -> None:
     table.add("orders", "a", None, handler)
     table.renew("orders")
     table.drop("orders")
-    assert table.to_tell() == []
+    assert table.for_heartbeat() == []
     table.add("orders", "b", None, handler)
     assert table["orders"].version == (1 << 50) + 1
-    assert table.to_tell() == [table["orders"]]
+    assert table.for_heartbeat() == [table["orders"]]
 
 
 def test_it_may_change_while_it_is_walked() -> None:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from firearrow.client.handling.termination import SIGNALS, on_termination
+from firearrow.client.handling.termination import SIGNALS, on_stop_signals
 from tests.client.waiting import wait_until
 
 
@@ -35,7 +35,7 @@ async def test_the_first_signal_calls_all_who_wait_and_the_second_does_what_it_d
     number: signal.Signals,
 ) -> None:
     called: list[str] = []
-    with on_termination(lambda: called.append("one")), on_termination(lambda: called.append("two")):
+    with on_stop_signals(lambda: called.append("one")), on_stop_signals(lambda: called.append("two")):
         os.kill(os.getpid(), number)
         await wait_until(lambda: called == ["one", "two"])
         assert _noted == []
@@ -46,13 +46,13 @@ async def test_the_first_signal_calls_all_who_wait_and_the_second_does_what_it_d
 
 async def test_who_waits_no_more_is_not_called_and_the_last_puts_everything_back() -> None:
     called: list[str] = []
-    with on_termination(lambda: called.append("stays")):
-        with on_termination(lambda: called.append("left")):
+    with on_stop_signals(lambda: called.append("stays")):
+        with on_stop_signals(lambda: called.append("left")):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
         await wait_until(lambda: called)
     assert called == ["stays"]
-    with on_termination(lambda: called.append("unused")):
+    with on_stop_signals(lambda: called.append("unused")):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     assert _noted == [signal.SIGTERM]
@@ -61,7 +61,7 @@ async def test_who_waits_no_more_is_not_called_and_the_last_puts_everything_back
 async def test_the_next_one_is_called_again() -> None:
     for _ in range(2):
         called = asyncio.Event()
-        with on_termination(called.set):
+        with on_stop_signals(called.set):
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.wait_for(called.wait(), 5)
 
@@ -70,7 +70,7 @@ def test_in_other_threads_signals_stay_as_they_are() -> None:
     entered = []
 
     async def within() -> None:
-        with on_termination(lambda: entered.append("called")):
+        with on_stop_signals(lambda: entered.append("called")):
             entered.append(signal.getsignal(signal.SIGTERM) is _note)
 
     thread = threading.Thread(target=lambda: asyncio.run(within()))

@@ -14,39 +14,39 @@ from firearrow.client.tracing.trace import (
     BODY_BYTES_MAX,
     KEYS_BYTES_MAX,
     WAITING_MAX,
-    Side,
+    TraceSide,
     TraceContext,
     TraceDispatcher,
-    packages,
+    trace_messages,
     sender_client,
     sender_group,
 )
 from firearrow.client.tracing.trace_records import (
-    ConsumeBegun,
-    ConsumeEnded,
+    SubBeforeRecord,
+    SubAfterRecord,
     MessageKind,
-    Recalled,
+    RecallRecord,
     ReturnType,
-    Sent,
-    TraceError,
+    PubRecord,
+    InvalidTrace,
     TraceRecord,
-    TransactionEnded,
+    EndTransactionRecord,
     decode,
     searchable,
 )
 from tests.client.waiting import wait_until
 
-SENT = Sent(
+SENT = PubRecord(
     1700000000000, "DefaultRegion", "PG", "T", "ID1", None, "k1 k2", "127.0.0.1:10911", 11, 3, MessageKind.NORMAL,
     "OFF1", True,
 )  # fmt: skip
-BEGUN = ConsumeBegun(1700000000001, "DefaultRegion", "CG", "REQ", "ID1", 2, None)
-ENDED = ConsumeEnded("REQ", "ID1", 5, False, "k1", ReturnType.FAILED, 1700000000006, "CG")
-TRANSACTION = TransactionEnded(
+BEGUN = SubBeforeRecord(1700000000001, "DefaultRegion", "CG", "REQ", "ID1", 2, None)
+ENDED = SubAfterRecord("REQ", "ID1", 5, False, "k1", ReturnType.FAILED, 1700000000006, "CG")
+TRANSACTION = EndTransactionRecord(
     1700000000002, "DefaultRegion", "PG", "T", "ID1", "tag", None, "127.0.0.1:10911", MessageKind.COMMIT, "TX",
     "COMMIT_MESSAGE", False,
 )  # fmt: skip
-RECALLED = Recalled(1700000000003, "DefaultRegion", "PG", "T", "ID1", True)
+RECALLED = RecallRecord(1700000000003, "DefaultRegion", "PG", "T", "ID1", True)
 TEXTS: list[tuple[TraceRecord, str]] = [
     (SENT, "Pub 1700000000000 DefaultRegion PG T ID1 null k1+k2 127.0.0.1:10911 11 3 0 OFF1 true"),
     (BEGUN, "SubBefore 1700000000001 DefaultRegion CG REQ ID1 2 null"),
@@ -81,16 +81,16 @@ def test_records_of_old_clients_are_read() -> None:
     older = on_the_wire("Pub 1 R PG T ID tag keys host 11 3 0 false")
     newer = on_the_wire("Pub 1 R PG T ID tag keys host 11 3 0 OFF false 10.0.0.1")
     (first,), (second,), (third,) = decode(oldest), decode(older), decode(newer)
-    assert isinstance(first, Sent)
-    assert isinstance(second, Sent)
-    assert isinstance(third, Sent)
+    assert isinstance(first, PubRecord)
+    assert isinstance(second, PubRecord)
+    assert isinstance(third, PubRecord)
     assert (first.offset_message_id, first.success) == (None, True)
     assert (second.offset_message_id, second.success) == (None, False)
     assert (third.offset_message_id, third.success) == ("OFF", False)
     (brief,) = decode(on_the_wire("SubAfter REQ ID 5 true null"))
     (cloud,) = decode(on_the_wire("SubAfter REQ ID 5 true null 1 "))
-    assert brief == ConsumeEnded("REQ", "ID", 5, True, None, ReturnType.SUCCESS, 0, None)
-    assert cloud == ConsumeEnded("REQ", "ID", 5, True, None, ReturnType.TIME_OUT, 0, None)
+    assert brief == SubAfterRecord("REQ", "ID", 5, True, None, ReturnType.SUCCESS, 0, None)
+    assert cloud == SubAfterRecord("REQ", "ID", 5, True, None, ReturnType.TIME_OUT, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_records_of_old_clients_are_read() -> None:
     ],
 )
 def test_a_record_that_is_none_is_refused_by_its_field(text: str, field_name: str) -> None:
-    with pytest.raises(TraceError, match=field_name):
+    with pytest.raises(InvalidTrace, match=field_name):
         decode(on_the_wire(text))
 
 
@@ -118,27 +118,27 @@ def test_records_are_found_by_ids_and_keys() -> None:
 
 def contexts(count: int, keys: str = "", group: str = "PG") -> list[TraceContext]:
     return [
-        TraceContext("T", [Recalled(n, "R", group, "T", f"ID{n}", True) if not keys else sent(n, keys)])
+        TraceContext("T", [RecallRecord(n, "R", group, "T", f"ID{n}", True) if not keys else sent(n, keys)])
         for n in range(count)
     ]
 
 
-def sent(number: int, keys: str) -> Sent:
-    return Sent(
+def sent(number: int, keys: str) -> PubRecord:
+    return PubRecord(
         number, "R", "PG", "T", f"ID{number}", None, keys, "h:1", 1, 1, MessageKind.NORMAL, None, True
     )
 
 
 def test_records_of_a_topic_travel_together_and_others_apart() -> None:
-    other = TraceContext("U", [Recalled(9, "R", "PG", "U", "ID9", True)])
-    first, second = packages([*contexts(2), other, *contexts(1)])
+    other = TraceContext("U", [RecallRecord(9, "R", "PG", "U", "ID9", True)])
+    first, second = trace_messages([*contexts(2), other, *contexts(1)])
     assert [record.message_id for record in decode(first.body.decode())] == ["ID0", "ID1", "ID0"]
     assert first.keys == ("ID0", "ID1")
     assert [record.message_id for record in decode(second.body.decode())] == ["ID9"]
 
 
 def test_a_trace_is_cut_between_records_before_the_limit() -> None:
-    made = list(packages(contexts(100, group="g" * 5000)))
+    made = list(trace_messages(contexts(100, group="g" * 5000)))
     assert len(made) > 1
     assert all(len(package.body) <= BODY_BYTES_MAX for package in made)
     found = [record.message_id for package in made for record in decode(package.body.decode())]
@@ -146,17 +146,17 @@ def test_a_trace_is_cut_between_records_before_the_limit() -> None:
 
 
 def test_keys_of_a_trace_stay_below_what_properties_can_carry() -> None:
-    made = list(packages(contexts(40, keys=" ".join(f"{n:0200d}" for n in range(10)))))
+    made = list(trace_messages(contexts(40, keys=" ".join(f"{n:0200d}" for n in range(10)))))
     assert len(made) > 1
     assert all(len(" ".join(package.keys)) <= KEYS_BYTES_MAX for package in made)
-    (alone,) = packages(contexts(1, keys=" ".join(f"{n:01000d}" for n in range(100))))
+    (alone,) = trace_messages(contexts(1, keys=" ".join(f"{n:01000d}" for n in range(100))))
     assert len(" ".join(alone.keys)) <= KEYS_BYTES_MAX
     assert alone.keys, "what fits is there"
 
 
 def test_a_record_over_the_limit_alone_is_dropped_and_the_others_are_not() -> None:
     too_large = TraceContext("T", [sent(7, "k" * (BODY_BYTES_MAX + 1))])
-    (package,) = packages([*contexts(1), too_large, *contexts(1)])
+    (package,) = trace_messages([*contexts(1), too_large, *contexts(1)])
     assert [record.message_id for record in decode(package.body.decode())] == ["ID0", "ID0"]
 
 
@@ -249,10 +249,10 @@ def test_the_trace_topic_is_not_traced() -> None:
 
 
 def test_the_sender_is_known_by_its_names() -> None:
-    name = sender_group("orders", Side.PRODUCE)
+    name = sender_group("orders", TraceSide.PRODUCE)
     assert name.startswith("_INNER_TRACE_PRODUCER-orders-PRODUCE-")
-    assert sender_group("orders", Side.PRODUCE) != name
-    assert len(sender_group("g" * GROUP_CHARS_MAX, Side.CONSUME)) <= GROUP_CHARS_MAX
+    assert sender_group("orders", TraceSide.PRODUCE) != name
+    assert len(sender_group("g" * GROUP_CHARS_MAX, TraceSide.CONSUME)) <= GROUP_CHARS_MAX
     client = sender_client(ClientOptions(name_server="h:1", namespace="ns"))
     assert client.instance_name == "PID_CLIENT_INNER_TRACE_PRODUCER_h:1"
     assert client.namespace is None

@@ -15,13 +15,13 @@ from firearrow.client.sending.reply_records import reply_of
 from firearrow.client.tracing.trace import TraceContext, TraceDispatcher
 from firearrow.client.tracing.trace_hooks import ConsumeTrace, ProduceTrace
 from firearrow.client.tracing.trace_records import (
-    ConsumeBegun,
-    ConsumeEnded,
+    SubBeforeRecord,
+    SubAfterRecord,
     MessageKind,
-    Recalled,
+    RecallRecord,
     ReturnType,
-    Sent,
-    TransactionEnded,
+    PubRecord,
+    EndTransactionRecord,
 )
 from tests.client.test_requests import push
 from tests.client.test_trace import Sender
@@ -69,7 +69,7 @@ def test_a_send_is_noted_with_how_long_it_took(produce: ProduceTrace, noting: No
     context = sending()
     produce.before(context)
     produce.after(context)
-    record = Sent(
+    record = PubRecord(
         1010, "R1", "PG", "t", "ID", "tag", "k1 k2", "10.0.0.1:10911", 3, 10, MessageKind.NORMAL, "OFF", True
     )
     assert noting.noted == [TraceContext("t", [record])]
@@ -84,7 +84,7 @@ def test_kinds_of_messages(produce: ProduceTrace, noting: Noting, kind: str, not
     produce.before(context)
     produce.after(context)
     (record,) = noting.noted[0].records
-    assert isinstance(record, Sent)
+    assert isinstance(record, PubRecord)
     assert record.kind is noted
 
 
@@ -94,7 +94,7 @@ def test_a_send_that_is_stored_less_safely_is_no_success(produce: ProduceTrace, 
     produce.before(context)
     produce.after(context)
     (record,) = noting.noted[0].records
-    assert isinstance(record, Sent)
+    assert isinstance(record, PubRecord)
     assert not record.success
 
 
@@ -118,7 +118,7 @@ def test_the_end_of_a_transaction_is_noted(produce: ProduceTrace, noting: Noting
     message = Message("ns%t", b"", tags="tag", keys=["k"])
     produce.ended(EndTransactionContext("ns%PG", message, "h:1", "ID", "TX", "COMMIT_MESSAGE", True))
     produce.ended(EndTransactionContext("ns%PG", Message("TRACE", b""), "h:1", "ID", "TX", "UNKNOW", True))
-    record = TransactionEnded(
+    record = EndTransactionRecord(
         1010, "DefaultRegion", "PG", "t", "ID", "tag", "k", "h:1", MessageKind.COMMIT, "TX", "COMMIT_MESSAGE", True
     )  # fmt: skip
     assert noting.noted == [TraceContext("t", [record])]
@@ -128,7 +128,7 @@ def test_a_recall_is_noted_if_the_broker_says_its_region(produce: ProduceTrace, 
     asked = RemotingCommand.request(RequestCode.RECALL_MESSAGE)
     produce.recalled("ns%PG", "ns%t", "ID", asked.answer(13, "too late", {"MSG_REGION": "R"}))
     produce.recalled("ns%PG", "ns%t", "ID", asked.answer())
-    assert noting.noted == [TraceContext("t", [Recalled(1010, "R", "PG", "t", "ID", False)])]
+    assert noting.noted == [TraceContext("t", [RecallRecord(1010, "R", "PG", "t", "ID", False)])]
 
 
 def received(message_id: str, **properties: str) -> ReceivedMessage:
@@ -155,15 +155,15 @@ def test_a_handlers_call_is_noted_before_and_after(consume: ConsumeTrace, noting
     assert begun == TraceContext(
         "t",
         [
-            ConsumeBegun(1010, "R", "CG", request_id, "A", 1, "k"),
-            ConsumeBegun(1010, "R", "CG", request_id, "B", 1, None),
+            SubBeforeRecord(1010, "R", "CG", request_id, "A", 1, "k"),
+            SubBeforeRecord(1010, "R", "CG", request_id, "B", 1, None),
         ],
     )
     assert ended == TraceContext(
         "t",
         [
-            ConsumeEnded(request_id, "A", 2, False, "k", ReturnType.EXCEPTION, 1020, "CG"),
-            ConsumeEnded(request_id, "B", 2, False, None, ReturnType.EXCEPTION, 1020, "CG"),
+            SubAfterRecord(request_id, "A", 2, False, "k", ReturnType.EXCEPTION, 1020, "CG"),
+            SubAfterRecord(request_id, "B", 2, False, None, ReturnType.EXCEPTION, 1020, "CG"),
         ],
     )
 

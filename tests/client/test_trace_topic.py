@@ -18,14 +18,14 @@ from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.sending.recalls import RecallHandle
 from firearrow.client.sending.transactions import TransactionState
 from firearrow.client.tracing.trace_records import (
-    ConsumeBegun,
-    ConsumeEnded,
+    SubBeforeRecord,
+    SubAfterRecord,
     MessageKind,
-    Recalled,
+    RecallRecord,
     ReturnType,
-    Sent,
+    PubRecord,
     TraceRecord,
-    TransactionEnded,
+    EndTransactionRecord,
     decode,
     searchable,
 )
@@ -52,8 +52,8 @@ async def test_a_send_is_found_in_the_trace_topic(name_server: str, topics: Call
     async with Admin(name_server) as admin:
         async with Producer(group, name_server=name_server, options=TRACED) as producer:
             sent = await producer.send(Message(topic, b"body", tags="tag", keys=["k1", "k2"]))
-        (record,) = await records_of(admin, sent.message_id, {Sent})
-        assert isinstance(record, Sent)
+        (record,) = await records_of(admin, sent.message_id, {PubRecord})
+        assert isinstance(record, PubRecord)
         assert (record.group, record.topic, record.tags, record.keys) == (group, topic, "tag", "k1 k2")
         assert (record.body_bytes, record.kind, record.success) == (4, MessageKind.NORMAL, True)
         assert record.offset_message_id == sent.offset_message_id
@@ -68,14 +68,14 @@ async def test_every_way_of_sending_is_traced(name_server: str, topics: Callable
             batch = [Message(topic, b"%d" % number, keys=[f"key-{number}"]) for number in range(3)]
             together = await producer.send_batch(batch)
             large = await producer.send(Message(topic, b"a" * 10000))
-        (alone,) = await records_of(admin, submitted.message_id, {Sent})
-        assert isinstance(alone, Sent)
+        (alone,) = await records_of(admin, submitted.message_id, {PubRecord})
+        assert isinstance(alone, PubRecord)
         assert alone.success
         for message_id in together.message_id.split(","):
-            (record,) = await records_of(admin, message_id, {Sent})
+            (record,) = await records_of(admin, message_id, {PubRecord})
             assert record.message_id == together.message_id
-        (packed,) = await records_of(admin, large.message_id, {Sent})
-        assert isinstance(packed, Sent)
+        (packed,) = await records_of(admin, large.message_id, {PubRecord})
+        assert isinstance(packed, PubRecord)
         assert packed.body_bytes < 10000, "the size after compression"
 
 
@@ -93,13 +93,13 @@ async def test_a_transaction_is_traced_with_its_end(name_server: str, topics: Ca
             pass
         async with producer.transaction(Message(topic, b"y")) as asked:
             asked.leave_unknown()
-        half, end = sorted(await records_of(admin, kept.id, {Sent, TransactionEnded}), key=_type_name)
-        assert isinstance(half, Sent)
+        half, end = sorted(await records_of(admin, kept.id, {PubRecord, EndTransactionRecord}), key=_type_name)
+        assert isinstance(half, PubRecord)
         assert half.kind is MessageKind.HALF
-        assert isinstance(end, TransactionEnded)
+        assert isinstance(end, EndTransactionRecord)
         assert (end.state, end.from_check, end.topic) == ("COMMIT_MESSAGE", False, topic)
         async with asyncio.timeout(20):
-            while not any(map(_answered, await records_of(admin, asked.id, {TransactionEnded}))):  # noqa: ASYNC110
+            while not any(map(_answered, await records_of(admin, asked.id, {EndTransactionRecord}))):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
 
@@ -113,10 +113,10 @@ async def test_a_recall_is_traced(name_server: str, topics: Callable[..., str]) 
         assert sent.recall_handle is not None
         assert RecallHandle.decode(sent.recall_handle).message_id == sent.message_id
         assert await producer.recall(topic, sent.recall_handle) == sent.message_id
-        recalled, delayed = sorted(await records_of(admin, sent.message_id, {Sent, Recalled}), key=_type_name)
-        assert isinstance(recalled, Recalled)
+        recalled, delayed = sorted(await records_of(admin, sent.message_id, {PubRecord, RecallRecord}), key=_type_name)
+        assert isinstance(recalled, RecallRecord)
         assert (recalled.group, recalled.topic, recalled.success) == (group, topic, True)
-        assert isinstance(delayed, Sent)
+        assert isinstance(delayed, PubRecord)
         assert delayed.kind is MessageKind.DELAY
 
 
@@ -140,11 +140,11 @@ async def test_what_a_consumer_does_is_found_in_the_trace_topic(
             sent = await producer.send(Message(topic, b"body", keys=["k"]))
             await asyncio.wait_for(handled.wait(), 20)
         begun, ended = sorted(
-            await records_of(admin, sent.message_id, {ConsumeBegun, ConsumeEnded}), key=_type_name
+            await records_of(admin, sent.message_id, {SubBeforeRecord, SubAfterRecord}), key=_type_name
         )
-        assert isinstance(begun, ConsumeBegun)
+        assert isinstance(begun, SubBeforeRecord)
         assert (begun.group, begun.retries, begun.keys, begun.region) == (group, 0, "k", sent.region)
-        assert isinstance(ended, ConsumeEnded)
+        assert isinstance(ended, SubAfterRecord)
         assert (ended.request_id, ended.success, ended.returned) == (
             begun.request_id, True, ReturnType.SUCCESS
         )  # fmt: skip
@@ -164,10 +164,10 @@ async def test_what_a_consumer_polls_is_found_in_the_trace_topic(
             while not await consumer.poll():
                 pass
         begun, ended = sorted(
-            await records_of(admin, sent.message_id, {ConsumeBegun, ConsumeEnded}), key=_type_name
+            await records_of(admin, sent.message_id, {SubBeforeRecord, SubAfterRecord}), key=_type_name
         )
-        assert isinstance(begun, ConsumeBegun)
-        assert isinstance(ended, ConsumeEnded)
+        assert isinstance(begun, SubBeforeRecord)
+        assert isinstance(ended, SubAfterRecord)
         assert (begun.group, ended.request_id, ended.success) == (group, begun.request_id, True)
 
 
@@ -180,12 +180,12 @@ async def test_a_producer_that_is_not_traced_leaves_no_trace(
             silent = await producer.send(Message(topic, b"x"))
         async with Producer(unique("traced"), name_server=name_server, options=TRACED) as producer:
             told = await producer.send(Message(topic, b"y"))
-        await records_of(admin, told.message_id, {Sent})
+        await records_of(admin, told.message_id, {PubRecord})
         assert await admin.messages_by_key(TRACE_TOPIC, silent.message_id) == []
 
 
 def _answered(record: TraceRecord) -> bool:
-    return isinstance(record, TransactionEnded) and record.from_check and record.state == "ROLLBACK_MESSAGE"
+    return isinstance(record, EndTransactionRecord) and record.from_check and record.state == "ROLLBACK_MESSAGE"
 
 
 def _type_name(record: TraceRecord) -> str:

@@ -120,7 +120,7 @@ def _pop_faults(broker: RestartedServices, promises: Promises, *, binding: bool)
     topics = {sent.topic for sent in promises.sent.values()}
     for topic in topics | {f"%RETRY%{GROUP}_{topic}" for topic in topics}:
         for record in broker.records(topic):
-            if record.queue_offset >= broker.state.offsets.committed(GROUP, topic, record.queue_id):
+            if record.queue_offset >= broker.tables.offsets.committed(GROUP, topic, record.queue_id):
                 coming.add(record.body)
     faults = []
     if lost := promises.sent.keys() - promises.acking - coming:
@@ -132,8 +132,8 @@ def _pop_faults(broker: RestartedServices, promises: Promises, *, binding: bool)
 
 def _idle_faults(broker: RestartedServices) -> list[str]:
     """Nothing is left in the wheel."""
-    assert broker.living is not None
-    info = broker.living.timer_info()
+    assert broker.services is not None
+    info = broker.services.timer_info()
     names = ("timerOffsetBehind", "timerCongestNum", "timerReadBehind")
     return [f"{name} is {info[name]} when all is done" for name in names if info[name] != "0"]
 

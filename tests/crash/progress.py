@@ -25,10 +25,10 @@ class Keeper:
         self._mark = mark
         self._store = store
         self.journal = Journal(root / "journal", store.run, store.written)
-        self.offsets = ConsumerOffsets(Clock(), noted=lambda *entry: self.journal.note(Kind.OFFSET, *entry))
+        self.offsets = ConsumerOffsets(Clock(), on_commit=lambda *entry: self.journal.note(Kind.OFFSET, *entry))
         self._offsets_file = ConfigFile(root / OFFSETS)
         self._topics_file = ConfigFile(root / TOPICS)
-        self._turned = 0
+        self._rotated = 0
         self._version = 0
         _load(self._offsets_file, self.journal, self.offsets)
 
@@ -42,9 +42,9 @@ class Keeper:
             self.journal.sync()
             self._mark("committed", **values)
 
-    def keep(self) -> None:
+    def save_progress(self) -> None:
         """As Living.keep: the journal that was full the last time goes once all is saved."""
-        before, self._turned = self._turned, self.journal.turn()
+        before, self._rotated = self._rotated, self.journal.rotate()
         self._offsets_file.write(self.offsets.to_json())
         self.journal.drop_before(before)
 
@@ -57,7 +57,7 @@ class Keeper:
 
 def _load(file: ConfigFile, journal: Journal, offsets: ConsumerOffsets) -> None:
     file.load(offsets.load)
-    for entry in journal.take():
+    for entry in journal.recover_entries():
         offsets.restore(entry.name, entry.number, entry.value)
 
 

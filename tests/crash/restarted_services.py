@@ -1,6 +1,6 @@
 """RestartedServices: a broker's services on an existing folder, set up as `app` does it, with a manual clock.
 
-No sockets, no threads: tables, journal, store and all of `living`; config files are written at once. One thread.
+No sockets, no threads: tables, journal, store and all of `services`; config files are written at once. One thread.
 """
 
 import asyncio
@@ -9,21 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from firearrow._native.path.news import News
-from firearrow._native.path.turn import Turn
+from firearrow._native.path.news import ArrivalNotifier
+from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config, apply
-from firearrow.broker.filters.selection import Filters
+from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.life.timers.service import TimerService
-from firearrow.broker.living import Living
+from firearrow.broker.living import MessageServices
 from firearrow.broker.opening import open_store
 from firearrow.broker.options import Options
-from firearrow.broker.parts import Parts, State
-from firearrow.broker.services.adoption import adopt
-from firearrow.broker.services.saver import Saved, Saver
+from firearrow.broker.parts import BrokerContext, Tables
+from firearrow.broker.services.adoption import recover_topics
+from firearrow.broker.services.saver import SavedTable, TableSaver
 from firearrow.broker.state import make_state
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.clients import Member
@@ -41,16 +41,16 @@ class Written:
         callback(self)
 
 
-class DirectSaver(Saver):
+class DirectSaver(TableSaver):
     """Writes in the loop's thread, at once."""
 
-    def _write(self, table: Saved) -> None:
+    def _write(self, table: SavedTable) -> None:
         table.timer = None
         changes = table.changes
         table.save()
         table.tried = table.written = changes
 
-    def aside(self, work: Callable[[], None]) -> None:
+    def run_in_writer(self, work: Callable[[], None]) -> None:
         work()
 
     def save_changed(self) -> asyncio.Future[bool]:
@@ -73,50 +73,50 @@ class RestartedServices:
         self.store = open_store(options)
         self.producer = RecordedPeer()
         self._journal: Journal | None = None
-        self.living: Living | None = None
+        self.services: MessageServices | None = None
         try:
             self._journal = Journal(root / "journal", self.store.run, self.store.written)
-            self.state, self.living = self._made(options, self._journal)
-            self._start(options, self.living, killed=killed)
+            self.tables, self.services = self._made(options, self._journal)
+            self._start(options, self.services, killed=killed)
         except BaseException:
             self.kill()
             raise
 
-    def _made(self, options: Options, journal: Journal) -> tuple[State, Living]:
+    def _made(self, options: Options, journal: Journal) -> tuple[Tables, MessageServices]:
         saver = DirectSaver(self._plain)
-        state = make_state(
-            options, self.clock, saver, journal, lambda names: saver.soon("topics"), lambda: None
+        tables = make_state(
+            options, self.clock, saver, journal, lambda names: saver.schedule("topics"), lambda: None
         )
-        news = News()
-        self._turn = turn = Turn(
+        arrivals = ArrivalNotifier()
+        self._write_batch = write_batch = WriteBatch(
             self._plain, self.store, self.clock, sync_timeout_ms=5000,
-            news=news, sync_soon=self._sync_soon, full=str, journal=journal,
+            arrivals=arrivals, request_sync=self._sync_soon, full=str, journal=journal,
         )  # fmt: skip
         stats = Stats(options.cluster_name, self.clock.now_ms())
-        parts = Parts(self._plain, self.store, turn, journal, saver, state, self._config, self.clock, stats)
-        living = Living(parts, Filters(self._config, state.clients.subscription), HOST)
-        living.listen(news)
-        return state, living
+        context = BrokerContext(self._plain, self.store, write_batch, journal, saver, tables, self._config, self.clock, stats)
+        services = MessageServices(context, FilterCache(self._config, tables.clients.subscription), HOST)
+        services.listen(arrivals)
+        return tables, services
 
-    def _start(self, options: Options, living: Living, *, killed: bool) -> None:
-        state = self.state
-        adopt(
-            state.topics,
+    def _start(self, options: Options, services: MessageServices, *, killed: bool) -> None:
+        tables = self.tables
+        recover_topics(
+            tables.topics,
             self.store,
-            state.offsets,
-            least_queues=options.default_queues if state.topics_loaded else 1,
-            saved_ms=state.topics.version.timestamp if state.topics_loaded else 0,
+            tables.offsets,
+            least_queues=options.default_queues if tables.topics_loaded else 1,
+            saved_ms=tables.topics.version.timestamp if tables.topics_loaded else 0,
         )
         member = Member("producer", self.producer, 0, 400, self.clock.monotonic_ms())
-        state.clients.note_producer(PRODUCERS, member)
-        self._routes = {code: route for routes in living.routes() for code, route in routes.items()}
-        living.start(killed=killed)
+        tables.clients.note_producer(PRODUCERS, member)
+        self._routes = {code: route for routes in services.routes() for code, route in routes.items()}
+        services.start(killed=killed)
 
     def _sync_soon(self) -> None:
         self.loop.call_soon(self._sync)
 
     def _sync(self) -> None:
-        self._turn.synced(self.store.sync())
+        self._write_batch.synced(self.store.sync())
 
     # ---- using it ----
 
@@ -169,18 +169,18 @@ class RestartedServices:
 
     def kill(self) -> None:
         """As the process would end by SIGKILL."""
-        if self.living is not None:
-            self.living.stop()
-            _close_files(self.living)
+        if self.services is not None:
+            self.services.stop()
+            _close_files(self.services)
         if self._journal is not None:
             self._journal.close()
         self.store.abandon()
 
 
-def _close_files(living: Living) -> None:
+def _close_files(services: MessageServices) -> None:
     """The timer's, as the end of a process does it."""
-    service = living._timing.service
+    service = services._timer_services.service
     if isinstance(service, TimerService):
-        works = service._works
-        for part in (works.check, works.wheel, works.log):
+        files = service._timer_files
+        for part in (files.checkpoint, files.wheel, files.log):
             part.close()

@@ -76,7 +76,7 @@ class Sweep:
             for number, cut in enumerate(self._cuts(disk, call)):
                 image = image_of(disk, cut)
                 print_of = hash(
-                    (expected.synced, expected.written if cut.name == "kill" else -1, *_prints(image))
+                    (expected.synced, expected.written if cut.name == "kill" else -1, *_file_hashes(image))
                 )
                 if print_of in seen:
                     continue
@@ -89,7 +89,7 @@ class Sweep:
                     folder.make(root, image)
                     faults = pending.faults(root, expected.promises, kill=kill, steps=call * 7 + number)
                 if faults:
-                    failure = Failure(self.workload, self.seed, call, number, str(op), _told(cut), faults)
+                    failure = Failure(self.workload, self.seed, call, number, str(op), _described(cut), faults)
                     tally.failures.append(failure)
                     folder.make(root, image)
                     self.failed(failure, root)
@@ -111,11 +111,11 @@ class Sweep:
             yield drawn(disk, draw)
 
 
-def _told(cut: Cut) -> str:
+def _described(cut: Cut) -> str:
     named = [f"{kind} {number}.{part}={version}" for (kind, number, part), version in cut.versions.items()]
     return f"{cut.name}, the rest {'newest' if cut.newest else 'as synced'}: {', '.join(named)}"[:400]
 
 
-def _prints(image: dict[str, tuple[int, dict[int, bytes]] | None]) -> Iterator[int]:
+def _file_hashes(image: dict[str, tuple[int, dict[int, bytes]] | None]) -> Iterator[int]:
     for path, content in image.items():
         yield hash((path, content and (content[0], tuple(content[1].items()))))

@@ -120,7 +120,7 @@ def progress(root: Path, mark: Marks, draw: random.Random) -> None:
                 keeper.commit(topic, queue_id, end, wait=is_synced)
         if number % 8 == 7:
             writer.flush()
-            keeper.keep()
+            keeper.save_progress()
         if number % 25 == 24:
             keeper.journal.close()
             writer.reopen(kill=True)

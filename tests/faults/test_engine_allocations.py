@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.path.lane import Front
+from firearrow._native.path.lane import FastConnection
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Conn
-from firearrow._native.wire.engine import Engine
+from firearrow._native.wire.conn import Connection
+from firearrow._native.wire.engine import EpollPoller
 from tests.support.frames import commands_in
 from tests.support.poller_harness import frame
 
@@ -32,8 +32,8 @@ class PollingLoop:
     def time(self) -> float:
         return 1.0
 
-    def add_reader(self, descriptor: int, turn: Callable[[], object]) -> None:
-        self.epoll, self.turn = descriptor, turn
+    def add_reader(self, descriptor: int, run_pass: Callable[[], object]) -> None:
+        self.epoll, self.run_pass = descriptor, run_pass
 
     def remove_reader(self, descriptor: int) -> None: ...
 
@@ -47,7 +47,7 @@ class PollingLoop:
         for _ in range(TURNS):
             soon, self.soon = self.soon, []
             if select.select([self.epoll], [], [], 0)[0]:
-                soon.append((self.turn, ()))
+                soon.append((self.run_pass, ()))
             for callback, arguments in soon:
                 callback(*arguments)
 
@@ -56,13 +56,13 @@ class PollingLoop:
         with contextlib.suppress(MemoryError):
             testcapi.set_nomemory(first, first + count)
             try:
-                self.turn()
+                self.run_pass()
             finally:
                 testcapi.remove_mem_hooks()
         self.run()
 
 
-class Answering(Conn):
+class Answering(Connection):
     def received(self, command: RemotingCommand) -> None:
         self.send(command.answer().encode())
 
@@ -70,14 +70,14 @@ class Answering(Conn):
     def broken(self, fault: str) -> None: ...
 
 
-class AnsweringFront(Front):
+class AnsweringFront(FastConnection):
     received, lost, broken = Answering.received, Answering.lost, Answering.broken
 
 
 class PolledConnection:
     """A connection of an engine, and its peer, who sends some frames and half of the last one."""
 
-    def __init__(self, loop: PollingLoop, engine: Engine, kind: type[Conn]) -> None:
+    def __init__(self, loop: PollingLoop, engine: EpollPoller, kind: type[Connection]) -> None:
         ours, self.peer = socket.socketpair()
         self.peer.setblocking(False)
         engine.add(ours, kind(loop))  # type: ignore[arg-type]
@@ -112,11 +112,11 @@ def check(lines: list[PolledConnection], opaques: list[int]) -> int:
 
 @pytest.mark.parametrize("kind", [Answering, AnsweringFront])
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 40, 1000])
-def test_a_pass_without_memory_answers_all_or_closes(count: int, kind: type[Conn]) -> None:
+def test_a_pass_without_memory_answers_all_or_closes(count: int, kind: type[Connection]) -> None:
     ended = 0
     for first in range(FIRST):
         loop = PollingLoop()
-        engine = Engine(loop)  # type: ignore[arg-type]
+        engine = EpollPoller(loop)  # type: ignore[arg-type]
         lines = [PolledConnection(loop, engine, kind) for _ in range(CONNECTIONS)]
         loop.run_failing(first, count)
         ends = check(lines, list(range(FRAMES - 1)))

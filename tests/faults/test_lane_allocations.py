@@ -36,7 +36,7 @@ class FailingHarness:
         self.failed = 0
         connection = FastPathConnection(self.harness)
         connection.feed(plain(next(self.opaques)), five(next(self.opaques)))
-        self.turn()
+        self.run_callbacks()
 
     def failing(self, number: int, work: Callable[..., object], *arguments: object) -> bool:
         """Whether it came to the end; a loop goes on behind what failed."""
@@ -53,18 +53,18 @@ class FailingHarness:
     def failing_turn(self, number: int) -> None:
         for callback in self.harness.timers.take_callbacks():
             self.failing(number, callback.run)
-        self.turn()
+        self.run_callbacks()
 
-    def turn(self) -> None:
+    def run_callbacks(self) -> None:
         self.harness.timers.run()
         if self.sync_flush:
             self.harness.store.sync()
-            self.harness.turn.synced(self.harness.store.written)
+            self.harness.write_batch.synced(self.harness.store.written)
 
     def is_served(self) -> bool:
         connection, opaque = FastPathConnection(self.harness), next(self.opaques)
         connection.feed(plain(opaque))
-        self.turn()
+        self.run_callbacks()
         return connection.answers() == [(opaque, ResponseCode.SUCCESS)]
 
     def batches(self) -> Counter[int]:
@@ -89,7 +89,7 @@ def test_a_request_whose_allocation_fails_ends_its_connection_alone(tmp_path: Pa
         other.feed(plain(alone))
         if not failing_harness.failing(number, connection.feed, *frames):
             connection.output.close()
-        failing_harness.turn()
+        failing_harness.run_callbacks()
         assert other.answers() == [(alone, ResponseCode.SUCCESS)], number
         assert failing_harness.is_served(), number
     assert failing_harness.failed > 10

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.path.news import News
-from firearrow._native.path.turn import Turn
+from firearrow._native.path.news import ArrivalNotifier
+from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import MessageStore
 from tests.support.clock import ManualClock
@@ -31,10 +31,10 @@ class NoPromises:
         self.cancelled = written
 
 
-def turn_of(store: MessageStore, plans: Planned | None = None) -> Turn:
-    return Turn(
-        plans if plans is not None else Planned(), store, ManualClock(),
-        sync_timeout_ms=5000, news=News(), sync_soon=lambda: None, full=str, journal=NoPromises(),
+def write_batch_of(store: MessageStore, scheduler: Planned | None = None) -> WriteBatch:
+    return WriteBatch(
+        scheduler if scheduler is not None else Planned(), store, ManualClock(),
+        sync_timeout_ms=5000, arrivals=ArrivalNotifier(), request_sync=lambda: None, full=str, journal=NoPromises(),
     )  # fmt: skip
 
 
@@ -45,21 +45,21 @@ def fail(*_: object) -> None:
 @pytest.mark.parametrize("written_first", [False, True])
 def test_what_gathered_meanwhile_is_refused_at_once(tmp_path: Path, written_first: bool) -> None:
     store = open_store(tmp_path, sync_flush=True)
-    turn = turn_of(store)
+    write_batch = write_batch_of(store)
     told: list[bool] = []
     put(store, b"before")
     store.write()
-    turn.follow(put(store, b"a").end, told.append)
+    write_batch.on_durable(put(store, b"a").end, told.append)
     if written_first:
-        turn.end()
+        write_batch.commit()
     fail_next("sync", errno.EIO)
     try:
         with pytest.raises(OSError, match="Input/output"):
             store.sync()
     finally:
         heal()
-    turn.sync_failed("no")
-    turn.end()
+    write_batch.sync_failed("no")
+    write_batch.commit()
     assert told == [False]
     assert not store.writable
     store.abandon()
@@ -68,17 +68,17 @@ def test_what_gathered_meanwhile_is_refused_at_once(tmp_path: Path, written_firs
 def test_one_that_fails_before_the_write_does_not_keep_the_turn_from_its_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plans, told = Planned(), list[bool]()
+    scheduler, told = Planned(), list[bool]()
     with open_store(tmp_path) as store:
-        turn = turn_of(store, plans=plans)
-        turn.before(fail)
-        turn.before(lambda: turn.follow(put(store, b"a").end, told.append))
-        assert plans == [turn.end]
-        turn.end()
+        write_batch = write_batch_of(store, scheduler=scheduler)
+        write_batch.before_write(fail)
+        write_batch.before_write(lambda: write_batch.on_durable(put(store, b"a").end, told.append))
+        assert scheduler == [write_batch.commit]
+        write_batch.commit()
         assert told == [True]
         assert bodies(store) == [b"a"]
-        turn.before(lambda: None)
-        assert plans == [turn.end] * 2
+        write_batch.before_write(lambda: None)
+        assert scheduler == [write_batch.commit] * 2
     assert "MemoryError" in caplog.text
 
 
@@ -88,12 +88,12 @@ def test_one_that_fails_when_it_is_told_does_not_keep_it_from_the_others(
 ) -> None:
     told: list[bool] = []
     with open_store(tmp_path, sync_flush=sync_flush) as store:
-        turn = turn_of(store)
+        write_batch = write_batch_of(store)
         for then in (fail, told.append):
-            turn.follow(put(store, b"a").end, then)
-        turn.end()
+            write_batch.on_durable(put(store, b"a").end, then)
+        write_batch.commit()
         if sync_flush:
-            turn.synced(store.sync())
+            write_batch.synced(store.sync())
         assert told == [True]
     assert "MemoryError" in caplog.text
 
@@ -101,12 +101,12 @@ def test_one_that_fails_when_it_is_told_does_not_keep_it_from_the_others(
 def test_one_that_fails_when_it_is_refused_does_not_keep_it_from_the_others(tmp_path: Path) -> None:
     told: list[bool] = []
     with open_store(tmp_path) as store:
-        turn = turn_of(store)
+        write_batch = write_batch_of(store)
         for then in (fail, told.append):
-            turn.follow(put(store, b"a").end, then)
+            write_batch.on_durable(put(store, b"a").end, then)
         fail_next("pwrite", errno.ENOSPC)
         try:
-            turn.end()
+            write_batch.commit()
         finally:
             heal()
         assert told == [False]

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from firearrow.broker.filters.parser import parse
-from firearrow.broker.filters.tokens import ExpressionWrong
+from firearrow.broker.filters.tokens import InvalidExpression
 from firearrow.broker.filters.values import Incomparable
 from tests.filters.apache_filter import Case, apache_results
 from tests.filters.generator import Generator
@@ -32,7 +32,7 @@ DOUBLE = re.compile(r"-?\d+\.\d+E-?\d+")
 def ours(text: str, sets: list[dict[str, str]]) -> str:
     try:
         expression = parse(text)
-    except ExpressionWrong as wrong:
+    except InvalidExpression as wrong:
         return f"! {wrong}"
     truths = ""
     for properties in sets:

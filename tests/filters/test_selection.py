@@ -7,8 +7,8 @@ import pytest
 from firearrow._native.store.properties import property_values
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.filters.selection import ALIVE_MAX, Filters
-from firearrow.broker.filters.tokens import ExpressionWrong
+from firearrow.broker.filters.selection import ALIVE_MAX, FilterCache
+from firearrow.broker.filters.tokens import InvalidExpression
 from firearrow.broker.options import Options
 from firearrow.broker.tables.subscriptions import Subscription
 from tests.support.stores import HOST_V6, open_store, properties_of, put
@@ -62,9 +62,9 @@ def test_what_is_no_record_has_no_properties(tmp_path: Path) -> None:
         assert set(property_values(broken, NAMES)) <= set(NAMES.values())
 
 
-def filters(subscribed: dict[tuple[str, str], Subscription] | None = None, **options: object) -> Filters:
+def filters(subscribed: dict[tuple[str, str], Subscription] | None = None, **options: object) -> FilterCache:
     known = subscribed or {}
-    return Filters(
+    return FilterCache(
         Config(Options(property_filter=True, **options)),  # type: ignore[arg-type]
         lambda group, topic: known.get((group, topic)),
     )
@@ -106,14 +106,14 @@ def test_an_expression_that_is_none_is_told_again_and_again() -> None:
     some = filters()
     told = set()
     for _ in range(3):
-        with pytest.raises(ExpressionWrong) as wrong:
+        with pytest.raises(InvalidExpression) as wrong:
             some.compiled(sql("a ="))
         told.add(str(wrong.value))
     assert len(told) == 1
 
 
 def test_an_expression_may_not_be_too_long() -> None:
-    with pytest.raises(ExpressionWrong, match="65537 characters"):
+    with pytest.raises(InvalidExpression, match="65537 characters"):
         filters().compiled(sql("a" * ((1 << 16) + 1)))
     assert filters().compiled(sql("a" * (1 << 16)))
 

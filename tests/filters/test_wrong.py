@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from firearrow.broker.filters.parser import DEPTH_MAX, NODES_MAX, parse
-from firearrow.broker.filters.tokens import ExpressionWrong
+from firearrow.broker.filters.tokens import InvalidExpression
 from firearrow.broker.filters.values import Incomparable
 from tests.filters.generator import NOISE, Generator
 
@@ -21,7 +21,7 @@ OPERANDS = (
 
 
 def why(text: str) -> str:
-    with pytest.raises(ExpressionWrong) as raised:
+    with pytest.raises(InvalidExpression) as raised:
         parse(text)
     return str(raised.value)
 
@@ -146,7 +146,7 @@ HARD = {
 @pytest.mark.parametrize("name", HARD)
 def test_the_hardest_text_takes_no_long_time(name: str) -> None:
     begun = time.process_time()
-    with suppress(ExpressionWrong):
+    with suppress(InvalidExpression):
         assert parse(HARD[name]).evaluate({}) is None
     assert time.process_time() - begun < 0.5
 
@@ -179,6 +179,6 @@ def test_random_text_is_an_expression_or_none_and_nothing_else(seed: int) -> Non
         for text in (generator.expression(), noise):
             try:
                 kinds.add(type(parse(text).evaluate(generator.properties())))
-            except (ExpressionWrong, Incomparable) as error:
+            except (InvalidExpression, Incomparable) as error:
                 kinds.add(type(error))
-    assert {bool, type(None), ExpressionWrong, Incomparable} <= kinds
+    assert {bool, type(None), InvalidExpression, Incomparable} <= kinds

@@ -47,7 +47,7 @@ class PendingWork(ABC):
 
 
 @dataclass
-class Later(PendingWork):
+class LaterWork(PendingWork):
     """What comes to `topic` by itself, once each: `near` and `never` are bodies."""
 
     topic: ClassVar[str]
@@ -65,7 +65,7 @@ class Later(PendingWork):
 
 
 @dataclass
-class Delayed(Later):
+class Delayed(LaterWork):
     near_level: int = 2
     far_level: int = 18
 
@@ -84,7 +84,7 @@ class Delayed(Later):
 
 
 @dataclass
-class Timed(Later):
+class Timed(LaterWork):
     topic = "GoldenTimer"
     near = ("timed",)
     never = ("far", "recalled")
@@ -97,7 +97,7 @@ class Timed(Later):
 
 
 @dataclass
-class SentBack(Later):
+class SentBack(LaterWork):
     """A message that a consumer could not do, and one that it gave up."""
 
     level: int = 2

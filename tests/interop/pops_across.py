@@ -6,7 +6,7 @@ from firearrow._native.store.record import Record
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.interop.peers import BROKER
-from tests.interop.pending_work import NEAR_S, Later, PendingWork, ok, put
+from tests.interop.pending_work import NEAR_S, LaterWork, PendingWork, ok, put
 from tests.process.pops import ack_ext, pop, records
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import topic_ext
@@ -15,7 +15,7 @@ HIDDEN_S = 3600
 
 
 @dataclass
-class PopsAcross(Later):
+class PopsAcross(LaterWork):
     """Six are taken for a while, two of them acknowledged, and one kept for long: it is acknowledged at the end."""
 
     topic = "%RETRY%Makers_Made"

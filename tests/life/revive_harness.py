@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from firearrow.broker.life.journal import Kind
-from firearrow.broker.life.pop.checkpoints import Acks, CheckPoint, revive_topic
+from firearrow.broker.life.pop.checkpoints import Acks, PopCheckPoint, revive_topic
 from firearrow.broker.life.pop.revive import ReviveService
 from firearrow.broker.options import Options
 from firearrow.broker.tables.groups import GroupTable
@@ -25,27 +25,27 @@ class ReviveHarness(Harness):
         self.topics.create("T", 4)
         self.groups.find("G")
         self.offsets = ConsumerOffsets(
-            self.clock, noted=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
+            self.clock, on_commit=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
         )
         if offsets is not None:
             self.offsets.load(offsets)
         self.behind = False
-        parts = self.parts(
+        context = self.context(
             Options(revive_queues=1), topics=self.topics, groups=self.groups, offsets=self.offsets
         )
-        self.revive = ReviveService(parts, self.appender, lambda: self.behind)
+        self.revive = ReviveService(context, self.appender, lambda: self.behind)
         restorers = {Kind.OFFSET: self.offsets.restore, Kind.REVIVE: self.revive.restore}
-        for entry in self.journal.take():
+        for entry in self.journal.recover_entries():
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)
         self.revive.start()
 
-    def take(self, *offsets: int, topic: str = "T", group: str = "G") -> CheckPoint:
+    def take(self, *offsets: int, topic: str = "T", group: str = "G") -> PopCheckPoint:
         """As a pop at this moment."""
-        point = CheckPoint(topic, group, 0, offsets[0], self.clock.now_ms(), INVISIBLE_MS, list(offsets), "b")
+        point = PopCheckPoint(topic, group, 0, offsets[0], self.clock.now_ms(), INVISIBLE_MS, list(offsets), "b")
         self.appender.put(point.message(REVIVE, 0, self.clock.now_ms()), hooks=False)
         return point
 
-    def acknowledge(self, point: CheckPoint, *offsets: int) -> None:
+    def acknowledge(self, point: PopCheckPoint, *offsets: int) -> None:
         acks = Acks(
             *point.key[:2], point.queue_id, point.start_offset, point.pop_ms, "b", offsets, len(offsets) == 1
         )

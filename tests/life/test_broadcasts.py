@@ -5,7 +5,7 @@ from typing import cast
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
-from firearrow.broker.life.broadcasts import Broadcasts, Puller
+from firearrow.broker.life.broadcasts import BroadcastOffsets, BroadcastClient
 from firearrow.broker.options import Options
 from firearrow.broker.tables.clients import ClientTable, Member
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -24,7 +24,7 @@ class BroadcastHarness:
         self.clients = ClientTable(self.clock)
         self.config = Config(Options(broker_name="b"))
         store = cast(MessageStore, self.store)
-        self.broadcasts = Broadcasts(
+        self.broadcasts = BroadcastOffsets(
             store, self.offsets, self.clients, self.config, self.clock, offsets_max=offsets_max
         )
 
@@ -38,8 +38,8 @@ class BroadcastHarness:
         return self.offsets.of("G@broadcast", "T")
 
 
-def by(client: str, *, proxy: bool = False) -> Puller:
-    return Puller("T", "G", client, proxy)
+def by(client: str, *, proxy: bool = False) -> BroadcastClient:
+    return BroadcastClient("T", "G", client, proxy)
 
 
 def test_the_least_offset_of_all_clients_is_committed() -> None:
@@ -50,36 +50,36 @@ def test_the_least_offset_of_all_clients_is_committed() -> None:
     harness.broadcasts.note(by("c2"), 0, 3)
     harness.broadcasts.note(by("c2"), 1, 5)
     harness.broadcasts.note(by("c2"), 1, 4)
-    harness.broadcasts.sweep()
+    harness.broadcasts.expire()
     assert harness.committed() == {0: 3, 1: 5}
 
 
 def test_who_comes_from_the_broker_begins_where_it_asks() -> None:
     harness = BroadcastHarness()
-    assert harness.broadcasts.begin(by("c1"), 0, 0) == -1
+    assert harness.broadcasts.start_offset(by("c1"), 0, 0) == -1
     harness.broadcasts.note(by("c1"), 0, 4)
-    assert harness.broadcasts.begin(by("c1"), 0, 6) == -1
-    assert harness.broadcasts.begin(by("c2"), 0, 6) == -1
+    assert harness.broadcasts.start_offset(by("c1"), 0, 6) == -1
+    assert harness.broadcasts.start_offset(by("c2"), 0, 6) == -1
 
 
 def test_who_changes_sides_goes_on_where_it_was() -> None:
     harness = BroadcastHarness()
     harness.broadcasts.note(by("c1"), 0, 4)
-    assert harness.broadcasts.begin(by("c1", proxy=True), 0, 0) == 4
+    assert harness.broadcasts.start_offset(by("c1", proxy=True), 0, 0) == 4
     harness.broadcasts.note(by("c1", proxy=True), 0, 4)
-    assert harness.broadcasts.begin(by("c1", proxy=True), 0, 4) == -1
-    assert harness.broadcasts.begin(by("c1", proxy=True), 0, -1) == 4
-    assert harness.broadcasts.begin(by("c1"), 0, 0) == 4
+    assert harness.broadcasts.start_offset(by("c1", proxy=True), 0, 4) == -1
+    assert harness.broadcasts.start_offset(by("c1", proxy=True), 0, -1) == 4
+    assert harness.broadcasts.start_offset(by("c1"), 0, 0) == 4
 
 
 def test_a_new_client_of_a_proxy_begins_with_its_group_or_with_the_queue() -> None:
     harness = BroadcastHarness()
-    assert harness.broadcasts.begin(by("c1", proxy=True), 0, -1) == 0
+    assert harness.broadcasts.start_offset(by("c1", proxy=True), 0, -1) == 0
     harness.store.near = False
-    assert harness.broadcasts.begin(by("c1", proxy=True), 0, -1) == 9
+    assert harness.broadcasts.start_offset(by("c1", proxy=True), 0, -1) == 9
     harness.offsets.commit("G@broadcast", "T", 0, 6)
-    assert harness.broadcasts.begin(by("c1", proxy=True), 0, -1) == 6
-    assert harness.broadcasts.begin(by("c1", proxy=True), 0, 2) == -1
+    assert harness.broadcasts.start_offset(by("c1", proxy=True), 0, -1) == 6
+    assert harness.broadcasts.start_offset(by("c1", proxy=True), 0, 2) == -1
 
 
 def test_clients_are_forgotten() -> None:
@@ -88,16 +88,16 @@ def test_clients_are_forgotten() -> None:
     harness.join("online")
     harness.broadcasts.note(by("online"), 0, 1)
     harness.broadcasts.note(by("gone"), 0, 0)
-    harness.broadcasts.sweep()
+    harness.broadcasts.expire()
     assert harness.committed() == {0: 0}
     harness.clock.advance(120_000)
-    harness.broadcasts.sweep()
-    harness.broadcasts.sweep()
+    harness.broadcasts.expire()
+    harness.broadcasts.expire()
     assert harness.committed() == {0: 1}
     harness.clock.advance(180_000)
-    harness.broadcasts.sweep()
+    harness.broadcasts.expire()
     harness.offsets.remove_group("G@broadcast")
-    harness.broadcasts.sweep()
+    harness.broadcasts.expire()
     assert harness.committed() is None
 
 
@@ -107,12 +107,12 @@ def test_memory_is_bounded() -> None:
         harness.broadcasts.note(by(f"c{n}"), 0, 1)
     harness.broadcasts.note(by("c0"), 0, 2)
     harness.broadcasts.note(by("c0"), 1, 2)
-    assert harness.broadcasts.begin(by("c0", proxy=True), 0, 0) == 2
-    assert harness.broadcasts.begin(by("c4", proxy=True), 0, 5) == -1
+    assert harness.broadcasts.start_offset(by("c0", proxy=True), 0, 0) == 2
+    assert harness.broadcasts.start_offset(by("c4", proxy=True), 0, 5) == -1
     harness.clock.advance(120_000)
-    harness.broadcasts.sweep()
+    harness.broadcasts.expire()
     harness.broadcasts.note(by("c4"), 0, 1)
-    harness.broadcasts.sweep()
+    harness.broadcasts.expire()
     assert harness.committed() == {0: 1}
 
 

@@ -25,8 +25,8 @@ class DelayHarness(Harness):
             self.loop, self.store, self.appender, self.journal, self.offsets, self.clock,
             Stats("DefaultCluster", now_ms), LEVELS_MS,
         )  # fmt: skip
-        self.listeners.append(self.delays.news)
-        for entry in self.journal.take():
+        self.listeners.append(self.delays.messages_arrived)
+        for entry in self.journal.recover_entries():
             assert entry.kind == Kind.DELAY
             self.delays.restore(entry.name, entry.number, entry.value)
         self.delays.start()

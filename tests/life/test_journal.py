@@ -23,7 +23,7 @@ RUN = "firearrow-0123456789abcdef"
 
 def opened(folder: Path, end: int = 1000, run: str = RUN) -> tuple[Journal, list[Entry]]:
     journal = Journal(folder, run, end)
-    return journal, journal.take()
+    return journal, journal.recover_entries()
 
 
 def test_what_was_noted_is_told_in_its_order(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_files_go_when_what_they_hold_was_saved(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
     for value in range(3 * FILE_BYTES // HEAD.size):
         journal.note(Kind.DELAY, "", 1, value)
-    number = journal.turn()
+    number = journal.rotate()
     journal.note(Kind.DELAY, "", 1, -1)
     assert len(list(tmp_path.glob(f"{RUN}.*"))) == 5
     journal.drop_before(number)
@@ -184,7 +184,7 @@ def test_a_full_file_that_cannot_be_synced_is_told_once(
 ) -> None:
     journal, _ = opened(tmp_path)
     syncs = Syncs(monkeypatch, journal)
-    syncs.failing = {f"{journal.turn():010d}"}
+    syncs.failing = {f"{journal.rotate():010d}"}
     filled(journal, 1)
     with pytest.raises(OSError, match="Input/output"):
         journal.sync()
@@ -254,7 +254,7 @@ def test_what_is_void_stays_void_when_a_file_is_packed(
 ) -> None:
     journal, _ = opened(tmp_path)
     journal.note(Kind.DELAY, "", 1, 5, 1500)
-    journal.turn()
+    journal.rotate()
     journal.note(Kind.DELAY, "", 2, 6, 1600)
     journal.cancel(1400)
     journal.note(Kind.DELAY, "", 3, 7, 1450)
@@ -286,8 +286,8 @@ def test_an_error_while_it_is_packed_loses_nothing_that_was_noted(
         monkeypatch.setattr(Path, "replace", renaming)
     else:
         monkeypatch.setattr(os, call, failing)
-    room = FILE_BYTES // (HEAD.size + len("topic@group")) // 200
-    commits(journal, room)
+    harness = FILE_BYTES // (HEAD.size + len("topic@group")) // 200
+    commits(journal, harness)
     before = offsets(list(entries_of(journal._map[:])))  # type: ignore[index]
     commits(journal, 1)
     assert len(caplog.records) >= 1

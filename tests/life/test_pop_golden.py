@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.store.record import Record, decode
 from firearrow._native.store.store import MessageStore
-from firearrow.broker.life.pop.checkpoints import ACK, BATCH_ACK, CHECK_POINT, Acks, CheckPoint, revive_topic
+from firearrow.broker.life.pop.checkpoints import ACK, BATCH_ACK, CHECK_POINT, AckMessage, PopCheckPoint, revive_topic
 from firearrow.broker.life.timers.rules import schedule
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options
@@ -35,8 +35,8 @@ def made_again(record: Record) -> Message:
     """From its body alone, in the queue in which it was."""
     queue_id = int(record.properties["REAL_QID"])
     if record.properties["TAGS"] == CHECK_POINT:
-        return CheckPoint.of(record.body).message(REVIVE, queue_id, record.born_timestamp)
-    acks = Acks.of(record.body, "unused")
+        return PopCheckPoint.of(record.body).message(REVIVE, queue_id, record.born_timestamp)
+    acks = AckMessage.of(record.body, "unused")
     deliver_ms = int(record.properties["TIMER_DELIVER_MS"])
     return acks.message(REVIVE, queue_id, deliver_ms, record.born_timestamp)
 

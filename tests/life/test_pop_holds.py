@@ -9,11 +9,11 @@ import pytest
 
 from firearrow._native.store.segment import fail_next, heal
 from firearrow.broker.config import Config
-from firearrow.broker.filters.selection import Selection
+from firearrow.broker.filters.selection import EntryFilter
 from firearrow.broker.life.journal import Kind
-from firearrow.broker.life.pop.holds import ANY_QUEUE, HeldPop, PopHolds
-from firearrow.broker.life.pop.orders import ConsumerOrders
-from firearrow.broker.life.pop.popping import Popped, Popping, Wanted
+from firearrow.broker.life.pop.holds import ANY_QUEUE, HeldPop, PopHoldService
+from firearrow.broker.life.pop.orders import ConsumerOrderInfo
+from firearrow.broker.life.pop.popping import PopResult, PopService, PopQuery
 from firearrow.broker.options import Options
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -25,11 +25,11 @@ from tests.support.peers import RecordedPeer
 class PopHoldsHarness:
     """Pops of group G that wait; `ran` has the name of each that was tried again, `!` behind it at its deadline."""
 
-    def __init__(self, most: int = 100, most_of_place: int = 100) -> None:
+    def __init__(self, count_max: int = 100, count_max_per_queue: int = 100) -> None:
         self.clock = ManualClock(1_700_000_000_000)
         self.timers = ManualLoop(self.clock)
         loop = cast(asyncio.AbstractEventLoop, self.timers)
-        self.holds = PopHolds(loop, self.clock, lambda: most, lambda: most_of_place)
+        self.hold_service = PopHoldService(loop, self.clock, lambda: count_max, lambda: count_max_per_queue)
         self.ran: list[str] = []
         self.again: set[str] = set()
 
@@ -49,7 +49,7 @@ class PopHoldsHarness:
             if name in self.again and not final:
                 self.hold(name, queue_id, topic, ms, at)
 
-        return self.holds.add(HeldPop((topic, "G", queue_id), at, self.clock.now_ms() + ms, tried))
+        return self.hold_service.add(HeldPop((topic, "G", queue_id), at, self.clock.now_ms() + ms, tried))
 
 
 @pytest.fixture
@@ -60,21 +60,21 @@ def harness() -> PopHoldsHarness:
 def test_news_wakes_one_of_the_queue_and_one_of_all(harness: PopHoldsHarness) -> None:
     for name, queue_id in (("all", -1), ("all too", -1), ("q0", 0), ("q0 too", 0), ("q1", 1)):
         harness.hold(name, queue_id)
-    harness.holds.news({("T", 0), ("other", 1)})
+    harness.hold_service.messages_arrived({("T", 0), ("other", 1)})
     assert harness.ran == ["all", "q0"]
-    harness.holds.news({("T", 0)})
-    harness.holds.news({("T", 0)})
+    harness.hold_service.messages_arrived({("T", 0)})
+    harness.hold_service.messages_arrived({("T", 0)})
     assert harness.ran == ["all", "q0", "all too", "q0 too"]
-    assert len(harness.holds) == 1
+    assert len(harness.hold_service) == 1
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%G_T", "%RETRY%G+T"])
 def test_news_of_the_retry_topic(harness: PopHoldsHarness, topic: str) -> None:
     harness.hold("all")
-    harness.holds.news({(topic.replace("G", "H"), 0)})
+    harness.hold_service.messages_arrived({(topic.replace("G", "H"), 0)})
     assert harness.ran == []
-    harness.holds.news({(topic, 0)})
-    harness.holds.news({(topic, 0)})
+    harness.hold_service.messages_arrived({(topic, 0)})
+    harness.hold_service.messages_arrived({(topic, 0)})
     assert harness.ran == ["all"]
 
 
@@ -83,7 +83,7 @@ def test_one_that_waits_again_stands_behind_the_others(harness: PopHoldsHarness)
     harness.hold("a")
     harness.hold("b")
     for _ in range(3):
-        harness.holds.news({("T", 3)})
+        harness.hold_service.messages_arrived({("T", 3)})
     assert harness.ran == ["a", "b", "a"]
 
 
@@ -96,24 +96,24 @@ def test_deadlines_come_in_order_and_once(harness: PopHoldsHarness) -> None:
     assert harness.ran == ["early!"]
     harness.timers.run(60_000)
     assert harness.ran == ["early!", "late!"]
-    assert len(harness.holds) == 0
+    assert len(harness.hold_service) == 0
 
 
 def test_bounds(harness: PopHoldsHarness) -> None:
-    narrow = PopHoldsHarness(most=5, most_of_place=1)
+    narrow = PopHoldsHarness(count_max=5, count_max_per_queue=1)
     assert [narrow.hold("x", 0) for _ in range(4)] == [True, True, False, False]
     assert [narrow.hold("x", queue_id) for queue_id in (1, 2, 3, 4)] == [True, True, True, False]
-    assert narrow.holds.waiting(("T", "G", 0)) == 2
+    assert narrow.hold_service.waiting(("T", "G", 0)) == 2
 
 
 def test_who_left_is_forgotten(harness: PopHoldsHarness) -> None:
     gone, here = RecordedPeer(), RecordedPeer()
     for name, peer in (("gone", gone), ("gone too", gone), ("here", here)):
         harness.hold(name, peer=peer)
-    harness.holds.forget(gone)
-    assert len(harness.holds) == 1
+    harness.hold_service.forget(gone)
+    assert len(harness.hold_service) == 1
     here.closed = True
-    harness.holds.news({("T", 0)})
+    harness.hold_service.messages_arrived({("T", 0)})
     harness.timers.run(20_000)
     assert harness.ran == []
 
@@ -121,9 +121,9 @@ def test_who_left_is_forgotten(harness: PopHoldsHarness) -> None:
 def test_all_are_answered_at_the_end(harness: PopHoldsHarness) -> None:
     for name in ("a", "b"):
         harness.hold(name)
-    harness.holds.release_all()
+    harness.hold_service.release_all()
     assert harness.ran == ["a!", "b!"]
-    assert len(harness.holds) == 0
+    assert len(harness.hold_service) == 0
 
 
 # ---- taking ----
@@ -133,21 +133,21 @@ class PopHarness(Harness):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.offsets = ConsumerOffsets(
-            self.clock, noted=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
+            self.clock, on_commit=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
         )
         self.delayed = 0
-        self.popping = Popping(
-            self.store, self.appender, self.offsets, ConsumerOrders(self.clock),
+        self.pop_service = PopService(
+            self.store, self.appender, self.offsets, ConsumerOrderInfo(self.clock),
             Config(Options()), self.clock, Stats("C", self.clock.now_ms()),
         )  # fmt: skip
 
     def _schedule(self, message: object) -> None:  # type: ignore[override]
         self.delayed += 1
 
-    def pop(self, most: int) -> Popped:
-        popped = Popped(self.clock.now_ms(), 0)
-        wanted = Wanted("G", "T", most, 60_000, True, False, None, Selection(None, None))
-        self.popping.pop(wanted, popped, "T", 0)
+    def pop(self, count_max: int) -> PopResult:
+        popped = PopResult(self.clock.now_ms(), 0)
+        wanted = PopQuery("G", "T", count_max, 60_000, True, False, None, EntryFilter(None, None))
+        self.pop_service.pop(wanted, popped, "T", 0)
         return popped
 
     def committed(self) -> int:
@@ -163,8 +163,8 @@ def test_pops_of_a_turn_that_cannot_be_written_take_nothing(tmp_path: Path) -> N
     assert harness.pop(2).count == 2
     harness.timers.run()
     assert (harness.committed(), harness.delayed) == (2, 1)
-    for most in (3, 1, 2):
-        assert harness.pop(most).count == most
+    for count_max in (3, 1, 2):
+        assert harness.pop(count_max).count == count_max
         harness.clock.advance(1)
     assert harness.committed() == 8
     fail_next("pwrite", errno.ENOSPC)
@@ -183,10 +183,10 @@ def test_one_that_fails_ends_its_connection_and_not_the_clock(
 
     first, second = RecordedPeer(), RecordedPeer()
     now_ms = harness.clock.now_ms()
-    harness.holds.add(HeldPop(("T", "G", 0), first, now_ms + 1000, fail))
-    harness.holds.add(HeldPop(("T", "G", 1), second, now_ms + 10_000, fail))
+    harness.hold_service.add(HeldPop(("T", "G", 0), first, now_ms + 1000, fail))
+    harness.hold_service.add(HeldPop(("T", "G", 1), second, now_ms + 10_000, fail))
     harness.hold("later", 2, ms=3000)
-    harness.holds.news({("T", 1)})
+    harness.hold_service.messages_arrived({("T", 1)})
     assert (first.closed, second.closed) == (False, True)
     harness.timers.run(5000)
     assert first.closed

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from firearrow.broker.life.pop.holds import Place
-from firearrow.broker.life.pop.openings import Openings
+from firearrow.broker.life.pop.openings import OrderUnlockTimer
 from tests.support.clock import ManualClock
 from tests.support.harness import ManualLoop
 
@@ -20,7 +20,7 @@ class OpeningsHarness:
         self.timers = ManualLoop(self.clock)
         self.opened: list[tuple[Place, int]] = []
         loop = cast(asyncio.AbstractEventLoop, self.timers)
-        self.openings = Openings(loop, self.clock, self._opened, most=2)
+        self.unlock_timer = OrderUnlockTimer(loop, self.clock, self._opened, count_max=2)
 
     def _opened(self, place: Place) -> None:
         self.opened.append((place, self.clock.now_ms() - NOW))
@@ -32,18 +32,18 @@ def harness() -> OpeningsHarness:
 
 
 def test_each_is_told_once_and_at_its_time(harness: OpeningsHarness) -> None:
-    harness.openings.at(FIRST, NOW + 4000)
-    harness.openings.at(SECOND, NOW - 1)
+    harness.unlock_timer.at(FIRST, NOW + 4000)
+    harness.unlock_timer.at(SECOND, NOW - 1)
     harness.timers.run(3999)
     assert harness.opened == [(SECOND, 0)]
     harness.timers.run(10_000)
     assert harness.opened == [(SECOND, 0), (FIRST, 4000)]
-    assert len(harness.openings) == 0
+    assert len(harness.unlock_timer) == 0
 
 
 def test_the_last_time_counts(harness: OpeningsHarness) -> None:
     for at_ms in (9000, 2000, 5000):
-        harness.openings.at(FIRST, NOW + at_ms)
+        harness.unlock_timer.at(FIRST, NOW + at_ms)
     harness.timers.run(60_000)
     assert harness.opened == [(FIRST, 5000)]
 
@@ -51,7 +51,7 @@ def test_the_last_time_counts(harness: OpeningsHarness) -> None:
 @pytest.mark.parametrize("early_ms", [1, 700, 3_600_000])
 def test_a_timer_that_runs_before_the_wall_clock_is_there(harness: OpeningsHarness, early_ms: int) -> None:
     """By a millisecond of rounding, or because the clock was set back."""
-    harness.openings.at(FIRST, NOW + 4000)
+    harness.unlock_timer.at(FIRST, NOW + 4000)
     harness.clock.set_by(-early_ms)
     harness.timers.run(4000 + early_ms - 1)
     assert harness.opened == []
@@ -61,15 +61,15 @@ def test_a_timer_that_runs_before_the_wall_clock_is_there(harness: OpeningsHarne
 
 def test_more_than_the_most(harness: OpeningsHarness) -> None:
     for place in (FIRST, SECOND, THIRD):
-        harness.openings.at(place, NOW + 10)
-    harness.openings.at(SECOND, NOW + 20)
+        harness.unlock_timer.at(place, NOW + 10)
+    harness.unlock_timer.at(SECOND, NOW + 20)
     harness.timers.run(60_000)
     assert harness.opened == [(FIRST, 10), (SECOND, 20)]
 
 
 def test_nobody_is_told_behind_the_stop(harness: OpeningsHarness) -> None:
-    harness.openings.at(FIRST, NOW + 10)
-    harness.openings.stop()
+    harness.unlock_timer.at(FIRST, NOW + 10)
+    harness.unlock_timer.stop()
     harness.timers.run(60_000)
     assert harness.opened == []
-    assert len(harness.openings) == 0
+    assert len(harness.unlock_timer) == 0

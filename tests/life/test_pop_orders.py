@@ -1,4 +1,4 @@
-"""ConsumerOrders with a manual clock: who is blocked, how far a queue is done, and the file that Apache reads."""
+"""ConsumerOrderInfo with a manual clock: who is blocked, how far a queue is done, and the file that Apache reads."""
 
 import tarfile
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.life.pop.orders import FORGET_MS, ILLEGAL, PASSED, QUEUES_MAX, ConsumerOrders
+from firearrow.broker.life.pop.orders import EXPIRE_MS, ILLEGAL, PASSED, QUEUES_MAX, ConsumerOrderInfo
 from tests.support.clock import ManualClock
 
 NOW = 1_700_000_000_000
@@ -33,7 +33,7 @@ class OrdersHarness:
         self.clock = ManualClock(NOW)
         self.changes = 0
         self.opens: list[tuple[int, int]] = []
-        self.orders = ConsumerOrders(self.clock, self._changed, self._opens, queues_max=queues_max)
+        self.order_info = ConsumerOrderInfo(self.clock, self._changed, self._opens, queues_max=queues_max)
 
     def _changed(self) -> None:
         self.changes += 1
@@ -42,15 +42,15 @@ class OrdersHarness:
         self.opens.append((queue_id, at_ms))
 
     def pop(self, *offsets: int, attempt: str | None = None, queue_id: int = 0, topic: str = T) -> str:
-        return self.orders.update(
+        return self.order_info.update(
             topic, G, queue_id, attempt, self.clock.now_ms(), INVISIBLE_MS, list(offsets)
         )
 
     def ack(self, offset: int, pop_ms: int = NOW, queue_id: int = 0) -> int:
-        return self.orders.acked(T, G, queue_id, offset, pop_ms)
+        return self.order_info.acked(T, G, queue_id, offset, pop_ms)
 
     def blocked(self, attempt: str | None = None, queue_id: int = 0) -> bool:
-        return self.orders.blocked(T, G, queue_id, attempt, INVISIBLE_MS)
+        return self.order_info.blocked(T, G, queue_id, attempt, INVISIBLE_MS)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_queue_is_blocked_until_all_is_acknowledged(harness: OrdersHarness) ->
     harness.pop(5, 6, 7)
     assert harness.blocked()
     assert not harness.blocked(queue_id=1)
-    assert not harness.orders.blocked(T, "another", 0, None, INVISIBLE_MS)
+    assert not harness.order_info.blocked(T, "another", 0, None, INVISIBLE_MS)
     assert [harness.ack(5), harness.ack(7), harness.ack(6)] == [6, 6, 8]
     assert not harness.blocked()
 
@@ -118,10 +118,10 @@ def test_counts_of_a_retry_topic_carry_its_mark(harness: OrdersHarness) -> None:
 
 def test_a_changed_time_counts_for_its_message(harness: OrdersHarness) -> None:
     harness.pop(5, 6)
-    harness.orders.change_visible(T, G, 0, 5, NOW, NOW + 3 * INVISIBLE_MS)
-    harness.orders.change_visible(T, G, 0, 6, NOW, NOW)
+    harness.order_info.change_visible(T, G, 0, 5, NOW, NOW + 3 * INVISIBLE_MS)
+    harness.order_info.change_visible(T, G, 0, 6, NOW, NOW)
     for offset, pop_ms, queue_id in ((4, NOW, 0), (6, NOW - 1, 0), (6, NOW, 1)):
-        harness.orders.change_visible(T, G, queue_id, offset, pop_ms, NOW + 100 * INVISIBLE_MS)
+        harness.order_info.change_visible(T, G, queue_id, offset, pop_ms, NOW + 100 * INVISIBLE_MS)
     harness.clock.advance(3 * INVISIBLE_MS - 1)
     assert harness.blocked()
     harness.ack(5)
@@ -130,8 +130,8 @@ def test_a_changed_time_counts_for_its_message(harness: OrdersHarness) -> None:
 
 def test_it_is_told_when_a_queue_opens(harness: OrdersHarness) -> None:
     harness.pop(5, 6)
-    harness.orders.change_visible(T, G, 0, 6, NOW, NOW + 1000)
-    harness.orders.change_visible(T, G, 0, 5, NOW, NOW + 90_000)
+    harness.order_info.change_visible(T, G, 0, 6, NOW, NOW + 1000)
+    harness.order_info.change_visible(T, G, 0, 5, NOW, NOW + 90_000)
     harness.ack(5)
     assert harness.opens == [
         (0, NOW + INVISIBLE_MS), (0, NOW + INVISIBLE_MS), (0, NOW + 90_000), (0, NOW + 1000),
@@ -143,27 +143,27 @@ def test_it_is_told_when_a_queue_opens(harness: OrdersHarness) -> None:
 
 def test_a_reset_forgets(harness: OrdersHarness) -> None:
     harness.pop(5)
-    harness.orders.clear(T, G, 0)
+    harness.order_info.clear(T, G, 0)
     assert not harness.blocked()
     changes = harness.changes
-    harness.orders.clear(T, G, 0)
+    harness.order_info.clear(T, G, 0)
     assert harness.changes == changes
 
 
 def test_what_is_swept(harness: OrdersHarness) -> None:
     harness.pop(1)
     harness.pop(1, topic="gone")
-    harness.orders.sweep({T}, {G})
-    assert len(harness.orders) == 1
-    harness.clock.advance(FORGET_MS)
-    harness.orders.sweep({T}, {G})
-    assert len(harness.orders) == 1
+    harness.order_info.sweep({T}, {G})
+    assert len(harness.order_info) == 1
+    harness.clock.advance(EXPIRE_MS)
+    harness.order_info.sweep({T}, {G})
+    assert len(harness.order_info) == 1
     harness.clock.advance(1)
-    harness.orders.sweep({T}, {G})
-    assert len(harness.orders) == 0
+    harness.order_info.sweep({T}, {G})
+    assert len(harness.order_info) == 0
     harness.pop(1)
-    harness.orders.sweep({T}, set())
-    assert len(harness.orders) == 0
+    harness.order_info.sweep({T}, set())
+    assert len(harness.order_info) == 0
 
 
 def test_the_queue_used_longest_ago_makes_room() -> None:
@@ -177,21 +177,21 @@ def test_the_queue_used_longest_ago_makes_room() -> None:
 
 def test_long_attempts_are_cut(harness: OrdersHarness) -> None:
     harness.pop(1, attempt="x" * 10_000)
-    assert len(harness.orders.to_json()) < 1000
+    assert len(harness.order_info.to_json()) < 1000
 
 
 # ---- the file ----
 
 
 def test_the_file_of_apache_is_taken(harness: OrdersHarness) -> None:
-    harness.orders.load(APACHE)
+    harness.order_info.load(APACHE)
     assert harness.blocked(), "101 is hidden until 1700000500000"
     assert not harness.blocked("first")
     assert harness.opens == [(0, 1_700_000_500_000), (3, 1_700_000_000_000)]
     assert not harness.blocked(queue_id=3)
     popped_ms = 1_699_999_999_000
     assert harness.ack(101, popped_ms) == 103
-    harness.orders.load(APACHE)
+    harness.order_info.load(APACHE)
     assert harness.pop(101, 102, attempt="next") == "0 qo0%101 3;0 qo0%102 1;0 0 1"
 
 
@@ -200,15 +200,15 @@ def test_the_file_of_the_golden_store_is_taken_and_written_alike(harness: Orders
         member = archive.extractfile("store-apache/config/consumerOrderInfo.json")
         assert member is not None
         text = member.read()
-    harness.orders.load(text)
-    assert harness.orders.to_json().split() == text.split()
+    harness.order_info.load(text)
+    assert harness.order_info.to_json().split() == text.split()
 
 
 def test_the_file_is_written_as_apache_writes_it(harness: OrdersHarness) -> None:
     harness.pop(100, 101, 105, attempt="a")
     harness.ack(101)
-    harness.orders.change_visible(T, G, 0, 100, NOW, NOW + 5)
-    text = harness.orders.to_json().replace(b"\n", b"").replace(b"\t", b"")
+    harness.order_info.change_visible(T, G, 0, 100, NOW, NOW + 5)
+    text = harness.order_info.to_json().replace(b"\n", b"").replace(b"\t", b"")
     assert text == (
         b'{"orderInfoCount":1,"orderedConsumptionLevel":"QUEUE","table":{"T@G":{0:{"a":"a","cm":2,"i":60000,'
         b'"l":1700000000000,"o":[100,1,5],"oc":{},"ot":{100:1700000000005},"popTime":1700000000000}}}}'
@@ -226,8 +226,8 @@ def test_what_is_written_is_read_back(offsets: list[int], acked: set[int], attem
     for index in acked:
         if index < len(offsets):
             harness.ack(offsets[index])
-    again.orders.load(harness.orders.to_json())
-    assert again.orders.to_json() == harness.orders.to_json()
+    again.order_info.load(harness.order_info.to_json())
+    assert again.order_info.to_json() == harness.order_info.to_json()
     assert again.blocked("other") == harness.blocked("other")
     assert again.ack(offsets[0]) == harness.ack(offsets[0])
 
@@ -251,7 +251,7 @@ def test_what_is_written_is_read_back(offsets: list[int], acked: set[int], attem
 def test_a_file_that_cannot_be_is_refused_whole(harness: OrdersHarness, order: bytes) -> None:
     harness.pop(5)
     with pytest.raises(ValueError, match=r"."):
-        harness.orders.load(b'{"table":{"T@G":{0:{"popTime":1,"o":[1]},1:' + order + b"}}}")
+        harness.order_info.load(b'{"table":{"T@G":{0:{"popTime":1,"o":[1]},1:' + order + b"}}}")
     with pytest.raises(ValueError, match="@"):
-        harness.orders.load(b'{"table":{"TG":{}}}')
+        harness.order_info.load(b'{"table":{"TG":{}}}')
     assert harness.blocked()

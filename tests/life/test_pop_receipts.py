@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from firearrow._native.store.record import decode
 from firearrow.broker.life.pop.receipts import (
-    Receipt,
-    ReceiptWrong,
+    ReceiptHandle,
+    InvalidReceiptHandle,
     mark_of,
     normal_topic,
     real_topic,
-    receipt_text,
+    receipt_handle_text,
     retry_topic,
 )
-from firearrow.broker.life.pop.recoding import recoded
+from firearrow.broker.life.pop.recoding import rewrite_record
 from firearrow.broker.messages import Message
 from tests.support.harness import Harness
 
@@ -33,8 +33,8 @@ def test_what_is_written_is_read(
     ):
         if mark == "0" and name.startswith("%RETRY%"):
             continue
-        text = receipt_text(start, pop_ms, invisible_ms, revive_queue, name, broker, queue_id, start + 1)
-        assert Receipt.of(text) == (start, pop_ms, invisible_ms, revive_queue, mark, broker)
+        text = receipt_handle_text(start, pop_ms, invisible_ms, revive_queue, name, broker, queue_id, start + 1)
+        assert ReceiptHandle.of(text) == (start, pop_ms, invisible_ms, revive_queue, mark, broker)
         assert mark_of(name) == mark
         assert real_topic(topic, "g", mark) == name
         assert normal_topic(name, "g") == topic
@@ -43,22 +43,22 @@ def test_what_is_written_is_read(
 @given(st.text(max_size=80))
 def test_any_text_is_a_receipt_or_refused(text: str) -> None:
     try:
-        receipt = Receipt.of(text)
-    except ReceiptWrong:
+        receipt = ReceiptHandle.of(text)
+    except InvalidReceiptHandle:
         return
     assert min(receipt[:4]) >= 0
 
 
 def test_a_receipt_of_the_java_client() -> None:
-    receipt = Receipt.of("4 1795229512568 600000 3 0 broker-a 1 5")
+    receipt = ReceiptHandle.of("4 1795229512568 600000 3 0 broker-a 1 5")
     assert receipt == (4, 1795229512568, 600000, 3, "0", "broker-a")
     assert not receipt.is_ordered
-    assert Receipt.of("0 1 2 999 0 b 0 0").is_ordered
+    assert ReceiptHandle.of("0 1 2 999 0 b 0 0").is_ordered
 
 
 @pytest.mark.parametrize("mark", ["3", "", "-1", "00"])
 def test_marks_that_are_none(mark: str) -> None:
-    with pytest.raises(ReceiptWrong):
+    with pytest.raises(InvalidReceiptHandle):
         real_topic("T", "G", mark)
 
 
@@ -75,7 +75,7 @@ def test_a_recoded_record_differs_in_topic_and_receipt_alone(
     [entry] = harness.store.reader.entries(topic, 0, 0, 1)
     data = harness.store.reader.record_at(entry.physical_offset)
     assert data is not None
-    before, after = decode(data), decode(recoded(data, "T", "0 1 2 3 1 b 0 0"))
+    before, after = decode(data), decode(rewrite_record(data, "T", "0 1 2 3 1 b 0 0"))
     assert (after.topic, before.topic) == ("T", topic)
     assert after.properties == before.properties | {"POP_CK": "0 1 2 3 1 b 0 0"}
     for field in (
@@ -83,6 +83,6 @@ def test_a_recoded_record_differs_in_topic_and_receipt_alone(
         "store_timestamp", "store_host", "reconsume_times", "prepared_offset", "body",
     ):  # fmt: skip
         assert getattr(after, field) == getattr(before, field), field
-    again = decode(recoded(recoded(data, "T", "first 1"), "T", "second 2"))
+    again = decode(rewrite_record(rewrite_record(data, "T", "first 1"), "T", "second 2"))
     assert again.properties["POP_CK"] == "first 1"
     harness.close()

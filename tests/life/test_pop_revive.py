@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.record import Record
-from firearrow.broker.life.pop.checkpoints import CheckPoint
+from firearrow.broker.life.pop.checkpoints import PopCheckPoint
 from firearrow.broker.life.pop.revive import GROUP
 from tests.life.revive_harness import INVISIBLE_MS, RETRY, REVIVE, ReviveHarness, filled
 
@@ -19,7 +19,7 @@ def test_what_is_not_acknowledged_comes_back(harness: ReviveHarness) -> None:
     filled(harness, 3)
     pop_ms = harness.clock.now_ms()
     point = harness.take(0, 1, 2)
-    harness.acknowledge(point, 1)
+    harness.ack(point, 1)
     harness.timers.run(INVISIBLE_MS)
     assert harness.revived() == []
     harness.timers.run(4000)
@@ -35,7 +35,7 @@ def test_what_is_not_acknowledged_comes_back(harness: ReviveHarness) -> None:
 
 def test_all_acknowledged_at_once(harness: ReviveHarness) -> None:
     filled(harness, 3)
-    harness.acknowledge(harness.take(0, 1, 2), 0, 1, 2)
+    harness.ack(harness.take(0, 1, 2), 0, 1, 2)
     harness.timers.run(20_000)
     assert RETRY not in harness.topics
     assert harness.offsets.committed(GROUP, REVIVE, 0) == 0
@@ -75,7 +75,7 @@ def test_a_message_of_the_retry_topic_stays_there_and_counts(harness: ReviveHarn
 
 def test_suspended_messages_do_not_count(harness: ReviveHarness) -> None:
     filled(harness, 1)
-    point = CheckPoint("T", "G", 0, 0, harness.clock.now_ms(), INVISIBLE_MS, [0], "b", suspend=True)
+    point = PopCheckPoint("T", "G", 0, 0, harness.clock.now_ms(), INVISIBLE_MS, [0], "b", suspend=True)
     harness.appender.put(point.message(REVIVE, 0, harness.clock.now_ms()), hooks=False)
     harness.timers.run(14_000)
     assert harness.records(RETRY)[0].reconsume_times == 0
@@ -110,7 +110,7 @@ def test_a_kill_at_any_time_repeats_nothing(tmp_path: Path, run_ms: int) -> None
     old = harness.offsets.to_json()
     points = [harness.take(*range(at, at + 10)) for at in range(0, 40, 10)]
     for point in points[1:]:
-        harness.acknowledge(point, *point.offsets[:9])
+        harness.ack(point, *point.offsets[:9])
     harness.timers.run(run_ms)
     harness.kill()
     harness = ReviveHarness(tmp_path, old, now_ms=harness.clock.now_ms())

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.broker.life.pop.checkpoints import CheckPoint, deliver_ms
-from firearrow.broker.life.pop.revive import AGAIN_MS, AGAIN_MS_MAX
+from firearrow.broker.life.pop.checkpoints import PopCheckPoint, deliver_ms
+from firearrow.broker.life.pop.revive import RETRY_MS, RETRY_MS_MAX
 from firearrow.broker.messages import Message
 from firearrow.broker.tables.names import TIMER_TOPIC
 from firearrow.broker.tables.topics import TopicTable
@@ -40,9 +40,9 @@ def test_it_is_tried_again_later(harness: FullTopicTableHarness) -> None:
     harness.take(0, 1)
     harness.timers.run(INVISIBLE_MS + 20_000)
     assert RETRY not in harness.topics
-    points = [CheckPoint.of(message.body) for message in harness.delayed]
+    points = [PopCheckPoint.of(message.body) for message in harness.delayed]
     assert [point.offsets for point in points] == [[0], [1]]
-    assert [point.invisible_ms for point in points] == [2 * max(INVISIBLE_MS, AGAIN_MS)] * 2
+    assert [point.invisible_ms for point in points] == [2 * max(INVISIBLE_MS, RETRY_MS)] * 2
     for point, message in zip(points, harness.delayed, strict=True):
         assert deliver_ms(message.properties) == point.revive_ms - 1000
         assert (point.topic, point.group, point.start_offset) == ("T", "G", point.offsets[0])
@@ -61,9 +61,9 @@ def test_the_time_between_tries_is_bounded(harness: FullTopicTableHarness) -> No
         harness.clock.advance(point.invisible_ms)
         harness.timers.run(20_000)
         message = harness.delayed.pop()
-        point = CheckPoint.of(message.body)
+        point = PopCheckPoint.of(message.body)
         harness.appender.put(message, hooks=False)
-    assert point.invisible_ms == AGAIN_MS_MAX
+    assert point.invisible_ms == RETRY_MS_MAX
 
 
 def test_retry_topics_of_the_second_kind_can_be_made(harness: FullTopicTableHarness) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.names import sync_folder
+from firearrow._native.store.names import fsync_dir
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
@@ -15,7 +15,7 @@ from firearrow.broker.life import journal
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.life.pop.revive import GROUP
 from firearrow.broker.services.flusher import Flusher
-from firearrow.broker.services.saver import Saver
+from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.state import load
 from tests.crash.restarted_services import RestartedServices
 from tests.life.revive_harness import REVIVE, ReviveHarness
@@ -85,9 +85,9 @@ def test_a_file_of_progress_is_written_behind_what_it_speaks_of(tmp_path: Path) 
         order.append(f"settled, {path.exists()}")
 
     async def run() -> None:
-        saver = Saver(asyncio.get_running_loop(), settle)
+        saver = TableSaver(asyncio.get_running_loop(), settle)
         load(saver, "progress", path, Progress(order), make=False, progress=True)
-        saver.soon("progress")
+        saver.schedule("progress")
         assert await saver.saved()
         saver.stop()
 
@@ -114,7 +114,7 @@ def test_settling_brings_the_log_to_the_disk_while_the_thread_runs_and_behind_it
         put(store, b"x")
         store.write()
         assert store.flushed < store.written
-        settling = threading.Thread(target=each.settle)
+        settling = threading.Thread(target=each.sync_to_disk)
         settling.start()
         settling.join(20)
         assert store.flushed == store.written
@@ -136,7 +136,7 @@ def test_an_answered_acknowledgement_in_order_is_on_the_disk(
         tmp_path, {"flushDiskType": "SYNC_FLUSH", "brokerName": "b"}, 1_700_000_000_000
     )
     try:
-        broker.state.topics.create("T", 1)
+        broker.tables.topics.create("T", 1)
         for number in range(2):
             put(broker.store, b"%d" % number)
         broker.store.write()
@@ -146,7 +146,7 @@ def test_an_answered_acknowledgement_in_order_is_on_the_disk(
         synced, sync = list[int](), os.fdatasync
 
         def noted(number: int) -> None:
-            synced.append(broker.state.offsets.committed(GROUP_OF_POPS, "T", 0))
+            synced.append(broker.tables.offsets.committed(GROUP_OF_POPS, "T", 0))
             sync(number)
 
         monkeypatch.setattr(os, "fdatasync", noted)
@@ -166,7 +166,7 @@ def test_a_file_of_the_journal_is_gone_for_good_before_a_newer_one(
     numbers = []
     for value in range(3):
         each.note(Kind.OFFSET, "T@G", 0, value)
-        numbers.append(each.turn())
+        numbers.append(each.rotate())
 
     def unlinking(path: Path, *, missing_ok: bool = False) -> None:
         done.append(path.suffix)
@@ -174,10 +174,10 @@ def test_a_file_of_the_journal_is_gone_for_good_before_a_newer_one(
 
     def syncing(folder: str) -> None:
         done.append("synced")
-        sync_folder(folder)
+        fsync_dir(folder)
 
     monkeypatch.setattr(Path, "unlink", unlinking)
-    monkeypatch.setattr(journal, "sync_folder", syncing)
+    monkeypatch.setattr(journal, "fsync_dir", syncing)
     for number in numbers:
         each.drop_before(number)
     assert done == [".0000000000", "synced", ".0000000001", "synced", ".0000000002"]

@@ -14,8 +14,8 @@ import pytest
 from firearrow._native.audit.findings import Kind
 from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.broker.life.timers.wheel import SLOT, SLOTS
-from firearrow.broker.upkeep.repair import Asked, Repair
-from firearrow.broker.upkeep.verify import Checks, verify
+from firearrow.broker.upkeep.repair import RepairOptions, Repair
+from firearrow.broker.upkeep.verify import VerifyOptions, verify
 from tests.life.killing import Killed, killed_behind
 from tests.support import timer_harness
 from tests.support.timer_harness import NOW, TimerHarness
@@ -188,12 +188,12 @@ def test_without_an_index_it_comes_twice_rather_than_never(tmp_path: Path) -> No
 def test_a_repair_and_a_start_bring_all_of_it(tmp_path: Path, damage: str) -> None:
     root = tmp_path / "store"
     filled(root, "stop")
-    checks = Checks(jobs=1)
+    checks = VerifyOptions(jobs=1)
     assert verify(str(root), checks).clean
     DAMAGES[damage](root)
     found = verify(str(root), checks)
     assert {each.kind for each in found.findings} == {Kind.TIMER}
-    repair = Repair(str(root), found, Asked())
+    repair = Repair(str(root), found, RepairOptions())
     repair.run(repair.plan(), lambda _: None)
     assert verify(str(root), checks).clean
     harness = TimerHarness(root, NOW + 20_000, **OPTIONS)

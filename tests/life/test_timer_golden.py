@@ -8,8 +8,8 @@ import pytest
 
 from firearrow._native.store.record import decode
 from firearrow._native.store.store import MessageStore
-from firearrow.broker.life.timers.intake import slot_ms, unit_of
-from firearrow.broker.life.timers.log import UNIT, TimerLog
+from firearrow.broker.life.timers.intake import slot_ms, record_of
+from firearrow.broker.life.timers.log import RECORD_LAYOUT, TimerLog
 from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.wheel import SLOT, Slot, TimerWheel
 from tests.store.test_golden import CONFIG, Golden
@@ -46,14 +46,14 @@ def test_units_and_slots_are_apaches_bytes(golden: Golden) -> None:
     count = 0
     with MessageStore.open(golden.root, CONFIG) as store:
         entries = {entry.physical_offset: entry for entry in store.reader.entries(TIMER, 0, 0, 1000)}
-        for position, unit in log.units(0):
+        for position, unit in log.records(0):
             data = store.reader.record_at(unit.physical_offset)
             assert data is not None
             record = decode(data)
             out_ms = int(record.properties["TIMER_OUT_MS"])
             time_ms = slot_ms(out_ms, unit.write_ms, ROLL_SLOTS, 1000)
             slot = slots.get(time_ms // 1000, Slot(time_ms // 1000))
-            ours = unit_of(
+            ours = record_of(
                 entries[unit.physical_offset],
                 record,
                 slot.last,
@@ -61,7 +61,7 @@ def test_units_and_slots_are_apaches_bytes(golden: Golden) -> None:
                 unit.write_ms,
                 roll=time_ms != out_ms,
             )
-            assert UNIT.pack(UNIT.size, *ours, 0) == raw[position : position + UNIT.size]
+            assert RECORD_LAYOUT.pack(RECORD_LAYOUT.size, *ours, 0) == raw[position : position + RECORD_LAYOUT.size]
             slots[slot.time] = linked(slot, position, ours)
             count += 1
     assert count > 20

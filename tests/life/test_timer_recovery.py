@@ -151,7 +151,7 @@ def test_a_kill_between_any_two_writes(tmp_path: Path, monkeypatch: pytest.Monke
     messages = [harness.send(b"%d" % number, 1500 + 700 * (number % 8)) for number in range(1, 300)]
     for number in (11, 29, 203):
         harness.recall(messages[number - 1])
-    harness.turn.end()
+    harness.write_batch.commit()
     with contextlib.suppress(Killed), killed_behind(writes, monkeypatch):
         harness.timers.run(20_000)
     harness.kill()
@@ -241,10 +241,10 @@ def test_what_lies_in_the_log_is_not_laid_again_where_a_file_of_it_ends(tmp_path
     for number in range(181):
         harness.send(b"%d" % number, 5000)
     harness.timers.run(10)
-    harness.listeners.remove(harness.service.news)
+    harness.listeners.remove(harness.service.messages_arrived)
     for number in range(181, 205):
         harness.send(b"%d" % number, 5000)
-    harness.turn.end()
+    harness.write_batch.commit()
     harness.kill()
     copy(old, store / "config" / "timercheck")
     boot.write_text("second boot")

@@ -9,7 +9,7 @@ from firearrow.broker.errors import Refusal
 from firearrow.broker.life.timers import metrics as timer_metrics
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.life.timers.recall import Handle, HandleError, recall_handle
+from firearrow.broker.life.timers.recall import RecallHandle, InvalidRecallHandle, recall_handle
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options, options_by_key, value_of
 from tests.support.clock import ManualClock
@@ -93,8 +93,8 @@ def test_a_handle_is_apaches() -> None:
     assert text == (
         "djEgR29sZGVuVGltZXIgYnJva2VyLWEgMTc5NTIyOTExNTAwMSBDMDAwMDIwMjVGRkY0RTBFMkYyQTY3OTY1QzU2MDAzMw=="
     )
-    expected = Handle("GoldenTimer", "broker-a", "1795229115001", "C00002025FFF4E0E2F2A67965C560033")
-    assert Handle.parse(text) == Handle.parse(text.rstrip("=")) == expected
+    expected = RecallHandle("GoldenTimer", "broker-a", "1795229115001", "C00002025FFF4E0E2F2A67965C560033")
+    assert RecallHandle.parse(text) == RecallHandle.parse(text.rstrip("=")) == expected
 
 
 def test_a_retried_message_has_no_handle() -> None:
@@ -104,8 +104,8 @@ def test_a_retried_message_has_no_handle() -> None:
 
 @pytest.mark.parametrize("text", ["", "!", "djE", "djEgYSBiIGM", "djIgYSBiIDEgaw==", "/w==", "é", "a"])
 def test_what_is_no_handle(text: str) -> None:
-    with pytest.raises(HandleError, match="recall handle is invalid"):
-        Handle.parse(text)
+    with pytest.raises(InvalidRecallHandle, match="recall handle is invalid"):
+        RecallHandle.parse(text)
 
 
 def test_metrics_are_apaches_file() -> None:

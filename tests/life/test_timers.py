@@ -158,12 +158,12 @@ def full_disk(harness: TimerHarness, for_ms: int) -> None:
 def test_a_full_disk_is_waited_for_when_messages_come(harness: TimerHarness) -> None:
     for number in range(100):
         harness.put(TIMER, b"%d" % number, TIMER_OUT_MS=str(NOW + 3000), REAL_TOPIC="T", REAL_QID="0")
-    harness.turn.end()
+    harness.write_batch.commit()
     harness.service.stop()
     harness.timers.run()
-    harness.service._intake.start()
+    harness.service._enqueue.start()
     full_disk(harness, 1500)
-    harness.service._firing.start()
+    harness.service._dequeue.start()
     harness.timers.run(5000)
     assert harness.found() == list(range(100))
 
@@ -265,7 +265,7 @@ def test_old_log_files_go_with_the_messages(harness: TimerHarness) -> None:
     assert len(list(files.iterdir())) == 3
     for _ in range(60):
         harness.put("T", b"0" * 60_000)
-        harness.turn.end()
+        harness.write_batch.commit()
     assert drop_segments(harness.store, force=True)
     harness.timers.run(31_000)
     assert len(list(files.iterdir())) == 1

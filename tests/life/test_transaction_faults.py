@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.store import Placed, PutRefused, PutStatus
+from firearrow._native.store.store import PutResult, PutRefused, PutStatus
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.errors import Refusal
 from firearrow.broker.messages import Message
@@ -68,7 +68,7 @@ def test_a_mark_that_finds_no_room_comes_later(
     first, second = harness.prepare(b"1"), harness.prepare(b"2")
     put = harness.appender.put
 
-    def refuse(message: Message, **how: Any) -> Placed:  # noqa: ANN401
+    def refuse(message: Message, **how: Any) -> PutResult:  # noqa: ANN401
         if message.topic == OP:
             raise fault
         return put(message, **how)

@@ -8,7 +8,7 @@ import pytest
 from firearrow._native.store.record import Record, decode
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.life.transactions import half
-from firearrow.broker.life.transactions.ledger import marked
+from firearrow.broker.life.transactions.ledger import op_half_offsets
 from firearrow.broker.messages import Message
 from tests.store.test_golden import CONFIG, Golden
 from tests.support.transaction_harness import COMMIT, HALF, OP, TransactionHarness
@@ -60,7 +60,7 @@ def test_copies_are_made_alike(store: MessageStore) -> None:
     assert len(copies) >= 6
     for copy in copies:
         before = [one for one in halves[: copy.queue_offset] if one.born_timestamp == copy.born_timestamp]
-        assert any(same(half.renewed(one, immune=False), copy) for one in before)
+        assert any(same(half.copied_half(one, immune=False), copy) for one in before)
 
 
 def test_half_messages_are_made_alike(store: MessageStore) -> None:
@@ -79,7 +79,7 @@ def test_half_messages_are_made_alike(store: MessageStore) -> None:
 def test_marks_are_read(store: MessageStore) -> None:
     ops = records(store, OP)
     halves = records(store, HALF)
-    ended = [offset for record in ops for offset in marked(record.body)]
+    ended = [offset for record in ops for offset in op_half_offsets(record.body)]
     assert len(ended) == len(set(ended)) >= 3
     assert {halves[offset].properties["KEYS"] for offset in ended}.isdisjoint({"pending"})
     assert all(record.properties == {"TAGS": "d", "WAIT": "true"} for record in ops)

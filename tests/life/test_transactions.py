@@ -266,7 +266,7 @@ def test_the_producers_of_a_group_are_asked_in_turn(harness: TransactionHarness)
 
 def test_who_does_not_read_is_not_asked(harness: TransactionHarness) -> None:
     deaf, living = harness.join(), harness.join()
-    deaf.congested = True
+    deaf.write_paused = True
     for _ in range(4):
         harness.prepare()
     harness.next_round()

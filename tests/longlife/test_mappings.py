@@ -38,7 +38,7 @@ def test_no_more_files_are_mapped_than_may_be(store: MessageStore, tmp_path: Pat
         assert bodies(store, queue_id=queue_id) == [b"%d/%d" % (queue_id, number) for number in range(25)]
     assert 0 < queue_files_mapped(tmp_path) <= AT_MOST
     assert len(store.mappings) <= AT_MOST
-    assert store.mappings.given_back > QUEUES
+    assert store.mappings.unmapped_count > QUEUES
     store.close()
 
 
@@ -75,7 +75,7 @@ def test_queues_in_use_keep_their_mapping(store: MessageStore) -> None:
         store.write()
         assert store.reader.max_offset("busy", 0) == 1
         assert store.reader.get("busy", 0, 0, 1).count == 1
-    assert store.mappings.given_back == QUEUES + 1 - AT_MOST
+    assert store.mappings.unmapped_count == QUEUES + 1 - AT_MOST
     store.close()
 
 

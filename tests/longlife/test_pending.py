@@ -13,7 +13,7 @@ def delete_front(harness: Harness) -> None:
     """The log rolls, and all but its last segment goes."""
     for _ in range(40):
         harness.put("filling", b"0" * 60_000)
-        harness.turn.end()
+        harness.write_batch.commit()
     assert drop_segments(harness.store, force=True) > 0
 
 
@@ -34,11 +34,11 @@ def test_the_timer_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
     harness = TimerHarness(tmp_path)
     harness.send(b"1", 5000)
     harness.timers.run(10)
-    harness.listeners.remove(harness.service.news)
+    harness.listeners.remove(harness.service.messages_arrived)
     harness.send(b"2", 5000)
     delete_front(harness)
     assert harness.store.reader.min_offset(names.TIMER_TOPIC, 0) == 2
-    harness.listeners.append(harness.service.news)
+    harness.listeners.append(harness.service.messages_arrived)
     harness.send(b"3", 5000)
     harness.timers.run(10_000)
     assert harness.found() == [3]
@@ -57,6 +57,6 @@ def test_a_slot_whose_first_units_went_with_the_log_is_no_damage(tmp_path: Path)
     assert not (tmp_path / "timerlog" / f"{0:020d}").exists()
     harness.timers.run(30_000)
     assert harness.found() == [230]
-    assert not harness.service._works.check.is_doubtful
+    assert not harness.service._timer_files.checkpoint.is_suspect
     assert harness.service.runtime()["timerCongestNum"] == "0"
     harness.stop()

@@ -63,8 +63,8 @@ Java does not wait for handlers when a consumer is closed (`drain_s`), and does 
 
 def document() -> str:
     clients = (f"### {kind.__name__}\n\n{client_table(kind)}" for kind in CLIENT_KINDS)
-    parts = (BROKER_TEXT, broker_table(), NAME_SERVER_TEXT, name_server_table(), CLIENT_TEXT, *clients)
-    return "\n\n".join(parts) + "\n"
+    context = (BROKER_TEXT, broker_table(), NAME_SERVER_TEXT, name_server_table(), CLIENT_TEXT, *clients)
+    return "\n\n".join(context) + "\n"
 
 
 def broker_table() -> str:

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from firearrow._native.path.fast import FastLane
-from firearrow._native.path.holds import Holds
+from firearrow._native.path.fast import FastDispatch
+from firearrow._native.path.holds import PullHoldService
 from firearrow._native.path.pull import Puller
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
@@ -33,17 +33,17 @@ class PullHarness(FastPathHarness):
             self.clock,
             version_step=3,
             changed=self.changed.extend,
-            noted=partial(self.journal.note, Kind.OFFSET),
+            on_commit=partial(self.journal.note, Kind.OFFSET),
         )
-        holds = Holds(self.loop, self.clock, 10)
+        hold_service = PullHoldService(self.loop, self.clock, 10)
         puller = Puller(
-            self.store, holds, lambda *_: (2, (), 0, 0, 60_000), cast(Any, None), self.offsets, self.journal.notes,
+            self.store, hold_service, lambda *_: (2, (), 0, 0, 60_000), cast(Any, None), self.offsets, self.journal.journal_page,
             self.stats, self.clock,
         )  # fmt: skip
-        self.lane = FastLane(self.sender, puller)
+        self.fast_handler = FastDispatch(self.sender, puller)
         self.connection = FastPathConnection(self)
         self.connection.feed(plain(1), plain(2, queue_id=1))
-        self.turn.end()
+        self.write_batch.commit()
 
     def pull(self, *commits: int, queue_id: int = 0) -> None:
         self.connection.output.writes.clear()
@@ -52,10 +52,10 @@ class PullHarness(FastPathHarness):
         assert [code for _, code in self.connection.answers()] == [0] * len(commits)
         assert self.connection.slow == []
 
-    def noted(self) -> list[tuple[str, int, int]]:
+    def on_commit(self) -> list[tuple[str, int, int]]:
         """What a start after a kill finds, packed."""
         again = Journal(self.folder, self.store.run, 0)
-        entries = again.take()
+        entries = again.recover_entries()
         again.close()
         return [(entry.name, entry.number, entry.value) for entry in entries if entry.kind == Kind.OFFSET]
 
@@ -81,13 +81,13 @@ def test_a_commit_is_in_the_table_and_in_the_journal(harness: PullHarness) -> No
     harness.pull(5, 9, 7)
     harness.pull(1, 2, queue_id=1)
     assert harness.offsets.of("G", "T") == {0: 7, 1: 2}
-    assert harness.noted() == [(KEY, 0, 7), (KEY, 1, 2)]
+    assert harness.on_commit() == [(KEY, 0, 7), (KEY, 1, 2)]
 
 
 def test_each_is_counted_and_only_another_offset_is_noted(harness: PullHarness) -> None:
-    before = harness.journal.notes.at
+    before = harness.journal.journal_page.at
     harness.pull(5, 5, 6, 6, 6, 5, 5)
-    assert harness.journal.notes.at == before + 3 * ENTRY_BYTES
+    assert harness.journal.journal_page.at == before + 3 * ENTRY_BYTES
     assert harness.changed == ["G"] * 7
     assert harness.offsets.version.counter == 2
 
@@ -97,9 +97,9 @@ def test_a_full_file_of_the_journal_is_followed_by_another(harness: PullHarness)
     count = FILE_BYTES // ENTRY_BYTES + 10
     for first in range(1, count, 100):
         harness.pull(*range(first, min(first + 100, count)))
-    assert harness.journal.notes.at < FILE_BYTES // 2
+    assert harness.journal.journal_page.at < FILE_BYTES // 2
     assert len(list(harness.folder.iterdir())) >= 2
-    assert harness.noted() == [(KEY, 0, count - 1)]
+    assert harness.on_commit() == [(KEY, 0, count - 1)]
 
 
 def test_what_follows_the_end_of_a_groups_offsets_begins_anew(harness: PullHarness) -> None:
@@ -108,7 +108,7 @@ def test_what_follows_the_end_of_a_groups_offsets_begins_anew(harness: PullHarne
     harness.pull(3)
     assert len(harness.offsets) == 1
     assert harness.offsets.topics_of("G") == ["T"]
-    assert harness.noted() == [(KEY, -1, -1), (KEY, 0, 3)]
+    assert harness.on_commit() == [(KEY, -1, -1), (KEY, 0, 3)]
 
 
 def test_offsets_that_were_loaded_go_on(harness: PullHarness) -> None:
@@ -117,7 +117,7 @@ def test_offsets_that_were_loaded_go_on(harness: PullHarness) -> None:
     harness.pull(41)
     assert harness.offsets.of("G", "T") == {0: 41}
     assert len(harness.offsets) == 1
-    assert harness.noted() == [(KEY, 0, 41)]
+    assert harness.on_commit() == [(KEY, 0, 41)]
 
 
 def test_a_group_that_may_have_no_more_queues_is_left_to_the_complete_way(tmp_path: Path) -> None:
@@ -126,6 +126,6 @@ def test_a_group_that_may_have_no_more_queues_is_left_to_the_complete_way(tmp_pa
     harness.pull(5, 6)
     harness.connection.feed(committing(1, 1))
     assert [one.code for one in harness.connection.slow] == [RequestCode.PULL_MESSAGE]
-    assert harness.noted() == [(KEY, 0, 6)]
+    assert harness.on_commit() == [(KEY, 0, 6)]
     harness.journal.close()
     harness.store.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.path.gate import Gate
+from firearrow._native.path.gate import PlainTopics
 from firearrow._native.store.places import PutRefused
 from firearrow._native.store.record import decode
 from firearrow._native.store.segment import fail_next, heal
@@ -48,7 +48,7 @@ def test_plain_sends_are_taken(harness: FastPathHarness) -> None:
     assert not connection.slow
     assert connection.answers() == [(n, 0) for n in range(10)]
     assert len(connection.output.writes) == 1
-    assert harness.news == [{("T", 0), ("T", 1)}]
+    assert harness.arrivals == [{("T", 0), ("T", 1)}]
     harness.stats.gather()
     assert (
         harness.stats.put_times,
@@ -61,7 +61,7 @@ def test_plain_sends_are_taken(harness: FastPathHarness) -> None:
 def test_very_many_topics_are_told_apart(harness: FastPathHarness, piece_bytes: int) -> None:
     """So many that the lane looks ahead to the next frame's topic: of another length, half there, or not at all."""
     for n in range(1500):
-        harness.gate.put(f"many-{n}", queues=1, sendable=True)
+        harness.plain_topics.put(f"many-{n}", queues=1, sendable=True)
     topics = [f"many-{n}" for n in range(5, 1500, 7)]
     connection, data = (
         FastPathConnection(harness),
@@ -100,7 +100,7 @@ def test_the_rest_is_left_and_nothing_is_counted(harness: FastPathHarness, frame
 
 
 def test_a_queue_that_the_store_cannot_have_is_left(harness: FastPathHarness) -> None:
-    harness.gate.put("Big", queues=100_000, sendable=True)
+    harness.plain_topics.put("Big", queues=100_000, sendable=True)
     connection = FastPathConnection(harness)
     connection.feed(plain(1, topic="Big", queue_id=65_535), plain(2, topic="Big", queue_id=65_536))
     assert [command.opaque for command in connection.slow] == [2]
@@ -151,7 +151,7 @@ def test_a_failed_write_refuses_all_answers_of_the_turn_in_order(harness: FastPa
     heal()
     assert connection.answers() == [(1, NOT_AVAILABLE), (2, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
     assert other.answers() == [(4, NOT_AVAILABLE)]
-    assert (harness.news, harness.store.reader.max_offset("T", 0)) == ([], 0)
+    assert (harness.arrivals, harness.store.reader.max_offset("T", 0)) == ([], 0)
     connection.feed(plain(6))
     harness.timers.run()
     assert connection.answers()[-1] == (6, 0)
@@ -172,11 +172,11 @@ def test_sync_flush_holds_answers_and_news_until_the_sync(synced: FastPathHarnes
     connection.feed(plain(1), plain(2, WAIT="false"), delayed(3), plain(4))
     synced.timers.run()
     assert connection.answers() == [(2, 0)]
-    assert (synced.syncs, synced.news, synced.store.reader.max_offset("T", 0)) == (1, [], 0)
-    synced.turn.synced(synced.store.sync())
+    assert (synced.syncs, synced.arrivals, synced.store.reader.max_offset("T", 0)) == (1, [], 0)
+    synced.write_batch.synced(synced.store.sync())
     synced.timers.run()
     assert connection.answers() == [(2, 0), (1, 0), (3, 0), (4, 0)]
-    assert synced.news == [{("T", 0)}]
+    assert synced.arrivals == [{("T", 0)}]
     assert synced.store.reader.max_offset("T", 0) == 4
 
 
@@ -186,7 +186,7 @@ def test_who_waits_for_the_disk_is_told_of_each_message(synced: FastPathHarness)
     connection.feed(*(plain(n, WAIT="false" if n in {3, 4} else "true") for n in range(1, 7)))
     synced.timers.run()
     assert connection.answers() == [(3, 0), (4, 0)]
-    synced.turn.synced(synced.store.sync())
+    synced.write_batch.synced(synced.store.sync())
     synced.timers.run()
     assert connection.answers() == [(n, 0) for n in (3, 4, 1, 2, 5, 6)]
 
@@ -206,7 +206,7 @@ def test_answers_that_go_together_are_one_write_though_others_wait_between(
     other.feed(*frames)
     synced.timers.run()
     assert [opaque for opaque, _ in connection.answers()] == [2, 4]
-    synced.turn.synced(synced.store.sync())
+    synced.write_batch.synced(synced.store.sync())
     synced.timers.run()
     for each in (connection, other):
         assert [opaque for opaque, _ in each.answers()] == [2, 4, 1, 3, 5, 6]
@@ -219,11 +219,11 @@ def test_a_slow_disk_is_told_once(synced: FastPathHarness) -> None:
     connection.feed(plain(1), plain(2))
     synced.timers.run()
     synced.clock.advance(2000)
-    synced.turn.expire()
-    synced.turn.expire()
+    synced.write_batch.expire()
+    synced.write_batch.expire()
     synced.timers.run()
     assert connection.answers() == [(1, DISK_TIMEOUT), (2, DISK_TIMEOUT)]
-    synced.turn.synced(synced.store.sync())
+    synced.write_batch.synced(synced.store.sync())
     synced.timers.run()
     assert len(connection.answers()) == 2
     assert synced.store.reader.max_offset("T", 0) == 2
@@ -234,12 +234,12 @@ def test_the_sync_timeout_can_change(synced: FastPathHarness) -> None:
     connection.feed(plain(1))
     synced.timers.run()
     synced.clock.advance(2000)
-    synced.turn.set_sync_timeout(3000)
-    synced.turn.expire()
+    synced.write_batch.set_sync_timeout(3000)
+    synced.write_batch.expire()
     synced.timers.run()
     assert connection.answers() == []
     synced.clock.advance(1000)
-    synced.turn.expire()
+    synced.write_batch.expire()
     synced.timers.run()
     assert connection.answers() == [(1, DISK_TIMEOUT)]
 
@@ -248,7 +248,7 @@ def test_a_failed_sync_refuses_those_that_wait(synced: FastPathHarness) -> None:
     connection = FastPathConnection(synced)
     connection.feed(plain(1), plain(2, WAIT="false"), delayed(3))
     synced.timers.run()
-    synced.turn.sync_failed("the disk")
+    synced.write_batch.sync_failed("the disk")
     synced.timers.run()
     assert connection.answers() == [(2, 0), (1, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
 
@@ -295,44 +295,44 @@ def test_queues_of_a_topic_that_was_deleted_are_found_anew(harness: FastPathHarn
 
 
 def test_a_gate_finds_every_topic_and_none_that_went() -> None:
-    gate = Gate()
+    plain_topics = PlainTopics()
     names = [f"topic-{n}" for n in range(5000)]
     for name in names:
-        gate.put(name, queues=4, sendable=True)
+        plain_topics.put(name, queues=4, sendable=True)
     for name in names[::2]:
-        gate.drop(name)
-    gate.drop("never there")
+        plain_topics.drop(name)
+    plain_topics.drop("never there")
     for name in names[::4]:
-        gate.put(name, queues=4, sendable=True)
-    gate.put(names[1], queues=8, sendable=True)
-    assert [name in gate for name in names] == [n % 2 == 1 or n % 4 == 0 for n in range(5000)]
-    assert len(gate) == 3750
+        plain_topics.put(name, queues=4, sendable=True)
+    plain_topics.put(names[1], queues=8, sendable=True)
+    assert [name in plain_topics for name in names] == [n % 2 == 1 or n % 4 == 0 for n in range(5000)]
+    assert len(plain_topics) == 3750
 
 
 def test_a_gate_that_changes_all_the_time_stays_small() -> None:
     """Slots of topics that went are given back."""
-    gate = Gate()
+    plain_topics = PlainTopics()
     for n in range(20_000):
-        gate.put(f"t{n}", queues=1, sendable=True)
-        gate.drop(f"t{n}")
-    assert (len(gate), "t19999" in gate) == (0, False)
+        plain_topics.put(f"t{n}", queues=1, sendable=True)
+        plain_topics.drop(f"t{n}")
+    assert (len(plain_topics), "t19999" in plain_topics) == (0, False)
 
 
 def test_a_topic_that_was_deleted_and_made_again_is_counted_again(harness: FastPathHarness) -> None:
     connection = FastPathConnection(harness)
     for sent in (3, 2):
-        harness.gate.put("T", queues=1, sendable=True, multi_tags=False)
+        harness.plain_topics.put("T", queues=1, sendable=True, multi_tags=False)
         connection.feed(*(plain(at, topic="T") for at in range(sent)))
         harness.timers.run()
         harness.stats.gather()
         assert harness.stats.counts("T")[0].value == sent
-        harness.gate.drop("T")
+        harness.plain_topics.drop("T")
         harness.stats.forget_topic("T")
 
 
 def test_each_topic_is_counted(harness: FastPathHarness) -> None:
     for n in range(30):
-        harness.gate.put(f"T{n}", queues=1, sendable=True, multi_tags=False)
+        harness.plain_topics.put(f"T{n}", queues=1, sendable=True, multi_tags=False)
         connection = FastPathConnection(harness)
         connection.feed(*(plain(at, topic=f"T{n}") for at in range(n)))
         harness.timers.run()

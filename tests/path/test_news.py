@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from firearrow._native.path.holds import HeldCall, Holds, Queue
-from firearrow._native.path.news import News
+from firearrow._native.path.holds import HeldCallback, PullHoldService, Queue
+from firearrow._native.path.news import ArrivalNotifier
 from firearrow.broker.tables import names
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
@@ -17,43 +17,43 @@ def heard() -> list[tuple[str, set[Queue]]]:
 
 
 def test_a_topic_is_heard_of_with_all_that_has_news(heard: list[tuple[str, set[Queue]]]) -> None:
-    news = News()
-    news.listen(lambda queues: heard.append(("delays", queues)), topics=("SCHEDULE",))
-    news.listen(lambda queues: heard.append(("timers", queues)), topics=("TIMER",))
-    news([("T", 0), ("U", 1)])
+    arrivals = ArrivalNotifier()
+    arrivals.listen(lambda queues: heard.append(("delays", queues)), topics=("SCHEDULE",))
+    arrivals.listen(lambda queues: heard.append(("timers", queues)), topics=("TIMER",))
+    arrivals([("T", 0), ("U", 1)])
     assert heard == []
-    news([("T", 0), ("SCHEDULE", 3), ("T", 0)])
+    arrivals([("T", 0), ("SCHEDULE", 3), ("T", 0)])
     assert heard == [("delays", {("T", 0), ("SCHEDULE", 3)})]
-    news([("TIMER", 0), ("SCHEDULE", 1)])
+    arrivals([("TIMER", 0), ("SCHEDULE", 1)])
     assert [name for name, _ in heard[1:]] == ["delays", "timers"]
 
 
 def test_a_crowd_is_told_of_all_while_there_is_one(heard: list[tuple[str, set[Queue]]]) -> None:
-    news, crowd = News(), dict[str, int]()
-    news.listen(lambda queues: heard.append(("pops", queues)), crowd=crowd)
-    news([("T", 0)])
+    arrivals, waiters = ArrivalNotifier(), dict[str, int]()
+    arrivals.listen(lambda queues: heard.append(("pops", queues)), waiters=waiters)
+    arrivals([("T", 0)])
     assert heard == []
-    crowd["somebody"] = 1
-    news({("T", 0)})
+    waiters["somebody"] = 1
+    arrivals({("T", 0)})
     assert heard == [("pops", {("T", 0)})]
-    crowd.clear()
-    news([("T", 1)])
+    waiters.clear()
+    arrivals([("T", 1)])
     assert len(heard) == 1
 
 
 def test_held_pulls_hear_before_others(heard: list[tuple[str, set[Queue]]]) -> None:
     clock, order = ManualClock(), list[str]()
     loop = asyncio.new_event_loop()
-    holds = Holds(loop, clock, 1)
-    held = HeldCall(
+    hold_service = PullHoldService(loop, clock, 1)
+    held = HeldCallback(
         ("T", 0), RecordedPeer(), clock.monotonic_ms() + 1000, lambda: True, lambda: order.append("pull")
     )
-    assert holds.add(held)
-    news = News(holds)
-    news.listen(lambda _: order.append("pops"), crowd=("one",))
-    news([("T", 0)])
+    assert hold_service.add(held)
+    arrivals = ArrivalNotifier(hold_service)
+    arrivals.listen(lambda _: order.append("pops"), waiters=("one",))
+    arrivals([("T", 0)])
     assert order == ["pull", "pops"]
-    holds.release_all()
+    hold_service.release_all()
     loop.close()
 
 

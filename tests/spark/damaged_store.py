@@ -5,9 +5,9 @@ from pathlib import Path
 
 from firearrow._native.store.store import MessageStore
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.offline.origin import StoreOrigin
-from firearrow.spark_tools.offline.reader import StoreReader
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.reader import OfflineReader
 from firearrow.spark_tools.origin import QueueRange
 from tests.support.recorder import Recorder
 from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, properties_of, put
@@ -43,14 +43,14 @@ def fill(store: MessageStore, count: int, start: int = 0) -> None:
         store.write()
 
 
-def opened(root: Path) -> StoreReader:
-    return StoreOrigin((f"s={root}",)).open()
+def opened(root: Path) -> OfflineReader:
+    return StoreSource((f"s={root}",)).open()
 
 
 def offsets(
-    reader: StoreReader, start: int, end: int, losses: LossRecorder, choice: Choice | None = None
+    reader: OfflineReader, start: int, end: int, losses: LossRecorder, message_filter: MessageFilter | None = None
 ) -> list[int]:
-    found = reader.read(QueueRange(QUEUE, start, end), choice or Choice(), losses, bytes_max=300)
+    found = reader.read(QueueRange(QUEUE, start, end), message_filter or MessageFilter(), losses, bytes_max=300)
     return [spans.queue_offset(n) for spans in found for n in range(len(spans))]
 
 

@@ -6,9 +6,9 @@ from typing import Self
 
 from firearrow._native.bulk.spans import Spans
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import TopicMissing
-from firearrow.spark_tools.origin import Lost, QueueRange
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import TopicNotFound
+from firearrow.spark_tools.origin import OnDataLoss, QueueRange
 from tests.spark.record_bytes import STORED_MS, properties_bytes, record_bytes, spans_of
 
 BROKER = "broker-a"
@@ -38,7 +38,7 @@ class FakeLog:
     """How often."""
     opened: int = 0
     torn: list[tuple[QueueRange, str]] = field(default_factory=list)
-    """What `behind` says."""
+    """What `tail_losses` says."""
     strict: bool = False
     """Whether asking for bounds of what is not there raises, as brokers do."""
 
@@ -86,17 +86,17 @@ class FakeLog:
     def queues(self, topic: str) -> list[MessageQueue]:
         found = sorted(queue for queue in self.queues_there if queue.topic == topic)
         if not found:
-            raise TopicMissing(f"there is no topic {topic}")
+            raise TopicNotFound(f"there is no topic {topic}")
         return found
 
     def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
         self.asked_bounds += 1
         if self.strict and not all(queue in self.queues_there for queue in queues):
-            raise TopicMissing("one of them is not there")
+            raise TopicNotFound("one of them is not there")
         there = ((queue, self.queues_there[queue]) for queue in queues if queue in self.queues_there)
         return {queue: (each.first, each.end) for queue, each in there}
 
-    def behind(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
+    def tail_losses(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
         return [(part, why) for part, why in self.torn if part.queue in queues]
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
@@ -107,13 +107,13 @@ class FakeLog:
         there = self.queues_there[part.queue]
         return sum(map(len, there.records[part.start - there.first : part.end - there.first]))
 
-    def read(self, part: QueueRange, choice: Choice, lost: Lost, *, bytes_max: int) -> Iterator[Spans]:
+    def read(self, part: QueueRange, message_filter: MessageFilter, lost: OnDataLoss, *, bytes_max: int) -> Iterator[Spans]:
         there = self.queues_there[part.queue]
         if part.start < there.first:
             lost(replace(part, end=there.first), "expired")
         chunk: list[bytes] = []
         for record in there.records[max(0, part.start - there.first) : part.end - there.first]:
-            if not choice.tags or spans_of(record).properties(0).get("TAGS") in choice.tags:
+            if not message_filter.tags or spans_of(record).properties(0).get("TAGS") in message_filter.tags:
                 chunk.append(record)
             if sum(map(len, chunk)) >= bytes_max:
                 yield spans_of(*chunk)

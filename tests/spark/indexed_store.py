@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.offline.reader import StoreReader
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.offline.reader import OfflineReader
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.damaged_store import opened
 from tests.support.stores import open_store, properties_of, put
@@ -36,34 +36,34 @@ def index_files(root: Path) -> list[Path]:
     return sorted((root / "index").iterdir())
 
 
-def everything(reader: StoreReader, *topics: str) -> list[QueueRange]:
+def everything(reader: OfflineReader, *topics: str) -> list[QueueRange]:
     queues = [queue for topic in topics or reader.topics() for queue in reader.queues(topic)]
     return [QueueRange(queue, *pair) for queue, pair in reader.bounds(queues).items() if pair[0] < pair[1]]
 
 
-def read(reader: StoreReader, parts: list[QueueRange], choice: Choice) -> tuple[Found, list[str]]:
+def read(reader: OfflineReader, parts: list[QueueRange], message_filter: MessageFilter) -> tuple[Found, list[str]]:
     """The messages, and what was lost."""
     lost: list[str] = []
     found = [
         (part.queue, spans.queue_offset(n))
         for part in parts
-        for spans in reader.read(part, choice, lambda each, why: lost.append(f"{each}: {why}"), bytes_max=1 << 20)
+        for spans in reader.read(part, message_filter, lambda each, why: lost.append(f"{each}: {why}"), bytes_max=1 << 20)
         for n in range(len(spans))
     ]  # fmt: skip
     return found, lost
 
 
-def wanted(*numbers: int) -> Choice:
-    return Choice(keys=frozenset(map(pair, numbers)))
+def wanted(*numbers: int) -> MessageFilter:
+    return MessageFilter(keys=frozenset(map(pair, numbers)))
 
 
-def check(root: Path, *choices: Choice) -> int:
+def check(root: Path, *choices: MessageFilter) -> int:
     """Each finds the same by index; how many offsets are read for all."""
     planned = 0
     with opened(root) as reader:
         parts = everything(reader)
-        for choice in choices or map(wanted, NAMED):
-            narrowed = reader.by_index(parts, choice)
-            assert read(reader, narrowed, choice)[0] == read(reader, parts, choice)[0]
+        for message_filter in choices or map(wanted, NAMED):
+            narrowed = reader.by_index(parts, message_filter)
+            assert read(reader, narrowed, message_filter)[0] == read(reader, parts, message_filter)[0]
             planned += sum(map(len, narrowed))
     return planned

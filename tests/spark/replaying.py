@@ -12,9 +12,9 @@ import typer
 from typer.testing import CliRunner
 
 from firearrow._native.store.record import Record
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.jobs import lane
-from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.in_process_context import InProcessSparkContext
 
@@ -59,10 +59,10 @@ def stored(root: Path, topic: str) -> dict[tuple[str, int], list[Record]]:
     def lost(part: QueueRange, why: str) -> None:
         raise AssertionError(f"{part}: {why}")
 
-    with StoreOrigin((str(root),)).open() as reader:
+    with StoreSource((str(root),)).open() as reader:
         found = {}
         for queue, (start, end) in reader.bounds(reader.queues(topic)).items():
-            parts = reader.read(QueueRange(queue, start, end), Choice(), lost, bytes_max=1 << 20)
+            parts = reader.read(QueueRange(queue, start, end), MessageFilter(), lost, bytes_max=1 << 20)
             records = [spans[index] for spans in parts for index in range(len(spans))]
             if records:
                 found[queue.broker_name, queue.queue_id] = records

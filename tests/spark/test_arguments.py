@@ -8,14 +8,14 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import OptionWrong, SendFailed
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import InvalidOption, SendFailed
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments, as_text
-from firearrow.spark_tools.jobs.program import as_digested, program, spread
-from firearrow.spark_tools.jobs.spellings import QueueSet, assigned, lines
-from firearrow.spark_tools.live.origin import BrokerOrigin
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.jobs.program import job_fingerprint, program, expand_argument_groups
+from firearrow.spark_tools.jobs.spellings import QueueIdSet, assigned, lines
+from firearrow.spark_tools.live.origin import BrokerSource
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.offline.origin import StoreSource
 
 EIGHT = 1795248000000
 """2026-11-21T08:00:00Z in ms."""
@@ -34,7 +34,7 @@ def run(*arguments: str, error: Exception | None = None) -> tuple[Seen, Result]:
     cli = program()
 
     @cli.command()
-    @spread
+    @expand_argument_groups
     def job(
         source: SourceArguments,
         sending: TargetArguments,
@@ -74,7 +74,7 @@ def test_help_shows_every_option_once() -> None:
         assert len(re.findall(rf"^  {option}\b", told, re.M)) == 1, option
 
 
-@pytest.mark.parametrize(("error", "code"), [(OptionWrong("no"), 2), (SendFailed("no"), 1)])
+@pytest.mark.parametrize(("error", "code"), [(InvalidOption("no"), 2), (SendFailed("no"), 1)])
 def test_a_refusal_is_one_sentence_and_an_exit_code(error: Exception, code: int) -> None:
     result = run("--fast", error=error)[1]
     assert result.exit_code == code
@@ -88,23 +88,23 @@ def test_an_interrupt_says_how_to_go_on() -> None:
 
 
 def test_a_store_or_a_name_server_is_the_origin() -> None:
-    assert source("--path", "/s/a").origin(60) == StoreOrigin(("/s/a",))
+    assert source("--path", "/s/a").message_source(60) == StoreSource(("/s/a",))
     live = source("--name-server", "127.0.0.1:9876", "--source-group", "tools")
-    assert live.origin(7) == BrokerOrigin(Target(name_server="127.0.0.1:9876"), "tools", timeout_s=7)
+    assert live.message_source(7) == BrokerSource(Cluster(name_server="127.0.0.1:9876"), "tools", timeout_s=7)
 
 
 @pytest.mark.parametrize("arguments", [("--fast",), ("--path", "a", "--name-server", "b:1")])
 def test_one_origin_is_needed(arguments: tuple[str, ...]) -> None:
-    with pytest.raises(OptionWrong, match="--path or --name-server: one of them"):
-        source(*arguments).origin(60)
+    with pytest.raises(InvalidOption, match="--path or --name-server: one of them"):
+        source(*arguments).message_source(60)
 
 
 def test_options_of_the_client_go_along() -> None:
     given = sending("--target", "t:1", "--target-option", "rocketmq.namespace=ns")
     assert given.cluster().namespace == "ns"
-    with pytest.raises(OptionWrong, match="--target-option: 'x'; KEY=VALUE is wanted"):
+    with pytest.raises(InvalidOption, match="--target-option: 'x'; KEY=VALUE is wanted"):
         sending("--target", "t:1", "--target-option", "x").cluster()
-    with pytest.raises(OptionWrong, match="--target: "):
+    with pytest.raises(InvalidOption, match="--target: "):
         sending("--fast").cluster()
 
 
@@ -112,23 +112,23 @@ def test_options_of_the_client_go_along() -> None:
 def test_what_is_no_option_of_the_client_is_refused(setting: str) -> None:
     key = setting.partition("=")[0]
     told = rf"-option: {key} is no option of the client; they begin with rocketmq\.$"
-    with pytest.raises(OptionWrong, match="^--target" + told):
+    with pytest.raises(InvalidOption, match="^--target" + told):
         sending("--target", "t:1", "--target-option", setting).cluster()
-    with pytest.raises(OptionWrong, match="^--source" + told):
-        source("--name-server", "n:1", "--source-option", setting).origin(1)
+    with pytest.raises(InvalidOption, match="^--source" + told):
+        source("--name-server", "n:1", "--source-option", setting).message_source(1)
 
 
 def test_an_option_of_the_client_that_there_is_not_is_refused() -> None:
     with pytest.raises(
-        OptionWrong, match=r"rocketmq\.acesskey: there is no such option; known are rocketmq\."
+        InvalidOption, match=r"rocketmq\.acesskey: there is no such option; known are rocketmq\."
     ):
         sending("--target", "t:1", "--target-option", "rocketmq.acessKey=me").cluster()
 
 
 def test_files_have_no_client_whose_options_they_were() -> None:
     given = source("--path", "s", "--source-option", "rocketmq.accessKey=me")
-    with pytest.raises(OptionWrong, match="--source-option: stores of --path are read without a client"):
-        given.origin(1)
+    with pytest.raises(InvalidOption, match="--source-option: stores of --path are read without a client"):
+        given.message_source(1)
 
 
 def test_the_choice_is_made_of_all_that_is_given(tmp_path: Path) -> None:
@@ -137,22 +137,22 @@ def test_the_choice_is_made_of_all_that_is_given(tmp_path: Path) -> None:
         "--tags", "A || B", "--tags", "C", "--keys", "k1,k2", "--keys-file", str(tmp_path / "keys"), "--sql", "a > 1",
         "--unique-ids", "u1", "--from", "2026-11-21T08:00", "--until", str(EIGHT + 1),
     )  # fmt: skip
-    assert given.choice() == Choice(
+    assert given.message_filter() == MessageFilter(
         tags=frozenset("ABC"), keys=frozenset({"k1", "k2", "k3", "k4"}), unique_ids=frozenset({"u1"}),
         stored=(EIGHT, EIGHT + 1), sql="a > 1",
     )  # fmt: skip
-    assert source("--fast").choice() == Choice()
+    assert source("--fast").message_filter() == MessageFilter()
 
 
 def test_an_index_is_asked_for_keys_of_a_store_only() -> None:
     given = source("--path", "/s", "--by-index", "--unique-ids", "u1")
     assert given.by_index
-    assert isinstance(given.origin(1), StoreOrigin)
-    assert given.choice() == Choice(unique_ids=frozenset({"u1"}))
-    with pytest.raises(OptionWrong, match=r"--by-index: .* --path only"):
-        source("--name-server", "b:1", "--by-index", "--keys", "k").origin(1)
-    with pytest.raises(OptionWrong, match="--by-index: which keys"):
-        source("--path", "/s", "--by-index").choice()
+    assert isinstance(given.message_source(1), StoreSource)
+    assert given.message_filter() == MessageFilter(unique_ids=frozenset({"u1"}))
+    with pytest.raises(InvalidOption, match=r"--by-index: .* --path only"):
+        source("--name-server", "b:1", "--by-index", "--keys", "k").message_source(1)
+    with pytest.raises(InvalidOption, match="--by-index: which keys"):
+        source("--path", "/s", "--by-index").message_filter()
 
 
 @pytest.mark.parametrize(
@@ -173,26 +173,26 @@ def test_times_are_iso_or_milliseconds(text: str) -> None:
     ],
 )
 def test_a_wrong_choice_names_its_option(arguments: tuple[str, ...], told: str) -> None:
-    with pytest.raises(OptionWrong, match=re.escape(told)):
-        source(*arguments).choice()
+    with pytest.raises(InvalidOption, match=re.escape(told)):
+        source(*arguments).message_filter()
 
 
 def test_a_wrong_pattern_names_its_option() -> None:
-    with pytest.raises(OptionWrong, match=r"--pattern='\('"):
+    with pytest.raises(InvalidOption, match=r"--pattern='\('"):
         source("--pattern", "(").topic_pattern()
 
 
 def test_queues_are_ids_and_ranges_of_any_or_one_broker() -> None:
-    found = QueueSet.of("0,2-4,broker-b:7")
+    found = QueueIdSet.of("0,2-4,broker-b:7")
     assert [number for number in range(10) if ("broker-a", number) in found] == [0, 2, 3, 4]
     assert ("broker-b", 7) in found
     assert ("broker-a", 7) not in found
-    assert ("any", 99) in QueueSet()
+    assert ("any", 99) in QueueIdSet()
 
 
 @pytest.mark.parametrize("text", ["", "x", "3-1", "-1", "1-", "70000", ":1", "1,,2", "0x1", "٣"])
 def test_queues_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(OptionWrong, match="--queues="):
+    with pytest.raises(InvalidOption, match="--queues="):
         source("--queues", text).queue_set()
 
 
@@ -213,7 +213,7 @@ def test_offsets_are_starts_or_ranges() -> None:
      '{"T": {"b": {"0": -3}}}', '{"T": {"b": {"0": [1, 9223372036854775808]}}}', '{"T": {"b": {"70000": 1}}}'],
 )  # fmt: skip
 def test_offsets_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(OptionWrong, match="--offsets="):
+    with pytest.raises(InvalidOption, match="--offsets="):
         source("--offsets", text).assigned()
 
 
@@ -242,7 +242,7 @@ def test_topics_get_other_names(given: tuple[str, ...], topics: dict[str, str]) 
 
 @pytest.mark.parametrize("given", [["X", "Y"], ["A=X", "A=Y"], ["=X"], ["A="], [""]])
 def test_topics_get_one_name_each(given: list[str]) -> None:
-    with pytest.raises(OptionWrong, match="--to-topic"):
+    with pytest.raises(InvalidOption, match="--to-topic"):
         TargetArguments(to_topic=given).check()
 
 
@@ -251,13 +251,13 @@ def test_topics_get_one_name_each(given: list[str]) -> None:
     [({"rate": 0}, "--rate"), ({"rate": -1}, "--rate"), ({"bytes_rate": float("nan")}, "--bytes-rate")],
 )
 def test_rates_have_bounds(given: dict[str, float], option: str) -> None:
-    with pytest.raises(OptionWrong, match=option):
+    with pytest.raises(InvalidOption, match=option):
         TargetArguments(**given).check()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("timeout_s", [0, 86401, float("nan")])
 def test_a_time_has_bounds(timeout_s: float) -> None:
-    with pytest.raises(OptionWrong, match="--timeout"):
+    with pytest.raises(InvalidOption, match="--timeout"):
         RunArguments(timeout_s=timeout_s).check()
 
 
@@ -268,13 +268,13 @@ def test_secrets_are_masked_and_what_may_change_is_not_digested() -> None:
     assert as_text(given)["target_settings"] == ["rocketmq.secretKey=…", "rocketmq.accessKey=me"]
     for fail in (True, False):
         source = SourceArguments(path=["a"], group="tools", fail_on_data_loss=fail, check_crc=fail)
-        assert as_digested(source, given, unordered=True) == {"path": ["a"], "target": "t", "unordered": True}
-    assert as_digested(SourceArguments(path=["a"], by_index=True))["by_index"]
+        assert job_fingerprint(source, given, unordered=True) == {"path": ["a"], "target": "t", "unordered": True}
+    assert job_fingerprint(SourceArguments(path=["a"], by_index=True))["by_index"]
 
 
 def test_another_content_of_the_keys_file_is_another_job(tmp_path: Path) -> None:
     given = SourceArguments(path=["a"], keys_file=tmp_path / "keys")
     (tmp_path / "keys").write_text("one")
-    before = as_digested(given)
+    before = job_fingerprint(given)
     (tmp_path / "keys").write_text("two")
-    assert as_digested(given) != before
+    assert job_fingerprint(given) != before

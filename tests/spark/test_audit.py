@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.auditing import Auditing, HereLane, StoreSeen
+from firearrow._native.audit.auditing import StoreAudit, SerialExecutor, StoreResult
 from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.store import AuditedStore
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message
 from firearrow.spark_tools.audit.stores import stores_of
-from firearrow.spark_tools.errors import OptionWrong, StoreUnreadable
+from firearrow.spark_tools.errors import InvalidOption, StoreUnreadable
 from firearrow.spark_tools.offline.config import group_offsets
 from tests.spark.record_bytes import record_bytes
 from tests.spark.stores import SETTINGS, TOPICS, Golden, KnownStore, send_known
@@ -26,20 +26,20 @@ ENTRY = 20
 
 def audited(
     root: Path, *, range_bytes: int = 128 << 20, width: int = 4, with_index: bool = True
-) -> StoreSeen:
+) -> StoreResult:
     store = AuditedStore(root.name, str(root))
-    return Auditing(
-        store, HereLane(width), group_offsets, range_bytes=range_bytes, with_index=with_index
+    return StoreAudit(
+        store, SerialExecutor(width), group_offsets, range_bytes=range_bytes, with_index=with_index
     ).run()
 
 
-def only(seen: StoreSeen, kind: Kind) -> Finding:
+def only(seen: StoreResult, kind: Kind) -> Finding:
     """The one finding of the kind."""
     [finding] = [each for each in seen.findings.listed if each.kind is kind]
     return finding
 
 
-def totals(seen: StoreSeen) -> dict[str, int]:
+def totals(seen: StoreResult) -> dict[str, int]:
     return dict(seen.findings.totals)
 
 
@@ -80,7 +80,7 @@ def test_an_apache_store_has_no_findings_and_what_its_manifest_says(golden: Gold
 
 
 def test_an_apache_store_is_counted_as_its_manifest_says(golden: Golden) -> None:
-    tallies = audited(golden.root).tallies
+    tallies = audited(golden.root).counts
     records = {told["physicalOffset"]: told for _, queue in golden.queues() for told in queue["messages"]}
     queues = Counter((told["topicInRecord"], told["queueIdInRecord"]) for told in records.values())
     assert {key: row[0] for key, row in tallies.queues.rows.items()} == dict(queues)
@@ -103,7 +103,7 @@ def test_a_log_cut_anywhere_loses_nothing_and_counts_nothing_twice(
     assert parted.findings.totals == whole.findings.totals
     for name in ("records", "log_bytes", "keys_found", "tags_found", "blanks"):
         assert parted.numbers[name] == whole.numbers[name], name
-    assert parted.tallies == whole.tallies
+    assert parted.counts == whole.counts
     assert parted.queues == whole.queues
     assert parted.log == whole.log
 
@@ -112,7 +112,7 @@ def test_a_store_of_ours_has_no_findings(store: KnownStore) -> None:
     seen = audited(store.root)
     assert totals(seen) == {}
     assert seen.state == []
-    messages = seen.tallies.topics().rows
+    messages = seen.counts.topics().rows
     for topic in TOPICS:
         assert messages[(topic,)][0] == len(store.of(topic))
     assert seen.numbers["keys_found"] == seen.numbers["keys_told"] > len(store.messages)
@@ -182,7 +182,7 @@ def test_a_body_that_looks_like_a_record_of_its_place_is_none(tmp_path: Path, ra
     for width in (1, 2, 500):
         seen = audited(root, range_bytes=range_bytes, width=width)
         assert totals(seen) == {}
-        assert seen.tallies.queues.rows.keys() == {("T", 0)}
+        assert seen.counts.queues.rows.keys() == {("T", 0)}
         assert seen.numbers["records"] == 3
 
 
@@ -218,7 +218,7 @@ def test_without_crc_a_flipped_bit_of_a_body_is_not_seen(apache: Path) -> None:
     path, _, body, _ = a_record(apache)
     flip(path, body)
     store = AuditedStore("a", str(apache))
-    assert not Auditing(store, HereLane(), group_offsets, check_crc=False).run().findings
+    assert not StoreAudit(store, SerialExecutor(), group_offsets, check_crc=False).run().findings
 
 
 @pytest.mark.parametrize("field", [0, 4, 28], ids=["size", "magic", "physical offset"])
@@ -326,5 +326,5 @@ def test_stores_have_names_of_their_own(tmp_path: Path) -> None:
     assert [(store.name, store.root) for store in found] == [
         ("one", os.fspath(tmp_path / "one")), ("two", os.fspath(tmp_path / "one")),
     ]  # fmt: skip
-    with pytest.raises(OptionWrong, match="two stores are called 'one'"):
+    with pytest.raises(InvalidOption, match="two stores are called 'one'"):
         stores_of((str(tmp_path / "one"), str(tmp_path / "x" / "one")))

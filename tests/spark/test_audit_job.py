@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.spark_tools.audit.summary import kind_of
-from firearrow.spark_tools.errors import OptionWrong, StoreUnreadable
+from firearrow.spark_tools.errors import InvalidOption, StoreUnreadable
 from firearrow.spark_tools.jobs import audit as job
 from firearrow.spark_tools.jobs.audit import CheckArguments
-from firearrow.spark_tools.jobs.audit_lane import Doing
-from firearrow.spark_tools.jobs.lane import Refused
+from firearrow.spark_tools.jobs.audit_lane import AuditTask
+from firearrow.spark_tools.jobs.lane import TaskRefused
 from tests.spark.stores import TOPICS, Golden, KnownStore
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ def test_a_folder_that_is_no_store_is_one_sentence(
     ],
 )
 def test_wrong_arguments_are_named(given: dict[str, Any], text: str) -> None:
-    with pytest.raises(OptionWrong, match=text):
+    with pytest.raises(InvalidOption, match=text):
         CheckArguments(**given).check()
 
 
 @pytest.mark.parametrize("levels", ["", "1", "1x", "s", "1s 2y", "1s 99999999999s"])
 def test_delay_levels_are_checked(levels: str) -> None:
-    with pytest.raises(OptionWrong, match="--delay-levels"):
+    with pytest.raises(InvalidOption, match="--delay-levels"):
         CheckArguments(delay_levels=levels).delays_s()
 
 
@@ -123,6 +123,6 @@ def test_what_a_worker_refuses_comes_back_as_a_sentence() -> None:
         raise StoreUnreadable(f"{task} may not be read")
 
     counted = Counted()
-    assert Doing(refusing, counted)(("x", 5)) == Refused("x may not be read")  # type: ignore[arg-type]
-    assert Doing(str.upper, counted)(("x", 7)) == "X"  # type: ignore[arg-type]
+    assert AuditTask(refusing, counted)(("x", 5)) == TaskRefused("x may not be read")  # type: ignore[arg-type]
+    assert AuditTask(str.upper, counted)(("x", 7)) == "X"  # type: ignore[arg-type]
     assert counted.value == 7

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.auditing import Auditing, HereLane, StoreSeen
+from firearrow._native.audit.auditing import StoreAudit, SerialExecutor, StoreResult
 from firearrow._native.audit.findings import Finding, Kind
-from firearrow._native.audit.groups import Lag
-from firearrow._native.audit.queues import QueueSeen
+from firearrow._native.audit.groups import GroupLag
+from firearrow._native.audit.queues import QueueResult
 from firearrow._native.audit.store import AuditedStore
 from firearrow.spark_tools.audit.summary import document, kind_of, topic_rows
 from firearrow.spark_tools.jobs.audit_charts import by_name, over_time, shortened
@@ -53,21 +53,21 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture
-def evil() -> StoreSeen:
+def evil() -> StoreResult:
     """A store in which every name that comes from outside is markup."""
-    seen = StoreSeen(AuditedStore(EVIL, f"/stores/{EVIL}"), state=[EVIL])
-    seen.tallies.queues.add((EVIL, 0), 7, 700)
-    seen.tallies.tags.add((EVIL, EVIL), 7, 700)
-    seen.tallies.hosts.add((EVIL,), 7, 700)
-    seen.tallies.hours.add((475_000,), 7, 700)
-    seen.tallies.times[EVIL, 0] = (1_710_000_000_000, 1_710_000_000_001)
-    seen.queues[EVIL, 0] = QueueSeen(0, 7, 7, 0)
-    seen.lags = [Lag(EVIL, EVIL, 0, 1, 0, 7)]
+    seen = StoreResult(AuditedStore(EVIL, f"/stores/{EVIL}"), state=[EVIL])
+    seen.counts.queues.add((EVIL, 0), 7, 700)
+    seen.counts.tags.add((EVIL, EVIL), 7, 700)
+    seen.counts.hosts.add((EVIL,), 7, 700)
+    seen.counts.hours.add((475_000,), 7, 700)
+    seen.counts.times[EVIL, 0] = (1_710_000_000_000, 1_710_000_000_001)
+    seen.queues[EVIL, 0] = QueueResult(0, 7, 7, 0)
+    seen.lags = [GroupLag(EVIL, EVIL, 0, 1, 0, 7)]
     seen.findings.add(Finding(Kind.BAD_CRC, EVIL, f"/stores/{EVIL}", 5, EVIL))
     return seen
 
 
-def test_names_from_outside_are_text(evil: StoreSeen) -> None:
+def test_names_from_outside_are_text(evil: StoreResult) -> None:
     html = page([evil], 10, EVIL)
     read = Reader(html)
     assert "script" not in read.tags
@@ -76,7 +76,7 @@ def test_names_from_outside_are_text(evil: StoreSeen) -> None:
 
 
 def test_the_page_loads_and_runs_nothing(golden: Golden) -> None:
-    seen = Auditing(AuditedStore("a", str(golden.root)), HereLane(), group_offsets).run()
+    seen = StoreAudit(AuditedStore("a", str(golden.root)), SerialExecutor(), group_offsets).run()
     html = page([seen], 50, None)
     read = Reader(html)
     assert not read.tags & {"script", "link", "img", "iframe", "object", "embed", "use", "image"}
@@ -89,7 +89,7 @@ def test_the_page_loads_and_runs_nothing(golden: Golden) -> None:
 
 
 def test_the_page_says_what_was_seen(golden: Golden) -> None:
-    seen = Auditing(AuditedStore("a", str(golden.root)), HereLane(), group_offsets).run()
+    seen = StoreAudit(AuditedStore("a", str(golden.root)), SerialExecutor(), group_offsets).run()
     texts = Reader(page([seen], 1000, None)).texts
     assert "no findings" in texts
     for row in topic_rows(seen):
@@ -98,13 +98,13 @@ def test_the_page_says_what_was_seen(golden: Golden) -> None:
     assert {lag.group for lag in seen.lags} <= set(texts)
 
 
-def test_findings_are_counted_and_named_on_the_page(evil: StoreSeen) -> None:
+def test_findings_are_counted_and_named_on_the_page(evil: StoreResult) -> None:
     texts = Reader(page([evil], 10, None)).texts
     assert "1 findings" in texts
     assert "bad CRC" in texts
 
 
-def test_the_document_has_the_same_numbers(evil: StoreSeen, tmp_path: Path) -> None:
+def test_the_document_has_the_same_numbers(evil: StoreResult, tmp_path: Path) -> None:
     told = document([evil], 10, 1.5)
     assert told["clean"] is False
     [store] = told["stores"]
@@ -115,9 +115,9 @@ def test_the_document_has_the_same_numbers(evil: StoreSeen, tmp_path: Path) -> N
     assert store["hours"]["rows"] == [{"hour": "2024-03-09T16:00Z", "messages": 7, "bytes": 700}]
 
 
-def test_only_the_busiest_are_named_and_the_rest_is_counted(evil: StoreSeen) -> None:
+def test_only_the_busiest_are_named_and_the_rest_is_counted(evil: StoreResult) -> None:
     for number in range(20):
-        evil.tallies.tags.add((EVIL, f"tag {number}"), number, 10)
+        evil.counts.tags.add((EVIL, f"tag {number}"), number, 10)
     tags = document([evil], 5, 0.0)["stores"][0]["tags"]
     assert [row["messages"] for row in tags["rows"]] == [19, 18, 17, 16, 15]
     assert tags["rest"]["messages"] == sum(range(15)) + 7

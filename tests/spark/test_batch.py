@@ -2,12 +2,12 @@
 
 import pytest
 
-from firearrow.spark_tools.errors import DataLoss, OptionWrong, TopicMissing
+from firearrow.spark_tools.errors import DataLoss, InvalidOption, TopicNotFound
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
-from firearrow.spark_tools.plan.narrowing import Narrowing
+from firearrow.spark_tools.plan.narrowing import Pushdown
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
-from firearrow.spark_tools.plan.ranges import Part
+from firearrow.spark_tools.plan.ranges import InputSplit
 from tests.spark.fakes import FakeLog, queue_of
 
 
@@ -22,9 +22,9 @@ def log() -> FakeLog:
     return log
 
 
-def planned(log: FakeLog, narrowing: Narrowing | None = None, **options: str) -> list[str]:
+def planned(log: FakeLog, pushdown: Pushdown | None = None, **options: str) -> list[str]:
     given = SourceOptions.of({"path": "/memory", "topic": "Orders", **options}, BATCH)
-    plan = BatchPlan(log, given, narrowing or Narrowing())
+    plan = BatchPlan(log, given, pushdown or Pushdown())
     parts = [piece for part in plan.parts() for piece in part]
     assert log.opened == 0
     assert all(piece.size for piece in parts)
@@ -62,7 +62,7 @@ def test_all_that_is_gone_is_named_at_once_or_left_out(log: FakeLog) -> None:
 
 def test_an_end_before_its_start_is_refused(log: FakeLog) -> None:
     with pytest.raises(
-        OptionWrong, match="endingOffsets: queue 1 of Orders at broker-a would end at 5, before"
+        InvalidOption, match="endingOffsets: queue 1 of Orders at broker-a would end at 5, before"
     ):
         planned(
             log,
@@ -72,18 +72,18 @@ def test_an_end_before_its_start_is_refused(log: FakeLog) -> None:
 
 
 def test_filters_make_it_less(log: FakeLog) -> None:
-    assert planned(log, Narrowing(queue_ids=frozenset({1}))) == ["1[0..200)"]
-    assert planned(log, Narrowing(offset_span=(190, None), queue_id_span=(1, None))) == [
+    assert planned(log, Pushdown(queue_ids=frozenset({1}))) == ["1[0..200)"]
+    assert planned(log, Pushdown(offset_span=(190, None), queue_id_span=(1, None))) == [
         "1[190..200)",
         "2[190..200)",
     ]
-    assert planned(log, Narrowing(stored=(400_000, None))) == ["0[100..200)", "1[100..200)", "2[100..200)"]
-    assert planned(log, Narrowing(topics=frozenset({"Other"}))) == []
+    assert planned(log, Pushdown(stored=(400_000, None))) == ["0[100..200)", "1[100..200)", "2[100..200)"]
+    assert planned(log, Pushdown(topics=frozenset({"Other"}))) == []
 
 
 def test_a_filter_on_a_topic_does_not_make_a_missing_one_there(log: FakeLog) -> None:
-    with pytest.raises(TopicMissing, match="Missing"):
-        planned(log, Narrowing(topics=frozenset({"Orders"})), topic="Orders,Missing")
+    with pytest.raises(TopicNotFound, match="Missing"):
+        planned(log, Pushdown(topics=frozenset({"Orders"})), topic="Orders,Missing")
 
 
 def test_parts_are_as_asked(log: FakeLog) -> None:
@@ -97,7 +97,7 @@ def test_parts_are_as_asked(log: FakeLog) -> None:
 class MixedLog(FakeLog):
     """Its queues lie in one log: everything is one piece, and the last 10 of each range another."""
 
-    def abreast(self, parts: list[QueueRange], *, bytes_each: int) -> list[Part]:
+    def abreast(self, parts: list[QueueRange], *, bytes_each: int) -> list[InputSplit]:
         assert bytes_each > 0
         return [
             tuple(QueueRange(part.queue, part.start, part.end - 10, self.heavy) for part in parts),

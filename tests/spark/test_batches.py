@@ -15,7 +15,7 @@ from firearrow._native.bulk.batches import (
     REPLAY_QUEUE,
     REPLAY_TOPIC,
     BatchError,
-    Edits,
+    PropertyEdits,
     batch_body,
     single,
 )
@@ -25,7 +25,7 @@ from firearrow.client.message import MessageQueue, decode_properties
 from firearrow.spark_tools.provenance import NAMES, Provenance
 from tests.spark.record_bytes import BORN_MS, properties_bytes, record_bytes, spans_of
 
-PLAIN = Edits(frozenset())
+PLAIN = PropertyEdits(frozenset())
 
 
 def items_of(body: bytes) -> list[tuple[int, bytes, bytes]]:
@@ -43,7 +43,7 @@ def items_of(body: bytes) -> list[tuple[int, bytes, bytes]]:
     return found
 
 
-def edited(properties: bytes, edits: Edits, **record: int) -> bytes:
+def edited(properties: bytes, edits: PropertyEdits, **record: int) -> bytes:
     body = batch_body(spans_of(record_bytes(b"x", properties, **record)), 0, edits).body  # type: ignore[arg-type]
     ((_, _, found),) = items_of(body)
     return found
@@ -76,7 +76,7 @@ def test_what_brokers_set_is_dropped_and_the_unique_key_stays() -> None:
     mixed = list((own | theirs).items())
     random.Random(1).shuffle(mixed)
     kept = {name: value for name, value in mixed if name in own}
-    assert edited(properties_bytes(dict(mixed)), Edits()) == properties_bytes(kept)
+    assert edited(properties_bytes(dict(mixed)), PropertyEdits()) == properties_bytes(kept)
     assert not BROKER_OWN & {"UNIQ_KEY", "KEYS", "TAGS", "WAIT", "ORIGIN_MESSAGE_ID", "RETRY_TOPIC"}
 
 
@@ -94,11 +94,11 @@ def test_what_brokers_set_is_dropped_and_the_unique_key_stays() -> None:
     ],
 )
 def test_only_whole_names_are_dropped_and_bad_text_stays_as_it_was(properties: bytes, left: bytes) -> None:
-    assert edited(properties, Edits(frozenset({"DELAY"}))) == left
+    assert edited(properties, PropertyEdits(frozenset({"DELAY"}))) == left
 
 
 def test_put_comes_behind_in_place_of_an_older_one() -> None:
-    edits = Edits(frozenset({"b"}), {"TAGS": "new", "c": "3"})
+    edits = PropertyEdits(frozenset({"b"}), {"TAGS": "new", "c": "3"})
     assert edited(b"TAGS\x01old\x02a\x011\x02b\x012", edits) == b"a\x011\x02TAGS\x01new\x02c\x013\x02"
     assert edited(b"a\x011", edits) == b"a\x011\x02TAGS\x01new\x02c\x013\x02"
     assert edited(b"", edits) == b"TAGS\x01new\x02c\x013\x02"
@@ -106,14 +106,14 @@ def test_put_comes_behind_in_place_of_an_older_one() -> None:
 
 @pytest.mark.parametrize("queue_offset", [0, 7, 10, 1 << 40, (1 << 63) - 1])
 def test_provenance_names_the_record_s_own_place_and_replaces_an_older_one(queue_offset: int) -> None:
-    edits = Edits(provenance=("job-1", "broker-a"))
+    edits = PropertyEdits(provenance=("job-1", "broker-a"))
     old = properties_bytes({REPLAY_JOB: "old", "a": "1", REPLAY_OFFSET: "5"})
     expected = {
         "a": "1", REPLAY_JOB: "job-1", REPLAY_BROKER: "broker-a", REPLAY_TOPIC: "Orders", REPLAY_QUEUE: "3",
         REPLAY_OFFSET: str(queue_offset),
     }  # fmt: skip
     assert edited(old, edits, queue_offset=queue_offset) == properties_bytes(expected)
-    assert edited(b"a\x011", Edits(frozenset()), queue_offset=queue_offset) == b"a\x011"
+    assert edited(b"a\x011", PropertyEdits(frozenset()), queue_offset=queue_offset) == b"a\x011"
 
 
 def test_batches_end_at_their_bytes_and_leave_nothing_out() -> None:
@@ -152,7 +152,7 @@ def test_what_is_dropped_makes_room_for_more_but_never_too_much() -> None:
     spans = spans_of(*[record_bytes(b"x" * 10, b"DELAY\x01" + b"9" * 200 + b"\x02")] * 100)
     at = 0
     while at < len(spans):
-        batch = batch_body(spans, at, Edits(), bytes_max=1000)
+        batch = batch_body(spans, at, PropertyEdits(), bytes_max=1000)
         assert batch.count > 3
         assert len(batch.body) <= 1000
         at = batch.next
@@ -176,7 +176,7 @@ def test_properties_may_fill_what_a_record_holds_and_not_one_byte_more() -> None
             record_bytes(b"x", b"a\x01" + b"v" * (length - 3) + b"\x02", queue_offset=41),
         )
 
-    edits = Edits(put={"b": "2"})
+    edits = PropertyEdits(put={"b": "2"})
     assert batch_body(record(32767 - 4), 0, edits).count == 2
     assert single(record(32767 - 4), 1, edits).properties.endswith(b"b\x012\x02")
     too_long = record(32767 - 3)
@@ -200,7 +200,7 @@ def test_one_alone_has_all_that_its_own_request_needs() -> None:
     spans = spans_of(record_bytes(b"x"), record_bytes(
         b"body", b"DELAY\x013\x02a\x011\x02", flag=9, sys_flag=0x30D, reconsume_times=4, born_ms=77
     ))  # fmt: skip
-    assert single(spans, 1, Edits(put={"b": "2"})) == (9, b"body", b"a\x011\x02b\x012\x02", 0x301, 4, 77)
+    assert single(spans, 1, PropertyEdits(put={"b": "2"})) == (9, b"body", b"a\x011\x02b\x012\x02", 0x301, 4, 77)
     with pytest.raises(IndexError):
         single(spans, 2, PLAIN)
     for index in (2, -1):
@@ -209,7 +209,7 @@ def test_one_alone_has_all_that_its_own_request_needs() -> None:
 
 
 def test_edits_travel() -> None:
-    edits = Edits(frozenset({"a"}), {"b": "2"}, ("job", "broker"))
+    edits = PropertyEdits(frozenset({"a"}), {"b": "2"}, ("job", "broker"))
     again = pickle.loads(pickle.dumps(edits))
     assert (again.drop, again.put, again.provenance) == (edits.drop, edits.put, edits.provenance)
     properties = b"a\x011\x02c\x013\x02"
@@ -219,19 +219,19 @@ def test_edits_travel() -> None:
 @pytest.mark.parametrize("put", [{"": "1"}, {"a": ""}, {"a\x01": "1"}, {"a": "1\x02"}])
 def test_texts_that_would_tear_properties_are_refused(put: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="property"):
-        Edits(put=put)
+        PropertyEdits(put=put)
 
 
 def test_too_much_to_put_is_refused_at_once() -> None:
-    Edits(put={"a": "x" * (32767 - 3)})
+    PropertyEdits(put={"a": "x" * (32767 - 3)})
     with pytest.raises(ValueError, match="32768 bytes"):
-        Edits(put={"a": "x" * (32767 - 2)})
+        PropertyEdits(put={"a": "x" * (32767 - 2)})
 
 
 def test_random_properties_agree_with_the_plain_way() -> None:
     chance = random.Random(7)
     names = ["DELAY", "a", "TAGS", "TRACE_ON", "TRACE", "é", "UNIQ_KEY", "CLUSTER2", "CLUSTER", "T"]
-    edits = Edits(put={"T": "t"}, provenance=("j", "b"))
+    edits = PropertyEdits(put={"T": "t"}, provenance=("j", "b"))
     for number in range(500):
         pairs = [(chance.choice(names), "v" * chance.randrange(1, 9)) for _ in range(chance.randrange(8))]
         text = "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
@@ -245,7 +245,7 @@ def test_random_properties_agree_with_the_plain_way() -> None:
 
 
 def test_provenance_is_read_back_and_nothing_is_made_up() -> None:
-    found = edited(b"a\x011\x02", Edits(provenance=("job", "broker-a")), queue_offset=9)
+    found = edited(b"a\x011\x02", PropertyEdits(provenance=("job", "broker-a")), queue_offset=9)
     properties = decode_properties(found)
     assert Provenance.of(properties) == Provenance("job", MessageQueue("Orders", "broker-a", 3), 9)
     assert Provenance.of({**properties, REPLAY_OFFSET: "none"}) is None

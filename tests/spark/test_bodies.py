@@ -5,14 +5,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from firearrow.spark_tools.bodies import WHY, sound
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.bodies import WHY, with_valid_crc
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import ALL
-from firearrow.spark_tools.datasource.rows import RangePartition, Rows
+from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
 from firearrow.spark_tools.errors import DataLoss
-from firearrow.spark_tools.jobs.exporting import Exporting
-from firearrow.spark_tools.jobs.marks import Marks, Slice
-from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.jobs.exporting import ExportTask
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
+from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.parquet import Layout
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
@@ -21,7 +21,7 @@ from tests.spark.fakes import queue_of
 from tests.spark.record_bytes import record_bytes, spans_of
 
 WHOLE = QueueRange(QUEUE, 0, COUNT)
-AS_IT_IS = Choice(check_crc=False)
+AS_IT_IS = MessageFilter(check_crc=False)
 
 
 def change_body(root: Path, number: int) -> None:
@@ -56,7 +56,7 @@ def test_neighbours_in_one_window_are_one_range() -> None:
     for n in (1, 2, 4):
         records[n] = records[n].replace(b"\0\0\0\x01%d" % n, b"\0\0\0\x01x")
     losses: list[tuple[QueueRange, str]] = []
-    kept = sound(spans_of(*records), queue_of(), lambda part, why: losses.append((part, why)))
+    kept = with_valid_crc(spans_of(*records), queue_of(), lambda part, why: losses.append((part, why)))
     assert [kept.queue_offset(n) for n in range(len(kept))] == [0, 3, 5]
     assert losses == [(QueueRange(queue_of(), 1, 3), WHY), (QueueRange(queue_of(), 4, 5), WHY)]
 
@@ -66,7 +66,7 @@ def test_a_light_queue_names_the_record_by_its_own_queue() -> None:
         b"\0\0\0\x011", b"\0\0\0\x01x"
     )
     losses: list[QueueRange] = []
-    assert len(sound(spans_of(record), queue_of(0, "%LMQ%light"), lambda part, why: losses.append(part))) == 0
+    assert len(with_valid_crc(spans_of(record), queue_of(0, "%LMQ%light"), lambda part, why: losses.append(part))) == 0
     assert losses == [QueueRange(queue_of(2), 7, 8)]
 
 
@@ -74,7 +74,7 @@ def test_only_what_was_chosen_is_looked_at(root: Path) -> None:
     change_body(root, 5)
     losses = LossRecorder()
     with opened(root) as reader:
-        assert offsets(reader, 0, 8, losses, Choice(tags=frozenset({"t0"}))) == [0, 4]
+        assert offsets(reader, 0, 8, losses, MessageFilter(tags=frozenset({"t0"}))) == [0, 4]
     assert losses.ranges == []
 
 
@@ -84,7 +84,7 @@ def test_a_table_ends_or_goes_on_without_it(root: Path, columns: tuple[str, ...]
 
     def rows(**given: str) -> int:
         options = SourceOptions.of({"path": f"s={root}", **given}, BATCH)
-        work = Rows(StoreOrigin((f"s={root}",)), options.choice(), columns, options)
+        work = TaskReader(StoreSource((f"s={root}",)), options.message_filter(), columns, options)
         return sum(map(len, work.of(RangePartition((WHOLE,)))))
 
     if "body" in columns:
@@ -98,11 +98,11 @@ def test_a_table_ends_or_goes_on_without_it(root: Path, columns: tuple[str, ...]
 def test_an_export_names_it(root: Path, tmp_path: Path) -> None:
     change_body(root, 5)
     (tmp_path / "marks").mkdir()
-    marks, piece = Marks(tmp_path / "marks"), Slice(0, WHOLE)
+    marks, piece = ProgressFiles(tmp_path / "marks"), Slice(0, WHOLE)
 
-    def export(choice: Choice, *, fail: bool) -> int:
-        work = Exporting(
-            origin=StoreOrigin((f"s={root}",)), choice=choice, folder=tmp_path / "out", layout=Layout(ALL),
+    def export(message_filter: MessageFilter, *, fail: bool) -> int:
+        work = ExportTask(
+            message_source=StoreSource((f"s={root}",)), message_filter=message_filter, folder=tmp_path / "out", layout=Layout(ALL),
             open_bodies=True, fail_on_data_loss=fail,
         )  # fmt: skip
         work([piece], marks)
@@ -110,7 +110,7 @@ def test_an_export_names_it(root: Path, tmp_path: Path) -> None:
         return int(pq.read_metadata(file).num_rows)
 
     with pytest.raises(DataLoss, match=r"T@s:0\[5\.\.6\)"):
-        export(Choice(), fail=True)
-    assert export(Choice(), fail=False) == COUNT - 1
+        export(MessageFilter(), fail=True)
+    assert export(MessageFilter(), fail=False) == COUNT - 1
     (mark,) = marks.written()
     assert "T@s:0[5..6)" in str(mark.detail)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline import by_index
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.damaged_store import entry_at, opened, record_at, write_at
@@ -96,8 +96,8 @@ def test_keys_at_the_ends_of_files_are_found_whichever_is_gone(root: Path, gone:
     ends = [(ENTRIES - 1) * file // 3 for file in range(1, 5)]
     index_files(root)[gone].unlink()
     for number in [end + near for end in ends for near in (-1, 0, 1)]:
-        check(root, wanted(number), Choice(unique_ids=frozenset({f"U{number}"})))
-        check(root, Choice(keys=frozenset({f"hundred{number % 100}"})))
+        check(root, wanted(number), MessageFilter(unique_ids=frozenset({f"U{number}"})))
+        check(root, MessageFilter(keys=frozenset({f"hundred{number % 100}"})))
 
 
 def test_an_entry_that_shows_another_message_is_not_believed(
@@ -111,7 +111,7 @@ def test_an_entry_that_shows_another_message_is_not_believed(
                 (place,) = struct.unpack_from(">q", data, 40 + SLOTS * 4 + (n - 1) * 20 + 4)
                 if place != struct.unpack_from(">q", data, 40 + SLOTS * 4 + n * 20 + 4)[0]:
                     set_entry(path, n, ">q", 4, place + off)
-        assert check(root, *(Choice(unique_ids=frozenset({f"U{number}"})) for number in NAMED)) > COUNT
+        assert check(root, *(MessageFilter(unique_ids=frozenset({f"U{number}"})) for number in NAMED)) > COUNT
         assert "shows a key at" in caplog.text
         caplog.clear()
 
@@ -121,11 +121,11 @@ def test_an_entry_that_shows_another_message_is_not_believed(
 
 @pytest.mark.parametrize("number", [0, 100, 151, 299])
 def test_a_message_that_is_lost_is_told(root: Path, number: int) -> None:
-    queue, choice = MessageQueue("T", "s", 0), wanted(2 * number)
+    queue, message_filter = MessageQueue("T", "s", 0), wanted(2 * number)
     path, position, _ = record_at(root, number)
     write_at(path, position + 4, b"\xff" * 8)
     with opened(root) as reader:
-        found, lost = read(reader, reader.by_index(everything(reader, "T"), choice), choice)
+        found, lost = read(reader, reader.by_index(everything(reader, "T"), message_filter), message_filter)
         assert not found
         assert any(text.startswith(f"{QueueRange(queue, number, number + 1)}: ") for text in lost)
 
@@ -133,9 +133,9 @@ def test_a_message_that_is_lost_is_told(root: Path, number: int) -> None:
 def test_messages_in_a_lost_segment_are_told(root: Path) -> None:
     record_at(root, 150)[0].unlink()
     with opened(root) as reader:
-        parts, choice = everything(reader), wanted(300)
-        _, lost = read(reader, reader.by_index(parts, choice), choice)
-        assert lost == read(reader, parts, choice)[1]
+        parts, message_filter = everything(reader), wanted(300)
+        _, lost = read(reader, reader.by_index(parts, message_filter), message_filter)
+        assert lost == read(reader, parts, message_filter)[1]
         assert len(lost) == 2
 
 
@@ -152,8 +152,8 @@ def test_garbled_entries_lead_nobody_astray(
     with opened(root) as reader:
         parts = [QueueRange(part.queue, 100, 230) for part in everything(reader)]
         for offset in set(range(100, 230)) - {number}:
-            choice = wanted(offset * QUEUES)
-            assert read(reader, reader.by_index(parts, choice), choice)[0] == [(parts[0].queue, offset)]
+            message_filter = wanted(offset * QUEUES)
+            assert read(reader, reader.by_index(parts, message_filter), message_filter)[0] == [(parts[0].queue, offset)]
 
 
 def test_a_queue_file_that_is_gone_is_told(root: Path) -> None:

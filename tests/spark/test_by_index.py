@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline import by_index
-from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
-from firearrow.spark_tools.plan.narrowing import Narrowing
+from firearrow.spark_tools.plan.narrowing import Pushdown
 from firearrow.spark_tools.plan.options import BATCH, STREAM, SourceOptions
-from firearrow.spark_tools.plan.tail import Tail
+from firearrow.spark_tools.plan.tail import StreamCursor
 from tests.spark.damaged_store import opened
 from tests.spark.indexed_store import (
     COUNT,
@@ -51,12 +51,12 @@ def test_every_key_of_apaches_store_is_found(golden: Golden) -> None:
     with opened(golden.root) as reader:
         for topic, of_topic in keys.items():
             parts = everything(reader, topic)
-            choices = [Choice(keys=frozenset({key})) for key in of_topic]
-            choices += [Choice(unique_ids=frozenset({each})) for each in ids[topic] - {""}]
-            for choice in choices:
-                narrowed = reader.by_index(parts, choice)
-                found, _ = read(reader, narrowed, choice)
-                assert found == read(reader, parts, choice)[0]
+            choices = [MessageFilter(keys=frozenset({key})) for key in of_topic]
+            choices += [MessageFilter(unique_ids=frozenset({each})) for each in ids[topic] - {""}]
+            for message_filter in choices:
+                narrowed = reader.by_index(parts, message_filter)
+                found, _ = read(reader, narrowed, message_filter)
+                assert found == read(reader, parts, message_filter)[0]
                 assert found
                 planned, total = planned + sum(map(len, narrowed)), total + sum(map(len, parts))
     assert planned < total / 10
@@ -66,9 +66,9 @@ def test_a_key_is_sought_in_all_topics(golden: Golden) -> None:
     with opened(golden.root) as reader:
         parts = everything(reader)
         for key in ("always", "k1", "nowhere"):
-            choice = Choice(keys=frozenset({key}))
-            narrowed = reader.by_index(parts, choice)
-            assert read(reader, narrowed, choice)[0] == read(reader, parts, choice)[0]
+            message_filter = MessageFilter(keys=frozenset({key}))
+            narrowed = reader.by_index(parts, message_filter)
+            assert read(reader, narrowed, message_filter)[0] == read(reader, parts, message_filter)[0]
             assert sum(map(len, narrowed)) < sum(map(len, parts)) / 10
 
 
@@ -84,16 +84,16 @@ def test_only_what_the_index_shows_is_read(indexed: Path) -> None:
             assert {(number % QUEUES, number // QUEUES), (other % QUEUES, other // QUEUES)} <= offsets
             assert len(offsets) <= 2 + edges
             assert narrowed == sorted(narrowed, key=lambda part: (part.queue, part.start))
-        shared = reader.by_index(parts, Choice(keys=frozenset({"hundred7"})))
+        shared = reader.by_index(parts, MessageFilter(keys=frozenset({"hundred7"})))
         assert 6 <= sum(map(len, shared)) <= 6 + edges
 
 
 def test_every_key_and_unique_id_is_found(indexed: Path) -> None:
-    many = Choice(keys=frozenset(map(pair, NAMED)))
-    ids = [Choice(unique_ids=frozenset({f"U{number}"})) for number in NAMED]
-    both = Choice(unique_ids=frozenset({"U29", "U30"}), keys=frozenset({pair(30)}))
+    many = MessageFilter(keys=frozenset(map(pair, NAMED)))
+    ids = [MessageFilter(unique_ids=frozenset({f"U{number}"})) for number in NAMED]
+    both = MessageFilter(unique_ids=frozenset({"U29", "U30"}), keys=frozenset({pair(30)}))
     assert 0 < check(indexed, many) < COUNT / 4
-    assert check(indexed, *map(wanted, NAMED), *ids, both, Choice(keys=frozenset({"none"}))) > 0
+    assert check(indexed, *map(wanted, NAMED), *ids, both, MessageFilter(keys=frozenset({"none"}))) > 0
 
 
 def test_what_lies_near_is_one_range(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,37 +129,37 @@ def test_what_is_asked_for_beyond_the_store_is_still_told(indexed: Path) -> None
 
 
 def test_too_many_keys_are_not_looked_up(indexed: Path, caplog: pytest.LogCaptureFixture) -> None:
-    many = Choice(keys=frozenset(f"k{number}" for number in range(by_index.KEYS_MAX + 1)))
+    many = MessageFilter(keys=frozenset(f"k{number}" for number in range(by_index.KEYS_MAX + 1)))
     with opened(indexed) as reader:
         parts = everything(reader)
         assert reader.by_index(parts, many) == parts
         assert "is not asked for 10001 keys of 1 topics" in caplog.text
-        assert reader.by_index(parts, Choice()) == parts
-        assert reader.by_index(parts, Choice(keys=frozenset({"\udcff"}))) == parts
+        assert reader.by_index(parts, MessageFilter()) == parts
+        assert reader.by_index(parts, MessageFilter(keys=frozenset({"\udcff"}))) == parts
         assert reader.by_index([], wanted(1)) == []
 
 
 def test_a_key_of_too_many_messages_is_not_looked_up(
     indexed: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    choice = Choice(keys=frozenset({"hundred1", "hundred2"}))
+    message_filter = MessageFilter(keys=frozenset({"hundred1", "hundred2"}))
     with opened(indexed) as reader:
         parts = everything(reader)
         monkeypatch.setattr(by_index, "PLACES_MAX", 12)
-        assert sum(map(len, reader.by_index(parts, choice))) < COUNT / 4
+        assert sum(map(len, reader.by_index(parts, message_filter))) < COUNT / 4
         monkeypatch.setattr(by_index, "PLACES_MAX", 11)
-        assert reader.by_index(parts, choice) == parts
+        assert reader.by_index(parts, message_filter) == parts
         assert "more than 11" in caplog.text
         late = [QueueRange(part.queue, 200, part.end) for part in parts]
-        assert sum(map(len, reader.by_index(late, choice))) < COUNT / 4
+        assert sum(map(len, reader.by_index(late, message_filter))) < COUNT / 4
 
 
 # ---- plans ----
 
 
-def planned(root: Path, narrowing: Narrowing | None = None, **options: str) -> list[QueueRange]:
-    origin = StoreOrigin((f"s={root}",))
-    plan = BatchPlan(origin, SourceOptions.of({"path": "/s", **options}, BATCH), narrowing or Narrowing())
+def planned(root: Path, pushdown: Pushdown | None = None, **options: str) -> list[QueueRange]:
+    message_source = StoreSource((f"s={root}",))
+    plan = BatchPlan(message_source, SourceOptions.of({"path": "/s", **options}, BATCH), pushdown or Pushdown())
     found = [piece for part in plan.parts() for piece in part]
     assert all(piece.size for piece in found)
     return found
@@ -173,18 +173,18 @@ def test_a_table_asks_the_index_where_it_is_told_to(indexed: Path) -> None:
 
 
 def test_a_filter_that_is_pushed_asks_the_index(indexed: Path) -> None:
-    for narrowing in (
-        Narrowing(keys=frozenset({pair(300)})),
-        Narrowing(unique_ids=frozenset({"U300"})),
+    for pushdown in (
+        Pushdown(keys=frozenset({pair(300)})),
+        Pushdown(unique_ids=frozenset({"U300"})),
     ):
-        assert sum(map(len, planned(indexed, narrowing, keysByIndex="true", pushDown="true"))) <= 12
-        assert sum(map(len, planned(indexed, narrowing, pushDown="true"))) == COUNT
+        assert sum(map(len, planned(indexed, pushdown, keysByIndex="true", pushDown="true"))) <= 12
+        assert sum(map(len, planned(indexed, pushdown, pushDown="true"))) == COUNT
     assert sum(map(len, planned(indexed, keysByIndex="true", pushDown="true"))) == COUNT
 
 
 def test_a_stream_asks_the_index(indexed: Path) -> None:
     options = {"path": "/s", "keys": pair(300), "keysByIndex": "true", "startingOffsets": "earliest"}
-    tail = Tail(StoreOrigin((f"s={indexed}",)), SourceOptions.of(options, STREAM))
+    tail = StreamCursor(StoreSource((f"s={indexed}",)), SourceOptions.of(options, STREAM))
     starts = tail.first()
     ends = tail.end(starts, limited=True)
     assert set(ends.values()) == {COUNT // QUEUES}
@@ -225,5 +225,5 @@ def test_any_store_with_any_files_of_its_index(
     for number, path in enumerate(index_files(root)):
         if number in gone:
             path.unlink()
-    check(root, *(Choice(keys=frozenset({key})) for key in KEYS), Choice(keys=frozenset(KEYS)))
+    check(root, *(MessageFilter(keys=frozenset({key})) for key in KEYS), MessageFilter(keys=frozenset(KEYS)))
     shutil.rmtree(root)

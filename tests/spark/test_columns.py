@@ -36,14 +36,14 @@ from firearrow.client.options import CompressionKind
 from firearrow.spark_tools.columns import (
     ALL,
     COLUMNS,
-    BodyBroken,
-    chosen,
+    DecompressionFailed,
+    column_names,
     record_batch,
     record_batches,
     schema,
     spark_schema,
 )
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from tests.spark.record_bytes import record_bytes, spans_of
 from tests.spark.stores import Golden, KnownStore
 
@@ -267,7 +267,7 @@ def test_a_body_that_cannot_be_opened_names_its_message() -> None:
             packed, topic="Orders", queue_id=3, queue_offset=17, sys_flag=FLAGS[CompressionKind.ZLIB]
         )
     )
-    with pytest.raises(BodyBroken, match=r"topic Orders, queue 3, offset 17: .* openBodies=false"):
+    with pytest.raises(DecompressionFailed, match=r"topic Orders, queue 3, offset 17: .* openBodies=false"):
         record_batch(spans, ["body"], BROKER, open_bodies=True)
     assert record_batch(spans, ["topic"], BROKER, open_bodies=True)["topic"].to_pylist() == ["Orders"]
 
@@ -354,7 +354,7 @@ def test_the_schema_is_the_one_that_spark_makes_of_its_own(columns: tuple[str, .
 
 
 def test_without_properties_the_map_is_left_out() -> None:
-    assert chosen(ALL, properties=False) == tuple(name for name in COLUMNS if name != "properties")
+    assert column_names(ALL, properties=False) == tuple(name for name in COLUMNS if name != "properties")
     assert "properties" not in schema(properties=False).names
     assert "map" not in spark_schema(properties=False)
 
@@ -368,5 +368,5 @@ def test_without_properties_the_map_is_left_out() -> None:
     ],
 )
 def test_wrong_columns_are_refused(columns: list[str], told: str) -> None:
-    with pytest.raises(OptionWrong, match=f"columns: .*{told}"):
-        chosen(columns, properties=False)
+    with pytest.raises(InvalidOption, match=f"columns: .*{told}"):
+        column_names(columns, properties=False)

@@ -15,24 +15,24 @@ from firearrow.client.errors import NoRoute
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.datasource.ranges import row_of
-from firearrow.spark_tools.errors import DataLoss, OptionWrong, SendFailed, SparkToolsError
+from firearrow.spark_tools.errors import DataLoss, InvalidOption, SendFailed, SparkToolsError
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
 from firearrow.spark_tools.jobs.copy_ import (
-    PaceArguments,
+    BatchArguments,
     is_wanted,
     routes,
     sentence_of,
     stream_options,
     work,
 )
-from firearrow.spark_tools.jobs.copying import Copying, Stopped, numbered
-from firearrow.spark_tools.jobs.forwarding import Forwarding
-from firearrow.spark_tools.jobs.marks import CheckpointWrong, checkpoint
-from firearrow.spark_tools.jobs.pace import Rates
+from firearrow.spark_tools.jobs.copying import MicroBatchCopier, Stopped, range_number
+from firearrow.spark_tools.jobs.forwarding import SendTask
+from firearrow.spark_tools.jobs.marks import InvalidCheckpoint, checkpoint
+from firearrow.spark_tools.jobs.pace import RateLimits
 from firearrow.spark_tools.jobs.report import Report
-from firearrow.spark_tools.jobs.routing import ByQueue
-from firearrow.spark_tools.live.origin import BrokerOrigin
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.jobs.routing import QueueRouting
+from firearrow.spark_tools.live.origin import BrokerSource
+from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.in_process_context import InProcessSparkContext
 from tests.spark.replaying import bodies
@@ -73,15 +73,15 @@ def target(tmp_path: Path) -> Iterator[LocalBroker]:
 def copying(
     store: KnownStore, target: LocalBroker, folder: Path, queues: str | None = None, *,
     create_topics: bool = True, timeout_s: float = 20,
-) -> Copying:  # fmt: skip
+) -> MicroBatchCopier:  # fmt: skip
     source = SourceArguments(path=[str(store.root)], queues=queues)
     to = TargetArguments(target=target.name_server, create_topics=create_topics)
     running = RunArguments(timeout_s=timeout_s)
     with checkpoint(folder, "copy", {}, list) as held:
         report = Report(job="copy", id=held.id, source="", target="")
-        return Copying(
+        return MicroBatchCopier(
             held=held, report=report, wanted=partial(is_wanted, source),
-            routes=partial(routes, source.origin(timeout_s), to, running, report),
+            routes=partial(routes, source.message_source(timeout_s), to, running, report),
             work=partial(work, source, to, running, held, True),
         )  # fmt: skip
 
@@ -112,9 +112,9 @@ def test_a_micro_batch_that_is_run_again_sends_nothing_twice(
 
 
 def test_another_range_under_the_same_number_is_another_range() -> None:
-    numbers = {numbered(part(*place)).number for place in ((0, 0, 30), (0, 1, 30), (0, 0, 31), (1, 0, 30))}
+    numbers = {range_number(part(*place)).number for place in ((0, 0, 30), (0, 1, 30), (0, 0, 31), (1, 0, 30))}
     assert len(numbers) == 4
-    assert numbered(part(0, 0, 30)) == numbered(part(0, 0, 30))
+    assert range_number(part(0, 0, 30)) == range_number(part(0, 0, 30))
 
 
 def test_marks_of_older_micro_batches_go(store: KnownStore, target: LocalBroker, tmp_path: Path) -> None:
@@ -191,14 +191,14 @@ def test_the_stream_is_told_what_the_arguments_say() -> None:
         fail_on_data_loss=False, group="tools",
     )  # fmt: skip
     assert stream_options(
-        source, PaceArguments(start="latest", batch_messages=5), RunArguments(timeout_s=7.5)
+        source, BatchArguments(start="latest", batch_messages=5), RunArguments(timeout_s=7.5)
     ) == {
         "startingOffsets": "latest", "failOnDataLoss": "false", "maxBytesPerTrigger": "256m", "topic": "A,B",
         "rocketmq.useTLS": "true", "nameServer": "h:1", "startingTimestamp": "1000", "maxOffsetsPerTrigger": "5",
         "pollTimeout": "7500ms", "group": "tools",
     }  # fmt: skip
     stores = SourceArguments(path=["/a", "x=/b"], pattern="T.*")
-    told = stream_options(stores, PaceArguments(), RunArguments())
+    told = stream_options(stores, BatchArguments(), RunArguments())
     assert (told["path"], told["topicPattern"]) == ('["/a","x=/b"]', "T.*")
 
 
@@ -206,10 +206,10 @@ def test_workers_wait_and_pull_as_the_arguments_say(tmp_path: Path) -> None:
     source = SourceArguments(name_server="h:1", group="tools")
     to, running = TargetArguments(target="t:1", rate=100, bytes_rate=1000), RunArguments(timeout_s=7.5)
     with checkpoint(tmp_path / "c", "copy", {}, list) as held:
-        made = work(source, to, running, held, True, ByQueue({}), 4)
-    assert isinstance(made, Forwarding)
-    assert made.origin == BrokerOrigin(Target(name_server="h:1"), "tools", timeout_s=7.5)
-    assert (made.timeout_s, made.rates) == (7.5, Rates(25, 250))
+        made = work(source, to, running, held, True, QueueRouting({}), 4)
+    assert isinstance(made, SendTask)
+    assert made.message_source == BrokerSource(Cluster(name_server="h:1"), "tools", timeout_s=7.5)
+    assert (made.timeout_s, made.rates) == (7.5, RateLimits(25, 250))
 
 
 @pytest.mark.parametrize(
@@ -223,19 +223,19 @@ def test_workers_wait_and_pull_as_the_arguments_say(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_copy_cannot_do(given: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(OptionWrong, match=sentence):
-        stream_options(SourceArguments(**{"path": ["/a"], **given}), PaceArguments(), RunArguments())
+    with pytest.raises(InvalidOption, match=sentence):
+        stream_options(SourceArguments(**{"path": ["/a"], **given}), BatchArguments(), RunArguments())
 
 
 def test_paces_that_cannot_be() -> None:
-    with pytest.raises(OptionWrong, match="--start: 'now'; earliest or latest"):
-        PaceArguments(start="now").check()
-    with pytest.raises(OptionWrong, match="--every: -1 is not within"):
-        PaceArguments(every_s=-1).check()
-    with pytest.raises(OptionWrong, match="--batch-messages: 0; at least one"):
-        PaceArguments(batch_messages=0).check()
-    with pytest.raises(OptionWrong, match="--batch-bytes='many': bytes from 1"):
-        PaceArguments(batch_bytes="many").check()
+    with pytest.raises(InvalidOption, match="--start: 'now'; earliest or latest"):
+        BatchArguments(start="now").check()
+    with pytest.raises(InvalidOption, match="--every: -1 is not within"):
+        BatchArguments(every_s=-1).check()
+    with pytest.raises(InvalidOption, match="--batch-messages: 0; at least one"):
+        BatchArguments(batch_messages=0).check()
+    with pytest.raises(InvalidOption, match="--batch-bytes='many': bytes from 1"):
+        BatchArguments(batch_bytes="many").check()
 
 
 def test_what_spark_says_becomes_our_sentence_again() -> None:
@@ -248,8 +248,8 @@ def test_what_spark_says_becomes_our_sentence_again() -> None:
 
 REFUSED = [
     StoreUnreadable("/s: no folder of a store"),
-    CheckpointWrong("/c: is of another job"),
-    OptionWrong("topic: no"),
+    InvalidCheckpoint("/c: is of another job"),
+    InvalidOption("topic: no"),
     SendFailed("the broker is away"),
 ]
 

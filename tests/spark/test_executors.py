@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.manifest import Manifest
+from firearrow.spark_tools.manifest import ExportManifest
 from firearrow.spark_tools.pack import LIBRARY, pack
 from tests.spark.executors import bare_python, spark_home
 from tests.spark.replaying import bodies
@@ -70,7 +70,7 @@ def test_executors_get_the_package_by_an_archive(submit: Submit, store: KnownSto
     packed = pack(tmp_path / "firearrow.tar.gz")
     done = submit(*packed.arguments(), *export)
     assert done.returncode == 0, done.stdout + done.stderr
-    manifest = Manifest.read(tmp_path / "out")
+    manifest = ExportManifest.read(tmp_path / "out")
     manifest.check_files(tmp_path / "out", contents=True)
     assert manifest.rows == len(store.messages)
     assert (

@@ -13,15 +13,15 @@ import pytest
 
 from firearrow.client.compression import COMPRESSED, open_body
 from firearrow.client.names import is_system_topic
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import ALL
 from firearrow.spark_tools.jobs import export as job
 from firearrow.spark_tools.jobs import exporting, lane, planning
 from firearrow.spark_tools.jobs.arguments import SourceArguments
-from firearrow.spark_tools.jobs.exporting import Exporting
-from firearrow.spark_tools.jobs.marks import Marks, Slice
-from firearrow.spark_tools.manifest import Manifest
-from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.jobs.exporting import ExportTask
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
+from firearrow.spark_tools.manifest import ExportManifest
+from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.parquet import Layout
 from tests.spark.stores import TOPICS, Golden, KnownStore
 
@@ -69,7 +69,7 @@ def test_every_message_is_in_the_files_once(
         assert row["flag"] == known.flag
         assert row["brokerName"] == known.queue.broker_name
         assert known.properties.items() <= dict(row["properties"]).items()  # type: ignore[call-overload]
-    manifest = Manifest.read(tmp_path / "out")
+    manifest = ExportManifest.read(tmp_path / "out")
     manifest.check_files(tmp_path / "out", contents=True)
     assert manifest.rows == len(rows)
     assert {each.topic: each.rows for each in manifest.ranges}.keys() == TOPICS.keys()
@@ -100,7 +100,7 @@ def test_only_what_is_chosen(run: Run, store: KnownStore, tmp_path: Path) -> Non
     found = [place(row) for row in rows_of(tmp_path / "out")]
     assert set(found) == wanted
     assert len(found) == len(wanted) > 0
-    assert Manifest.read(tmp_path / "out").rows == len(wanted)
+    assert ExportManifest.read(tmp_path / "out").rows == len(wanted)
 
 
 def test_bodies_may_stay_as_they_are_stored(run: Run, store: KnownStore, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_was_gone_when_it_was_planned_is_named(run: Run, store: KnownStore,
     assert orjson.loads(report.read_bytes())["lost"] == {reason: 1000 - count}
     assert run(*asked, "--report", report) == 0
     assert orjson.loads(report.read_bytes())["lost"] == {reason: 1000 - count}
-    assert Manifest.read(tmp_path / "out").lost == (reason,)
+    assert ExportManifest.read(tmp_path / "out").lost == (reason,)
     assert len(rows_of(tmp_path / "out")) == count
 
 
@@ -188,13 +188,13 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(
     assert run("--path", store.root) == 0
     rows = rows_of(tmp_path / "out")
     assert len({place(row) for row in rows}) == len(rows) == len(store.messages)
-    assert len({each.part for each in Manifest.read(tmp_path / "out").ranges}) > 1
+    assert len({each.part for each in ExportManifest.read(tmp_path / "out").ranges}) > 1
 
 
 def test_what_killed_attempts_left_is_taken_away(run: Run, store: KnownStore, tmp_path: Path) -> None:
     assert run("--path", store.root) == 0
     manifest = tmp_path / "out" / "_manifest.json"
-    before = Manifest.read(tmp_path / "out")
+    before = ExportManifest.read(tmp_path / "out")
     manifest.unlink()
     some = tmp_path / "out" / before.files[0].path
     orphans = [some.with_name("part-999999.parquet"), some.with_name(".part-000000.parquet.1.writing")]
@@ -203,23 +203,23 @@ def test_what_killed_attempts_left_is_taken_away(run: Run, store: KnownStore, tm
     (tmp_path / "out" / "_checkpoint" / "marks" / "0").unlink()
     some.unlink()
     assert run("--path", store.root) == 0
-    assert [each.path for each in Manifest.read(tmp_path / "out").files] == [
+    assert [each.path for each in ExportManifest.read(tmp_path / "out").files] == [
         each.path for each in before.files
     ]
     assert len(rows_of(tmp_path / "out")) == len(store.messages)
     assert not any(path.exists() for path in orphans)
 
 
-class FailingOnce(Exporting):
+class FailingOnce(ExportTask):
     """Writes all files under their names, and dies before it could say so."""
 
-    def __call__(self, slices: "Sequence[Slice]", marks: Marks) -> None:
+    def __call__(self, slices: "Sequence[Slice]", marks: ProgressFiles) -> None:
         from pyspark import TaskContext  # noqa: PLC0415
 
         context = TaskContext.get()
         assert context is not None
         if context.attemptNumber() == 0:
-            nowhere = Marks(marks.folder.parent / "nowhere")
+            nowhere = ProgressFiles(marks.folder.parent / "nowhere")
             nowhere.folder.mkdir(exist_ok=True)
             super().__call__(slices, nowhere)
             raise ConnectionError("the worker dies")
@@ -229,14 +229,14 @@ class FailingOnce(Exporting):
 def test_a_task_that_is_tried_again_leaves_no_double_rows(
     spark_retrying: "SparkSession", store: KnownStore, tmp_path: Path
 ) -> None:
-    origin = StoreOrigin((str(store.root),))
-    plan = planning.planned(origin, SourceArguments())
+    message_source = StoreSource((str(store.root),))
+    plan = planning.planned(message_source, SourceArguments())
     slices = [Slice(number, part) for number, part in enumerate(plan.ranges)]
-    marks = Marks(tmp_path / "marks")
+    marks = ProgressFiles(tmp_path / "marks")
     marks.folder.mkdir()
     work = FailingOnce(
-        origin=origin,
-        choice=Choice(),
+        message_source=message_source,
+        message_filter=MessageFilter(),
         folder=tmp_path / "out",
         layout=Layout(ALL, ("topic",)),
         open_bodies=True,

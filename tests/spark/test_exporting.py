@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import ALL
 from firearrow.spark_tools.errors import DataLoss
 from firearrow.spark_tools.jobs.exporting import (
@@ -16,11 +16,11 @@ from firearrow.spark_tools.jobs.exporting import (
     BUNDLE_BYTES_MIN,
     BUNDLE_SLICES,
     OUR_NAME,
-    Exporting,
+    ExportTask,
     bundles,
 )
-from firearrow.spark_tools.jobs.marks import Marks, Slice
-from firearrow.spark_tools.origin import Lost, QueueRange
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
+from firearrow.spark_tools.origin import OnDataLoss, QueueRange
 from firearrow.spark_tools.parquet import ExportFailed, Layout
 from tests.spark.fakes import FakeLog, queue_of
 
@@ -28,10 +28,10 @@ TOPIC_AND_DATE = ("topic", "date")
 
 
 @pytest.fixture
-def marks(tmp_path: Path) -> Marks:
+def marks(tmp_path: Path) -> ProgressFiles:
     folder = tmp_path / "marks"
     folder.mkdir()
-    return Marks(folder)
+    return ProgressFiles(folder)
 
 
 def log_of(**queues: int) -> FakeLog:
@@ -52,9 +52,9 @@ def slices_of(log: FakeLog, each: int = 4) -> list[Slice]:
     return found
 
 
-def work(log: FakeLog, folder: Path, **more: object) -> Exporting:
+def work(log: FakeLog, folder: Path, **more: object) -> ExportTask:
     given = {"layout": Layout(ALL, TOPIC_AND_DATE), "open_bodies": True} | more
-    return Exporting(origin=log, choice=Choice(), folder=folder, **given)  # type: ignore[arg-type]
+    return ExportTask(message_source=log, message_filter=MessageFilter(), folder=folder, **given)  # type: ignore[arg-type]
 
 
 def rows(folder: Path) -> list[tuple[str, int, int]]:
@@ -66,7 +66,7 @@ def rows(folder: Path) -> list[tuple[str, int, int]]:
     return found
 
 
-def test_every_message_is_in_the_files_once_and_in_order(tmp_path: Path, marks: Marks) -> None:
+def test_every_message_is_in_the_files_once_and_in_order(tmp_path: Path, marks: ProgressFiles) -> None:
     log = log_of(Orders_0=10, Orders_1=3, Payments_0=1)
     slices = slices_of(log)
     work(log, tmp_path / "out")(slices, marks)
@@ -85,7 +85,7 @@ def test_every_message_is_in_the_files_once_and_in_order(tmp_path: Path, marks: 
 
 
 def test_a_bundle_that_was_not_marked_is_written_again_in_the_same_place(
-    tmp_path: Path, marks: Marks
+    tmp_path: Path, marks: ProgressFiles
 ) -> None:
     log = log_of(Orders_0=10)
     slices, exporting = slices_of(log), work(log, tmp_path / "out")
@@ -97,7 +97,7 @@ def test_a_bundle_that_was_not_marked_is_written_again_in_the_same_place(
     assert marks.read(slices[1]).next == slices[1].part.end
 
 
-def test_a_finished_bundle_is_not_read_again(tmp_path: Path, marks: Marks) -> None:
+def test_a_finished_bundle_is_not_read_again(tmp_path: Path, marks: ProgressFiles) -> None:
     log = log_of(Orders_0=10)
     slices = slices_of(log)
     work(log, tmp_path / "out")(slices, marks)
@@ -108,14 +108,14 @@ def test_a_finished_bundle_is_not_read_again(tmp_path: Path, marks: Marks) -> No
 class Breaking(FakeLog):
     """Ends in the middle of the second slice."""
 
-    def read(self, part: QueueRange, choice: Choice, lost: Lost, *, bytes_max: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
-        for number, spans in enumerate(super().read(part, choice, lost, bytes_max=1)):
+    def read(self, part: QueueRange, message_filter: MessageFilter, lost: OnDataLoss, *, bytes_max: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        for number, spans in enumerate(super().read(part, message_filter, lost, bytes_max=1)):
             if part.start == 4 and number == 1:
                 raise ConnectionError("the worker is gone")
             yield spans
 
 
-def test_a_task_that_fails_leaves_neither_files_nor_marks(tmp_path: Path, marks: Marks) -> None:
+def test_a_task_that_fails_leaves_neither_files_nor_marks(tmp_path: Path, marks: ProgressFiles) -> None:
     log = Breaking(log_of(Orders_0=10).queues_there)
     with pytest.raises(ConnectionError):
         work(log, tmp_path / "out")(slices_of(log), marks)
@@ -123,7 +123,7 @@ def test_a_task_that_fails_leaves_neither_files_nor_marks(tmp_path: Path, marks:
     assert list(marks.written()) == []
 
 
-def test_what_is_lost_ends_it_or_is_named(tmp_path: Path, marks: Marks) -> None:
+def test_what_is_lost_ends_it_or_is_named(tmp_path: Path, marks: ProgressFiles) -> None:
     log = log_of(Orders_0=10)
     slices = slices_of(log)
     log.expire(queue_of(0), 4)
@@ -135,7 +135,7 @@ def test_what_is_lost_ends_it_or_is_named(tmp_path: Path, marks: Marks) -> None:
     assert named == ["Orders@broker-a:0[0..4): expired"]
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, marks: Marks) -> None:
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, marks: ProgressFiles) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(ExportFailed, match="cannot be written"):
         work(log_of(Orders_0=1), tmp_path / "out")(slices_of(log_of(Orders_0=1)), marks)

@@ -19,10 +19,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.datasource.filters import narrowing_of
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.datasource.filters import pushdown_of
 from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.plan.narrowing import CLOCK_SLACK_MS, Narrowing
+from firearrow.spark_tools.plan.narrowing import CLOCK_SLACK_MS, Pushdown
 from tests.spark.fakes import FakeLog, queue_of
 
 WHEN = datetime(2026, 11, 20, 8, 0, 0, 1500, UTC)
@@ -72,9 +72,9 @@ def equal(column: str, value: object) -> Filter:
     ],
 )
 def test_a_filter_narrows(filters: list[Filter], field: str, value: object) -> None:
-    found = narrowing_of(filters)
+    found = pushdown_of(filters)
     assert getattr(found, field) == (frozenset(value) if isinstance(value, set) else value)
-    assert sum(getattr(found, name) != getattr(Narrowing(), name) for name in Narrowing.__slots__) == 1
+    assert sum(getattr(found, name) != getattr(Pushdown(), name) for name in Pushdown.__slots__) == 1
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_filter_narrows(filters: list[Filter], field: str, value: object) -> N
     ],
 )
 def test_what_is_not_understood_narrows_nothing(each: Filter) -> None:
-    assert narrowing_of([each]) == Narrowing()
+    assert pushdown_of([each]) == Pushdown()
 
 
 @pytest.mark.parametrize(
@@ -114,17 +114,17 @@ def test_what_is_not_understood_narrows_nothing(each: Filter) -> None:
     ],
 )
 def test_what_excludes_each_other_lets_nothing_through(filters: list[Filter]) -> None:
-    found = narrowing_of(filters)
+    found = pushdown_of(filters)
     assert found.nothing()
     assert found.queues([queue_of(0, "A")]) == []
-    assert found.choice(Choice()) is None
+    assert found.message_filter(MessageFilter()) is None
 
 
 def test_queues_are_left_out() -> None:
     queues = [queue_of(index, topic) for topic in ("A", "B", "Ba") for index in range(4)]
 
     def left(*filters: Filter) -> set[str]:
-        return {f"{queue.topic}{queue.queue_id}" for queue in narrowing_of(filters).queues(queues)}
+        return {f"{queue.topic}{queue.queue_id}" for queue in pushdown_of(filters).queues(queues)}
 
     assert left(equal("topic", "B"), GreaterThan(("queueId",), 1)) == {"B2", "B3"}
     assert left(StringStartsWith(("topic",), "B"), In(("queueId",), (0, 9))) == {"B0", "Ba0"}
@@ -136,8 +136,8 @@ def test_offsets_are_left_out_with_care_for_clocks() -> None:
         log.add(queue, 10, stored_ms=minute * 60_000)
     whole = QueueRange(queue, 0, 100)
 
-    def left(**narrowing: Any) -> tuple[int, int]:  # noqa: ANN401
-        part = Narrowing(**narrowing).range(whole, log)
+    def left(**pushdown: Any) -> tuple[int, int]:  # noqa: ANN401
+        part = Pushdown(**pushdown).range(whole, log)
         return part.start, part.end
 
     assert CLOCK_SLACK_MS == 60_000
@@ -152,14 +152,14 @@ def test_offsets_are_left_out_with_care_for_clocks() -> None:
 
 
 def test_a_choice_gets_narrower() -> None:
-    given = Choice(tags=frozenset("AB"), stored=(10, None), sql="a = 1")
-    narrowed = Narrowing(tags=frozenset("BC"), stored=(5, 20), unique_ids=frozenset("u")).choice(given)
-    assert narrowed == Choice(tags=frozenset("B"), stored=(10, 20), unique_ids=frozenset("u"), sql="a = 1")
-    assert Narrowing(tags=frozenset("C")).choice(given) is None
-    assert Narrowing(stored=(None, 10)).choice(given) is None
-    assert Narrowing().choice(given) == given
+    given = MessageFilter(tags=frozenset("AB"), stored=(10, None), sql="a = 1")
+    narrowed = Pushdown(tags=frozenset("BC"), stored=(5, 20), unique_ids=frozenset("u")).message_filter(given)
+    assert narrowed == MessageFilter(tags=frozenset("B"), stored=(10, 20), unique_ids=frozenset("u"), sql="a = 1")
+    assert Pushdown(tags=frozenset("C")).message_filter(given) is None
+    assert Pushdown(stored=(None, 10)).message_filter(given) is None
+    assert Pushdown().message_filter(given) == given
 
 
 def test_keys_that_were_asked_for_stay_as_they_are() -> None:
-    assert Narrowing(keys=frozenset("x")).choice(Choice(keys=frozenset("y"))) == Choice(keys=frozenset("y"))
-    assert Narrowing(keys=frozenset("x")).choice(Choice()) == Choice(keys=frozenset("x"))
+    assert Pushdown(keys=frozenset("x")).message_filter(MessageFilter(keys=frozenset("y"))) == MessageFilter(keys=frozenset("y"))
+    assert Pushdown(keys=frozenset("x")).message_filter(MessageFilter()) == MessageFilter(keys=frozenset("x"))

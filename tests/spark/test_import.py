@@ -12,18 +12,18 @@ from firearrow._native.store.record import Record
 from firearrow.client.compression import COMPRESSED, open_body
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.jobs import export as exporting
 from firearrow.spark_tools.jobs import import_ as job
-from firearrow.spark_tools.jobs.imported import imported
-from firearrow.spark_tools.jobs.importing import Importing
-from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.jobs.imported import parquet_input
+from firearrow.spark_tools.jobs.importing import ImportTask
+from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.outgoing import Outlet
-from firearrow.spark_tools.placing import QueueChoice
-from firearrow.spark_tools.plan.loss import AtOnce
+from firearrow.spark_tools.outgoing import SinkSettings
+from firearrow.spark_tools.placing import QueueIdUse
+from firearrow.spark_tools.plan.loss import FailFast
 from firearrow.spark_tools.provenance import Provenance
 from tests.spark.stores import BROKER, KnownStore
 
@@ -44,11 +44,11 @@ def export(store: KnownStore, folder: Path, *arguments: str) -> None:
 def stored(broker: LocalBroker, topic: str) -> dict[int, list[Record]]:
     """The records of each queue, from the broker's files."""
     found: dict[int, list[Record]] = {}
-    with StoreOrigin((str(broker.store),)).open() as reader:
+    with StoreSource((str(broker.store),)).open() as reader:
         for queue in reader.queues(topic):
             start, end = reader.bounds([queue])[queue]
             part = QueueRange(queue, start, end)
-            spans = list(reader.read(part, Choice(), AtOnce(True), bytes_max=1 << 20))
+            spans = list(reader.read(part, MessageFilter(), FailFast(True), bytes_max=1 << 20))
             found[queue.queue_id] = [each[number] for each in spans for number in range(len(each))]
     return found
 
@@ -151,13 +151,13 @@ def test_it_goes_on_behind_what_was_acknowledged(
     pq.write_table(
         pa.table({"body": [str(row) for row in range(100)]}), tmp_path / "x.parquet", row_group_size=30
     )
-    found = imported(tmp_path, contents=False, ordered=True)
-    marks = Marks(tmp_path / "marks")
+    found = parquet_input(tmp_path, contents=False, ordered=True)
+    marks = ProgressFiles(tmp_path / "marks")
     marks.folder.mkdir()
-    marks.write(Mark(0, 47, {"messages": 47}))
-    work = Importing(
-        pieces={piece.name: piece for piece in found.pieces}, target=Target.of({"nameServer": broker.name_server}),
-        outlet=Outlet(topic=topic, queues=QueueChoice.MODULO), renamed=str, job="job",
+    marks.write(SliceProgress(0, 47, {"messages": 47}))
+    work = ImportTask(
+        pieces={piece.name: piece for piece in found.pieces}, target=Cluster.of({"nameServer": broker.name_server}),
+        sink_settings=SinkSettings(topic=topic, queues=QueueIdUse.MODULO), renamed=str, job="job",
     )  # fmt: skip
     work([Slice(0, found.pieces[0].part)], marks)
     assert [record.body for record in stored(broker, topic)[0]] == [
@@ -192,14 +192,14 @@ def test_files_that_changed_need_another_checkpoint(
     with job.checkpoint(
         tmp_path / "checkpoint", job.JOB, {}, lambda: [piece.part for piece in found.pieces]
     ) as held:
-        with pytest.raises(job.CheckpointWrong, match="other files"):
+        with pytest.raises(job.InvalidCheckpoint, match="other files"):
             job._tasks(held, imported_after(tmp_path, 2))
         assert len(job._tasks(held, found)) == 1
 
 
-def imported_after(folder: Path, rows: int) -> job.Imported:
+def imported_after(folder: Path, rows: int) -> job.ParquetInput:
     pq.write_table(pa.table({"body": ["x"] * rows}), folder / "x.parquet")
-    return imported(folder, contents=False, ordered=True)
+    return parquet_input(folder, contents=False, ordered=True)
 
 
 def test_a_dry_run_counts_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

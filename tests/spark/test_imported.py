@@ -9,15 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import ALL
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.jobs.exporting import Exporting
-from firearrow.spark_tools.jobs.imported import FilesWrong, Imported, imported, queues_in
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.jobs.exporting import ExportTask
+from firearrow.spark_tools.jobs.imported import InvalidFiles, ParquetInput, parquet_input, queues_in
 from firearrow.spark_tools.jobs.importing import with_topics
-from firearrow.spark_tools.jobs.marks import Marks, Slice
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
 from firearrow.spark_tools.jobs.parquet_rows import batches
-from firearrow.spark_tools.manifest import ExportedFile, ExportedRange, Manifest, ManifestWrong
+from firearrow.spark_tools.manifest import ExportedFile, ExportedRange, ExportManifest, InvalidManifest
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.parquet import Layout
 from tests.spark.fakes import FakeLog, queue_of
@@ -30,9 +30,9 @@ def export(
     log: FakeLog, folder: Path, parts: Parts, columns: tuple[str, ...] = ALL, by: tuple[str, ...] = ("date",)
 ) -> None:
     """As the job does it, with parts as they are given."""
-    marks = Marks(folder / "_checkpoint")
+    marks = ProgressFiles(folder / "_checkpoint")
     marks.folder.mkdir(parents=True)
-    work = Exporting(origin=log, choice=Choice(), folder=folder, layout=Layout(columns, by), open_bodies=True)
+    work = ExportTask(message_source=log, message_filter=MessageFilter(), folder=folder, layout=Layout(columns, by), open_bodies=True)
     files, ranges = [], []
     for number, part in enumerate(parts):
         slices = [Slice(1000 * number + index, each) for index, each in enumerate(part)]
@@ -44,14 +44,14 @@ def export(
             )
             for q in part
         ]
-    Manifest("job", "memory", 0, 0, {}, columns, by, tuple(ranges), tuple(files)).write(folder)
+    ExportManifest("job", "memory", 0, 0, {}, columns, by, tuple(ranges), tuple(files)).write(folder)
 
 
 def span(start: int, end: int, queue_id: int = 0, topic: str = "Orders") -> QueueRange:
     return QueueRange(queue_of(queue_id, topic), start, end)
 
 
-def keys(found: Imported, start: int = 0) -> list[list[tuple[str, int, int]]]:
+def keys(found: ParquetInput, start: int = 0) -> list[list[tuple[str, int, int]]]:
     """Of each piece (topic, queue, offset) of its rows from `start` on."""
     return [
         [
@@ -75,7 +75,7 @@ def test_parts_of_a_queue_follow_each_other_and_others_do_not(tmp_path: Path) ->
         [span(0, 10, 0, "Payments")],
     ]
     export(log, tmp_path, parts)
-    found = imported(tmp_path, contents=True, ordered=True)
+    found = parquet_input(tmp_path, contents=True, ordered=True)
     assert [[piece.name for piece in chain] for chain in found.chains] == [
         ["part-000000", "part-000001", "part-000002", "part-000003"], ["part-000004"]
     ]  # fmt: skip
@@ -84,7 +84,7 @@ def test_parts_of_a_queue_follow_each_other_and_others_do_not(tmp_path: Path) ->
         (each.queue.topic, each.queue.queue_id, offset) for part in parts for each in part
         for offset in range(each.start, each.end)
     ]  # fmt: skip
-    assert [len(chain) for chain in imported(tmp_path, contents=False, ordered=False).chains] == [1] * 5
+    assert [len(chain) for chain in parquet_input(tmp_path, contents=False, ordered=False).chains] == [1] * 5
 
 
 def test_files_that_lie_across_each_other_are_put_in_order(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_files_that_lie_across_each_other_are_put_in_order(tmp_path: Path) -> No
         log.add(queue_of(dice.randrange(2)), stored_ms=dice.randrange(4) * DAY_MS)
     parts = [[span(*log.bounds([queue])[queue], queue.queue_id) for queue in sorted(log.queues_there)]]
     export(log, tmp_path, parts)
-    found = imported(tmp_path, contents=False, ordered=True)
+    found = parquet_input(tmp_path, contents=False, ordered=True)
     assert len(found.pieces[0].files) == 4
     wanted = [("Orders", each.queue.queue_id, offset) for each in parts[0] for offset in range(each.end)]
     assert keys(found) == [wanted]
@@ -106,7 +106,7 @@ def test_files_behind_each_other_are_read_from_any_row_on(tmp_path: Path) -> Non
     for number in range(30):
         log.add(queue_of(), stored_ms=number // 10 * DAY_MS)
     export(log, tmp_path, [[span(0, 30)]])
-    found = imported(tmp_path, contents=False, ordered=True)
+    found = parquet_input(tmp_path, contents=False, ordered=True)
     assert len(found.pieces[0].files) == 3
     for start in range(31):
         assert keys(found, start) == [[("Orders", 0, offset) for offset in range(start, 30)]]
@@ -115,7 +115,7 @@ def test_files_behind_each_other_are_read_from_any_row_on(tmp_path: Path) -> Non
 def test_row_groups_before_the_start_are_not_read(tmp_path: Path) -> None:
     table = pa.table({"body": [str(number) for number in range(100)]})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=7)
-    piece = imported(tmp_path / "x.parquet", contents=False, ordered=True).pieces[0]
+    piece = parquet_input(tmp_path / "x.parquet", contents=False, ordered=True).pieces[0]
     for start in (0, 6, 7, 8, 50, 99, 100):
         read = [row["body"] for batch in batches(piece, start) for row in batch.to_pylist()]
         assert read == [str(number) for number in range(start, 100)]
@@ -130,7 +130,7 @@ def test_columns_that_folders_say_are_there(tmp_path: Path) -> None:
     ):
         (tmp_path / place).mkdir(parents=True)
         pq.write_table(pa.table({"body": ["x"], "price": [1]}), tmp_path / place / "f.parquet")
-    found = imported(tmp_path, contents=False, ordered=True)
+    found = parquet_input(tmp_path, contents=False, ordered=True)
     rows = [row for piece in found.pieces for batch in batches(piece, 0) for row in batch.to_pylist()]
     assert rows == [{"body": "x", "topic": "A/B", "queueId": 7}, {"body": "x", "topic": None, "queueId": 0}]
     assert queues_in(found) == {MessageQueue("A/B", "rows", 7)}
@@ -141,7 +141,7 @@ def test_the_topics_of_other_files_are_found_with_their_queues(tmp_path: Path) -
     pq.write_table(pa.table(rows), tmp_path / "f.parquet")
     (tmp_path / "queueId=4").mkdir()
     pq.write_table(pa.table({"body": ["x"], "topic": ["C"]}), tmp_path / "queueId=4" / "g.parquet")
-    found = imported(tmp_path, contents=False, ordered=True)
+    found = parquet_input(tmp_path, contents=False, ordered=True)
     assert queues_in(found) == {
         MessageQueue(topic, "rows", top) for topic, top in (("A", 5), ("B", 0), ("C", 4))
     }
@@ -159,16 +159,16 @@ def test_renamed_topics_say_what_they_were() -> None:
 
 def test_an_export_that_has_not_finished_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_checkpoint").mkdir()
-    with pytest.raises(ManifestWrong, match="has not finished"):
-        imported(tmp_path, contents=False, ordered=True)
+    with pytest.raises(InvalidManifest, match="has not finished"):
+        parquet_input(tmp_path, contents=False, ordered=True)
 
 
 def test_files_that_are_no_parquet_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FilesWrong, match=r"no file or folder with \.parquet files"):
-        imported(tmp_path, contents=False, ordered=True)
+    with pytest.raises(InvalidFiles, match=r"no file or folder with \.parquet files"):
+        parquet_input(tmp_path, contents=False, ordered=True)
     (tmp_path / "x.parquet").write_bytes(b"PAR1 not at all")
-    with pytest.raises(FilesWrong, match=r"x\.parquet: is no Parquet file"):
-        imported(tmp_path, contents=False, ordered=True)
+    with pytest.raises(InvalidFiles, match=r"x\.parquet: is no Parquet file"):
+        parquet_input(tmp_path, contents=False, ordered=True)
 
 
 def test_a_file_that_changed_since_the_export_is_named(tmp_path: Path) -> None:
@@ -179,18 +179,18 @@ def test_a_file_that_changed_since_the_export_is_named(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ManifestWrong, match="crc"):
-        imported(tmp_path, contents=True, ordered=True)
+    with pytest.raises(InvalidManifest, match="crc"):
+        parquet_input(tmp_path, contents=True, ordered=True)
 
 
 def test_files_without_a_manifest_cannot_be_checked(tmp_path: Path) -> None:
     pq.write_table(pa.table({"body": ["x"]}), tmp_path / "f.parquet")
-    with pytest.raises(OptionWrong, match="--check-files"):
-        imported(tmp_path, contents=True, ordered=True)
+    with pytest.raises(InvalidOption, match="--check-files"):
+        parquet_input(tmp_path, contents=True, ordered=True)
 
 
 def test_a_folder_that_says_no_number_is_named(tmp_path: Path) -> None:
     (tmp_path / "queueId=first").mkdir()
     pq.write_table(pa.table({"body": ["x"]}), tmp_path / "queueId=first" / "f.parquet")
-    with pytest.raises(FilesWrong, match="queueId=first is no queueId"):
-        imported(tmp_path, contents=False, ordered=True)
+    with pytest.raises(InvalidFiles, match="queueId=first is no queueId"):
+        parquet_input(tmp_path, contents=False, ordered=True)

@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 import pytest
 
-from firearrow.spark_tools.jobs.forwarding import in_turn
+from firearrow.spark_tools.jobs.forwarding import round_robin
 
 Steps = Generator[None, None, None]
 
@@ -28,22 +28,22 @@ class Walk:
 
 def test_a_step_of_each_and_the_next_when_one_is_over() -> None:
     walk = Walk()
-    in_turn([walk.of("a", 1), walk.of("b", 3), walk.of("c", 2)], 2)
+    round_robin([walk.of("a", 1), walk.of("b", 3), walk.of("c", 2)], 2)
     assert walk.told == ["a0", "b0", "a.", "b1", "c0", "b2", "c1", "b.", "c."]
 
 
 def test_one_at_a_time_keeps_the_order() -> None:
     walk = Walk()
-    in_turn([walk.of("a", 2), walk.of("b", 1)], 1)
+    round_robin([walk.of("a", 2), walk.of("b", 1)], 1)
     assert walk.told == ["a0", "a1", "a.", "b0", "b."]
 
 
 def test_one_that_fails_ends_all_that_go_and_no_other_begins() -> None:
     walk = Walk()
     with pytest.raises(ValueError, match="a"):
-        in_turn([walk.of("a", 1, fails=True), walk.of("b", 3), walk.of("c", 2)], 2)
+        round_robin([walk.of("a", 1, fails=True), walk.of("b", 3), walk.of("c", 2)], 2)
     assert walk.told == ["a0", "b0", "a.", "b."]
 
 
 def test_nothing_to_do() -> None:
-    in_turn([], 4)
+    round_robin([], 4)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane, planning
-from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
-from firearrow.spark_tools.jobs.pace import BURST_S, Bucket, Rates
-from firearrow.spark_tools.jobs.progress import Rate, Sight, shown
-from firearrow.spark_tools.jobs.routing import ByQueue, RoundRobin, faced, queue_of, queue_text
+from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.jobs.pace import BURST_S, TokenBucket, RateLimits
+from firearrow.spark_tools.jobs.progress import ThroughputMeter, ProgressView, shown
+from firearrow.spark_tools.jobs.routing import QueueRouting, RoundRobinRouting, map_queues, queue_of, queue_text
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.in_process_context import InProcessSparkContext
 from tests.support.clock import ManualClock
@@ -41,10 +41,10 @@ def test_every_slice_is_in_one_task_and_queues_stay_in_order(
     slices = [Slice(number, part) for number, part in enumerate(parts)]
     tasks = lane.tasks_of(slices, cores, whole_queues=whole_queues, abreast=abreast)
     assert sorted(piece.number for task in tasks for piece in task) == [piece.number for piece in slices]
-    assert len(tasks) <= cores * lane.TASKS_A_CORE
+    assert len(tasks) <= cores * lane.TASKS_PER_CORE
     assert all(tasks)
     groups = len({part.queue for part in parts}) if whole_queues else len(parts)
-    assert len(tasks) == min(groups, cores * lane.TASKS_A_CORE, max(cores, math.ceil(groups / abreast)))
+    assert len(tasks) == min(groups, cores * lane.TASKS_PER_CORE, max(cores, math.ceil(groups / abreast)))
     if whole_queues:
         for each in {part.queue for part in parts}:
             holding = [task for task in tasks if any(piece.part.queue == each for piece in task)]
@@ -56,11 +56,11 @@ def test_every_slice_is_in_one_task_and_queues_stay_in_order(
 @given(st.integers(0, 500), st.integers(1, 9))
 def test_handfuls_are_all_tasks_in_order_and_single_ones_at_the_end(count: int, cores: int) -> None:
     tasks = [[Slice(number, QueueRange(queue(0), number, number + 1))] for number in range(count)]
-    found = lane.handfuls(tasks, cores)
+    found = lane.task_groups(tasks, cores)
     assert [task for handful in found for task in handful] == tasks
     sizes = [len(handful) for handful in found]
     assert sizes == sorted(sizes, reverse=True)
-    assert all(0 < size <= lane.HANDFUL_MAX for size in sizes)
+    assert all(0 < size <= lane.GROUP_TASKS_MAX for size in sizes)
     assert sizes[-cores:] == [1] * min(cores, count)
 
 
@@ -73,22 +73,22 @@ def test_slices_are_the_ranges_in_small(parts: list[QueueRange], size: int, coun
         assert all(0 < len(piece) <= count for piece in pieces)
 
 
-def refusing(slices: Sequence[Slice], marks: Marks) -> None:
+def refusing(slices: Sequence[Slice], marks: ProgressFiles) -> None:
     for piece in slices:
         if piece.part.queue.queue_id == 1:
             raise SendFailed("the broker went away")
-        marks.write(Mark(piece.number, piece.part.end))
+        marks.write(SliceProgress(piece.number, piece.part.end))
 
 
 def test_a_refusal_ends_its_task_only_and_is_told_once(tmp_path: Path) -> None:
     slices = [Slice(number, QueueRange(queue(number % 3), number, number + 1)) for number in range(6)]
     tasks = [[slices[number], slices[number + 3]] for number in range(3)]
-    told = lane.run(InProcessSparkContext(), [*tasks, tasks[1]], Marks(tmp_path), refusing)
+    told = lane.run(InProcessSparkContext(), [*tasks, tasks[1]], ProgressFiles(tmp_path), refusing)
     assert told == ["the broker went away"]
-    assert [mark.number for mark in Marks(tmp_path).written()] == [0, 2, 3, 5]
+    assert [mark.number for mark in ProgressFiles(tmp_path).written()] == [0, 2, 3, 5]
 
 
-def unimportable(slices: Sequence[Slice], marks: Marks) -> None:
+def unimportable(slices: Sequence[Slice], marks: ProgressFiles) -> None:
     raise ModuleNotFoundError("No module named 'firearrow'")
 
 
@@ -97,16 +97,16 @@ def test_workers_without_the_package_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(
         lane.WorkersLackPackage, match="the executors' Python has no firearrow: install it there"
     ):
-        lane.run(InProcessSparkContext(), [slices], Marks(tmp_path), unimportable)
+        lane.run(InProcessSparkContext(), [slices], ProgressFiles(tmp_path), unimportable)
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=50), st.floats(1, 1e6))
 def test_a_pace_is_never_exceeded(amounts: list[int], rate: float) -> None:
     clock = ManualClock(100_000)
-    bucket = Bucket(rate, clock, clock.sleep)
+    bucket = TokenBucket(rate, clock, clock.sleep)
     taken = 0
     for amount in amounts:
-        bucket.take(amount)
+        bucket.acquire(amount)
         assert taken <= rate * (clock.elapsed + BURST_S) * 1.0001
         taken += amount
     assert clock.elapsed <= sum(amounts) / rate + 1e-6
@@ -114,35 +114,35 @@ def test_a_pace_is_never_exceeded(amounts: list[int], rate: float) -> None:
 
 def test_no_rate_is_no_pace() -> None:
     clock = ManualClock(100_000)
-    Bucket(None, clock, clock.sleep).take(1 << 60)
+    TokenBucket(None, clock, clock.sleep).acquire(1 << 60)
     assert clock.elapsed == 0
 
 
 def test_tasks_share_a_rate() -> None:
-    assert Rates(1000, None).shared(4) == Rates(250, None)
+    assert RateLimits(1000, None).shared(4) == RateLimits(250, None)
 
 
 def test_a_queue_faces_the_one_with_its_id() -> None:
     there = {"T": [queue(number) for number in range(4)]}
-    facing = faced([queue(0), queue(3)], there, lambda topic: topic)
-    assert facing.table == {queue(0): queue(0), queue(3): queue(3)}
-    assert facing.moved == []
+    mapping = map_queues([queue(0), queue(3)], there, lambda topic: topic)
+    assert mapping.table == {queue(0): queue(0), queue(3): queue(3)}
+    assert mapping.moved == []
 
 
 def test_without_its_id_a_queue_goes_where_the_remainder_says() -> None:
-    facing = faced([queue(5)], {"U": [queue(number, "U") for number in range(4)]}, lambda _: "U")
-    assert facing.table == {queue(5): queue(1, "U")}
-    assert facing.moved == ["T@b:5 → U@b:1"]
+    mapping = map_queues([queue(5)], {"U": [queue(number, "U") for number in range(4)]}, lambda _: "U")
+    assert mapping.table == {queue(5): queue(1, "U")}
+    assert mapping.moved == ["T@b:5 → U@b:1"]
 
 
 def test_brokers_of_other_names_are_taken_by_turns() -> None:
     there = {"T": [queue(number, broker=name) for name in ("x", "y") for number in range(2)]}
     sources = [queue(number, broker=name) for name in ("a", "b", "y") for number in range(2)]
-    facing = faced(sources, there, lambda topic: topic)
-    assert {source.broker_name: target.broker_name for source, target in facing.table.items()} == {
+    mapping = map_queues(sources, there, lambda topic: topic)
+    assert {source.broker_name: target.broker_name for source, target in mapping.table.items()} == {
         "a": "x", "b": "y", "y": "y",
     }  # fmt: skip
-    assert all(source.queue_id == target.queue_id for source, target in facing.table.items())
+    assert all(source.queue_id == target.queue_id for source, target in mapping.table.items())
 
 
 def test_a_queue_is_named_and_found_again() -> None:
@@ -151,28 +151,28 @@ def test_a_queue_is_named_and_found_again() -> None:
 
 
 def test_routes_keep_or_spread() -> None:
-    kept = ByQueue({queue(0): queue(9)})
+    kept = QueueRouting({queue(0): queue(9)})
     assert kept.in_order
-    spread = RoundRobin({"T": [queue(0), queue(1)]})
+    spread = RoundRobinRouting({"T": [queue(0), queue(1)]})
     assert not spread.in_order
 
 
 def test_progress_counts_marks_and_leaves_finished_ones_alone(tmp_path: Path) -> None:
     slices = [Slice(0, QueueRange(queue(0), 10, 20)), Slice(1, QueueRange(queue(1), 0, 5))]
-    marks = Marks(tmp_path)
-    sight = Sight(marks, slices)
-    assert sight.look() == (0, 0, 0)
-    marks.write(Mark(0, 20, {"messages": 8, "bytes": 800}))
-    marks.write(Mark(1, 3, {"messages": 3, "bytes": 30}))
-    assert sight.look() == (13, 11, 830)
-    assert set(sight.finished) == {0}
+    marks = ProgressFiles(tmp_path)
+    view = ProgressView(marks, slices)
+    assert view.look() == (0, 0, 0)
+    marks.write(SliceProgress(0, 20, {"messages": 8, "bytes": 800}))
+    marks.write(SliceProgress(1, 3, {"messages": 3, "bytes": 30}))
+    assert view.look() == (13, 11, 830)
+    assert set(view.finished) == {0}
     (tmp_path / "0").unlink()
-    assert sight.look() == (13, 11, 830)
+    assert view.look() == (13, 11, 830)
 
 
 def test_a_rate_is_since_the_first_look() -> None:
     clock = ManualClock(100_000)
-    rate = Rate(clock)
+    rate = ThroughputMeter(clock)
     rate.told(1000, 5_000_000)
     clock.advance(2000)
     told = rate.told(3000, 9_000_000)
@@ -187,10 +187,10 @@ def test_progress_is_painted_until_its_end(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     slices = [Slice(0, QueueRange(queue(0), 10, 20)), Slice(1, QueueRange(queue(1), 0, 5))]
-    marks = Marks(tmp_path)
+    marks = ProgressFiles(tmp_path)
     with shown("replay", marks, slices, quiet=False):
-        marks.write(Mark(0, 20, {"messages": 8, "bytes": 8_000_000}))
-        marks.write(Mark(1, 2, {"messages": 3, "bytes": 0}))
+        marks.write(SliceProgress(0, 20, {"messages": 8, "bytes": 8_000_000}))
+        marks.write(SliceProgress(1, 2, {"messages": 3, "bytes": 0}))
     told = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
     assert ("━" in told) is terminal
     assert re.search(r"replay.* 80 %.* 11 messages, 8 MB, ", told)

@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.plan.limits import Limits, shared, within_bytes
+from firearrow.spark_tools.plan.limits import RateLimits, shared, within_bytes
 from tests.spark.fakes import queue_of
 from tests.support.clock import ManualClock
 
 
-def lengths(limits: Limits, *waiting: int, at_once: bool = False, size: int = 100) -> list[int]:
+def lengths(limits: RateLimits, *waiting: int, at_once: bool = False, size: int = 100) -> list[int]:
     starts = {queue_of(index): 7 for index in range(len(waiting))}
     ends = {queue_of(index): 7 + count for index, count in enumerate(waiting)}
     found = limits.end(starts, ends, lambda part: len(part) * size, at_once)
@@ -18,8 +18,8 @@ def lengths(limits: Limits, *waiting: int, at_once: bool = False, size: int = 10
     return [found[queue] - 7 for queue in sorted(found)]
 
 
-def limits(**given: float) -> Limits:
-    return Limits(**{"clock": ManualClock(100_000), **given})  # type: ignore[arg-type]
+def limits(**given: float) -> RateLimits:
+    return RateLimits(**{"clock": ManualClock(100_000), **given})  # type: ignore[arg-type]
 
 
 def test_without_limits_all_is_taken() -> None:
@@ -64,7 +64,7 @@ def test_a_heavy_beginning_is_cut_again() -> None:
 
 def test_messages_are_waited_for_until_there_are_enough_or_it_took_too_long() -> None:
     clock = ManualClock(100_000)
-    waiting = Limits(messages_min=10, delay_max_s=60, clock=clock)
+    waiting = RateLimits(messages_min=10, delay_max_s=60, clock=clock)
     assert lengths(waiting, 5, 4) == [0, 0]
     assert lengths(waiting, 5, 5) == [5, 5]
     clock.advance(59_000)

@@ -12,25 +12,25 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import (
     DataLoss,
-    OptionWrong,
-    Refused,
+    InvalidOption,
+    RequestRefused,
     SparkToolsError,
-    TopicMissing,
+    TopicNotFound,
     Unreachable,
 )
-from firearrow.spark_tools.live.link import Link
-from firearrow.spark_tools.live.origin import GROUP, BrokerOrigin
-from firearrow.spark_tools.live.pulls import AHEAD_MAX, WANTED, Filter, Pulls
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.live.link import SharedAdmin
+from firearrow.spark_tools.live.origin import GROUP, BrokerSource
+from firearrow.spark_tools.live.pulls import PIPELINE_MAX, BATCH_MAX, BrokerFilter, PullPipeline
+from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.origin import QueueRange
 from tests.client.scripted import Answer, Scripted
 from tests.spark.background_loop import BackgroundLoop
 from tests.spark.record_bytes import record_bytes
 
-ALL = Choice()
+ALL = MessageFilter()
 QUEUE = MessageQueue("T", "a", 0)
 FOUND, NOT_FOUND, AGAIN, MOVED = 0, 19, 20, 21
 Lost = list[tuple[int, int, str]]
@@ -91,7 +91,7 @@ def put(cluster: Scripted, broker: Broker) -> Broker:
 
 
 def read(
-    cluster: Scripted, start: int, end: int, *, choice: Choice = ALL, lost: Lost | None = None,
+    cluster: Scripted, start: int, end: int, *, message_filter: MessageFilter = ALL, lost: Lost | None = None,
     bytes_max: int = 1000, timeout_s: float = 5,
 ) -> list[int]:  # fmt: skip
     def tell(part: QueueRange, why: str) -> None:
@@ -100,12 +100,12 @@ def read(
             raise DataLoss(f"{part}: {why}")
         lost.append((part.start, part.end, why))
 
-    origin = BrokerOrigin(Target(name_server=cluster.name_server), timeout_s=timeout_s, news_s=0.1)
-    with origin.open() as reader:
+    message_source = BrokerSource(Cluster(name_server=cluster.name_server), timeout_s=timeout_s, news_s=0.1)
+    with message_source.open() as reader:
         part = QueueRange(QUEUE, start, end)
         return [
             spans.queue_offset(index)
-            for spans in reader.read(part, choice, tell, bytes_max=bytes_max)
+            for spans in reader.read(part, message_filter, tell, bytes_max=bytes_max)
             for index in range(len(spans))
         ]
 
@@ -114,7 +114,7 @@ def test_pulls_go_ahead_where_brokers_give_alike(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 2000))
     assert read(cluster, 0, 2000) == list(range(2000))
     assert broker.asked == list(range(0, 2000, 10)), "no pull was in vain"
-    assert {int(fields["maxMsgNums"]) for fields in broker.fields[:90]} == {WANTED}
+    assert {int(fields["maxMsgNums"]) for fields in broker.fields[:90]} == {BATCH_MAX}
 
 
 def test_answers_of_all_sizes_fit_together(cluster: Scripted) -> None:
@@ -127,8 +127,8 @@ def test_answers_of_all_sizes_fit_together(cluster: Scripted) -> None:
 
 def test_one_alone_is_on_the_way_until_it_is_steady_and_never_too_many(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 10_000))
-    link = Link.take(Target(name_server=cluster.name_server))
-    pulls = Pulls(link, QUEUE, 10_000, GROUP, Filter(), 5)
+    link = SharedAdmin.acquire(Cluster(name_server=cluster.name_server))
+    pulls = PullPipeline(link, QUEUE, 10_000, GROUP, BrokerFilter(), 5)
     broker.each = lambda: 10 if broker.asked[-1] < 250 else 4
     counts, at = [], 0
     while at < 260:
@@ -136,9 +136,9 @@ def test_one_alone_is_on_the_way_until_it_is_steady_and_never_too_many(cluster: 
         pulls.ask(at)
         counts.append(len(pulls._asked))
     pulls.close()
-    link.give_back()
+    link.release()
     assert counts[:7] == [1, 1, 1, 2, 4, 8, 16]
-    assert max(counts) == AHEAD_MAX
+    assert max(counts) == PIPELINE_MAX
     assert counts[25:] == [1, 1, 1], "not any more when it was foretold wrongly"
 
 
@@ -180,8 +180,8 @@ def test_holes_of_a_filter_are_none(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 100))
     broker.holes = set(range(0, 100, 3))
     broker.rules = [lambda request, at: broker.told(request, AGAIN, 40)]
-    tagged = Choice(tags=frozenset({"x"}))
-    assert read(cluster, 0, 100, choice=tagged) == [], "what has not the tag is left out here"
+    tagged = MessageFilter(tags=frozenset({"x"}))
+    assert read(cluster, 0, 100, message_filter=tagged) == [], "what has not the tag is left out here"
     assert broker.asked == [0, *range(40, 100, 10)]
     assert {fields["subscription"] for fields in broker.fields} == {"x"}
 
@@ -213,11 +213,11 @@ def test_an_offset_that_goes_backwards_is_no_way_back(cluster: Scripted) -> None
 @pytest.mark.parametrize(
     ("code", "error", "says"),
     [
-        (16, Refused, "T@a:0: 16 as told"),
-        (26, Refused, "26"),
-        (1, Refused, "1 as told"),
-        (17, TopicMissing, "17 as told"),
-        (23, OptionWrong, "sql: the broker cannot read"),
+        (16, RequestRefused, "T@a:0: 16 as told"),
+        (26, RequestRefused, "26"),
+        (1, RequestRefused, "1 as told"),
+        (17, TopicNotFound, "17 as told"),
+        (23, InvalidOption, "sql: the broker cannot read"),
     ],
 )
 def test_refusals_come_with_the_broker_s_words(
@@ -235,7 +235,7 @@ def test_sql_that_is_switched_off_in_the_middle_is_evaluated_here_and_nothing_co
     broker = put(cluster, Broker(0, 50))
     off = "The broker does not support consumer to filter message by SQL92"
     broker.rules = [broker.plain, broker.plain, lambda request, at: request.answer(1, off)]
-    assert read(cluster, 0, 50, choice=Choice(sql="none IS NULL"), bytes_max=1 << 20) == list(range(50))
+    assert read(cluster, 0, 50, message_filter=MessageFilter(sql="none IS NULL"), bytes_max=1 << 20) == list(range(50))
     assert [fields["expressionType"] for fields in broker.fields[:4]] == ["SQL92"] * 3 + ["TAG"]
 
 
@@ -270,7 +270,7 @@ def test_bodies_that_are_no_records_are_refused(cluster: Scripted, spoil: Callab
 
     broker.rules = [broker.plain, spoilt]
     with pytest.raises(
-        Refused, match=r"T@a:0\[0\.\.50\): the broker's answer cannot be read: no whole record"
+        RequestRefused, match=r"T@a:0\[0\.\.50\): the broker's answer cannot be read: no whole record"
     ):
         read(cluster, 0, 50)
 
@@ -279,7 +279,7 @@ def test_bodies_that_are_no_records_are_refused(cluster: Scripted, spoil: Callab
 def test_answers_without_their_fields_are_refused(cluster: Scripted, ext: dict[str, str]) -> None:
     broker = put(cluster, Broker(0, 50))
     broker.rules = [lambda request, at: request.answer(0, None, ext)]
-    with pytest.raises(Refused, match="a: an answer that cannot be read: "):
+    with pytest.raises(RequestRefused, match="a: an answer that cannot be read: "):
         read(cluster, 0, 50)
 
 
@@ -293,7 +293,7 @@ def test_a_logical_queue_that_moved_is_refused(cluster: Scripted) -> None:
         return found
 
     broker.rules = [moved]
-    with pytest.raises(Refused, match="topic T is static and its queue 0 was moved"):
+    with pytest.raises(RequestRefused, match="topic T is static and its queue 0 was moved"):
         read(cluster, 0, 50)
 
 
@@ -349,7 +349,7 @@ def test_a_process_that_was_forked_has_links_of_its_own(cluster: Scripted) -> No
 
 
 def read_in_child(name_server: str) -> None:
-    with BrokerOrigin(Target(name_server=name_server)).open() as reader:
+    with BrokerSource(Cluster(name_server=name_server)).open() as reader:
         found = list(reader.read(QueueRange(QUEUE, 0, 20), ALL, never, bytes_max=1))
     os._exit(0 if sum(map(len, found)) == 20 else 1)
 

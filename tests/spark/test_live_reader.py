@@ -13,18 +13,18 @@ from firearrow._native.bulk.spans import Spans
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import OptionWrong, TopicMissing, Unreachable
-from firearrow.spark_tools.live.origin import GROUP, BrokerOrigin
-from firearrow.spark_tools.live.pulls import Answer, Pulls
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import InvalidOption, TopicNotFound, Unreachable
+from firearrow.spark_tools.live.origin import GROUP, BrokerSource
+from firearrow.spark_tools.live.pulls import PullAnswer, PullPipeline
 from firearrow.spark_tools.live.reader import LiveReader
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.origin import QueueRange
 from tests.client.proxy import Detour
 from tests.interop.peers import Peer
 from tests.spark.background_loop import BackgroundLoop
 
-ALL = Choice()
+ALL = MessageFilter()
 MESSAGES = 500
 TAGS = ("Aa", "BB", "other", None)
 """The first two have the same Java hash."""
@@ -70,7 +70,7 @@ def sent(peer: Peer) -> Sent:
 
 @pytest.fixture
 def reader(peer: Peer) -> Iterator[LiveReader]:
-    with BrokerOrigin(Target(name_server=peer.name_server), news_s=0.2).open() as reader:
+    with BrokerSource(Cluster(name_server=peer.name_server), news_s=0.2).open() as reader:
         yield reader
 
 
@@ -91,14 +91,14 @@ def numbers(spans: Spans) -> list[int]:
 def read(
     reader: LiveReader,
     part: QueueRange,
-    choice: Choice = ALL,
+    message_filter: MessageFilter = ALL,
     *,
     lost: Lost | None = None,
     bytes_max: int = 1 << 20,
 ) -> list[int]:
     tell = never if lost is None else lambda gone, why: lost.append((gone, why))
     return [
-        number for spans in reader.read(part, choice, tell, bytes_max=bytes_max) for number in numbers(spans)
+        number for spans in reader.read(part, message_filter, tell, bytes_max=bytes_max) for number in numbers(spans)
     ]
 
 
@@ -113,7 +113,7 @@ def test_topics_queues_and_bounds(reader: LiveReader, sent: Sent) -> None:
 
 
 def test_a_missing_topic_is_named(reader: LiveReader) -> None:
-    with pytest.raises(TopicMissing, match="topic no-such-topic: no broker behind 127"):
+    with pytest.raises(TopicNotFound, match="topic no-such-topic: no broker behind 127"):
         reader.queues("no-such-topic")
 
 
@@ -163,7 +163,7 @@ def test_windows_are_as_large_as_told_or_one_answer(reader: LiveReader, sent: Se
 @pytest.mark.parametrize(("start", "end"), [(0, 1), (7, 8), (31, 33), (100, 500), (499, 500), (5, 5), (9, 3)])
 def test_a_range_is_exactly_that(reader: LiveReader, sent: Sent, start: int, end: int) -> None:
     assert read(reader, QueueRange(sent.queue, start, end)) == list(range(start, end))
-    tagged = Choice(tags=frozenset({"Aa"}))
+    tagged = MessageFilter(tags=frozenset({"Aa"}))
     assert read(reader, QueueRange(sent.queue, start, end), tagged) == [
         n for n in range(start, end) if n % 4 == 0
     ]
@@ -172,34 +172,34 @@ def test_a_range_is_exactly_that(reader: LiveReader, sent: Sent, start: int, end
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [
-        (Choice(tags=frozenset({"Aa"})), lambda n: n % 4 == 0),
-        (Choice(tags=frozenset({"BB", "other"})), lambda n: n % 4 in (1, 2)),
-        (Choice(tags=frozenset({"none such"})), lambda n: False),
-        (Choice(tags=frozenset({"a||b"})), lambda n: False),
-        (Choice(keys=frozenset({"key-3", "key-400"})), lambda n: n in (3, 400)),
-        (Choice(sql="number BETWEEN 20 AND 29 OR number = 450"), lambda n: 20 <= n < 30 or n == 450),
-        (Choice(sql="TAGS IS NULL AND half = 'low'"), lambda n: n % 4 == 3 and n < 250),
-        (Choice(sql="number < 100", tags=frozenset({"Aa"})), lambda n: n % 4 == 0 and n < 100),
-        (Choice(sql="number < 100", keys=frozenset({"key-3", "key-400"})), lambda n: n == 3),
-        (Choice(stored=(None, 1)), lambda n: False),
+        (MessageFilter(tags=frozenset({"Aa"})), lambda n: n % 4 == 0),
+        (MessageFilter(tags=frozenset({"BB", "other"})), lambda n: n % 4 in (1, 2)),
+        (MessageFilter(tags=frozenset({"none such"})), lambda n: False),
+        (MessageFilter(tags=frozenset({"a||b"})), lambda n: False),
+        (MessageFilter(keys=frozenset({"key-3", "key-400"})), lambda n: n in (3, 400)),
+        (MessageFilter(sql="number BETWEEN 20 AND 29 OR number = 450"), lambda n: 20 <= n < 30 or n == 450),
+        (MessageFilter(sql="TAGS IS NULL AND half = 'low'"), lambda n: n % 4 == 3 and n < 250),
+        (MessageFilter(sql="number < 100", tags=frozenset({"Aa"})), lambda n: n % 4 == 0 and n < 100),
+        (MessageFilter(sql="number < 100", keys=frozenset({"key-3", "key-400"})), lambda n: n == 3),
+        (MessageFilter(stored=(None, 1)), lambda n: False),
     ],
 )  # fmt: skip
 def test_only_what_is_chosen_comes(
-    reader: LiveReader, sent: Sent, choice: Choice, expected: Callable[[int], bool]
+    reader: LiveReader, sent: Sent, message_filter: MessageFilter, expected: Callable[[int], bool]
 ) -> None:
-    assert read(reader, sent.whole, choice) == [n for n in range(MESSAGES) if expected(n)]
+    assert read(reader, sent.whole, message_filter) == [n for n in range(MESSAGES) if expected(n)]
 
 
 def test_without_sql_at_the_broker_it_is_evaluated_here(broker: LocalBroker) -> None:
     """This broker has `enablePropertyFilter` off, as brokers are by default."""
     there = send(broker.name_server)
-    with BrokerOrigin(Target(name_server=broker.name_server)).open() as reader:
-        assert read(reader, there.whole, Choice(sql="number > 490")) == list(range(491, MESSAGES))
+    with BrokerSource(Cluster(name_server=broker.name_server)).open() as reader:
+        assert read(reader, there.whole, MessageFilter(sql="number > 490")) == list(range(491, MESSAGES))
 
 
 def test_an_expression_that_is_none_is_refused_with_its_place(reader: LiveReader, sent: Sent) -> None:
-    with pytest.raises(OptionWrong, match="sql: 'number >' is no SQL92 filter"):
-        read(reader, sent.whole, Choice(sql="number >"))
+    with pytest.raises(InvalidOption, match="sql: 'number >' is no SQL92 filter"):
+        read(reader, sent.whole, MessageFilter(sql="number >"))
 
 
 def test_reading_leaves_no_group_and_no_offset(peer: Peer, reader: LiveReader, sent: Sent) -> None:
@@ -232,7 +232,7 @@ def test_offsets_behind_the_end_are_waited_for_and_then_lost_by_name(reader: Liv
 
 def test_what_comes_while_it_is_waited_for_is_read(peer: Peer) -> None:
     there = send(peer.name_server)
-    with BrokerOrigin(Target(name_server=peer.name_server), news_s=20).open() as reader:
+    with BrokerSource(Cluster(name_server=peer.name_server), news_s=20).open() as reader:
         part = QueueRange(there.queue, MESSAGES - 1, MESSAGES + 1)
         windows = reader.read(part, ALL, never, bytes_max=1)
         assert numbers(next(windows)) == [499]
@@ -263,7 +263,7 @@ def test_connections_that_break_lose_nothing_and_repeat_nothing(
     # one answer, some 8 KB, and a part of the next
     lifetimes = (9000 + broken * 1237 % 9000 for broken in count())
     background_loop.call(lambda: setattr(detour.broker, "lifetimes", lifetimes))
-    with BrokerOrigin(Target(name_server=detour.name_server)).open() as reader:
+    with BrokerSource(Cluster(name_server=detour.name_server)).open() as reader:
         found = [n for spans in reader.read(sent.whole, ALL, never, bytes_max=1) for n in numbers(spans)]
     assert found == list(range(MESSAGES))
     assert detour.broker.accepted > 5
@@ -272,14 +272,14 @@ def test_connections_that_break_lose_nothing_and_repeat_nothing(
 def test_a_broker_that_comes_back_goes_on_and_one_that_does_not_is_an_error(tmp_path: Path) -> None:
     with LocalBroker(tmp_path / "broker-a", settings={"brokerName": "broker-a"}) as broker:
         there = send(broker.name_server)
-        origin = BrokerOrigin(Target(name_server=broker.name_server), timeout_s=20)
-        with origin.open() as reader:
+        message_source = BrokerSource(Cluster(name_server=broker.name_server), timeout_s=20)
+        with message_source.open() as reader:
             windows = reader.read(there.whole, ALL, never, bytes_max=1)
             found = numbers(next(windows))
             broker.stop()
             broker.start()
             assert found + [n for spans in windows for n in numbers(spans)] == list(range(MESSAGES))
-        with BrokerOrigin(Target(name_server=broker.name_server), timeout_s=0.5).open() as reader:
+        with BrokerSource(Cluster(name_server=broker.name_server), timeout_s=0.5).open() as reader:
             windows = reader.read(there.whole, ALL, never, bytes_max=1)
             next(windows)
             broker.kill()
@@ -293,15 +293,15 @@ def test_a_body_that_was_changed_is_lost_unless_it_is_wanted_as_it_is(
     reader: LiveReader, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our own broker does not give it out, so it is changed behind it."""
-    given = Pulls.answer
+    given = PullPipeline.answer
 
-    def answer(pulls: Pulls, queue_offset: int) -> Answer:
+    def answer(pulls: PullPipeline, queue_offset: int) -> PullAnswer:
         found = given(pulls, queue_offset)
         return found._replace(body=found.body.replace(b"body 250", b"body 999"))
 
-    monkeypatch.setattr(Pulls, "answer", answer)
+    monkeypatch.setattr(PullPipeline, "answer", answer)
     lost: Lost = []
     assert read(reader, sent.whole, lost=lost) == [n for n in range(MESSAGES) if n != 250]
     assert lost == [(QueueRange(sent.queue, 250, 251), "the body of the record does not have its CRC")]
-    as_it_is = read(reader, sent.whole, Choice(check_crc=False))
+    as_it_is = read(reader, sent.whole, MessageFilter(check_crc=False))
     assert as_it_is == [999 if n == 250 else n for n in range(MESSAGES)]

@@ -11,7 +11,7 @@ from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.datasource.stream import StreamReader
-from firearrow.spark_tools.errors import DataLoss, Refused, TopicMissing, Unreachable
+from firearrow.spark_tools.errors import DataLoss, RequestRefused, TopicNotFound, Unreachable
 from tests.spark.stores import BROKER
 
 SCHEMA = StructType([
@@ -63,14 +63,14 @@ def test_offsets_and_loss_at_a_broker(broker: LocalBroker, topic: str) -> None:
 
 
 def test_a_topic_that_is_none_is_named(broker: LocalBroker) -> None:
-    with pytest.raises(TopicMissing, match="NoSuchTopic"):
+    with pytest.raises(TopicNotFound, match="NoSuchTopic"):
         read(broker, topic="NoSuchTopic")
 
 
 def test_a_group_without_the_right_to_pull_is_refused(broker: LocalBroker, topic: str) -> None:
     with blocking.Admin(name_server=broker.name_server) as admin:
         admin.create_group(GroupConfig(group=f"barred-{topic}", consume_enabled=False))
-    with pytest.raises(Refused, match=f"barred-{topic}"):
+    with pytest.raises(RequestRefused, match=f"barred-{topic}"):
         read(broker, topic=topic, group=f"barred-{topic}")
     assert len(read(broker, topic=topic)) == 100
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.options import Credentials, SocksProxy
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.live.origin import BrokerOrigin
-from firearrow.spark_tools.live.target import SETTINGS, Target
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.live.origin import BrokerSource
+from firearrow.spark_tools.live.target import SETTINGS, Cluster
 
 SERVER = {"nameServer": "a:1;b:2"}
 SECRETS = {"rocketmq.accessKey": "AK", "rocketmq.secretKey": "hidden", "rocketmq.securityToken": "token"}
 
 
 def test_all_that_is_told_reaches_the_client() -> None:
-    options = Target.of(
+    options = Cluster.of(
         SERVER | SECRETS | {
             "rocketmq.namespace": "N", "rocketmq.unitName": "u", "rocketmq.clientIP": "10.0.0.1",
             "rocketmq.vipChannelEnabled": "true", "rocketmq.serializeType": "ROCKETMQ",
@@ -31,26 +31,26 @@ def test_all_that_is_told_reaches_the_client() -> None:
     assert (options.vip_channel, options.binary_headers, options.tls) == (True, True, False)
     assert (options.api_timeout_s, options.connect_timeout_s) == (1.5, 0.25)
     assert options.socks_proxies == {"10.0.0.0/8": SocksProxy("proxy:1080", "me", "it")}
-    assert Target.of(SERVER | {"rocketmq.namespaceV2": "V"}).options().namespace_v2 == "V"
+    assert Cluster.of(SERVER | {"rocketmq.namespaceV2": "V"}).options().namespace_v2 == "V"
 
 
 def test_letter_case_does_not_matter() -> None:
     lowered = {
         name.lower(): value for name, value in (SERVER | SECRETS | {"rocketmq.useTLS": "TRUE"}).items()
     }
-    assert Target.of(lowered) == Target.of(SERVER | SECRETS | {"rocketmq.useTLS": "true"})
+    assert Cluster.of(lowered) == Cluster.of(SERVER | SECRETS | {"rocketmq.useTLS": "true"})
 
 
 def test_two_clients_of_a_target_are_not_one() -> None:
-    target = Target.of(SERVER)
+    target = Cluster.of(SERVER)
     assert target.options().generated_name != target.options().generated_name
 
 
 def test_tls_is_checked_unless_told_otherwise() -> None:
-    checked = Target.of(SERVER | {"rocketmq.useTLS": "true"}).options().tls
+    checked = Cluster.of(SERVER | {"rocketmq.useTLS": "true"}).options().tls
     assert isinstance(checked, ssl.SSLContext)
     assert checked.verify_mode is ssl.CERT_REQUIRED
-    unchecked = Target.of(
+    unchecked = Cluster.of(
         SERVER | {"rocketmq.useTLS": "true", "rocketmq.tls.client.authServer": "false"}
     ).options()
     assert isinstance(unchecked.tls, ssl.SSLContext)
@@ -58,12 +58,12 @@ def test_tls_is_checked_unless_told_otherwise() -> None:
 
 
 def test_targets_and_origins_travel_and_show_no_secret() -> None:
-    target = Target.of(SERVER | SECRETS | {"rocketmq.tls.client.keyPassword": "hidden too"})
-    origin = BrokerOrigin(target, "group", timeout_s=7)
-    assert pickle.loads(pickle.dumps(origin)) == origin
-    assert "hidden" not in repr(origin)
-    assert "token" not in repr(origin).replace("security_token", "")
-    assert str(origin) == "a:1;b:2"
+    target = Cluster.of(SERVER | SECRETS | {"rocketmq.tls.client.keyPassword": "hidden too"})
+    message_source = BrokerSource(target, "group", timeout_s=7)
+    assert pickle.loads(pickle.dumps(message_source)) == message_source
+    assert "hidden" not in repr(message_source)
+    assert "token" not in repr(message_source).replace("security_token", "")
+    assert str(message_source) == "a:1;b:2"
 
 
 @pytest.mark.parametrize(
@@ -87,27 +87,27 @@ def test_targets_and_origins_travel_and_show_no_secret() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(more: dict[str, str], says: str) -> None:
-    with pytest.raises(OptionWrong, match=says):
-        Target.of(SERVER | more)
+    with pytest.raises(InvalidOption, match=says):
+        Cluster.of(SERVER | more)
 
 
 def test_the_longest_time_is_taken() -> None:
-    assert Target.of(SERVER | {"rocketmq.connectTimeout": "600000"}).options().connect_timeout_s == 600
+    assert Cluster.of(SERVER | {"rocketmq.connectTimeout": "600000"}).options().connect_timeout_s == 600
 
 
 @pytest.mark.parametrize("name", ["trustCertPath", "certPath"])
 def test_a_file_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
     missing = str(tmp_path / "missing.pem")
-    with pytest.raises(OptionWrong, match=r"cannot be used on this machine: .*No such file"):
-        Target.of(SERVER | {"rocketmq.useTLS": "true", f"rocketmq.tls.client.{name}": missing})
+    with pytest.raises(InvalidOption, match=r"cannot be used on this machine: .*No such file"):
+        Cluster.of(SERVER | {"rocketmq.useTLS": "true", f"rocketmq.tls.client.{name}": missing})
 
 
 def test_a_group_s_name_is_checked() -> None:
-    target = Target.of(SERVER)
-    with pytest.raises(OptionWrong, match="group: group 'no name': only letters"):
-        BrokerOrigin(target, "no name").open()
+    target = Cluster.of(SERVER)
+    with pytest.raises(InvalidOption, match="group: group 'no name': only letters"):
+        BrokerSource(target, "no name").open()
 
 
 def test_every_setting_is_a_field_of_its_own() -> None:
     assert len({field for _, field, _ in SETTINGS}) == len(SETTINGS)
-    assert {field for _, field, _ in SETTINGS} <= set(Target.__dataclass_fields__)
+    assert {field for _, field, _ in SETTINGS} <= set(Cluster.__dataclass_fields__)

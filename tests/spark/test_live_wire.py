@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import trustme
 
-from firearrow._native.bulk.batches import Edits, batch_body
+from firearrow._native.bulk.batches import PropertyEdits, batch_body
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client import blocking
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import Unreachable
-from firearrow.spark_tools.live.origin import BrokerOrigin
+from firearrow.spark_tools.live.origin import BrokerSource
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.live.wire import FRAME_BYTES_MAX, Wire
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.wire import FRAME_BYTES_MAX, BrokerSocket
 from firearrow.spark_tools.origin import QueueRange
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
@@ -33,7 +33,7 @@ def never(part: QueueRange, why: str) -> None:
     raise AssertionError(f"{part} is said to be lost: {why}")
 
 
-def there_and_back(target: Target, topic: str) -> None:
+def there_and_back(target: Cluster, topic: str) -> None:
     """COUNT messages of 30 KB are sent and read."""
     bodies = [b"%d " % n * 7000 for n in range(COUNT)]
     spans = spans_of(*map(record_bytes, bodies))
@@ -41,13 +41,13 @@ def there_and_back(target: Target, topic: str) -> None:
         (queue,) = sender.queues(topic)
         at = 0
         while at < COUNT:
-            batch = batch_body(spans, at, Edits(), bytes_max=1 << 20)
+            batch = batch_body(spans, at, PropertyEdits(), bytes_max=1 << 20)
             sender.send_batch(queue, batch.body, batch.count)
             at = batch.next
-    with BrokerOrigin(target, timeout_s=10).open() as reader:
+    with BrokerSource(target, timeout_s=10).open() as reader:
         part = QueueRange(queue, 0, COUNT)
         found = [
-            s[i].body for s in reader.read(part, Choice(), never, bytes_max=1 << 20) for i in range(len(s))
+            s[i].body for s in reader.read(part, MessageFilter(), never, bytes_max=1 << 20) for i in range(len(s))
         ]
     assert found == bodies
 
@@ -69,7 +69,7 @@ def topic(peer: Peer) -> str:
 @pytest.mark.parametrize("serializer", ["JSON", "ROCKETMQ"])
 def test_signed_and_in_either_header(peer: Peer, topic: str, serializer: str) -> None:
     there_and_back(
-        Target.of({
+        Cluster.of({
             "nameServer": peer.name_server, "rocketmq.accessKey": "key", "rocketmq.secretKey": "secret",
             "rocketmq.serializeType": serializer, "rocketmq.namespaceV2": "space",
         }),
@@ -78,7 +78,7 @@ def test_signed_and_in_either_header(peer: Peer, topic: str, serializer: str) ->
 
 
 def test_in_a_namespace(peer: Peer) -> None:
-    target = Target(name_server=peer.name_server, namespace="N")
+    target = Cluster(name_server=peer.name_server, namespace="N")
     name = unique("spaced")
     with blocking.Admin(client=target.options()) as admin:
         admin.create_topic(name, 1)
@@ -96,9 +96,9 @@ def test_encrypted(peer: Peer, topic: str, background_loop: BackgroundLoop, tmp_
     authority.cert_pem.write_to_path(str(trusted))
     detour = background_loop.enter(Detour(peer, tls=theirs))
     options = {"nameServer": detour.name_server, "rocketmq.useTLS": "true"}
-    there_and_back(Target.of(options | {"rocketmq.tls.client.trustCertPath": str(trusted)}), topic)
+    there_and_back(Cluster.of(options | {"rocketmq.tls.client.trustCertPath": str(trusted)}), topic)
     with (
-        Sender(Target.of(options), timeout_s=0.2) as sender,
+        Sender(Cluster.of(options), timeout_s=0.2) as sender,
         pytest.raises(Unreachable, match="certificate"),
     ):
         sender.queues(topic)
@@ -106,7 +106,7 @@ def test_encrypted(peer: Peer, topic: str, background_loop: BackgroundLoop, tmp_
 
 def test_one_who_does_not_speak_tls_is_an_error_in_time(background_loop: BackgroundLoop) -> None:
     cluster = background_loop.enter(Scripted("a"))
-    target = Target(name_server=cluster.name_server, tls=True, check_server=False, connect_timeout_ms=300)
+    target = Cluster(name_server=cluster.name_server, tls=True, check_server=False, connect_timeout_ms=300)
     with Sender(target, timeout_s=0.2) as sender, pytest.raises(Unreachable, match="no answer within"):
         sender.queues("t")
 
@@ -115,11 +115,11 @@ def test_one_who_does_not_speak_tls_is_an_error_in_time(background_loop: Backgro
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Wire, socket.socket]]:
+def ends() -> Iterator[tuple[BrokerSocket, socket.socket]]:
     ours, theirs = socket.socketpair()
-    wire = Wire(ours)
-    yield wire, theirs
-    wire.close()
+    broker_socket = BrokerSocket(ours)
+    yield broker_socket, theirs
+    broker_socket.close()
     theirs.close()
 
 
@@ -129,17 +129,17 @@ def answer_bytes(opaque: int, body: bytes) -> bytes:
     return request.answer(0, None, {"a": "1"}, body).encode()
 
 
-def test_answers_come_whole_wherever_they_are_cut(ends: tuple[Wire, socket.socket]) -> None:
-    wire, other = ends
+def test_answers_come_whole_wherever_they_are_cut(ends: tuple[BrokerSocket, socket.socket]) -> None:
+    broker_socket, other = ends
     data = answer_bytes(1, b"one") + answer_bytes(2, b"") + answer_bytes(3, b"three" * 9)
     for cut in range(1, len(data)):
         other.sendall(data[:cut])
         found: list[RemotingCommand] = []
         if cut >= len(answer_bytes(1, b"one")):
-            found += wire.answers(5)
+            found += broker_socket.answers(5)
         other.sendall(data[cut:])
         while len(found) < 3:
-            found += wire.answers(5)
+            found += broker_socket.answers(5)
         assert [(answer.opaque, answer.body) for answer in found] == [
             (1, b"one"),
             (2, b""),
@@ -147,42 +147,42 @@ def test_answers_come_whole_wherever_they_are_cut(ends: tuple[Wire, socket.socke
         ]
 
 
-def test_requests_of_the_other_end_are_passed_over(ends: tuple[Wire, socket.socket]) -> None:
-    wire, other = ends
+def test_requests_of_the_other_end_are_passed_over(ends: tuple[BrokerSocket, socket.socket]) -> None:
+    broker_socket, other = ends
     other.sendall(RemotingCommand.request(40, {"x": "y"}).encode() + answer_bytes(7, b""))
-    assert [answer.opaque for answer in wire.answers(5)] == [7]
+    assert [answer.opaque for answer in broker_socket.answers(5)] == [7]
 
 
-def test_silence_and_ends_are_told_apart(ends: tuple[Wire, socket.socket]) -> None:
-    wire, other = ends
+def test_silence_and_ends_are_told_apart(ends: tuple[BrokerSocket, socket.socket]) -> None:
+    broker_socket, other = ends
     with pytest.raises(TimeoutError, match=r"no answer within 0\.05 s"):
-        wire.answers(0.05)
+        broker_socket.answers(0.05)
     other.sendall(answer_bytes(1, b"")[:-1])
     other.shutdown(socket.SHUT_WR)
     with pytest.raises(ConnectionResetError, match="closed by the other end"):
-        wire.answers(5)
+        broker_socket.answers(5)
 
 
 @pytest.mark.parametrize("size", [FRAME_BYTES_MAX - 3, (1 << 32) - 1])
-def test_a_frame_that_is_too_large_ends_the_connection(ends: tuple[Wire, socket.socket], size: int) -> None:
-    wire, other = ends
+def test_a_frame_that_is_too_large_ends_the_connection(ends: tuple[BrokerSocket, socket.socket], size: int) -> None:
+    broker_socket, other = ends
     other.sendall(size.to_bytes(4))
     with pytest.raises(ConnectionAbortedError, match=r"a frame of \d+ bytes, at most"):
-        wire.answers(5)
+        broker_socket.answers(5)
 
 
-def test_a_frame_that_is_none_ends_the_connection(ends: tuple[Wire, socket.socket]) -> None:
-    wire, other = ends
+def test_a_frame_that_is_none_ends_the_connection(ends: tuple[BrokerSocket, socket.socket]) -> None:
+    broker_socket, other = ends
     other.sendall((8).to_bytes(4) + b"\0\0\0\x04nono")
     with pytest.raises(ConnectionAbortedError, match="an answer that cannot be read"):
-        wire.answers(5)
+        broker_socket.answers(5)
 
 
 def test_who_writes_reads_so_that_two_who_write_do_not_wait_for_each_other(
-    ends: tuple[Wire, socket.socket],
+    ends: tuple[BrokerSocket, socket.socket],
 ) -> None:
     """The other end takes nothing before all of its own is taken."""
-    wire, other = ends
+    broker_socket, other = ends
     theirs, ours = answer_bytes(5, bytes(8 << 20)), bytes(8 << 20)
     taken: list[int] = []
 
@@ -195,12 +195,12 @@ def test_who_writes_reads_so_that_two_who_write_do_not_wait_for_each_other(
 
     working = threading.Thread(target=work)
     working.start()
-    wire.write((ours[:100], ours[100:]), 10)
-    (answer,) = wire.answers(10)
+    broker_socket.write((ours[:100], ours[100:]), 10)
+    (answer,) = broker_socket.answers(10)
     working.join()
     assert (len(answer.body), taken) == (8 << 20, [0])
 
 
-def test_writing_to_one_who_takes_nothing_ends_in_time(ends: tuple[Wire, socket.socket]) -> None:
+def test_writing_to_one_who_takes_nothing_ends_in_time(ends: tuple[BrokerSocket, socket.socket]) -> None:
     with pytest.raises(TimeoutError):
         ends[0].write((bytes(64 << 20),), 0.05)

@@ -4,7 +4,7 @@ import pytest
 
 from firearrow.spark_tools.errors import DataLoss
 from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.plan.loss import NAMED_MAX, AtOnce, Losses
+from firearrow.spark_tools.plan.loss import NAMED_MAX, FailFast, DataLosses
 from tests.spark.fakes import queue_of
 
 
@@ -13,7 +13,7 @@ def part(start: int, end: int, queue_id: int = 0) -> QueueRange:
 
 
 def test_all_that_is_lost_is_named_in_one_error() -> None:
-    losses = Losses(fail=True)
+    losses = DataLosses(fail=True)
     losses(part(0, 10), "expired")
     losses(part(5, 6, 1), "torn")
     with pytest.raises(DataLoss) as error:
@@ -25,7 +25,7 @@ def test_all_that_is_lost_is_named_in_one_error() -> None:
 
 
 def test_an_error_names_so_many_and_counts_the_rest() -> None:
-    losses = Losses(fail=True)
+    losses = DataLosses(fail=True)
     for queue_id in range(NAMED_MAX + 3):
         losses(part(0, 1, queue_id), "expired")
     assert f":{NAMED_MAX - 1}[0..1): expired; and 3 more" in str(losses)
@@ -33,11 +33,11 @@ def test_an_error_names_so_many_and_counts_the_rest() -> None:
 
 
 def test_nothing_lost_is_no_error() -> None:
-    Losses(fail=True).check()
+    DataLosses(fail=True).check()
 
 
 def test_losses_that_may_be_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    losses = Losses(fail=False)
+    losses = DataLosses(fail=False)
     for _ in range(3):
         losses(part(0, 10), "expired")
         losses.check()
@@ -47,7 +47,7 @@ def test_losses_that_may_be_are_warned_of_once(caplog: pytest.LogCaptureFixture)
 
 def test_a_task_ends_at_the_first_loss() -> None:
     with pytest.raises(DataLoss, match=r"\[3\.\.4\)"):
-        AtOnce(fail=True)(part(3, 4), "torn")
-    counting = AtOnce(fail=False)
+        FailFast(fail=True)(part(3, 4), "torn")
+    counting = FailFast(fail=False)
     counting(part(3, 4), "torn")
     assert counting.messages == 1

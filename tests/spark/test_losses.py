@@ -3,8 +3,8 @@
 import pytest
 
 from firearrow.spark_tools.errors import DataLoss
-from firearrow.spark_tools.jobs.losses import NAMED_MAX, LossesAhead, NamedLosses, PlanLosses
-from firearrow.spark_tools.jobs.marks import Mark
+from firearrow.spark_tools.jobs.losses import NAMED_MAX, ResumedSliceLosses, SliceLosses, PlanLosses
+from firearrow.spark_tools.jobs.marks import SliceProgress
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.fakes import queue_of
 
@@ -16,8 +16,8 @@ def part(start: int, end: int) -> QueueRange:
 
 
 def test_more_losses_of_a_slice_than_are_named_are_all_counted() -> None:
-    mark = Mark(0, 3 * MANY)
-    lost = NamedLosses(mark, fail=False)
+    mark = SliceProgress(0, 3 * MANY)
+    lost = SliceLosses(mark, fail=False)
     for number in range(MANY):
         lost(part(3 * number, 3 * number + 2), "torn")
     assert mark.counts == {"lost": 2 * MANY, "lost_ranges": MANY}
@@ -38,8 +38,8 @@ def test_more_losses_of_a_plan_than_are_named_are_all_counted_by_topic() -> None
 
 
 def test_what_is_told_again_behind_a_mark_counts_once() -> None:
-    mark = Mark(0, 0)
-    lost = LossesAhead(mark, fail=False)
+    mark = SliceProgress(0, 0)
+    lost = ResumedSliceLosses(mark, fail=False)
     lost(part(90, 100), "the store ends before them")
     lost(part(5, 8), "torn")
     lost.settle()
@@ -48,7 +48,7 @@ def test_what_is_told_again_behind_a_mark_counts_once() -> None:
     lost.settle()
     lost.settle()
     assert mark.counts == {"lost": 3, "lost_ranges": 1}
-    again = LossesAhead(mark, fail=False)
+    again = ResumedSliceLosses(mark, fail=False)
     again(part(90, 100), "the store ends before them")
     mark.next = 100
     again.settle()
@@ -56,9 +56,9 @@ def test_what_is_told_again_behind_a_mark_counts_once() -> None:
     assert list(mark.detail["lost"].values()) == [3, 10]
 
 
-@pytest.mark.parametrize("kind", [NamedLosses, LossesAhead])
-def test_a_loss_that_may_not_be_is_raised_and_not_counted(kind: type[NamedLosses]) -> None:
-    mark = Mark(0, 0)
+@pytest.mark.parametrize("kind", [SliceLosses, ResumedSliceLosses])
+def test_a_loss_that_may_not_be_is_raised_and_not_counted(kind: type[SliceLosses]) -> None:
+    mark = SliceProgress(0, 0)
     with pytest.raises(DataLoss, match=r"\[3\.\.4\)"):
         kind(mark, fail=True)(part(3, 4), "torn")
     assert mark.counts == {}

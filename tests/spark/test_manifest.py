@@ -10,18 +10,18 @@ from firearrow.spark_tools.manifest import (
     NAME,
     ExportedFile,
     ExportedRange,
-    Manifest,
-    ManifestWrong,
+    ExportManifest,
+    InvalidManifest,
     file_crc,
 )
 
 
-def written(folder: Path, content: bytes = b"rows") -> Manifest:
+def written(folder: Path, content: bytes = b"rows") -> ExportManifest:
     (folder / "topic=T").mkdir()
     part = folder / "topic=T" / "part.parquet"
     part.write_bytes(content)
     file = ExportedFile("topic=T/part.parquet", 3, len(content), file_crc(part), 0)
-    manifest = Manifest(
+    manifest = ExportManifest(
         "export", "/stores/b", 1, 2, {"topics": "T"}, ("topic", "body"), ("topic",),
         (ExportedRange("T", "b", 0, 5, 10, 3, 0),), (file,), ("T@b:0[0..5)",),
     )  # fmt: skip
@@ -31,7 +31,7 @@ def written(folder: Path, content: bytes = b"rows") -> Manifest:
 
 def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
     manifest = written(tmp_path)
-    found = Manifest.read(tmp_path)
+    found = ExportManifest.read(tmp_path)
     assert found == manifest
     assert (found.rows, found.bytes) == (3, 4)
     found.check_files(tmp_path, contents=True)
@@ -39,8 +39,8 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_one_is_not_complete(tmp_path: Path) -> None:
-    with pytest.raises(ManifestWrong, match="has not finished, run it again"):
-        Manifest.read(tmp_path)
+    with pytest.raises(InvalidManifest, match="has not finished, run it again"):
+        ExportManifest.read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -56,22 +56,22 @@ def test_another_file_of_that_name_is_refused(tmp_path: Path, change: dict[str, 
     written(tmp_path)
     found = orjson.loads((tmp_path / NAME).read_bytes())
     (tmp_path / NAME).write_bytes(orjson.dumps(found | change))
-    with pytest.raises(ManifestWrong, match=told):
-        Manifest.read(tmp_path)
+    with pytest.raises(InvalidManifest, match=told):
+        ExportManifest.read(tmp_path)
 
 
 def test_text_that_is_no_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b'{"version": 1')
-    with pytest.raises(ManifestWrong, match=NAME):
-        Manifest.read(tmp_path)
+    with pytest.raises(InvalidManifest, match=NAME):
+        ExportManifest.read(tmp_path)
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../other", "a/../../b", ""])
 def test_a_path_stays_below_the_folder(tmp_path: Path, path: str) -> None:
     manifest = written(tmp_path)
     replace(manifest, files=(replace(manifest.files[0], path=path),)).write(tmp_path)
-    with pytest.raises(ManifestWrong, match="path"):
-        Manifest.read(tmp_path)
+    with pytest.raises(InvalidManifest, match="path"):
+        ExportManifest.read(tmp_path)
 
 
 def test_files_that_changed_are_named(tmp_path: Path) -> None:
@@ -79,11 +79,11 @@ def test_files_that_changed_are_named(tmp_path: Path) -> None:
     part = tmp_path / "topic=T" / "part.parquet"
     part.write_bytes(b"rowz")
     manifest.check_files(tmp_path)
-    with pytest.raises(ManifestWrong, match=r"part\.parquet: crc"):
+    with pytest.raises(InvalidManifest, match=r"part\.parquet: crc"):
         manifest.check_files(tmp_path, contents=True)
     part.write_bytes(b"row")
-    with pytest.raises(ManifestWrong, match="3 bytes, the manifest says 4"):
+    with pytest.raises(InvalidManifest, match="3 bytes, the manifest says 4"):
         manifest.check_files(tmp_path)
     part.unlink()
-    with pytest.raises(ManifestWrong, match="No such file"):
+    with pytest.raises(InvalidManifest, match="No such file"):
         manifest.check_files(tmp_path)

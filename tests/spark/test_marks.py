@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import NotWritten, OptionWrong
+from firearrow.spark_tools.errors import WriteFailed, InvalidOption
 from firearrow.spark_tools.jobs.marks import (
     LINES_BYTES_MAX,
-    CheckpointWrong,
-    Mark,
-    Marks,
+    InvalidCheckpoint,
+    SliceProgress,
+    ProgressFiles,
     Slice,
     checkpoint,
-    digest,
+    arguments_digest,
 )
 from firearrow.spark_tools.origin import QueueRange
 
@@ -48,8 +48,8 @@ def test_a_plan_that_fails_leaves_no_plan(tmp_path: Path) -> None:
 def test_what_has_a_mark_to_its_end_is_finished(tmp_path: Path) -> None:
     with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN) as held:
         assert held.unfinished() == list(held.slices)
-        held.marks.write(Mark(0, 10))
-        held.marks.write(Mark(1, 24, {"messages": 14}, {"targets": {"T@b:0": [3, 17]}}))
+        held.marks.write(SliceProgress(0, 10))
+        held.marks.write(SliceProgress(1, 24, {"messages": 14}, {"targets": {"T@b:0": [3, 17]}}))
         assert held.unfinished() == [held.slices[1]]
         again = held.marks.read(held.slices[1])
         assert (again.next, again.counts, again.detail) == (
@@ -61,15 +61,15 @@ def test_what_has_a_mark_to_its_end_is_finished(tmp_path: Path) -> None:
 
 
 def test_a_slice_without_a_mark_begins_at_its_start(tmp_path: Path) -> None:
-    marks = Marks(tmp_path)
-    assert marks.read(Slice(5, PLAN[1])) == Mark(5, 10)
+    marks = ProgressFiles(tmp_path)
+    assert marks.read(Slice(5, PLAN[1])) == SliceProgress(5, 10)
 
 
 @pytest.mark.parametrize(
     "content", [b"", b'{"next": 12', b"[]", b'{"next": "x", "counts": {}, "detail": {}}']
 )
 def test_a_mark_that_cannot_be_read_counts_as_none(tmp_path: Path, content: bytes) -> None:
-    marks = Marks(tmp_path)
+    marks = ProgressFiles(tmp_path)
     (tmp_path / "5").write_bytes(content)
     assert marks.read(Slice(5, PLAN[1])).next == 10
     assert not list(marks.written())
@@ -77,25 +77,25 @@ def test_a_mark_that_cannot_be_read_counts_as_none(tmp_path: Path, content: byte
 
 @pytest.mark.parametrize("torn", [b"\n", b'\n{"next": 2', b'\n{"next": 2, "counts"', b"\n" + bytes(40)])
 def test_of_a_line_that_was_cut_short_the_one_before_counts(tmp_path: Path, torn: bytes) -> None:
-    marks = Marks(tmp_path)
+    marks = ProgressFiles(tmp_path)
     for offset in (15, 17):
-        marks.write(Mark(5, offset, {"messages": offset - 10}))
+        marks.write(SliceProgress(5, offset, {"messages": offset - 10}))
     with (tmp_path / "5").open("ab") as file:
         file.write(torn)
-    assert marks.read(Slice(5, PLAN[1])) == Mark(5, 17, {"messages": 7})
-    marks.write(Mark(5, 19))
-    assert marks.read(Slice(5, PLAN[1])) == Mark(5, 19)
+    assert marks.read(Slice(5, PLAN[1])) == SliceProgress(5, 17, {"messages": 7})
+    marks.write(SliceProgress(5, 19))
+    assert marks.read(Slice(5, PLAN[1])) == SliceProgress(5, 19)
 
 
 def test_a_slice_that_lasts_does_not_fill_the_disk(tmp_path: Path) -> None:
-    marks = Marks(tmp_path)
+    marks = ProgressFiles(tmp_path)
     largest = 0
     for offset in range(3000):
-        marks.write(Mark(5, offset, {"messages": offset}, {"targets": {"T@b:0": [0, offset]}}))
+        marks.write(SliceProgress(5, offset, {"messages": offset}, {"targets": {"T@b:0": [0, offset]}}))
         largest = max(largest, (tmp_path / "5").stat().st_size)
         assert marks.read(Slice(5, PLAN[1])).next == offset
     assert 1000 < largest <= LINES_BYTES_MAX
-    long = Mark(5, 3000, {}, {"files": ["x" * LINES_BYTES_MAX]})
+    long = SliceProgress(5, 3000, {}, {"files": ["x" * LINES_BYTES_MAX]})
     for _ in range(2):
         marks.write(long)
         assert marks.read(Slice(5, PLAN[1])) == long
@@ -104,31 +104,31 @@ def test_a_slice_that_lasts_does_not_fill_the_disk(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_error_and_the_mark_before_stays(tmp_path: Path) -> None:
-    marks = Marks(tmp_path)
-    marks.write(Mark(5, 15))
+    marks = ProgressFiles(tmp_path)
+    marks.write(SliceProgress(5, 15))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "5").stat().st_size + 20, before[1]))
     try:
         with pytest.raises(
-            NotWritten, match=r"File too large\); make room"
+            WriteFailed, match=r"File too large\); make room"
         ):  # so the kernel says of this limit
-            marks.write(Mark(5, 17))
+            marks.write(SliceProgress(5, 17))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
-    assert marks.read(Slice(5, PLAN[1])) == Mark(5, 15)
+    assert marks.read(Slice(5, PLAN[1])) == SliceProgress(5, 15)
 
 
 def test_marks_travel(tmp_path: Path) -> None:
-    assert pickle.loads(pickle.dumps(Marks(tmp_path))) == Marks(tmp_path)
+    assert pickle.loads(pickle.dumps(ProgressFiles(tmp_path))) == ProgressFiles(tmp_path)
 
 
 def test_other_arguments_are_refused(tmp_path: Path) -> None:
     with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN):
         pass
     with (
-        pytest.raises(CheckpointWrong, match="was begun with other arguments; give those again"),
+        pytest.raises(InvalidCheckpoint, match="was begun with other arguments; give those again"),
         checkpoint(tmp_path / "c", "replay", {"topics": ["Other"]}, never),
     ):
         pass
@@ -138,7 +138,7 @@ def test_another_job_is_refused(tmp_path: Path) -> None:
     with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN):
         pass
     with (
-        pytest.raises(CheckpointWrong, match="of a job 'replay'"),
+        pytest.raises(InvalidCheckpoint, match="of a job 'replay'"),
         checkpoint(tmp_path / "c", "export", ARGUMENTS, never),
     ):
         pass
@@ -147,7 +147,7 @@ def test_another_job_is_refused(tmp_path: Path) -> None:
 def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
     with (
         checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN),
-        pytest.raises(CheckpointWrong, match="another run of this job"),
+        pytest.raises(InvalidCheckpoint, match="another run of this job"),
         checkpoint(tmp_path / "c", "replay", ARGUMENTS, never),
     ):
         pass
@@ -159,7 +159,7 @@ def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
 def test_a_broken_plan_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "plan.json").write_bytes(content)
     with (
-        pytest.raises(CheckpointWrong, match="no plan of a job"),
+        pytest.raises(InvalidCheckpoint, match="no plan of a job"),
         checkpoint(tmp_path, "replay", ARGUMENTS, never),
     ):
         pass
@@ -168,7 +168,7 @@ def test_a_broken_plan_is_named(tmp_path: Path, content: bytes) -> None:
 def test_a_folder_that_cannot_be_is_an_option_gone_wrong(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(OptionWrong, match=r"--checkpoint: .* cannot be used"),
+        pytest.raises(InvalidOption, match=r"--checkpoint: .* cannot be used"),
         checkpoint(tmp_path / "file", "replay", ARGUMENTS, never),
     ):
         pass
@@ -179,6 +179,6 @@ def test_without_a_folder_it_is_named_after_job_and_arguments(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with checkpoint(None, "replay", ARGUMENTS, lambda: PLAN) as held:
-        assert held.folder == tmp_path / f".firearrow-replay-{digest(ARGUMENTS)}"
+        assert held.folder == tmp_path / f".firearrow-replay-{arguments_digest(ARGUMENTS)}"
     with checkpoint(None, "replay", {"topics": ["Other"]}, lambda: PLAN[:1]) as other:
         assert other.folder != held.folder

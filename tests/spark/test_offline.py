@@ -13,15 +13,15 @@ from firearrow._native.bulk.spans import Spans
 from firearrow._native.store.record import Record
 from firearrow.client.group.java_json import loads
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import OptionWrong, TopicMissing
-from firearrow.spark_tools.offline.origin import StoreOrigin
-from firearrow.spark_tools.offline.reader import StoreReader
-from firearrow.spark_tools.origin import Origin, QueueRange, Reader
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.reader import OfflineReader
+from firearrow.spark_tools.origin import Source, QueueRange, SourceReader
 from tests.spark.stores import BROKER, Golden, KnownStore
 from tests.store.test_golden import assert_same
 
-EVERYTHING = Choice()
+EVERYTHING = MessageFilter()
 
 
 def never(part: QueueRange, why: str) -> None:
@@ -29,16 +29,16 @@ def never(part: QueueRange, why: str) -> None:
 
 
 def records(
-    reader: Reader, part: QueueRange, choice: Choice = EVERYTHING, *, bytes_max: int = 1 << 20
+    reader: SourceReader, part: QueueRange, message_filter: MessageFilter = EVERYTHING, *, bytes_max: int = 1 << 20
 ) -> list[Record]:
-    return [spans[n] for spans in read(reader, part, choice, bytes_max) for n in range(len(spans))]
+    return [spans[n] for spans in read(reader, part, message_filter, bytes_max) for n in range(len(spans))]
 
 
-def read(reader: Reader, part: QueueRange, choice: Choice, bytes_max: int) -> Iterator[Spans]:
-    return reader.read(part, choice, never, bytes_max=bytes_max)
+def read(reader: SourceReader, part: QueueRange, message_filter: MessageFilter, bytes_max: int) -> Iterator[Spans]:
+    return reader.read(part, message_filter, never, bytes_max=bytes_max)
 
 
-def whole(reader: Reader, queue: MessageQueue) -> QueueRange:
+def whole(reader: SourceReader, queue: MessageQueue) -> QueueRange:
     return QueueRange(queue, *reader.bounds([queue])[queue])
 
 
@@ -60,7 +60,7 @@ def traces(root: Path) -> dict[str, tuple[int, int, bytes]]:
 def test_every_message_of_a_golden_store_is_read_as_its_manifest_says(golden: Golden) -> None:
     before = traces(golden.root)
     seen = 0
-    with StoreOrigin((f"apache={golden.root}",)).open() as reader:
+    with StoreSource((f"apache={golden.root}",)).open() as reader:
         for topic, told in golden.queues():
             queue = MessageQueue(topic, "apache", told["queueId"])
             assert queue in reader.queues(topic)
@@ -77,20 +77,20 @@ def test_every_message_of_a_golden_store_is_read_as_its_manifest_says(golden: Go
 
 
 def test_topics_are_those_that_are_declared_and_those_that_have_queues(golden: Golden) -> None:
-    with StoreOrigin((str(golden.root),)).open() as reader:
+    with StoreSource((str(golden.root),)).open() as reader:
         topics = reader.topics()
         declared = json.loads((golden.root / "config" / "topics.json").read_text())["topicConfigTable"]
         assert set(topics) >= {topic for topic, _ in golden.queues()} | set(declared)
         assert topics == sorted(set(topics))
         assert "%LMQ%one" in topics  # light queues are never declared
-        with pytest.raises(TopicMissing, match="has no topic 'GoldenNothing'"):
+        with pytest.raises(TopicNotFound, match="has no topic 'GoldenNothing'"):
             reader.queues("GoldenNothing")
         empty = [queue for queue in reader.queues("GoldenBatch") if whole(reader, queue).end == 0]
         assert empty  # declared with four queues, and not all have a message
 
 
 def test_groups_are_those_that_the_broker_saved(golden: Golden) -> None:
-    with StoreOrigin((f"a={golden.root}",)).open() as reader:
+    with StoreSource((f"a={golden.root}",)).open() as reader:
         groups = reader.groups()
     told = loads(golden.manifest["consumerOffsets"])["offsetTable"]
     users = {group: queues for group, queues in groups.items() if group.startswith("CG_")}
@@ -106,17 +106,17 @@ def test_groups_are_those_that_the_broker_saved(golden: Golden) -> None:
 @pytest.mark.parametrize("topic", ["GoldenPlain", "GoldenFill", "SCHEDULE_TOPIC_XXXX", "GoldenSql"])
 def test_tags_are_found_by_their_text(golden: Golden, topic: str) -> None:
     """Entries of the delay topic hold times where others hold the tag."""
-    with StoreOrigin((f"a={golden.root}",)).open() as reader:
+    with StoreSource((f"a={golden.root}",)).open() as reader:
         for _, told in (each for each in golden.queues() if each[0] == topic):
             part = whole(reader, MessageQueue(topic, "a", told["queueId"]))
             for tag in {message.get("tags") for message in told["messages"]} - {None, ""}:
-                found = records(reader, part, Choice(tags=frozenset({tag})))
+                found = records(reader, part, MessageFilter(tags=frozenset({tag})))
                 wanted = [m["physicalOffset"] for m in told["messages"] if m.get("tags") == tag]
                 assert [record.physical_offset for record in found] == wanted
 
 
 def test_times_lead_to_offsets_as_in_the_broker(golden: Golden) -> None:
-    with StoreOrigin((f"a={golden.root}",)).open() as reader:
+    with StoreSource((f"a={golden.root}",)).open() as reader:
         asked = 0
         for topic, told in golden.queues():
             queue = MessageQueue(topic, "a", told["queueId"])
@@ -133,7 +133,7 @@ def test_times_lead_to_offsets_as_in_the_broker(golden: Golden) -> None:
 
 def test_a_known_store_is_read_message_for_message(store: KnownStore) -> None:
     before = traces(store.root)
-    with StoreOrigin((str(store.root),)).open() as reader:
+    with StoreSource((str(store.root),)).open() as reader:
         for topic in {known.queue.topic for known in store.messages}:
             queues = reader.queues(topic)
             assert [queue.broker_name for queue in queues] == [BROKER] * len(queues)
@@ -151,37 +151,37 @@ def test_a_known_store_is_read_message_for_message(store: KnownStore) -> None:
 @pytest.mark.parametrize(
     "choice",
     [
-        Choice(tags=frozenset({"paid"})),
-        Choice(tags=frozenset({"paid", "created"}), keys=frozenset(f"Orders-{n}" for n in range(40))),
-        Choice(keys=frozenset({"Orders-3", "Orders-17"})),
-        Choice(sql="number > 100 AND TAGS = 'shipped'"),
-        Choice(tags=frozenset({"nothing"})),
+        MessageFilter(tags=frozenset({"paid"})),
+        MessageFilter(tags=frozenset({"paid", "created"}), keys=frozenset(f"Orders-{n}" for n in range(40))),
+        MessageFilter(keys=frozenset({"Orders-3", "Orders-17"})),
+        MessageFilter(sql="number > 100 AND TAGS = 'shipped'"),
+        MessageFilter(tags=frozenset({"nothing"})),
     ],
 )
 @pytest.mark.parametrize("bytes_max", [1, 5000, 1 << 30])
-def test_what_is_chosen_is_what_is_read(store: KnownStore, choice: Choice, bytes_max: int) -> None:
-    with StoreOrigin((str(store.root),)).open() as reader:
+def test_what_is_chosen_is_what_is_read(store: KnownStore, message_filter: MessageFilter, bytes_max: int) -> None:
+    with StoreSource((str(store.root),)).open() as reader:
         found = [
             record.properties["UNIQ_KEY"]
             for queue in reader.queues("Orders")
-            for record in records(reader, whole(reader, queue), choice, bytes_max=bytes_max)
+            for record in records(reader, whole(reader, queue), message_filter, bytes_max=bytes_max)
         ]
     wanted = [
         known.unique_id
         for known in sorted(store.of("Orders"), key=lambda known: (known.queue, known.queue_offset))
-        if (not choice.tags or known.tags in choice.tags)
-        and (not choice.keys or choice.keys & set(known.keys))
+        if (not message_filter.tags or known.tags in message_filter.tags)
+        and (not message_filter.keys or message_filter.keys & set(known.keys))
         and (
-            choice.sql is None or (known.tags == "shipped" and int(known.properties.get("number", "0")) > 100)
+            message_filter.sql is None or (known.tags == "shipped" and int(known.properties.get("number", "0")) > 100)
         )
     ]
     assert found == wanted
-    assert bool(found) == ("nothing" not in choice.tags)
+    assert bool(found) == ("nothing" not in message_filter.tags)
 
 
 def test_a_part_of_a_queue_is_a_part_of_its_records(store: KnownStore) -> None:
     queue = MessageQueue("Orders", BROKER, 1)
-    with StoreOrigin((str(store.root),)).open() as reader:
+    with StoreSource((str(store.root),)).open() as reader:
         end = whole(reader, queue).end
         for start, stop in ((0, 1), (end - 1, end), (99, 101), (17, 17), (95, end)):
             part = QueueRange(queue, start, stop)
@@ -194,9 +194,9 @@ def test_a_part_of_a_queue_is_a_part_of_its_records(store: KnownStore) -> None:
 
 
 def test_several_stores_are_read_as_one(golden_clean: Golden, store: KnownStore) -> None:
-    origin: Origin = StoreOrigin((f"apache={golden_clean.root}", str(store.root)))
-    assert str(origin) == f"{golden_clean.root}, {store.root}"
-    with pickle.loads(pickle.dumps(origin)).open() as reader:
+    message_source: Source = StoreSource((f"apache={golden_clean.root}", str(store.root)))
+    assert str(message_source) == f"{golden_clean.root}, {store.root}"
+    with pickle.loads(pickle.dumps(message_source)).open() as reader:
         assert {"GoldenPlain", "Orders"} <= set(reader.topics())
         shared = reader.queues("TBW102")
         assert {queue.broker_name for queue in shared} == {"apache", BROKER}
@@ -204,7 +204,7 @@ def test_several_stores_are_read_as_one(golden_clean: Golden, store: KnownStore)
         assert {queue.broker_name for queue in reader.queues("Orders")} == {BROKER}
         mixed = [MessageQueue("Orders", BROKER, 0), MessageQueue("GoldenFill", "apache", 0)]
         assert reader.bounds(mixed)[mixed[1]] == (0, 399)
-        with pytest.raises(OptionWrong, match="no store is called 'other', there are apache, broker-a"):
+        with pytest.raises(InvalidOption, match="no store is called 'other', there are apache, broker-a"):
             reader.bounds([MessageQueue("T", "other", 0)])
 
 
@@ -221,25 +221,25 @@ def test_several_stores_are_read_as_one(golden_clean: Golden, store: KnownStore)
     ],
 )
 def test_paths_that_name_no_store_are_refused(paths: tuple[str, ...], why: str) -> None:
-    with pytest.raises(OptionWrong, match=f"path: {why}"):
-        StoreOrigin(paths)
+    with pytest.raises(InvalidOption, match=f"path: {why}"):
+        StoreSource(paths)
 
 
 def test_folders_are_absolute_so_that_workers_find_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert StoreOrigin(("data/store",)).paths == (f"store={tmp_path}/data/store",)
-    assert StoreOrigin(("a=b/../c",)) == StoreOrigin((f"a={tmp_path}/c",))
-    assert StoreOrigin((f"x={tmp_path}/b=c",)).paths == (f"x={tmp_path}/b=c",)
-    again = StoreOrigin(StoreOrigin(("data/store",)).paths)
+    assert StoreSource(("data/store",)).paths == (f"store={tmp_path}/data/store",)
+    assert StoreSource(("a=b/../c",)) == StoreSource((f"a={tmp_path}/c",))
+    assert StoreSource((f"x={tmp_path}/b=c",)).paths == (f"x={tmp_path}/b=c",)
+    again = StoreSource(StoreSource(("data/store",)).paths)
     assert again.paths == (f"store={tmp_path}/data/store",)
 
 
 def test_a_reader_leaves_no_file_open(store: KnownStore) -> None:
     before = set(os.listdir("/proc/self/fd"))
-    with StoreOrigin((str(store.root),)).open() as reader:
-        assert isinstance(reader, StoreReader)
+    with StoreSource((str(store.root),)).open() as reader:
+        assert isinstance(reader, OfflineReader)
         queue = reader.queues("Orders")[0]
         reader.offset_at(queue, 5)
         started = read(reader, whole(reader, queue), EVERYTHING, 100)

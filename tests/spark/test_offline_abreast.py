@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.offline.origin import StoreOrigin
-from firearrow.spark_tools.offline.reader import StoreReader
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.reader import OfflineReader
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.stores import KnownStore
 from tests.support.stores import open_store, put
@@ -27,7 +27,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def ranges(reader: StoreReader) -> list[QueueRange]:
+def ranges(reader: OfflineReader) -> list[QueueRange]:
     bounds = reader.bounds(reader.queues("T"))
     return [
         QueueRange(queue, *pair, reader.bytes_of(QueueRange(queue, *pair))) for queue, pair in bounds.items()
@@ -44,9 +44,9 @@ def offsets(parts: list[tuple[QueueRange, ...]]) -> dict[MessageQueue, list[int]
 
 @pytest.mark.parametrize("bytes_each", [1000, 5000, 20_000, 1 << 40, 1])
 def test_every_offset_is_planned_once_and_in_order(root: Path, bytes_each: int) -> None:
-    with StoreOrigin((f"s={root}",)).open() as reader:
+    with StoreSource((f"s={root}",)).open() as reader:
         parts = ranges(reader)
-        groups = reader.abreast(parts, bytes_each=bytes_each)
+        groups = reader.log_order_splits(parts, bytes_each=bytes_each)
         assert offsets(groups) == {part.queue: [*range(part.start, part.end)] for part in parts}
         assert all(len(part) for group in groups for part in group)
         assert all(len({part.queue for part in group}) == len(group) for group in groups)
@@ -56,17 +56,17 @@ def test_each_group_lies_in_a_piece_of_the_log(root: Path) -> None:
     def lost(part: QueueRange, why: str) -> None:
         raise AssertionError(f"{part}: {why}")
 
-    with StoreOrigin((f"s={root}",)).open() as reader:
+    with StoreSource((f"s={root}",)).open() as reader:
         parts = ranges(reader)
         total = sum(part.size for part in parts)
-        groups = reader.abreast(parts, bytes_each=total // 8)
+        groups = reader.log_order_splits(parts, bytes_each=total // 8)
         assert 8 <= len(groups) <= 9
         ends = []
         for group in groups:
             places = [
                 spans[n].physical_offset
                 for part in group
-                for spans in reader.read(part, Choice(), lost, bytes_max=1 << 20)
+                for spans in reader.read(part, MessageFilter(), lost, bytes_max=1 << 20)
                 for n in range(len(spans))
             ]
             ends.append((min(places), max(places)))
@@ -77,20 +77,20 @@ def test_each_group_lies_in_a_piece_of_the_log(root: Path) -> None:
 
 def test_what_is_not_there_is_planned_too_so_that_it_is_told(root: Path) -> None:
     queue = MessageQueue("T", "s", 0)
-    with StoreOrigin((f"s={root}",)).open() as reader:
+    with StoreSource((f"s={root}",)).open() as reader:
         for start, end in ((-5, COUNT + 50), (COUNT + 10, COUNT + 60), (-20, -10)):
-            groups = reader.abreast([QueueRange(queue, start, end, 60_000)], bytes_each=10_000)
+            groups = reader.log_order_splits([QueueRange(queue, start, end, 60_000)], bytes_each=10_000)
             assert offsets(groups) == {queue: [*range(start, end)]}
-        assert reader.abreast([], bytes_each=5) == []
-        assert reader.abreast([QueueRange(queue, 5, 5)], bytes_each=5) == []
+        assert reader.log_order_splits([], bytes_each=5) == []
+        assert reader.log_order_splits([QueueRange(queue, 5, 5)], bytes_each=5) == []
         sizeless = QueueRange(queue, 0, COUNT)
-        assert reader.abreast([sizeless], bytes_each=5) == [(sizeless,)]
+        assert reader.log_order_splits([sizeless], bytes_each=5) == [(sizeless,)]
 
 
 def test_stores_are_planned_apart(root: Path, store: KnownStore) -> None:
-    with StoreOrigin((f"s={root}", str(store.root))).open() as reader:
+    with StoreSource((f"s={root}", str(store.root))).open() as reader:
         queues = [*reader.queues("T"), *reader.queues("Orders")]
         parts = [QueueRange(queue, *pair, 10_000) for queue, pair in reader.bounds(queues).items()]
-        groups = reader.abreast(parts, bytes_each=20_000)
+        groups = reader.log_order_splits(parts, bytes_each=20_000)
         assert offsets(groups) == {part.queue: [*range(part.start, part.end)] for part in parts}
         assert all(len({part.queue.broker_name for part in group}) == 1 for group in groups)

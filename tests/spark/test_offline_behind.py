@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.files.mappings import Mappings
+from firearrow._native.files.mappings import MappedFiles
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import DataLoss
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.planning import ranges
-from firearrow.spark_tools.offline.behind import LOOKS, NO_ENTRY, NO_RECORD, behind
-from firearrow.spark_tools.offline.origin import StoreOrigin
-from firearrow.spark_tools.offline.store import Store
+from firearrow.spark_tools.offline.behind import READS_MAX, NO_ENTRY, NO_RECORD, check_tail
+from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.store import OfflineStore
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
@@ -32,12 +32,12 @@ def never(seconds: float) -> None:
 
 
 def seen(root: Path, pause: object = never) -> list[tuple[QueueRange, str]]:
-    return behind(Store("s", str(root), Mappings()), [QUEUE, OTHER], pause)  # type: ignore[arg-type]
+    return check_tail(OfflineStore("s", str(root), MappedFiles()), [QUEUE, OTHER], pause)  # type: ignore[arg-type]
 
 
 def plan(root: Path, **given: str) -> BatchPlan:
     options = SourceOptions.of({"path": f"s={root}", **given}, BATCH)
-    return BatchPlan(StoreOrigin((f"s={root}",)), options)
+    return BatchPlan(StoreSource((f"s={root}",)), options)
 
 
 def rows(root: Path, **given: str) -> int:
@@ -128,9 +128,9 @@ def test_what_a_running_broker_shows_for_moments_is_nothing(root: Path) -> None:
 
     other = root / "consumequeue" / "T" / "1" / path.name
     write_at(other, position, bytes(20))
-    last = behind(Store("s", str(root), Mappings()), [QUEUE, OTHER], entered)
+    last = check_tail(OfflineStore("s", str(root), MappedFiles()), [QUEUE, OTHER], entered)
     assert last == [(QueueRange(OTHER, COUNT - 1, COUNT), NO_ENTRY)]
-    assert len(pauses) == LOOKS
+    assert len(pauses) == READS_MAX
 
 
 def test_a_store_that_is_written_all_the_time_has_nothing_behind(tmp_path: Path) -> None:
@@ -165,6 +165,6 @@ def test_torn_bytes_at_the_end_are_warned_of(root: Path, caplog: pytest.LogCaptu
 
 def test_apache_s_stores_have_nothing_that_is_lost(golden: Golden) -> None:
     name = golden.root.name
-    with StoreOrigin((f"{name}={golden.root}",)).open() as reader:
+    with StoreSource((f"{name}={golden.root}",)).open() as reader:
         queues = [queue for topic in reader.topics() for queue in reader.queues(topic)]
-        assert reader.behind(queues) == []
+        assert reader.tail_losses(queues) == []

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.files.entries import Entries
-from firearrow._native.files.mappings import Mappings
+from firearrow._native.files.entries import QueueReader
+from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.files.rolled import rolled_files
 from firearrow._native.store.store import MessageStore, StoreConfig
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import DataLoss, StoreUnreadable
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.damaged_store import (
@@ -51,7 +51,7 @@ def test_what_lost_raises_ends_the_reading(root: Path) -> None:
         raise DataLoss(f"{part}: {why}")
 
     with opened(root) as reader, pytest.raises(DataLoss, match=r"T@s:0\[30\.\.31\): their entries"):
-        list(reader.read(QueueRange(QUEUE, 0, COUNT), Choice(), lost, bytes_max=300))
+        list(reader.read(QueueRange(QUEUE, 0, COUNT), MessageFilter(), lost, bytes_max=300))
 
 
 def test_a_tag_that_is_not_asked_for_is_no_loss(root: Path) -> None:
@@ -59,10 +59,10 @@ def test_a_tag_that_is_not_asked_for_is_no_loss(root: Path) -> None:
     write_at(path, position + 4, b"\0\0\0\0")
     losses = LossRecorder()
     with opened(root) as reader:
-        choice = Choice(tags=frozenset({"t1"}))
-        assert offsets(reader, 0, COUNT, losses, choice) == [n for n in range(COUNT) if n % 4 == 1]
+        message_filter = MessageFilter(tags=frozenset({"t1"}))
+        assert offsets(reader, 0, COUNT, losses, message_filter) == [n for n in range(COUNT) if n % 4 == 1]
         assert losses.ranges == []
-        assert 30 not in offsets(reader, 0, COUNT, losses, Choice(tags=frozenset({"t2"})))
+        assert 30 not in offsets(reader, 0, COUNT, losses, MessageFilter(tags=frozenset({"t2"})))
     assert losses.ranges == [(30, 31)]
 
 
@@ -266,16 +266,16 @@ def test_an_entry_that_is_seen_half_written_is_looked_at_again(
 ) -> None:
     """A broker writes its parts one after the other, the size last."""
     torn = {COUNT - 1}
-    whole = Entries.read
+    whole = QueueReader.read
 
-    def read(entries: Entries, start: int, stop: int) -> bytes:
+    def read(entries: QueueReader, start: int, stop: int) -> bytes:
         data = whole(entries, start, stop)
         if start in torn and stop == start + 1 and looks.pop():
             return bytes(8) + data[8:]
         return data
 
     looks = [False, True, False]  # from the end: for the end of the file, for the record, again
-    monkeypatch.setattr(Entries, "read", read)
+    monkeypatch.setattr(QueueReader, "read", read)
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
     assert looks == []
@@ -285,7 +285,7 @@ def test_segments_that_vanish_while_they_are_read_are_lost(root: Path) -> None:
     """Those that are mapped stay readable; the others are told."""
     losses = LossRecorder()
     with opened(root) as reader:
-        reading = reader.read(QueueRange(QUEUE, 0, COUNT), Choice(), losses, bytes_max=300)
+        reading = reader.read(QueueRange(QUEUE, 0, COUNT), MessageFilter(), losses, bytes_max=300)
         spans = next(reading)
         found = [spans.queue_offset(n) for n in range(len(spans))]
         segments = sorted((root / "commitlog").iterdir())
@@ -311,7 +311,7 @@ def test_a_file_that_is_made_anew_under_its_name_is_no_crash(root: Path) -> None
 def test_a_file_that_grows_is_mapped_anew(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}"
     path.write_bytes(b"short")
-    mappings = Mappings()
+    mappings = MappedFiles()
     mapping = mappings.get(rolled_files(str(tmp_path))[0])
     assert mapping is not None
     assert mapping.end == 5
@@ -325,7 +325,7 @@ def test_a_file_that_grows_is_mapped_anew(tmp_path: Path) -> None:
 def test_only_some_files_are_mapped_and_fewer_have_pages(tmp_path: Path) -> None:
     for number in range(10):
         (tmp_path / f"{number * 100:020d}").write_bytes(b"%d" % number * 100)
-    mappings = Mappings(count_max=4, resident_bytes_max=250)
+    mappings = MappedFiles(count_max=4, resident_bytes_max=250)
     segments = rolled_files(str(tmp_path))
     kept = []
     for segment in [*segments, *segments[5:7]]:

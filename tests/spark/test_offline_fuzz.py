@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.origin import QueueRange
 from tests.support.stores import open_store, properties_of, put
 
@@ -90,11 +90,11 @@ def test_every_offset_is_read_or_lost_once(
     folder = Path(tempfile.mkdtemp()) / "s"
     try:
         damaged(folder, edits)
-        choice = Choice(tags=frozenset({"t1"})) if by_tag else Choice()
-        with StoreOrigin((str(folder),)).open() as reader:
+        message_filter = MessageFilter(tags=frozenset({"t1"})) if by_tag else MessageFilter()
+        with StoreSource((str(folder),)).open() as reader:
             [(first, end)] = reader.bounds([QUEUE]).values()
             assert 0 <= first <= end
-            for spans in reader.read(QueueRange(QUEUE, 0, COUNT), choice, lost, bytes_max=bytes_max):
+            for spans in reader.read(QueueRange(QUEUE, 0, COUNT), message_filter, lost, bytes_max=bytes_max):
                 for record in (spans[index] for index in range(len(spans))):
                     assert record.queue_offset not in seen
                     assert (record.topic, record.queue_id) == ("T", 0)

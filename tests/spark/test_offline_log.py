@@ -10,9 +10,9 @@ from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.offline.origin import StoreOrigin
-from firearrow.spark_tools.offline.reader import StoreReader
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.reader import OfflineReader
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.stores import BROKER, Golden
 from tests.support.recorder import Recorder
@@ -30,12 +30,12 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def opened(root: Path) -> StoreReader:
-    return StoreOrigin((f"s={root}",)).open()
+def opened(root: Path) -> OfflineReader:
+    return StoreSource((f"s={root}",)).open()
 
 
 def places(
-    reader: StoreReader,
+    reader: OfflineReader,
     start: int = 0,
     end: int | None = None,
     torn: Recorder | None = None,
@@ -198,14 +198,14 @@ def test_a_running_broker_is_read_without_loss_or_repeat(
     def lost(part: QueueRange, why: str) -> None:
         raise AssertionError(f"{part}: {why}")
 
-    with StoreOrigin((f"{BROKER}={broker.store}",)).open() as reader:
+    with StoreSource((f"{BROKER}={broker.store}",)).open() as reader:
         while len(bodies) < count:
             sent_all = not sending.is_alive()
             first, end = reader.bounds([queue])[queue]
             assert first == 0
             assert end >= len(bodies)
             part = QueueRange(queue, len(bodies), end)
-            for spans in reader.read(part, Choice(), lost, bytes_max=20_000):
+            for spans in reader.read(part, MessageFilter(), lost, bytes_max=20_000):
                 bodies += [spans[n].body for n in range(len(spans))]
             assert len(bodies) == end
             looks += 1

@@ -8,8 +8,8 @@ import pytest
 
 from firearrow._native.store.hash import java_hash
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import StoreUnreadable, TopicMissing
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import StoreUnreadable, TopicNotFound
 from tests.spark.damaged_store import COUNT, QUEUE, LossRecorder, offsets, opened
 from tests.support.stores import open_store, properties_of, put
 
@@ -53,9 +53,9 @@ def test_files_that_are_none_of_a_store_are_named(root: Path, name: str) -> None
 @pytest.mark.parametrize("topic", ["", ".", "..", "../commitlog", "a/b", "a\0b"])
 def test_no_name_of_a_topic_leads_out_of_the_store(root: Path, topic: str) -> None:
     with opened(root) as reader:
-        with pytest.raises(TopicMissing):
+        with pytest.raises(TopicNotFound):
             reader.queues(topic)
-        with pytest.raises(TopicMissing):
+        with pytest.raises(TopicNotFound):
             reader.bounds([MessageQueue(topic, "s", 0)])
 
 
@@ -118,4 +118,4 @@ def test_equal_hashes_of_tags_are_told_apart(tmp_path: Path) -> None:
             put(store, b"", properties=properties_of(TAGS=tag))
         store.write()
     with opened(tmp_path) as reader:
-        assert offsets(reader, 0, 3, LossRecorder(), Choice(tags=frozenset({"BB"}))) == [1]
+        assert offsets(reader, 0, 3, LossRecorder(), MessageFilter(tags=frozenset({"BB"}))) == [1]

@@ -5,18 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.offsets import (
     AtTime,
     AtTimes,
-    Edge,
+    OffsetEdge,
     PerQueue,
     Point,
     offsets_json,
     offsets_of,
 )
-from firearrow.spark_tools.plan.resolution import Resolution, there
+from firearrow.spark_tools.plan.resolution import OffsetResolver, available_part
 from tests.spark.fakes import FakeLog, queue_of
 from tests.support.recorder import Recorder
 
@@ -55,17 +55,17 @@ def named(losses: Recorder) -> list[tuple[str, str]]:
 def starts(log: FakeLog, point: Point, strategy: str = "error") -> tuple[list[int], list[tuple[str, str]]]:
     losses = Recorder()
     bounds = log.bounds([Q0, Q1, Q2])
-    return list(Resolution(log, losses, strategy).starts(point, bounds).values()), named(losses)
+    return list(OffsetResolver(log, losses, strategy).starts(point, bounds).values()), named(losses)
 
 
 def ends(log: FakeLog, point: Point) -> tuple[list[int], list[tuple[str, str]]]:
     losses = Recorder()
-    return list(Resolution(log, losses).ends(point, log.bounds([Q0, Q1, Q2])).values()), named(losses)
+    return list(OffsetResolver(log, losses).ends(point, log.bounds([Q0, Q1, Q2])).values()), named(losses)
 
 
 def test_starts_within_what_is_there(log: FakeLog) -> None:
-    assert starts(log, Edge.EARLIEST) == ([10, 0, 1], [])
-    assert starts(log, Edge.LATEST) == ([20, 5, 1], [])
+    assert starts(log, OffsetEdge.EARLIEST) == ([10, 0, 1], [])
+    assert starts(log, OffsetEdge.LATEST) == ([20, 5, 1], [])
     assert starts(log, PerQueue({Q0: 12})) == ([12, 0, 1], [])
     assert starts(log, PerQueue({Q0: -1, Q1: -2})) == ([20, 0, 1], [])
     assert starts(log, PerQueue({Q0: 20})) == ([20, 0, 1], [])
@@ -85,7 +85,7 @@ def test_starts_that_are_gone_are_named(log: FakeLog) -> None:
 @given(st.integers(0, 12), st.integers(0, 8), st.integers(2, 6), st.integers(0, 6))
 def test_of_a_range_all_is_there_or_told(start: int, count: int, first: int, long: int) -> None:
     asked, losses = QueueRange(Q0, start, start + count), []
-    left = there(asked, first, first + long, lambda part, _: losses.append(part))
+    left = available_part(asked, first, first + long, lambda part, _: losses.append(part))
     found = sorted(n for part in (left, *losses) for n in range(part.start, part.end))
     assert found == list(range(start, start + count))
     assert all(first <= n < first + long for n in range(left.start, left.end))
@@ -94,7 +94,7 @@ def test_of_a_range_all_is_there_or_told(start: int, count: int, first: int, lon
 
 
 def test_ends_within_what_is_there(log: FakeLog) -> None:
-    assert ends(log, Edge.LATEST) == ([20, 5, 1], [])
+    assert ends(log, OffsetEdge.LATEST) == ([20, 5, 1], [])
     assert ends(log, PerQueue({Q0: 15, Q1: -1})) == ([15, 5, 1], [])
     assert ends(log, PerQueue({Q0: 5})) == ([10, 5, 1], [])
     assert ends(log, AtTime(105)) == ([15, 5, 1], [])
@@ -117,7 +117,7 @@ def test_a_time_starts_at_the_first_message_stored_then_or_later(log: FakeLog) -
 
 
 def test_a_queue_without_messages_since_then_is_an_error_or_read_from_its_end(log: FakeLog) -> None:
-    with pytest.raises(OptionWrong, match=r"broker-a:1\[0\.\.5\) has no message stored at 105 ms or later"):
+    with pytest.raises(InvalidOption, match=r"broker-a:1\[0\.\.5\) has no message stored at 105 ms or later"):
         starts(log, AtTime(105))
     assert starts(log, AtTime(105), "latest") == ([15, 5, 1], [])
     assert starts(log, AtTimes({Q1: 105}), "latest") == ([10, 5, 1], [])
@@ -125,7 +125,7 @@ def test_a_queue_without_messages_since_then_is_an_error_or_read_from_its_end(lo
 
 @pytest.mark.parametrize("point", [PerQueue({queue_of(7): 1}), AtTimes({queue_of(7): 1})])
 def test_a_queue_that_is_not_read_is_not_let_pass(log: FakeLog, point: Point) -> None:
-    with pytest.raises(OptionWrong, match="startingOffsets: queue 7 of Orders at broker-a is not among"):
+    with pytest.raises(InvalidOption, match="startingOffsets: queue 7 of Orders at broker-a is not among"):
         starts(log, point)
-    with pytest.raises(OptionWrong, match="endingOffsets: queue 7"):
+    with pytest.raises(InvalidOption, match="endingOffsets: queue 7"):
         ends(log, point)

@@ -3,11 +3,11 @@
 import pytest
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.plan.declaration import VALUE_CHARS_MAX
-from firearrow.spark_tools.plan.offsets import AtTime, AtTimes, Edge, PerQueue
+from firearrow.spark_tools.plan.offsets import AtTime, AtTimes, OffsetEdge, PerQueue
 from firearrow.spark_tools.plan.options import BATCH, STREAM, SourceOptions
-from firearrow.spark_tools.plan.topics import Assigned
+from firearrow.spark_tools.plan.topics import AssignedQueues
 
 Q0 = MessageQueue("T", "a", 0)
 OFFSETS = '{"T": {"a": {"0": 5}}}'
@@ -22,12 +22,12 @@ def options(use: str = BATCH, **given: str) -> SourceOptions:
     [
         ({"topic": "A, B,A"}, "topic", ("A", "B")),
         ({"topicPattern": "Or.*"}, "pattern", "Or.*"),
-        ({"assign": '{"T": [1, 0]}'}, "assign", (Assigned("T", None, frozenset({0, 1})),)),
-        ({"assign": '{"T": {"a": [2]}}'}, "assign", (Assigned("T", "a", frozenset({2})),)),
+        ({"assign": '{"T": [1, 0]}'}, "assign", (AssignedQueues("T", None, frozenset({0, 1})),)),
+        ({"assign": '{"T": {"a": [2]}}'}, "assign", (AssignedQueues("T", "a", frozenset({2})),)),
         ({"waitForTopic": "5m"}, "wait_s", 300.0),
         ({"pollTimeout": "1500ms"}, "timeout_s", 1.5),
         ({"endingOffsets": OFFSETS}, "end", PerQueue({Q0: 5})),
-        ({"startingOffsets": " EARLIEST "}, "start", Edge.EARLIEST),
+        ({"startingOffsets": " EARLIEST "}, "start", OffsetEdge.EARLIEST),
         ({"startingTimestamp": "1970-01-01T00:00:02"}, "start_ms", 2000),
         ({"endingTimestamp": "2000"}, "end_ms", 2000),
         ({"startingOffsetsByTimestamp": OFFSETS}, "start_times", AtTimes({Q0: 5})),
@@ -63,7 +63,7 @@ def test_each_option_is_understood(given: dict[str, str], field: str, value: obj
 )
 def test_streams_have_options_of_their_own(given: dict[str, str], field: str, value: object) -> None:
     assert getattr(options(STREAM, **given), field) == value
-    with pytest.raises(OptionWrong, match=f"{next(iter(given))}: this option is for stream only"):
+    with pytest.raises(InvalidOption, match=f"{next(iter(given))}: this option is for stream only"):
         options(BATCH, **given)
 
 
@@ -112,7 +112,7 @@ def test_names_are_read_in_any_case_as_spark_lowers_them() -> None:
     ],
 )
 def test_a_refusal_is_one_sentence_that_names_the_option(given: dict[str, str], told: str) -> None:
-    with pytest.raises(OptionWrong) as refusal:
+    with pytest.raises(InvalidOption) as refusal:
         options(**given)
     assert told in str(refusal.value)
     assert "\n" not in str(refusal.value)
@@ -122,20 +122,20 @@ def test_a_refusal_is_one_sentence_that_names_the_option(given: dict[str, str], 
 def test_a_value_is_text_of_a_bounded_length() -> None:
     at_most = '{"T": {"a": {"0": 5}}}'.ljust(VALUE_CHARS_MAX)
     assert options(startingOffsets=at_most).start == PerQueue({Q0: 5})
-    with pytest.raises(OptionWrong, match=f"startingOffsets: {VALUE_CHARS_MAX + 1} characters"):
+    with pytest.raises(InvalidOption, match=f"startingOffsets: {VALUE_CHARS_MAX + 1} characters"):
         options(startingOffsets=at_most + " ")
-    with pytest.raises(OptionWrong, match="topic: a value is wanted, not None"):
+    with pytest.raises(InvalidOption, match="topic: a value is wanted, not None"):
         SourceOptions.of({"path": "/s", "topic": None}, BATCH)  # type: ignore[dict-item]
 
 
 def test_somewhere_must_be_read_from() -> None:
-    with pytest.raises(OptionWrong, match="path or nameServer"):
+    with pytest.raises(InvalidOption, match="path or nameServer"):
         SourceOptions.of({"topic": "A"}, BATCH)
-    with pytest.raises(OptionWrong, match="which topic of the brokers"):
+    with pytest.raises(InvalidOption, match="which topic of the brokers"):
         SourceOptions.of({"nameServer": "x:1"}, BATCH)
-    with pytest.raises(OptionWrong, match=r"keysByIndex: .* path only"):
+    with pytest.raises(InvalidOption, match=r"keysByIndex: .* path only"):
         SourceOptions.of({"nameServer": "x:1", "topic": "A", "keys": "k", "keysByIndex": "true"}, BATCH)
-    with pytest.raises(OptionWrong, match=r"commitGroup: .* nameServer only"):
+    with pytest.raises(InvalidOption, match=r"commitGroup: .* nameServer only"):
         options(STREAM, commitGroup="g")
 
 
@@ -170,9 +170,9 @@ def test_a_time_goes_before_times_and_times_before_offsets() -> None:
 
 
 def test_a_batch_begins_at_the_earliest_and_a_stream_at_the_latest() -> None:
-    assert options().start_point(BATCH) is Edge.EARLIEST
-    assert options(STREAM).start_point(STREAM) is Edge.LATEST
-    assert options().end_point() is Edge.LATEST
+    assert options().start_point(BATCH) is OffsetEdge.EARLIEST
+    assert options(STREAM).start_point(STREAM) is OffsetEdge.LATEST
+    assert options().end_point() is OffsetEdge.LATEST
 
 
 def test_where_the_use_is_not_known_options_of_all_uses_are_read() -> None:

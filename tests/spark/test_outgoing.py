@@ -10,9 +10,9 @@ import pytest
 from firearrow._native.store.batch import items_of
 from firearrow.client.message import MessageQueue, decode_properties
 from firearrow.spark_tools import outgoing
-from firearrow.spark_tools.errors import OptionWrong, SendFailed, TopicMissing
-from firearrow.spark_tools.outgoing import Outgoing, Outlet, first_id, unique_ids
-from firearrow.spark_tools.placing import QueueChoice
+from firearrow.spark_tools.errors import InvalidOption, SendFailed, TopicNotFound
+from firearrow.spark_tools.outgoing import BatchSender, SinkSettings, first_id, unique_ids
+from firearrow.spark_tools.placing import QueueIdUse
 
 IDS = (unique_ids("a test"), 0)
 
@@ -64,9 +64,9 @@ class FakeSender:
         return request
 
 
-def sent(batch: pa.RecordBatch, outlet: Outlet, count: int = 4) -> list[Request]:
+def sent(batch: pa.RecordBatch, sink_settings: SinkSettings, count: int = 4) -> list[Request]:
     sender = FakeSender(count)
-    out = Outgoing(sender, outlet, IDS)
+    out = BatchSender(sender, sink_settings, IDS)
     out.send(batch)
     assert out.finish().messages == batch.num_rows
     return sender.requests
@@ -74,7 +74,7 @@ def sent(batch: pa.RecordBatch, outlet: Outlet, count: int = 4) -> list[Request]
 
 def test_rows_of_no_queue_go_round_all_of_them_batch_by_batch() -> None:
     batch = pa.record_batch({"body": ["x" * 1000] * 40})
-    requests = sent(batch, Outlet(topic="T", batch_bytes=10_000))
+    requests = sent(batch, SinkSettings(topic="T", batch_bytes=10_000))
     assert len(requests) == 5
     assert len({request.queue for request in requests}) == 4
     assert all(not request.alone for request in requests)
@@ -83,7 +83,7 @@ def test_rows_of_no_queue_go_round_all_of_them_batch_by_batch() -> None:
 def test_ids_go_on_from_batch_to_batch_and_are_the_same_when_sent_again() -> None:
     def ids() -> list[str]:
         sender = FakeSender()
-        out = Outgoing(sender, Outlet(topic="T"), IDS)
+        out = BatchSender(sender, SinkSettings(topic="T"), IDS)
         for _ in range(3):
             out.send(pa.record_batch({"body": ["a", "b"]}))
         return [item[2]["UNIQ_KEY"] for request in sender.requests for item in request.messages]
@@ -107,7 +107,7 @@ def test_messages_with_a_delay_go_alone_and_the_others_together() -> None:
             "deliverTime": pa.array([None, None, None, when], pa.timestamp("us", tz="UTC")),
         }
     )
-    together, level, time = sent(batch, Outlet(topic="T", queues=QueueChoice.ANY))
+    together, level, time = sent(batch, SinkSettings(topic="T", queues=QueueIdUse.ANY))
     assert [item[1] for item in together.messages] == [b"a", b"c"]
     assert level.alone
     assert level.messages[0][2]["DELAY"] == "3"
@@ -116,30 +116,30 @@ def test_messages_with_a_delay_go_alone_and_the_others_together() -> None:
 
 def test_a_time_can_be_told_in_milliseconds_and_not_beside_a_level() -> None:
     batch = pa.record_batch({"body": ["a"], "deliverTime": [1234]})
-    assert sent(batch, Outlet(topic="T"))[0].messages[0][2]["TIMER_DELIVER_MS"] == "1234"
+    assert sent(batch, SinkSettings(topic="T"))[0].messages[0][2]["TIMER_DELIVER_MS"] == "1234"
     for level, time, sentence in ((1, 1, "both in one row"), (-1, None, "below 0"), (None, -5, "below 0")):
         wrong = pa.record_batch({
             "body": ["a"], "delayLevel": pa.array([level], pa.int32()), "deliverTime": pa.array([time], pa.int64()),
         })  # fmt: skip
-        with pytest.raises(OptionWrong, match=sentence):
-            sent(wrong, Outlet(topic="T"))
+        with pytest.raises(InvalidOption, match=sentence):
+            sent(wrong, SinkSettings(topic="T"))
 
 
 def test_messages_of_retry_topics_go_alone() -> None:
-    requests = sent(pa.record_batch({"body": ["a", "b"]}), Outlet(topic="%RETRY%group"))
+    requests = sent(pa.record_batch({"body": ["a", "b"]}), SinkSettings(topic="%RETRY%group"))
     assert [(request.alone, len(request.messages)) for request in requests] == [(True, 1), (True, 1)]
 
 
 def test_packed_bodies_are_told_apart_by_their_flag_and_keep_their_order() -> None:
     flags = pa.array([0x301, 0x30, None, 0x301], pa.int32())
     batch = pa.record_batch({"body": [b"a", b"b", b"c", b"d"], "sysFlag": flags})
-    requests = sent(batch, Outlet(topic="T", packed_bodies=True))
+    requests = sent(batch, SinkSettings(topic="T", packed_bodies=True))
     assert [(request.sys_flag, [item[1] for item in request.messages]) for request in requests] == [
         (0x301, [b"a"]),
         (0, [b"b", b"c"]),
         (0x301, [b"d"]),
     ]
-    assert [request.sys_flag for request in sent(batch, Outlet(topic="T"))] == [0]
+    assert [request.sys_flag for request in sent(batch, SinkSettings(topic="T"))] == [0]
 
 
 def test_provenance_says_where_a_row_was_read_and_replaces_an_older_one() -> None:
@@ -148,7 +148,7 @@ def test_provenance_says_where_a_row_was_read_and_replaces_an_older_one() -> Non
         "body": ["a"], "topic": ["T"], "brokerName": ["src"], "queueId": pa.array([2], pa.int32()),
         "queueOffset": [77], "properties": pa.array([older], pa.map_(pa.string(), pa.string())),
     })  # fmt: skip
-    (request,) = sent(batch, Outlet(job="nightly"))
+    (request,) = sent(batch, SinkSettings(job="nightly"))
     assert request.queue == MessageQueue("T", "broker-a", 2)
     assert request.messages[0][2] == {
         "x": "y", "REPLAY_JOB": "nightly", "REPLAY_BROKER": "src", "REPLAY_TOPIC": "T", "REPLAY_QUEUE": "2",
@@ -161,13 +161,13 @@ def test_what_brokers_set_themselves_or_what_would_act_again_is_left_out() -> No
     batch = pa.record_batch(
         {"body": ["a"], "properties": pa.array([held], pa.map_(pa.string(), pa.string()))}
     )
-    (request,) = sent(batch, Outlet(topic="T"))
+    (request,) = sent(batch, SinkSettings(topic="T"))
     assert request.messages[0][2].keys() == {"colour", "UNIQ_KEY"}
 
 
 def test_a_failure_says_how_much_is_at_the_target_already() -> None:
     sender = FakeSender(fails_at=2)
-    out = Outgoing(sender, Outlet(topic="T", batch_bytes=1024), IDS)
+    out = BatchSender(sender, SinkSettings(topic="T", batch_bytes=1024), IDS)
     out.send(pa.record_batch({"body": ["x" * 900] * 5}))
     with pytest.raises(SendFailed, match="broker-a: gone; 2 messages in 2 queues are at the target already"):
         out.finish()
@@ -176,7 +176,7 @@ def test_a_failure_says_how_much_is_at_the_target_already() -> None:
 def test_never_more_than_a_window_is_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing, "WINDOW_BYTES", 2500)
     sender = FakeSender()
-    out = Outgoing(sender, Outlet(topic="T", batch_bytes=1024), IDS)
+    out = BatchSender(sender, SinkSettings(topic="T", batch_bytes=1024), IDS)
     out.send(pa.record_batch({"body": ["x" * 900] * 10}))
     assert len(sender.requests) == 10
     assert sender.waited == 8
@@ -185,20 +185,20 @@ def test_never_more_than_a_window_is_on_the_way(monkeypatch: pytest.MonkeyPatch)
 
 def test_nothing_of_a_batch_is_sent_when_a_row_has_no_place() -> None:
     sender = FakeSender()
-    out = Outgoing(sender, Outlet(), IDS)
-    with pytest.raises(OptionWrong, match="queueId"):
+    out = BatchSender(sender, SinkSettings(), IDS)
+    with pytest.raises(InvalidOption, match="queueId"):
         out.send(pa.record_batch({"body": ["a", "b"], "topic": ["A", "B"], "queueId": [0, 9]}))
     assert not sender.requests
 
 
 def test_a_topic_that_takes_nothing_is_refused() -> None:
-    with pytest.raises(TopicMissing, match="topic T has no queue at the target that takes messages"):
-        sent(pa.record_batch({"body": ["a"]}), Outlet(topic="T"), count=0)
+    with pytest.raises(TopicNotFound, match="topic T has no queue at the target that takes messages"):
+        sent(pa.record_batch({"body": ["a"]}), SinkSettings(topic="T"), count=0)
 
 
 def test_what_is_sent_is_counted_by_queue() -> None:
     sender = FakeSender(count=2)
-    out = Outgoing(sender, Outlet(topic="T"), IDS)
+    out = BatchSender(sender, SinkSettings(topic="T"), IDS)
     for _ in range(2):
         out.send(pa.record_batch({"body": ["a", "b", "c"], "queueId": [0, 1, 1]}))
     done = out.finish()

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.spark_tools.jobs import forwarding, import_, importing, parquet_rows, replay
-from firearrow.spark_tools.jobs.pace import BURST_S, Bucket
+from firearrow.spark_tools.jobs.pace import BURST_S, TokenBucket
 from tests.spark.replaying import job
 from tests.spark.stores import KnownStore
 from tests.support.clock import ManualClock
@@ -28,7 +28,7 @@ def paced(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], ManualClock
 
     def paced(module: ModuleType) -> ManualClock:
         clock = ManualClock(100_000)
-        monkeypatch.setattr(module, "Bucket", lambda rate: Bucket(rate, clock, clock.sleep))
+        monkeypatch.setattr(module, "TokenBucket", lambda rate: TokenBucket(rate, clock, clock.sleep))
         return clock
 
     return paced

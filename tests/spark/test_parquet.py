@@ -15,14 +15,14 @@ import pytest
 
 from firearrow.spark_tools import parquet
 from firearrow.spark_tools.columns import schema
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.manifest import file_crc
 from firearrow.spark_tools.parquet import (
     NO_VALUE,
     PARTITIONS,
     ExportFailed,
     Layout,
-    ParquetPart,
+    ParquetWriter,
     WrittenFile,
     folder_value,
     partitioned,
@@ -48,7 +48,7 @@ def files(folder: Path) -> list[str]:
 
 
 def write(folder: Path, layout: Layout, *batches: pa.RecordBatch, **more: int) -> list[WrittenFile]:
-    with ParquetPart(folder, "part-1", layout, **more) as part:
+    with ParquetWriter(folder, "part-1", layout, **more) as part:
         for each in batches:
             part.write(each)
         return part.finish()
@@ -136,7 +136,7 @@ def test_columns_that_only_tell_the_partition_are_not_written(tmp_path: Path) ->
 
 
 def test_nothing_has_its_name_before_it_is_whole(tmp_path: Path) -> None:
-    with ParquetPart(tmp_path, "part-1", Layout(COLUMNS)) as part:
+    with ParquetWriter(tmp_path, "part-1", Layout(COLUMNS)) as part:
         part.write(batch(0, 10))
         assert [name[0] for name in files(tmp_path)] == ["."]
     assert files(tmp_path) == []
@@ -170,7 +170,7 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_waits_in_all_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "WAITING_BYTES_MAX", 10_000)
-    with ParquetPart(tmp_path, "part-1", Layout(COLUMNS, ("topic",))) as part:
+    with ParquetWriter(tmp_path, "part-1", Layout(COLUMNS, ("topic",))) as part:
         for number in range(40):
             part.write(batch(number, 1, f"T{number % 8}", body=bytes(1000)))
             assert sum(each.waiting_bytes for each in part._open.values()) <= 10_000
@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_layout_is_refused(arguments: dict[str, object], told: str) -> None:
-    with pytest.raises(OptionWrong, match=told):
+    with pytest.raises(InvalidOption, match=told):
         Layout(**{"columns": COLUMNS, **arguments})  # type: ignore[arg-type]
 
 

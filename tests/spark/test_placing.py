@@ -8,15 +8,15 @@ import pytest
 
 from firearrow.client.message import MessageQueue
 from firearrow.client.sending.selectors import hash_index
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.placing import QueueChoice, Stretch, groups, placed
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.placing import QueueIdUse, RowRun, groups, partition_rows
 
 
 def queues(topic: str) -> Sequence[MessageQueue]:
     return [MessageQueue(topic, "a", number) for number in range(4)]
 
 
-def flat(stretches: Sequence[Stretch]) -> dict[tuple[str, int | None], list[int]]:
+def flat(stretches: Sequence[RowRun]) -> dict[tuple[str, int | None], list[int]]:
     return {
         (each.topic, None if each.queue is None else each.queue.queue_id): each.rows.tolist()
         for each in stretches
@@ -24,9 +24,9 @@ def flat(stretches: Sequence[Stretch]) -> dict[tuple[str, int | None], list[int]
 
 
 def placed_in(
-    choice: QueueChoice = QueueChoice.EXACT, topic: str | None = "T", **columns: pa.Array
+    message_filter: QueueIdUse = QueueIdUse.EXACT, topic: str | None = "T", **columns: pa.Array
 ) -> object:
-    return flat(list(placed(pa.record_batch(columns), topic, queues, choice)))
+    return flat(list(partition_rows(pa.record_batch(columns), topic, queues, message_filter)))
 
 
 def test_rows_without_a_queue_stay_together_in_their_order() -> None:
@@ -53,23 +53,23 @@ def test_a_sharding_key_chooses_what_javas_client_chooses(key: str) -> None:
 
 def test_topics_of_a_column_are_told_apart() -> None:
     batch = pa.record_batch({"topic": ["B", "A", "B"], "queueId": [0, 0, 1]})
-    assert flat(list(placed(batch, None, queues))) == {("B", 0): [0], ("B", 1): [2], ("A", 0): [1]}
-    assert flat(list(placed(batch, "C", queues))) == {("C", 0): [0, 1], ("C", 1): [2]}
+    assert flat(list(partition_rows(batch, None, queues))) == {("B", 0): [0], ("B", 1): [2], ("A", 0): [1]}
+    assert flat(list(partition_rows(batch, "C", queues))) == {("C", 0): [0, 1], ("C", 1): [2]}
 
 
 def test_a_row_without_a_topic_is_refused() -> None:
-    with pytest.raises(OptionWrong, match="column topic: null in a row"):
-        list(placed(pa.record_batch({"topic": ["A", None]}), None, queues))
+    with pytest.raises(InvalidOption, match="column topic: null in a row"):
+        list(partition_rows(pa.record_batch({"topic": ["A", None]}), None, queues))
 
 
 @pytest.mark.parametrize("wrong", [4, -1, 70000, 1 << 40])
 def test_a_queue_that_is_not_there_is_an_error_unless_the_option_says_otherwise(wrong: int) -> None:
     with pytest.raises(
-        OptionWrong, match=f"T has no queue {wrong} that can be written to, only 0, 1, 2, 3; set"
+        InvalidOption, match=f"T has no queue {wrong} that can be written to, only 0, 1, 2, 3; set"
     ):
         placed_in(queueId=[wrong])
-    assert placed_in(QueueChoice.MODULO, queueId=[wrong]) == {("T", wrong % 4): [0]}
-    assert placed_in(QueueChoice.ANY, queueId=[wrong]) == {("T", None): [0]}
+    assert placed_in(QueueIdUse.MODULO, queueId=[wrong]) == {("T", wrong % 4): [0]}
+    assert placed_in(QueueIdUse.ANY, queueId=[wrong]) == {("T", None): [0]}
 
 
 def test_groups_are_complete_and_ascending() -> None:
@@ -89,19 +89,19 @@ def test_a_queue_is_looked_for_at_the_broker_of_the_same_name_first() -> None:
             for number in range(most)
         ]
 
-    def found(choice: QueueChoice, **columns: Sequence[int | str | None]) -> list[tuple[str, int]]:
+    def found(message_filter: QueueIdUse, **columns: Sequence[int | str | None]) -> list[tuple[str, int]]:
         place: dict[int, tuple[str, int]] = {}
-        for stretch in placed(pa.record_batch(columns), "T", two, choice):
+        for stretch in partition_rows(pa.record_batch(columns), "T", two, message_filter):
             assert stretch.queue is not None
             place |= dict.fromkeys(stretch.rows.tolist(), (stretch.queue.broker_name, stretch.queue.queue_id))
         return [place[row] for row in range(len(place))]
 
     ids, names = [1, 1, 3, 3, 0], ["a", "b", "a", "b", None]
-    exact = found(QueueChoice.EXACT, queueId=ids, brokerName=names)
+    exact = found(QueueIdUse.EXACT, queueId=ids, brokerName=names)
     assert exact[:4] == [("a", 1), ("b", 1), ("a", 3), ("a", 3)]
-    modulo = found(QueueChoice.MODULO, queueId=ids, brokerName=names)
+    modulo = found(QueueIdUse.MODULO, queueId=ids, brokerName=names)
     assert modulo[:4] == [("a", 1), ("b", 1), ("a", 3), ("b", 1)]
-    assert found(QueueChoice.EXACT, queueId=[1, 0]) == [("a", 1), ("a", 0)]
-    strangers = found(QueueChoice.EXACT, queueId=[0] * 50, brokerName=[f"other-{n % 25}" for n in range(50)])
+    assert found(QueueIdUse.EXACT, queueId=[1, 0]) == [("a", 1), ("a", 0)]
+    strangers = found(QueueIdUse.EXACT, queueId=[0] * 50, brokerName=[f"other-{n % 25}" for n in range(50)])
     assert strangers[:25] == strangers[25:]
     assert {name for name, _ in strangers} == {"a", "b"}

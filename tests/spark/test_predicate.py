@@ -6,9 +6,9 @@ import pytest
 
 from firearrow._native.bulk.spans import Spans
 from firearrow._native.store.hash import java_hash
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.errors import OptionWrong
-from firearrow.spark_tools.predicate import SQL_CHARS_MAX, Predicate
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.predicate import SQL_CHARS_MAX, FilterEvaluator
 from tests.filters.test_expressions import FAILED, FALSE, MESSAGE, TRUE, UNKNOWN, each
 from tests.spark.record_bytes import properties_bytes, record_bytes, spans_of
 
@@ -22,26 +22,26 @@ def spans(*messages: dict[str, str], stored_ms: int = 50) -> Spans:
     )
 
 
-def kept(choice: Choice, of: Spans) -> list[int]:
-    found = Predicate(choice).keep(of)
+def kept(message_filter: MessageFilter, of: Spans) -> list[int]:
+    found = FilterEvaluator(message_filter).keep(of)
     return [int(found[index].body) for index in range(len(found))]
 
 
 @pytest.mark.parametrize("sql", each(TRUE))
 def test_what_is_true_is_kept(sql: str) -> None:
-    assert kept(Choice(sql=sql), spans(MESSAGE)) == [0]
+    assert kept(MessageFilter(sql=sql), spans(MESSAGE)) == [0]
 
 
 @pytest.mark.parametrize("sql", each(FALSE) + each(UNKNOWN) + each(FAILED))
 def test_what_is_false_unknown_or_incomparable_is_not_kept(sql: str) -> None:
-    assert kept(Choice(sql=sql), spans(MESSAGE)) == []
+    assert kept(MessageFilter(sql=sql), spans(MESSAGE)) == []
 
 
 def test_each_record_is_asked_by_itself() -> None:
     of = spans({"a": "1"}, {"a": "x"}, {}, {"a": "3", "größe": "9"}, {"a": "2"})
-    assert kept(Choice(sql="a >= 2"), of) == [3, 4]
-    assert kept(Choice(sql="a IS NULL"), of) == [2]
-    assert kept(Choice(sql="a < 2 OR a > 2"), of) == [0, 3]
+    assert kept(MessageFilter(sql="a >= 2"), of) == [3, 4]
+    assert kept(MessageFilter(sql="a IS NULL"), of) == [2]
+    assert kept(MessageFilter(sql="a < 2 OR a > 2"), of) == [0, 3]
 
 
 def test_everything_given_must_hold() -> None:
@@ -49,19 +49,19 @@ def test_everything_given_must_hold() -> None:
         {"TAGS": "red", "a": "1", "KEYS": "k"}, {"TAGS": "blue", "a": "1", "KEYS": "k"},
         {"TAGS": "red", "a": "2", "KEYS": "k"}, {"TAGS": "red", "a": "1"}, {"TAGS": "red", "a": "1", "KEYS": "l k"},
     )  # fmt: skip
-    choice = Choice(tags=frozenset({"red"}), keys=frozenset({"k"}), sql="a = 1", stored=(50, 54))
-    assert kept(choice, of) == [0]
-    assert kept(Choice(tags=frozenset({"red"}), keys=frozenset({"k"}), sql="a = 1"), of) == [0, 4]
-    assert kept(Choice(unique_ids=frozenset({"none"})), of) == []
-    assert kept(Choice(born=(None, 0)), of) == []
+    message_filter = MessageFilter(tags=frozenset({"red"}), keys=frozenset({"k"}), sql="a = 1", stored=(50, 54))
+    assert kept(message_filter, of) == [0]
+    assert kept(MessageFilter(tags=frozenset({"red"}), keys=frozenset({"k"}), sql="a = 1"), of) == [0, 4]
+    assert kept(MessageFilter(unique_ids=frozenset({"none"})), of) == []
+    assert kept(MessageFilter(born=(None, 0)), of) == []
 
 
 def test_nothing_given_keeps_what_it_got() -> None:
     of = spans({}, {})
-    predicate = Predicate(Choice())
+    predicate = FilterEvaluator(MessageFilter())
     assert predicate.everything
     assert predicate.keep(of) is of
-    assert not Predicate(Choice(sql="TRUE")).everything
+    assert not FilterEvaluator(MessageFilter(sql="TRUE")).everything
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_nothing_given_keeps_what_it_got() -> None:
     ],
 )
 def test_an_expression_that_is_none_names_the_option(sql: str, why: str) -> None:
-    with pytest.raises(OptionWrong, match=why):
-        Predicate(Choice(sql=sql))
+    with pytest.raises(InvalidOption, match=why):
+        FilterEvaluator(MessageFilter(sql=sql))
 
 
 def test_a_choice_travels_and_gives_the_codes_of_its_tags() -> None:
-    choice = Choice(tags=frozenset({"red", "Aa", "BB"}), sql="a = 1", stored=(1, None))
-    again = pickle.loads(pickle.dumps(choice))
-    assert again == choice
+    message_filter = MessageFilter(tags=frozenset({"red", "Aa", "BB"}), sql="a = 1", stored=(1, None))
+    again = pickle.loads(pickle.dumps(message_filter))
+    assert again == message_filter
     assert again.tag_codes() == {java_hash("red"), 2112}
-    assert Choice().tag_codes() is None
+    assert MessageFilter().tag_codes() is None
     assert kept(again, spans({"TAGS": "BB", "a": "1"}, {"TAGS": "C#", "a": "1"})) == [0]

@@ -10,11 +10,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from firearrow.spark_tools import columns
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.datasource.reader import NarrowingReader, TableReader
-from firearrow.spark_tools.datasource.rows import RangePartition, Rows, asked_columns
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.datasource.reader import PushdownReader, TableReader
+from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader, asked_columns
 from firearrow.spark_tools.datasource.source import RocketMQSource
-from firearrow.spark_tools.errors import DataLoss, OptionWrong
+from firearrow.spark_tools.errors import DataLoss, InvalidOption
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
@@ -72,19 +72,19 @@ def test_a_partition_that_is_not_ours_gives_nothing(log: FakeLog) -> None:
 
 
 def test_filters_narrow_parts_and_choice_and_stay_with_spark(log: FakeLog) -> None:
-    narrowed = NarrowingReader(plan(log), NAMES)
+    narrowed = PushdownReader(plan(log), NAMES)
     filters = [EqualTo(("queueId",), 0), EqualTo(("tags",), "B")]
     assert list(narrowed.pushFilters(list(filters))) == filters
     parts = narrowed.partitions()
     assert [piece.queue.queue_id for part in parts for piece in part.value] == [0]
     assert offsets(narrowed) == []
-    only = NarrowingReader(plan(log), NAMES)
+    only = PushdownReader(plan(log), NAMES)
     list(only.pushFilters([EqualTo(("tags",), "B")]))
     assert offsets(only) == WHOLE[100:]
 
 
 def test_filters_that_exclude_each_other_read_nothing(log: FakeLog) -> None:
-    none = NarrowingReader(plan(log, tags="A"), NAMES)
+    none = PushdownReader(plan(log, tags="A"), NAMES)
     list(none.pushFilters([EqualTo(("tags",), "B")]))
     assert none.partitions() == []
     assert log.asked_bounds == 0
@@ -138,7 +138,7 @@ def test_batches_are_of_the_schema_that_spark_demands(log: FakeLog) -> None:
     assert names == ("queueOffset", "topic")
     options = SourceOptions.of({"path": "/memory", "topic": "Orders"}, BATCH)
     part = RangePartition((QueueRange(queue_of(0), 0, 1),))
-    (batch,) = Rows(log, Choice(), names, options).of(part)
+    (batch,) = TaskReader(log, MessageFilter(), names, options).of(part)
     assert to_arrow_schema(schema, timezone="UTC").equals(batch.schema)
     assert isinstance(batch, pa.RecordBatch)
 
@@ -152,7 +152,7 @@ def test_batches_are_of_the_schema_that_spark_demands(log: FakeLog) -> None:
     ],
 )
 def test_a_schema_that_cannot_be_given_is_refused(field: StructField, told: str) -> None:
-    with pytest.raises(OptionWrong, match=told):
+    with pytest.raises(InvalidOption, match=told):
         asked_columns(StructType([field]))
 
 
@@ -163,6 +163,6 @@ def test_the_schema_follows_columns_and_properties() -> None:
     assert schema() == columns.spark_schema()
     assert schema(columns="queueId,body") == "queueId int, body binary"
     assert "properties" not in schema(includeProperties="false")
-    with pytest.raises(OptionWrong, match="there is no 'bdy'"):
+    with pytest.raises(InvalidOption, match="there is no 'bdy'"):
         schema(columns="bdy")
     assert schema(maxOffsetsPerTrigger="5") == columns.spark_schema()

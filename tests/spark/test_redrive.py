@@ -13,7 +13,7 @@ from firearrow.client.handling.consuming import DeadLetter
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue
 from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.spark_tools.jobs.letters import LetterRoute, origin
+from firearrow.spark_tools.jobs.letters import DeadLetterRoute, origin
 from firearrow.spark_tools.jobs.redrive import cli
 from firearrow.spark_tools.provenance import RETRIED, Provenance
 from tests.spark.replaying import Job, bodies, file_hashes, job, stored
@@ -228,7 +228,7 @@ def test_the_origin_is_told_by_the_properties_or_not_at_all(
 
 def test_letters_with_one_sharding_key_stay_together() -> None:
     there = [MessageQueue("T", BROKER, number) for number in range(4)]
-    route = LetterRoute(GROUP, {}, lambda topic: there)
+    route = DeadLetterRoute(GROUP, {}, lambda topic: there)
     chosen = {route._queue({"RETRY_TOPIC": "T", "__SHARDINGKEY": "customer"}) for _ in range(200)}
     spread = {route._queue({"RETRY_TOPIC": "T"}) for _ in range(300)}
     assert len(chosen) == 1

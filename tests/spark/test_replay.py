@@ -14,7 +14,7 @@ from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import forwarding
 from firearrow.spark_tools.jobs.replay import cli
-from firearrow.spark_tools.live.sender import Pending, Sender
+from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.offline import by_index
 from firearrow.spark_tools.provenance import Provenance
 from tests.spark.replaying import Job, bodies, file_hashes, job, stored
@@ -257,7 +257,7 @@ class Failing(Sender):
 
     left = 0
 
-    def send_batch(self, *arguments: object, **named: object) -> Pending:
+    def send_batch(self, *arguments: object, **named: object) -> PendingSend:
         if Failing.left == 0:
             raise SendFailed("the line was cut")
         Failing.left -= 1
@@ -318,7 +318,7 @@ def test_a_broker_that_goes_away_is_an_error_and_then_it_goes_on(
     sent: list[int] = []
 
     class Killing(Sender):
-        def send_batch(self, *given: object, **named: object) -> Pending:
+        def send_batch(self, *given: object, **named: object) -> PendingSend:
             sent.append(1)
             if len(sent) == 15:
                 target.kill()

@@ -16,16 +16,16 @@ from pyspark import TaskContext
 
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.choice import Choice
+from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.jobs import forwarding, lane, planning
 from firearrow.spark_tools.jobs.arguments import SourceArguments
-from firearrow.spark_tools.jobs.forwarding import Forwarding
-from firearrow.spark_tools.jobs.marks import Marks, Slice
-from firearrow.spark_tools.jobs.routing import ByQueue, faced
-from firearrow.spark_tools.live.sender import Pending, Sender
-from firearrow.spark_tools.live.target import Target
-from firearrow.spark_tools.offline.origin import StoreOrigin
-from firearrow.spark_tools.plan.loss import Losses
+from firearrow.spark_tools.jobs.forwarding import SendTask
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
+from firearrow.spark_tools.jobs.routing import QueueRouting, map_queues
+from firearrow.spark_tools.live.sender import PendingSend, Sender
+from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.plan.loss import DataLosses
 from firearrow.spark_tools.provenance import BROKER_OWN
 from tests.spark.replaying import stored
 from tests.spark.stores import BROKER, SETTINGS, KnownStore
@@ -54,7 +54,7 @@ class Stumbling(Sender):
 
     sent = 0
 
-    def send_batch(self, *given: object, **named: object) -> Pending:
+    def send_batch(self, *given: object, **named: object) -> PendingSend:
         self.sent += 1
         task = TaskContext.get()
         if task is not None and task.attemptNumber() == 0 and self.sent > BATCHES:
@@ -65,9 +65,9 @@ class Stumbling(Sender):
 
 @dataclass(frozen=True)
 class StumblingForwarding:
-    inner: Forwarding
+    inner: SendTask
 
-    def __call__(self, slices: Sequence[Slice], marks: Marks) -> None:
+    def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
         before = forwarding.BATCH_BYTES, forwarding.Sender
         forwarding.BATCH_BYTES, forwarding.Sender = 2000, Stumbling  # type: ignore[misc]
         try:
@@ -79,24 +79,24 @@ class StumblingForwarding:
 def test_a_task_that_is_tried_again_goes_on_behind_its_marks(
     spark: "SparkSession", store: KnownStore, target: LocalBroker, tmp_path: Path
 ) -> None:
-    origin = StoreOrigin((str(store.root),))
-    with origin.open() as reader:
-        parts = planning.ranges(reader, SourceArguments(topics=["Orders"]), Losses(fail=True))
+    message_source = StoreSource((str(store.root),))
+    with message_source.open() as reader:
+        parts = planning.ranges(reader, SourceArguments(topics=["Orders"]), DataLosses(fail=True))
     slices = [Slice(number, part) for number, part in enumerate(planning.slices(parts))]
-    goal = Target(name_server=target.name_server)
+    goal = Cluster(name_server=target.name_server)
     with Sender(goal) as sender:
         there = {"Orders": sender.queues("Orders")}
-    facing = faced([part.queue for part in parts], there, lambda topic: topic)
-    work = Forwarding(
-        origin=origin,
-        choice=Choice(),
+    mapping = map_queues([part.queue for part in parts], there, lambda topic: topic)
+    work = SendTask(
+        message_source=message_source,
+        message_filter=MessageFilter(),
         target=goal,
-        routing=ByQueue(facing.table),
+        routing=QueueRouting(mapping.table),
         job="again",
         drop=BROKER_OWN,
     )
     (tmp_path / "marks").mkdir()
-    marks = Marks(tmp_path / "marks")
+    marks = ProgressFiles(tmp_path / "marks")
     tasks = lane.tasks_of(slices, 2, whole_queues=True)
     assert lane.run(spark.sparkContext, tasks, marks, StumblingForwarding(work)) == []
     seen = Counter(
@@ -123,7 +123,7 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        marks = Marks(tmp_path / "checkpoint" / "marks")
+        marks = ProgressFiles(tmp_path / "checkpoint" / "marks")
         assert await_marks(slow, marks), "nothing was marked"
     finally:
         os.killpg(slow.pid, signal.SIGKILL)
@@ -143,7 +143,7 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
     assert "Orders" in ran.stdout
 
 
-def await_marks(running: "subprocess.Popen[str]", marks: Marks) -> bool:
+def await_marks(running: "subprocess.Popen[str]", marks: ProgressFiles) -> bool:
     """Until something is marked; false if it ended before."""
     for _ in range(ROUNDS_MAX):
         if marks.folder.is_dir() and any(mark.counts.get("messages") for mark in marks.written()):

@@ -9,9 +9,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.errors import NotWritten
+from firearrow.spark_tools.errors import WriteFailed
 from firearrow.spark_tools.jobs import copy_, export, replay
-from firearrow.spark_tools.manifest import NAME, Manifest
+from firearrow.spark_tools.manifest import NAME, ExportManifest
 from tests.faults.small_disk import SmallDisk
 from tests.spark.damaged_store import COUNT, fill
 from tests.spark.replaying import bodies, job
@@ -60,18 +60,18 @@ def test_no_room_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
     assert "no room (No space left on device); make room and run it again, it goes on" in told
     disk.make_room()
     assert run(export.cli, *words).exit_code == 0
-    assert Manifest.read(tmp_path / "out").rows == len(store.messages)
+    assert ExportManifest.read(tmp_path / "out").rows == len(store.messages)
 
 
 def test_no_room_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
-    manifest = Manifest("export", "/s", 1, 2, {}, ("topic",), ("topic",), (), ())
+    manifest = ExportManifest("export", "/s", 1, 2, {}, ("topic",), ("topic",), (), ())
     disk.fill()
-    with pytest.raises(NotWritten, match=r"_manifest\.json: no room .*make room and run it again"):
+    with pytest.raises(WriteFailed, match=r"_manifest\.json: no room .*make room and run it again"):
         manifest.write(disk.path)
     assert not list(disk.path.glob(f"*{NAME}*"))
     disk.make_room()
     manifest.write(disk.path)
-    assert Manifest.read(disk.path) == manifest
+    assert ExportManifest.read(disk.path) == manifest
 
 
 @pytest.mark.timeout(200)

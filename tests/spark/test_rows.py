@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow._native.bulk.arrays import Lists, Texts
-from firearrow._native.bulk.rows import Rows
+from firearrow._native.bulk.arrays import ListArray, StringArray
+from firearrow._native.bulk.rows import RowEncoder
 from firearrow._native.store.batch import items_of
 from firearrow._native.store.hash import java_hash
 from firearrow.client.message import decode_properties
@@ -20,7 +20,7 @@ TEXTS = st.one_of(
 MAP = pa.map_(pa.string(), pa.string())
 
 
-def everything(rows: Rows, **limits: int) -> list[tuple[int, bytes, dict[str, str]]]:
+def everything(rows: RowEncoder, **limits: int) -> list[tuple[int, bytes, dict[str, str]]]:
     """All items of all batches, the rows in their order."""
     order = np.arange(rows.count, dtype=np.int64).data
     found, start = [], 0
@@ -30,12 +30,12 @@ def everything(rows: Rows, **limits: int) -> list[tuple[int, bytes, dict[str, st
     return [(flag, body, decode_properties(properties)) for flag, body, properties in found]
 
 
-def bodies(*values: bytes | None) -> Texts:
+def bodies(*values: bytes | None) -> StringArray:
     return texts(pa.array(values, pa.binary()))
 
 
 def test_a_row_of_every_kind_of_column_is_an_item_with_its_properties() -> None:
-    rows = Rows(
+    rows = RowEncoder(
         bodies(b"one", b"", b"three"),
         texts={"TAGS": texts(pa.array(["A", None, ""]))},
         lists={"KEYS": lists(pa.array([["k1", None, "k2", ""], None, []], pa.list_(pa.string())))},
@@ -84,7 +84,7 @@ def test_whatever_the_slice_and_the_limits_each_row_comes_once_in_order(
 ) -> None:
     first = min(first, len(made))
     batch = of_made(made).slice(first)
-    rows = Rows(
+    rows = RowEncoder(
         texts(batch["body"]),
         texts={"TAGS": texts(batch["tags"])},
         lists={"KEYS": lists(batch["keys"])},
@@ -98,27 +98,27 @@ def test_whatever_the_slice_and_the_limits_each_row_comes_once_in_order(
 def test_a_row_gets_an_id_of_its_own_unless_its_column_or_its_map_has_one() -> None:
     columns = {"UNIQ_KEY": texts(pa.array([None, "MINE", None]))}
     numbered = (PREFIX, (1 << 48) - 2)
-    made = everything(Rows(bodies(b"", b"", b""), texts=columns, ids=(PREFIX, 0xABC)))
+    made = everything(RowEncoder(bodies(b"", b"", b""), texts=columns, ids=(PREFIX, 0xABC)))
     assert [item[2]["UNIQ_KEY"] for item in made] == [
         PREFIX + "000000000ABC",
         "MINE",
         PREFIX + "000000000ABE",
     ]
     own = pairs(pa.array([[("UNIQ_KEY", "OWN")], None, []], MAP))
-    made = everything(Rows(bodies(b"", b"", b""), properties=own, ids=numbered))
+    made = everything(RowEncoder(bodies(b"", b"", b""), properties=own, ids=numbered))
     assert [item[2]["UNIQ_KEY"] for item in made][:2] == ["OWN", PREFIX + "FFFFFFFFFFFF"]
 
 
 def test_a_column_goes_before_the_property_of_the_map() -> None:
     own = pairs(pa.array([[("TAGS", "old"), ("DELAY", "3"), ("x", "y")]], MAP))
-    rows = Rows(
+    rows = RowEncoder(
         bodies(b"b"), texts={"TAGS": texts(pa.array([None], pa.string()))}, properties=own, dropped={"DELAY"}
     )
     assert everything(rows) == [(0, b"b", {"x": "y"})]
 
 
 def test_a_batch_is_closed_by_bytes_or_rows_and_holds_at_least_one() -> None:
-    rows = Rows(bodies(*[b"x" * 100] * 5))
+    rows = RowEncoder(bodies(*[b"x" * 100] * 5))
     order = np.arange(5, dtype=np.int64).data
     assert rows.batch(order, 0, bytes_max=1, count_max=9)[1] == 1
     assert rows.batch(order, 0, bytes_max=1000, count_max=2)[1] == 2
@@ -138,7 +138,7 @@ def test_a_batch_is_closed_by_bytes_or_rows_and_holds_at_least_one() -> None:
 def test_what_no_consumer_could_read_is_refused_with_its_row(
     columns: dict[str, object], sentence: str
 ) -> None:
-    rows = Rows(bodies(b"a", b"b"), **columns)  # type: ignore[arg-type]
+    rows = RowEncoder(bodies(b"a", b"b"), **columns)  # type: ignore[arg-type]
     order = np.arange(2, dtype=np.int64).data
     with pytest.raises(ValueError, match=sentence):
         rows.batch(order, 0, bytes_max=1 << 20, count_max=9)
@@ -146,31 +146,31 @@ def test_what_no_consumer_could_read_is_refused_with_its_row(
 
 
 def test_properties_of_exactly_the_limit_go() -> None:
-    rows = Rows(bodies(b""), texts={"TAGS": texts(pa.array(["x" * 32761]))})
+    rows = RowEncoder(bodies(b""), texts={"TAGS": texts(pa.array(["x" * 32761]))})
     assert len(rows.single(0)[2]) == 32767
 
 
 def test_a_null_body_is_refused() -> None:
     with pytest.raises(ValueError, match="row 1: its body is null"):
-        everything(Rows(bodies(b"a", None)))
+        everything(RowEncoder(bodies(b"a", None)))
 
 
 def test_a_body_that_no_request_carries_is_refused() -> None:
     most = (16 << 20) - (64 << 10)
-    assert len(Rows(bodies(b"x" * most)).single(0)[1]) == most
+    assert len(RowEncoder(bodies(b"x" * most)).single(0)[1]) == most
     with pytest.raises(ValueError, match=f"row 0: it is over {most} bytes, more than one request carries"):
-        Rows(bodies(b"x" * (most + 1))).single(0)
+        RowEncoder(bodies(b"x" * (most + 1))).single(0)
 
 
 def test_a_constant_with_a_separator_is_refused() -> None:
     with pytest.raises(ValueError, match="property JOB: a property holds the byte 1 or 2"):
-        Rows(bodies(b"a"), constants={"JOB": "a\x02b"})
+        RowEncoder(bodies(b"a"), constants={"JOB": "a\x02b"})
 
 
 def test_large_offsets_and_single_rows() -> None:
     column = pa.array(["é", "b"], pa.large_string())
     keys = pa.array([["k"], None], pa.large_list(pa.string()))
-    rows = Rows(texts(column), lists={"KEYS": lists(keys)})
+    rows = RowEncoder(texts(column), lists={"KEYS": lists(keys)})
     assert rows.single(0) == (0, "é".encode(), b"KEYS\x01k\x02")
     with pytest.raises(IndexError):
         rows.single(2)
@@ -179,20 +179,20 @@ def test_large_offsets_and_single_rows() -> None:
 @pytest.mark.parametrize("offsets", [[0, 2, 1], [0, 1, 9], [-1, 0, 1], [0, 1]])
 def test_offsets_that_lie_never_make_a_column(offsets: list[int]) -> None:
     with pytest.raises(ValueError, match="do not lie within"):
-        Texts(np.array(offsets, np.int32).data, b"abc", None, 0, 2)
+        StringArray(np.array(offsets, np.int32).data, b"abc", None, 0, 2)
     with pytest.raises(ValueError, match="do not lie within"):
-        Lists(np.array(offsets, np.int32).data, None, 0, 2, bodies(b"", b"", b""))
+        ListArray(np.array(offsets, np.int32).data, None, 0, 2, bodies(b"", b"", b""))
 
 
 def test_columns_that_are_shorter_than_the_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="a column of 1 rows beside one of 2"):
-        Rows(bodies(b"", b""), texts={"TAGS": bodies(b"")})
+        RowEncoder(bodies(b"", b""), texts={"TAGS": bodies(b"")})
     with pytest.raises(ValueError, match="1 numbers for 2 rows"):
-        Rows(bodies(b"", b""), numbers={"AT": np.zeros(1, np.int64).data})
+        RowEncoder(bodies(b"", b""), numbers={"AT": np.zeros(1, np.int64).data})
     with pytest.raises(ValueError, match="validity bits"):
-        Texts(np.zeros(10, np.int32).data, b"", b"\xff", 0, 9)
+        StringArray(np.zeros(10, np.int32).data, b"", b"\xff", 0, 9)
     with pytest.raises(IndexError):
-        Rows(bodies(b"")).batch(np.array([1], np.int64).data, 0, bytes_max=1, count_max=1)
+        RowEncoder(bodies(b"")).batch(np.array([1], np.int64).data, 0, bytes_max=1, count_max=1)
 
 
 @given(st.lists(TEXTS, max_size=20))

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from firearrow._native.bulk.selection import Selection
+from firearrow._native.bulk.selection import RecordFilter
 from firearrow._native.bulk.spans import Spans, walk
-from firearrow._native.bulk.textset import TextSet
+from firearrow._native.bulk.textset import StringSet
 from firearrow._native.store.record import Record, RecordError
 from tests.spark.record_bytes import properties_bytes, record_bytes, spans_of
 from tests.spark.stores import Golden
@@ -58,7 +58,7 @@ FOUR = (
 )
 def test_all_that_is_asked_must_hold(asked: dict[str, object], kept: bytes) -> None:
     spans = spans_of(*FOUR)
-    found = Selection(**asked).keep(spans)  # type: ignore[arg-type]
+    found = RecordFilter(**asked).keep(spans)  # type: ignore[arg-type]
     assert b"".join(bodies(found)) == kept
     assert found.bytes == sum(record.size for record in records_of(found))
     assert found.base == spans.base
@@ -66,28 +66,28 @@ def test_all_that_is_asked_must_hold(asked: dict[str, object], kept: bytes) -> N
 
 def test_equal_hashes_are_not_equal_tags() -> None:
     spans = spans_of(one(b"a", TAGS="Aa"), one(b"b", TAGS="BB"))  # Java hashes both to 2112
-    assert bodies(Selection(tags=["BB"]).keep(spans)) == [b"b"]
+    assert bodies(RecordFilter(tags=["BB"]).keep(spans)) == [b"b"]
 
 
 def test_nothing_asked_is_everything() -> None:
     spans = spans_of(*FOUR)
-    assert Selection().everything
-    assert Selection().keep(spans) is spans
-    assert not Selection(stored_from=0).everything
+    assert RecordFilter().everything
+    assert RecordFilter().keep(spans) is spans
+    assert not RecordFilter(stored_from=0).everything
 
 
 def test_one_text_for_a_collection_is_refused() -> None:
     with pytest.raises(TypeError, match="tags: a collection of str is wanted"):
-        Selection(tags="red")
+        RecordFilter(tags="red")
 
 
 def test_bytes_that_change_are_an_error() -> None:
     window = bytearray(one(b"x"))
     spans, _, _ = walk(window, 0, 1)
-    assert bodies(Selection(stored_from=0).keep(spans)) == [b"x"]
+    assert bodies(RecordFilter(stored_from=0).keep(spans)) == [b"x"]
     window[4] = 0
     with pytest.raises(RecordError, match="the record at 0 changed"):
-        Selection(stored_from=0).keep(spans)
+        RecordFilter(stored_from=0).keep(spans)
 
 
 def test_a_golden_log_is_selected_as_its_manifest_says(golden: Golden) -> None:
@@ -98,8 +98,8 @@ def test_a_golden_log_is_selected_as_its_manifest_says(golden: Golden) -> None:
     kept_by_key: list[int] = []
     for path in sorted((golden.root / "commitlog").iterdir()):
         spans, _, _ = walk(path.read_bytes(), 0, 1 << 40, base=int(path.name))
-        kept_by_tag += (r.physical_offset for r in records_of(Selection(tags=tags).keep(spans)))
-        kept_by_key += (r.physical_offset for r in records_of(Selection(keys=keys).keep(spans)))
+        kept_by_tag += (r.physical_offset for r in records_of(RecordFilter(tags=tags).keep(spans)))
+        kept_by_key += (r.physical_offset for r in records_of(RecordFilter(keys=keys).keep(spans)))
     assert {m["physicalOffset"] for m in told if m.get("tags")} <= set(kept_by_tag)
     assert {m["physicalOffset"] for m in told if (m.get("keys") or "").strip()} <= set(kept_by_key)
     assert len(tags) > 5
@@ -148,7 +148,7 @@ def test_kept_is_what_plain_python_keeps(
             for number, (tag, key, unique, topic, stored, born) in enumerate(messages)
         )
     )
-    kept = Selection(
+    kept = RecordFilter(
         topics=topics, tags=tags, keys=keys, unique_ids=ids, stored_from=stored_from, stored_until=stored_until,
         born_from=born_from, born_until=born_until,
     ).keep(spans)  # fmt: skip
@@ -164,7 +164,7 @@ def test_kept_is_what_plain_python_keeps(
     some.lists(some.text(max_size=3)),
 )
 def test_a_set_of_texts_is_a_set(texts: list[str], others: list[str]) -> None:
-    made = TextSet(texts)
+    made = StringSet(texts)
     assert len(made) == made.count == len(set(texts))
     for text in texts:
         assert text in made
@@ -173,7 +173,7 @@ def test_a_set_of_texts_is_a_set(texts: list[str], others: list[str]) -> None:
 
 
 def test_a_set_may_be_large() -> None:
-    made = TextSet([f"key-{number}" for number in range(200_000)])
+    made = StringSet([f"key-{number}" for number in range(200_000)])
     assert len(made) == 200_000
     assert all(f"key-{number}" in made for number in range(0, 200_000, 997))
     assert not any(f"key-{number}" in made for number in range(200_000, 400_000, 997))
@@ -181,4 +181,4 @@ def test_a_set_may_be_large() -> None:
 
 def test_a_name_that_is_no_unicode_is_compared_by_its_bytes() -> None:
     spans = spans_of(record_bytes(b"a", b"TAGS\x01\xff\xfe\x02"))
-    assert bodies(Selection(tags=["\udcff\udcfe"]).keep(spans)) == [b"a"]
+    assert bodies(RecordFilter(tags=["\udcff\udcfe"]).keep(spans)) == [b"a"]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.bulk.batches import Edits, batch_body
+from firearrow._native.bulk.batches import PropertyEdits, batch_body
 from firearrow._native.store.received import ReceivedMessage
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import SendFailed, TopicMissing
-from firearrow.spark_tools.live.sender import Pending, Sender
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.errors import SendFailed, TopicNotFound
+from firearrow.spark_tools.live.sender import PendingSend, Sender
+from firearrow.spark_tools.live.target import Cluster
 from tests.client.proxy import Detour
 from tests.client.scripted import Scripted
 from tests.interop.peers import Peer
@@ -27,8 +27,8 @@ _numbers = count(1)
 
 
 @pytest.fixture
-def target(peer: Peer) -> Target:
-    return Target(name_server=peer.name_server)
+def target(peer: Peer) -> Cluster:
+    return Cluster(name_server=peer.name_server)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def numbers(messages: list[ReceivedMessage]) -> list[int]:
     return [int(message.body) for message in messages]
 
 
-def test_records_arrive_as_they_were(peer: Peer, target: Target, topic: str) -> None:
+def test_records_arrive_as_they_were(peer: Peer, target: Cluster, topic: str) -> None:
     properties = {"UNIQ_KEY": "AB" * 16, "TAGS": "t", "KEYS": "k1 k2", "größe": "übel", "MSG_REGION": "old"}
     spans = spans_of(*(
         record_bytes(b"body %d" % n, properties_bytes(properties), queue_offset=n, flag=n) for n in range(300)
@@ -79,7 +79,7 @@ def test_records_arrive_as_they_were(peer: Peer, target: Target, topic: str) -> 
         queue = sender.queues(topic)[1]
         at, pendings = 0, []
         while at < len(spans):
-            batch = batch_body(spans, at, Edits(provenance=("job", "there")), bytes_max=9000)
+            batch = batch_body(spans, at, PropertyEdits(provenance=("job", "there")), bytes_max=9000)
             pendings.append(sender.send_batch(queue, batch.body, batch.count, born_ms=batch.born_ms))
             at = batch.next
         assert [offset for pending in pendings for offset in pending.wait()] == list(range(300))
@@ -96,7 +96,7 @@ def test_records_arrive_as_they_were(peer: Peer, target: Target, topic: str) -> 
 
 
 def test_every_queue_keeps_its_order_while_others_are_on_the_way(
-    peer: Peer, target: Target, topic: str
+    peer: Peer, target: Cluster, topic: str
 ) -> None:
     with Sender(target) as sender:
         queues = sender.queues(topic)
@@ -108,7 +108,7 @@ def test_every_queue_keeps_its_order_while_others_are_on_the_way(
         assert numbers(stored(peer, queue)) == sent
 
 
-def test_one_message_brings_its_life(peer: Peer, target: Target, topic: str) -> None:
+def test_one_message_brings_its_life(peer: Peer, target: Cluster, topic: str) -> None:
     with Sender(target) as sender:
         queue = sender.queues(topic)[0]
         properties = properties_bytes({"TAGS": "x", "own": "1"})
@@ -121,11 +121,11 @@ def test_one_message_brings_its_life(peer: Peer, target: Target, topic: str) -> 
     assert (other.body, other.properties["UNIQ_KEY"]) == (b"", "me")
 
 
-def test_a_missing_topic_is_named_and_never_made(peer: Peer, target: Target) -> None:
+def test_a_missing_topic_is_named_and_never_made(peer: Peer, target: Cluster) -> None:
     """Though this broker would make topics by itself."""
     name = f"missing-{os.getpid()}"
     with Sender(target, timeout_s=5) as sender:
-        with pytest.raises(TopicMissing, match=f"topic {name}: .* create the topic there first"):
+        with pytest.raises(TopicNotFound, match=f"topic {name}: .* create the topic there first"):
             sender.queues(name)
         with pytest.raises(SendFailed, match=f"{name}@broker-a:0"):
             sender.send_batch(MessageQueue(name, "broker-a", 0), item(1), 1)
@@ -133,14 +133,14 @@ def test_a_missing_topic_is_named_and_never_made(peer: Peer, target: Target) -> 
         assert name not in admin.topics()
 
 
-def test_a_broker_that_nobody_knows_is_an_error(target: Target, topic: str) -> None:
+def test_a_broker_that_nobody_knows_is_an_error(target: Cluster, topic: str) -> None:
     sender = Sender(target, timeout_s=0.3)
     with pytest.raises(SendFailed, match="nowhere"), sender:
         sender.send_batch(MessageQueue(topic, "nowhere", 0), item(1), 1)
 
 
 def test_what_is_refused_fails_with_the_broker_s_words_and_nothing_follows(
-    peer: Peer, target: Target, topic: str
+    peer: Peer, target: Cluster, topic: str
 ) -> None:
     sender = Sender(target)
 
@@ -165,10 +165,10 @@ def test_what_is_refused_fails_with_the_broker_s_words_and_nothing_follows(
 def test_an_error_of_the_caller_is_not_hidden_by_waiting(background_loop: BackgroundLoop) -> None:
     cluster = background_loop.enter(Scripted("a"))
     cluster.brokers["a"].silent = True
-    pendings: list[Pending] = []
+    pendings: list[PendingSend] = []
 
     def sends() -> None:
-        with Sender(Target(name_server=cluster.name_server)) as sender:
+        with Sender(Cluster(name_server=cluster.name_server)) as sender:
             pendings.append(sender.send_batch(MessageQueue("t", "a", 0), item(1), 1))
             raise KeyError("mine")
 
@@ -185,7 +185,7 @@ def test_a_busy_broker_is_asked_again(background_loop: BackgroundLoop) -> None:
     cluster = background_loop.enter(Scripted("a"))
     broker = cluster.brokers["a"]
     broker.script = [2, 14, 0, 215]
-    with Sender(Target(name_server=cluster.name_server)) as sender:
+    with Sender(Cluster(name_server=cluster.name_server)) as sender:
         queue = MessageQueue("t", "a", 1)
         for number in range(3):
             sender.send_batch(queue, item(number), 1)
@@ -199,7 +199,7 @@ def test_a_broker_that_sends_us_away_is_met_again_on_another_connection(
     cluster = background_loop.enter(Scripted("a"))
     broker = cluster.brokers["a"]
     broker.script = [0, 1500]
-    with Sender(Target(name_server=cluster.name_server)) as sender:
+    with Sender(Cluster(name_server=cluster.name_server)) as sender:
         queues = [MessageQueue("t", "a", n) for n in (0, 1)]
         for number in range(4):
             sender.send_batch(queues[number % 2], item(number), 1)
@@ -211,7 +211,7 @@ def test_a_broker_that_sends_us_away_is_met_again_on_another_connection(
 def test_a_broker_that_stays_busy_is_an_error_in_time(background_loop: BackgroundLoop) -> None:
     cluster = background_loop.enter(Scripted("a"))
     cluster.brokers["a"].script = [2] * 1000
-    with Sender(Target(name_server=cluster.name_server), timeout_s=0.3) as sender:
+    with Sender(Cluster(name_server=cluster.name_server), timeout_s=0.3) as sender:
         pending = sender.send_batch(MessageQueue("t", "a", 0), item(1), 1)
         with pytest.raises(SendFailed, match="t@a:0: a: 2 SYSTEM_BUSY: as scripted"):
             pending.wait()
@@ -223,7 +223,7 @@ def test_without_an_answer_the_same_request_leaves_again(background_loop: Backgr
     cluster = background_loop.enter(Scripted("a"))
     broker = cluster.brokers["a"]
     broker.script = [None]
-    with Sender(Target(name_server=cluster.name_server), timeout_s=3) as sender:
+    with Sender(Cluster(name_server=cluster.name_server), timeout_s=3) as sender:
         pending = sender.send_batch(MessageQueue("t", "a", 0), item(5), 1)
         next(iter(sender._deliveries.values()))._silent_s = 0.2
         assert pending.wait() == range(1, 2)
@@ -235,7 +235,7 @@ def test_connections_that_break_lose_nothing_and_change_no_order(
 ) -> None:
     """Cuts in the middle of answers and of requests: messages may come twice, never out of order, never not."""
     detour = background_loop.enter(Detour(peer))
-    with Sender(Target(name_server=detour.name_server)) as sender:
+    with Sender(Cluster(name_server=detour.name_server)) as sender:
         queues = sender.queues(topic)
         for number in range(120):
             if number % 30 == 7:
@@ -256,11 +256,11 @@ def test_a_large_batch_in_small_pieces_with_a_small_room(
     detour = background_loop.enter(Detour(peer))
     detour.broker.piece = 10_000
     spans = spans_of(*(record_bytes(b"%08d" % n + bytes(9000)) for n in range(200)))
-    with Sender(Target(name_server=detour.name_server), on_the_way_bytes=600_000) as sender:
+    with Sender(Cluster(name_server=detour.name_server), on_the_way_bytes=600_000) as sender:
         queues = sender.queues(topic)
         at = 0
         while at < len(spans):
-            batch = batch_body(spans, at, Edits(), bytes_max=500_000)
+            batch = batch_body(spans, at, PropertyEdits(), bytes_max=500_000)
             sender.send_batch(queues[at % 4], batch.body, batch.count)
             assert sender._bytes <= 600_000
             at = batch.next
@@ -272,7 +272,7 @@ def test_a_broker_that_comes_back_is_waited_for(tmp_path: Path) -> None:
     with LocalBroker(tmp_path / "broker-a", settings={"brokerName": "broker-a"}) as broker:
         with blocking.Admin(name_server=broker.name_server) as admin:
             admin.create_topic("T", 1)
-        with Sender(Target(name_server=broker.name_server)) as sender:
+        with Sender(Cluster(name_server=broker.name_server)) as sender:
             (queue,) = sender.queues("T")
             assert sender.send_batch(queue, item(1), 1).wait() == range(1)
             broker.stop()
@@ -289,7 +289,7 @@ def test_a_broker_that_stays_away_is_an_error_that_says_where(tmp_path: Path) ->
             admin.create_topic("T", 1)
         with (
             pytest.raises(SendFailed, match=r"^T@broker-a:0: "),
-            Sender(Target(name_server=broker.name_server), timeout_s=0.5) as sender,
+            Sender(Cluster(name_server=broker.name_server), timeout_s=0.5) as sender,
         ):
             broker_ends(broker, sender)
 

@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from firearrow.spark_tools.datasource.sink import TableWriter, Written, left_behind, table_writer
+from firearrow.spark_tools.datasource.sink import TableWriter, TaskCommit, report_aborted, table_writer
 from firearrow.spark_tools.datasource.sink_options import BATCH, STREAM, SinkOptions
-from firearrow.spark_tools.datasource.stream_sink import StreamWriter, following, furthest, stream_writer
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.datasource.stream_sink import StreamWriter, recording_offsets, max_offsets, stream_writer
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.message_columns import check_columns, columns_table
-from firearrow.spark_tools.outgoing import Outlet, Sent
-from firearrow.spark_tools.placing import QueueChoice
+from firearrow.spark_tools.outgoing import SinkSettings, SentTotals
+from firearrow.spark_tools.placing import QueueIdUse
 from tests.meta.readme import section
 from tests.spark.docs import SPARK
 
@@ -53,7 +53,7 @@ SOURCE = pa.schema(
     ],
 )
 def test_columns_that_make_no_message(columns: dict[str, pa.DataType], sentence: str) -> None:
-    with pytest.raises(OptionWrong, match=sentence):
+    with pytest.raises(InvalidOption, match=sentence):
         check_columns(pa.schema(columns), None)
 
 
@@ -69,9 +69,9 @@ def test_what_says_where_rows_were_read_must_be_there_when_it_is_asked_for() -> 
     schema = pa.schema([("body", pa.string()), *SOURCE])
     check_columns(schema, None, job="j")
     for missing in SOURCE.names:
-        with pytest.raises(OptionWrong, match="provenance needs the column"):
+        with pytest.raises(InvalidOption, match="provenance needs the column"):
             check_columns(schema.remove(schema.get_field_index(missing)), "T", job="j")
-    with pytest.raises(OptionWrong, match="packedBodies needs the column sysFlag"):
+    with pytest.raises(InvalidOption, match="packedBodies needs the column sysFlag"):
         check_columns(schema, None, packed=True)
 
 
@@ -88,25 +88,25 @@ def test_what_says_where_rows_were_read_must_be_there_when_it_is_asked_for() -> 
     ],
 )
 def test_options_that_cannot_be(given: dict[str, str], sentence: str) -> None:
-    with pytest.raises(OptionWrong, match=sentence):
+    with pytest.raises(InvalidOption, match=sentence):
         SinkOptions.of(given, BATCH)
 
 
 def test_what_is_told_is_how_rows_become_messages() -> None:
-    assert SinkOptions.of(THERE, BATCH).outlet() == Outlet()
+    assert SinkOptions.of(THERE, BATCH).sink_settings() == SinkSettings()
     given = {
         **THERE, "topic": "T", "provenance": "nightly", "queues": "modulo", "packedbodies": "true",
         "sendbatchbytes": "2k", "sendtimeout": "250ms",
     }  # fmt: skip
     options = SinkOptions.of(given, BATCH)
     assert options.timeout_s == 0.25
-    assert options.outlet() == Outlet(
-        topic="T", job="nightly", queues=QueueChoice.MODULO, packed_bodies=True, batch_bytes=2048
+    assert options.sink_settings() == SinkSettings(
+        topic="T", job="nightly", queues=QueueIdUse.MODULO, packed_bodies=True, batch_bytes=2048
     )
 
 
 def test_options_of_streams() -> None:
-    with pytest.raises(OptionWrong, match="commitNameServer goes with commitGroup"):
+    with pytest.raises(InvalidOption, match="commitNameServer goes with commitGroup"):
         SinkOptions.of({**THERE, "commitnameserver": "h:1"}, STREAM)
     given = {
         **THERE,
@@ -131,10 +131,10 @@ def spark_schema(ddl: str) -> StructType:
 
 def test_overwriting_is_refused_with_the_way_out() -> None:
     with pytest.raises(
-        OptionWrong, match=r"mode overwrite: brokers keep what they have; write with \.mode\('append'\)"
+        InvalidOption, match=r"mode overwrite: brokers keep what they have; write with \.mode\('append'\)"
     ):
         table_writer({**THERE, "topic": "T"}, spark_schema("body string"), overwrite=True)
-    with pytest.raises(OptionWrong, match="outputMode complete: brokers keep"):
+    with pytest.raises(InvalidOption, match="outputMode complete: brokers keep"):
         stream_writer({**THERE, "topic": "T"}, spark_schema("body string"), overwrite=True)
 
 
@@ -146,11 +146,11 @@ def test_writers_and_their_messages_travel() -> None:
     stream = pickle.loads(pickle.dumps(stream_writer({**THERE, "commitgroup": "g"}, schema, overwrite=False)))
     assert isinstance(table, TableWriter)
     assert isinstance(stream, StreamWriter)
-    assert pickle.loads(pickle.dumps(Written(Sent(3, 4, {})))).sent.messages == 3
+    assert pickle.loads(pickle.dumps(TaskCommit(SentTotals(3, 4, {})))).sent.messages == 3
 
 
 def test_a_group_can_follow_only_rows_that_say_where_they_were_read() -> None:
-    with pytest.raises(OptionWrong, match="commitGroup needs the column brokerName"):
+    with pytest.raises(InvalidOption, match="commitGroup needs the column brokerName"):
         stream_writer(
             {**THERE, "topic": "T", "commitgroup": "g"}, spark_schema("body string"), overwrite=False
         )
@@ -164,13 +164,13 @@ def test_the_offset_behind_the_last_row_of_each_queue_is_learnt_on_the_way() -> 
         for ids, offsets in (([0, 0, 1], [5, 4, 9]), ([0], [2]))
     ]
     read: dict[object, int] = {}
-    assert list(following(iter(batches), read)) == batches  # type: ignore[arg-type]
+    assert list(recording_offsets(iter(batches), read)) == batches  # type: ignore[arg-type]
     assert {queue.queue_id: offset for queue, offset in read.items()} == {0: 6, 1: 10}  # type: ignore[attr-defined]
-    assert furthest([read, {next(iter(read)): 99}]).popitem()[1] in (99, 10)  # type: ignore[list-item, dict-item]
+    assert max_offsets([read, {next(iter(read)): 99}]).popitem()[1] in (99, 10)  # type: ignore[list-item, dict-item]
 
 
 def test_a_failed_write_tells_what_stays() -> None:
-    told = left_behind([Written(Sent(5)), None, Written(Sent(2))])
+    told = report_aborted([TaskCommit(SentTotals(5)), None, TaskCommit(SentTotals(2))])
     assert "the 7 messages of the 2 finished of 3 tasks are at the target and stay there" in told
 
 

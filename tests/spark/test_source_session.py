@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from firearrow.spark_tools import read_where, register, scan
-from firearrow.spark_tools.errors import OptionWrong, TopicMissing
+from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
 from tests.spark.stores import TOPICS, Golden, KnownStore
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_the_table_is_the_log(load: "Callable[..., DataFrame]", store: KnownStor
 
 @pytest.mark.parametrize("narrowing", ["true", "false"])
 def test_filters_give_the_same_with_and_without_push_down(
-    load: "Callable[..., DataFrame]", store: KnownStore, narrowing: str
+    load: "Callable[..., DataFrame]", store: KnownStore, pushdown: str
 ) -> None:
     known = store.of("Orders") + store.of("Payments")
     frame = load(topicPattern="Orders|Payments")
@@ -71,10 +71,10 @@ def test_filters_give_the_same_with_and_without_push_down(
         ("queueId = 0 OR queueOffset = 1", lambda each: each.queue.queue_id == 0 or each.queue_offset == 1),
     ]  # fmt: skip
     for condition, holds in cases:
-        frame = load(topicPattern="Orders|Payments", pushDown="true") if narrowing == "true" else frame
+        frame = load(topicPattern="Orders|Payments", pushDown="true") if pushdown == "true" else frame
         assert frame.where(condition).count() == sum(map(holds, known)), condition
     before, since = (
-        load(topicPattern="Orders|Payments", pushDown=narrowing)
+        load(topicPattern="Orders|Payments", pushDown=pushdown)
         .where(f"storeTimestamp {sign} '{middle}'")
         .count()
         for sign in ("<", ">=")
@@ -129,9 +129,9 @@ def test_a_scan_takes_the_options_of_the_format(spark: "SparkSession", store: Kn
 
 
 def test_a_scan_refuses_at_once(spark: "SparkSession", store: KnownStore) -> None:
-    with pytest.raises(OptionWrong, match="columns"):
+    with pytest.raises(InvalidOption, match="columns"):
         scan(spark, path=str(store.root), columns="nothing")
-    with pytest.raises(TopicMissing, match="NoSuch"):
+    with pytest.raises(TopicNotFound, match="NoSuch"):
         scan(spark, path=str(store.root), topic="NoSuch")
 
 
@@ -177,10 +177,10 @@ def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore,
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"topic": "Missing"}, "TopicMissing"),
+        ({"topic": "Missing"}, "TopicNotFound"),
         ({"topik": "Orders"}, "topik: there is no such option; topic is meant"),
         ({"topic": "Orders", "startingOffsets": '{"Orders": {"broker-a": {"0": 100000}}}'}, "DataLoss"),
-        ({"topic": "Orders", "sql": "price >"}, "OptionWrong"),
+        ({"topic": "Orders", "sql": "price >"}, "InvalidOption"),
     ],
 )
 def test_what_is_wrong_is_told_in_spark_s_error(

@@ -170,7 +170,7 @@ def test_golden_queues_are_read_by_their_entries(golden: Golden) -> None:
         while at < queue["maxOffset"]:
             base = int.from_bytes(entries[at * 20 : at * 20 + 8], "big") // 262144 * 262144
             spans, used = from_entries(
-                logs[base], entries[at * 20 :], base=base, first=at, light=topic.startswith("%LMQ%"),
+                logs[base], entries[at * 20 :], base=base, first=at, is_lmq=topic.startswith("%LMQ%"),
                 queue=(topic, queue["queueId"]),
             )  # fmt: skip
             for index in range(len(spans)):
@@ -238,7 +238,7 @@ def test_records_of_another_queue_are_not_those_of_the_entries() -> None:
             from_entries(log, entries, base=BASE, first=0, queue=queue)
     with pytest.raises(RecordError, match="queue offset 5"):
         from_entries(log, entries, base=BASE, first=5)
-    assert len(from_entries(log, entries, base=BASE, first=5, light=True)[0]) == 3
+    assert len(from_entries(log, entries, base=BASE, first=5, is_lmq=True)[0]) == 3
 
 
 # ---- what is done with them ----

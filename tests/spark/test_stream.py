@@ -14,9 +14,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from firearrow.spark_tools.datasource.stream import StreamReader
-from firearrow.spark_tools.errors import OptionWrong
+from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
-from firearrow.spark_tools.plan.tail import Tail
+from firearrow.spark_tools.plan.tail import StreamCursor
 from tests.spark.fakes import FakeLog, queue_of
 from tests.support.clock import ManualClock
 
@@ -32,7 +32,7 @@ def log() -> FakeLog:
 def stream(log: FakeLog, **options: str) -> StreamReader:
     given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest", **options}
     reader = StreamReader(log, SourceOptions.of(given, STREAM), ("queueId", "queueOffset"))
-    reader.__dict__["tail"] = Tail(log, reader.options, clock=ManualClock(0, step_ms=60_000))
+    reader.__dict__["tail"] = StreamCursor(log, reader.options, clock=ManualClock(0, step_ms=60_000))
     return reader
 
 
@@ -114,5 +114,5 @@ def test_a_copy_for_the_tasks_carries_no_tail(log: FakeLog) -> None:
 
 @pytest.mark.parametrize("offset", [{"0": 5}, {"T": {"b": {"0": -1}}}, {"T": {"b": {"x": 1}}}, [], 7])
 def test_an_offset_of_another_source_is_refused(log: FakeLog, offset: Any) -> None:  # noqa: ANN401
-    with pytest.raises(OptionWrong, match="checkpointLocation: its offsets are not of this source"):
+    with pytest.raises(InvalidOption, match="checkpointLocation: its offsets are not of this source"):
         stream(log).latestOffset(offset, ReadAllAvailable())

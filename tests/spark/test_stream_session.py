@@ -13,7 +13,7 @@ from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools import register
 from firearrow.spark_tools.datasource.progress import GroupFollows, lag
-from firearrow.spark_tools.live.target import Target
+from firearrow.spark_tools.live.target import Cluster
 from tests.spark.stores import BROKER, KnownStore
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def test_a_checkpoint_ahead_of_the_log_is_loss(
 class CommitRecorder(GroupFollows):
     """Says which end it has committed."""
 
-    def __init__(self, target: Target, group: str, query_name: str) -> None:
+    def __init__(self, target: Cluster, group: str, query_name: str) -> None:
         super().__init__(target, group, query_name)
         self.ends: Queue[Any] = Queue()
 
@@ -166,7 +166,7 @@ def test_a_group_follows_the_stream(
     with blocking.Admin(name_server=broker.name_server) as admin:
         for group in ("follows", "late"):
             admin.create_group(f"{group}-{topic}")
-    listener = CommitRecorder(Target.of({"nameServer": broker.name_server}), f"follows-{topic}", topic)
+    listener = CommitRecorder(Cluster.of({"nameServer": broker.name_server}), f"follows-{topic}", topic)
     spark.streams.addListener(listener)
     try:
         where = {"nameServer": broker.name_server, "commitGroup": f"late-{topic}"}

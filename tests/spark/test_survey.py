@@ -161,7 +161,7 @@ def test_light_queues_are_told_by_properties(tmp_path: Path) -> None:
         store.write()
     survey, _ = walked((tmp_path / "commitlog" / f"{0:020d}").read_bytes())
     queues = {
-        (queue.topic, queue.queue_id): (queue.messages, queue.light, queue.low) for queue in survey.queues()
+        (queue.topic, queue.queue_id): (queue.messages, queue.is_lmq, queue.low) for queue in survey.queues()
     }
     assert queues == {
         (b"T", 3): (1, False, 0), (b"%LMQ%one", 0): (0, True, 0), (b"%LMQ%two", 0): (0, True, 0),
@@ -264,21 +264,21 @@ def test_entries_without_records_are_told(log: bytes) -> None:
     faults = Faults()
     judged = check_entries(
         good + entry(1, size) + entry(end, 100) + entry(FAR), 0, log, base=0, until=len(log), topic=first.topic,
-        queue_id=0, light=False, faults=faults,
+        queue_id=0, is_lmq=False, faults=faults,
     )  # fmt: skip
     assert judged == 3
     [lost] = faults.listed()
     assert (lost.kind, lost.number, lost.times) == (FaultKind.LOST_RECORD, 1, 2)
     shifted = Faults()
     check_entries(
-        good, 1, log, base=0, until=len(log), topic=first.topic, queue_id=0, light=False, faults=shifted
+        good, 1, log, base=0, until=len(log), topic=first.topic, queue_id=0, is_lmq=False, faults=shifted
     )
     check_entries(
-        good, 0, log, base=0, until=len(log), topic=b"other", queue_id=0, light=False, faults=shifted
+        good, 0, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=False, faults=shifted
     )
     assert shifted.total(FaultKind.LOST_RECORD) == 2
     light = Faults()
-    check_entries(good, 7, log, base=0, until=len(log), topic=b"other", queue_id=0, light=True, faults=light)
+    check_entries(good, 7, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=True, faults=light)
     assert len(light) == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow._native.audit.ranges import cut, from_place, parts
+from firearrow._native.audit.ranges import split_log, from_offset, group_ranges
 from firearrow._native.bulk.faults import FaultKind, Faults
 from firearrow._native.bulk.gaps import first_written
 from firearrow._native.bulk.keycheck import (
@@ -19,10 +19,10 @@ from firearrow._native.bulk.keycheck import (
     settle_keys,
     slots_of,
 )
-from firearrow._native.bulk.names import Names
+from firearrow._native.bulk.names import NameCounters
 from firearrow._native.bulk.queuecheck import count_entries
 from firearrow._native.bulk.survey import Survey
-from firearrow._native.files.rolled import Segment
+from firearrow._native.files.rolled import SegmentFile
 from firearrow._native.store.hash import java_hash
 from tests.spark.test_survey import FAR, SMALL_LOG, entry
 
@@ -164,7 +164,7 @@ def test_keys_are_matched_with_entries_in_order() -> None:
     settle_keys(survey, covered_from=0, covered_to=FAR)
     found = {(fault.kind, fault.number) for fault in survey.faults.listed()}
     assert found == {(FaultKind.WRONG_KEY, 13), (FaultKind.NO_KEY, 2)}
-    assert (survey.keys_told, survey.keys_found, survey.tags_found) == (18, 17, 6)
+    assert (survey.keys_expected, survey.keys_found, survey.tags_found) == (18, 17, 6)
 
 
 def test_keys_of_records_that_the_index_does_not_cover_are_counted() -> None:
@@ -189,14 +189,14 @@ def test_mutated_indexes_are_never_read_outside(data: bytes, slots: int) -> None
     except ValueError as error:
         assert str(error)  # noqa: PT017 (any input may be refused; none may crash)
     settle_keys(survey, covered_from=0, covered_to=FAR)
-    assert survey.keys_found + survey.keys_outside <= survey.keys_told
+    assert survey.keys_found + survey.keys_outside <= survey.keys_expected
 
 
 # ---- names, faults, gaps, ranges -------------------------------------------------------------------------------------
 
 
 def test_names_without_limit_are_exact() -> None:
-    names = Names()
+    names = NameCounters()
     for number in range(3000):
         names.add(number % 7, b"n%d" % (number % 500), 10)
     assert len(names) == 3000
@@ -205,7 +205,7 @@ def test_names_without_limit_are_exact() -> None:
 
 
 def test_a_full_table_keeps_the_busiest_and_sums_stay_exact() -> None:
-    names = Names(100)
+    names = NameCounters(100)
     for number in range(10_000):
         names.add(0, os.fsencode(f"once {number}"), 3)
         if number % 5 == 0:
@@ -247,11 +247,11 @@ def test_every_byte_of_a_log_is_in_exactly_one_range(
 ) -> None:
     segments, base = [], 12_345
     for length in lengths:
-        segments.append(Segment(f"{base:020d}", base, length))
+        segments.append(SegmentFile(f"{base:020d}", base, length))
         base += length + (length % 3 == 0) * 100
     for stop in (None, 12_345 + end):
-        ranges = cut(segments, stop, size)
-        grouped = parts(ranges, count)
+        ranges = split_log(segments, stop, size)
+        grouped = group_ranges(ranges, count)
         assert [each for part in grouped for each in part] == ranges
         assert all(grouped)
         assert len(grouped) <= count
@@ -264,5 +264,5 @@ def test_every_byte_of_a_log_is_in_exactly_one_range(
         )
         assert sum(map(len, ranges)) == wanted
         place = 12_345 + end // 2
-        left = from_place(ranges, place)
+        left = from_offset(ranges, place)
         assert sum(map(len, left)) == sum(max(0, each.stop - max(each.start, place)) for each in ranges)

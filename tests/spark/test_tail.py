@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import DataLoss, TopicMissing
+from firearrow.spark_tools.errors import DataLoss, TopicNotFound
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
-from firearrow.spark_tools.plan.tail import LIST_AGAIN_S, LOOK_AGAIN_S, Tail
+from firearrow.spark_tools.plan.tail import RELIST_S, REFRESH_S, StreamCursor
 from tests.spark.fakes import FakeLog, queue_of
 from tests.support.clock import ManualClock
 
@@ -15,13 +15,13 @@ Q0, Q1, Q2 = queue_of(0), queue_of(1), queue_of(2)
 
 
 class Stream:
-    """A Tail over a log in memory, and the time."""
+    """A StreamCursor over a log in memory, and the time."""
 
     def __init__(self, log: FakeLog, **options: str) -> None:
         self.log, self.clock = log, ManualClock(0)
         given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest", **options}
         self.lost: list[tuple[str, str]] = []
-        self.tail = Tail(
+        self.cursor = StreamCursor(
             log, SourceOptions.of(given, STREAM), clock=self.clock, pause=self.pass_time,
             lost=lambda part, why: self.lost.append((str(part), why)),
         )  # fmt: skip
@@ -30,12 +30,12 @@ class Stream:
         self.clock.advance(seconds * 1000)
 
     def end(self, starts: dict[MessageQueue, int], *, limited: bool = True) -> dict[MessageQueue, int]:
-        self.pass_time(LIST_AGAIN_S)
-        return self.tail.end(starts, limited)
+        self.pass_time(RELIST_S)
+        return self.cursor.end(starts, limited)
 
     def parts(self, starts: dict[MessageQueue, int], ends: dict[MessageQueue, int]) -> list[str]:
-        self.pass_time(LIST_AGAIN_S)
-        return [str(piece) for part in self.tail.parts(starts, ends) for piece in part]
+        self.pass_time(RELIST_S)
+        return [str(piece) for part in self.cursor.parts(starts, ends) for piece in part]
 
 
 @pytest.fixture
@@ -48,19 +48,19 @@ def log() -> FakeLog:
 
 
 def test_it_begins_where_it_is_told_and_always_there(log: FakeLog) -> None:
-    assert Stream(log).tail.first() == {Q0: 0, Q1: 5}
+    assert Stream(log).cursor.first() == {Q0: 0, Q1: 5}
     stream = Stream(log, startingOffsets="latest")
-    assert stream.tail.first() == {Q0: 10, Q1: 20}
+    assert stream.cursor.first() == {Q0: 10, Q1: 20}
     log.add(Q0, 3)
     stream.pass_time(60)
-    assert stream.tail.first() == {Q0: 10, Q1: 20}
+    assert stream.cursor.first() == {Q0: 10, Q1: 20}
 
 
 def test_what_is_gone_at_the_start_is_named(log: FakeLog) -> None:
     offsets = '{"Orders": {"broker-a": {"1": 2}}}'
     with pytest.raises(DataLoss, match=r"1\[2\.\.5\)"):
-        Stream(log, startingOffsets=offsets).tail.first()
-    assert Stream(log, startingOffsets=offsets, failOnDataLoss="false").tail.first() == {Q0: 0, Q1: 5}
+        Stream(log, startingOffsets=offsets).cursor.first()
+    assert Stream(log, startingOffsets=offsets, failOnDataLoss="false").cursor.first() == {Q0: 0, Q1: 5}
 
 
 def test_the_end_moves_with_the_log(log: FakeLog) -> None:
@@ -74,16 +74,16 @@ def test_the_end_moves_with_the_log(log: FakeLog) -> None:
 def test_the_log_is_not_looked_at_with_every_poll(log: FakeLog) -> None:
     stream = Stream(log)
     for _ in range(100):
-        stream.tail.end({Q0: 0, Q1: 5}, True)
+        stream.cursor.end({Q0: 0, Q1: 5}, True)
     assert log.asked_bounds == 1
-    stream.pass_time(LOOK_AGAIN_S)
-    stream.tail.end({Q0: 0, Q1: 5}, True)
+    stream.pass_time(REFRESH_S)
+    stream.cursor.end({Q0: 0, Q1: 5}, True)
     assert log.asked_bounds == 2
 
 
 def test_new_queues_begin_at_their_first_message(log: FakeLog) -> None:
     stream = Stream(log, startingOffsets="latest")
-    starts = stream.tail.first()
+    starts = stream.cursor.first()
     log.add(Q2, 9)
     log.expire(Q2, 2)
     ends = stream.end(starts)
@@ -95,31 +95,31 @@ def test_new_queues_begin_at_their_first_message(log: FakeLog) -> None:
 def test_new_topics_of_a_pattern_begin_at_their_first_message(log: FakeLog) -> None:
     given = {"path": "/m", "topicPattern": "Ord.*", "startingOffsets": "latest"}
     clock = ManualClock(0)
-    tail = Tail(log, SourceOptions.of(given, STREAM), clock=clock)
-    starts = tail.first()
+    cursor = StreamCursor(log, SourceOptions.of(given, STREAM), clock=clock)
+    starts = cursor.first()
     log.add(queue_of(0, "Ordinary"), 3)
-    clock.advance((LIST_AGAIN_S - 1) * 1000)
-    assert tail.end(starts, True) == starts
+    clock.advance((RELIST_S - 1) * 1000)
+    assert cursor.end(starts, True) == starts
     clock.advance(1000)
-    assert tail.end(starts, True) == {**starts, queue_of(0, "Ordinary"): 3}
+    assert cursor.end(starts, True) == {**starts, queue_of(0, "Ordinary"): 3}
 
 
 def test_a_pattern_may_match_nothing_yet() -> None:
     log, clock = FakeLog(), ManualClock(0)
-    tail = Tail(log, SourceOptions.of({"path": "/m", "topicPattern": "A.*"}, STREAM), clock=clock)
-    assert tail.first() == {}
-    assert tail.end({}, True) == {}
+    cursor = StreamCursor(log, SourceOptions.of({"path": "/m", "topicPattern": "A.*"}, STREAM), clock=clock)
+    assert cursor.first() == {}
+    assert cursor.end({}, True) == {}
     log.add(queue_of(0, "Ab"), 2)
-    clock.advance(LIST_AGAIN_S * 1000)
-    assert tail.end({}, True) == {queue_of(0, "Ab"): 2}
+    clock.advance(RELIST_S * 1000)
+    assert cursor.end({}, True) == {queue_of(0, "Ab"): 2}
 
 
 def test_a_topic_is_missed_or_waited_for() -> None:
-    with pytest.raises(TopicMissing, match="waitForTopic"):
-        Stream(FakeLog()).tail.first()
+    with pytest.raises(TopicNotFound, match="waitForTopic"):
+        Stream(FakeLog()).cursor.first()
     waiting = Stream(FakeLog(), waitForTopic="1m")
-    waiting.tail._pause = lambda seconds: waiting.log.add(Q0, 2)
-    assert waiting.tail.first() == {Q0: 0}
+    waiting.cursor._pause = lambda seconds: waiting.log.add(Q0, 2)
+    assert waiting.cursor.first() == {Q0: 0}
 
 
 def test_limits_are_shared_and_can_be_overruled(log: FakeLog) -> None:
@@ -129,7 +129,7 @@ def test_limits_are_shared_and_can_be_overruled(log: FakeLog) -> None:
 
 
 def test_bytes_are_limited(log: FakeLog) -> None:
-    whole = log.bytes_of(next(iter(Stream(log).tail.parts({Q0: 0}, {Q0: 10})[0])))
+    whole = log.bytes_of(next(iter(Stream(log).cursor.parts({Q0: 0}, {Q0: 10})[0])))
     ends = Stream(log, maxBytesPerTrigger=str(whole)).end({Q0: 0, Q1: 5})
     assert 0 < ends[Q0] < 10
     assert 5 < ends[Q1] < 20
@@ -147,17 +147,17 @@ def test_too_little_is_waited_with(log: FakeLog) -> None:
 
 def test_a_pinned_end_stays_and_waits_for_nothing(log: FakeLog) -> None:
     stream = Stream(log, minOffsetsPerTrigger="1000", maxOffsetsPerTrigger="10000")
-    stream.tail.pin()
+    stream.cursor.pin()
     log.add(Q0, 5)
     log.add(Q2, 5)
     assert stream.end({Q0: 0, Q1: 5}) == {Q0: 10, Q1: 20}
     assert stream.end({Q0: 10, Q1: 20}) == {Q0: 10, Q1: 20}
-    assert stream.tail.newest() == {Q0: 15, Q1: 20, Q2: 5}
+    assert stream.cursor.newest() == {Q0: 15, Q1: 20, Q2: 5}
 
 
 def test_a_pinned_end_is_reached_by_a_stream_that_was_ahead_of_it(log: FakeLog) -> None:
     stream = Stream(log)
-    stream.tail.pin()
+    stream.cursor.pin()
     log.add(Q0, 5)
     assert stream.end({Q0: 12, Q1: 20}) == {Q0: 12, Q1: 20}
 
@@ -190,7 +190,7 @@ def test_a_queue_that_vanished_is_loss(log: FakeLog) -> None:
 
 def test_a_topic_that_is_deleted_later_is_loss_as_well(log: FakeLog) -> None:
     stream = Stream(log, failOnDataLoss="false")
-    starts = stream.tail.first()
+    starts = stream.cursor.first()
     log.queues_there.clear()
     assert stream.end(starts) == starts
 
@@ -199,12 +199,12 @@ def test_a_topic_that_vanished_does_not_hide_the_others(log: FakeLog) -> None:
     other = queue_of(0, "Other")
     log.add(other, 1)
     stream = Stream(log, topic="Orders,Other", failOnDataLoss="false")
-    starts = stream.tail.first()
+    starts = stream.cursor.first()
     log.add(Q0, 1)
     del log.queues_there[other]
     assert stream.end(starts) == {Q0: 11, Q1: 20, other: 0}
     strict = Stream(log, topic="Orders")
-    strict.tail.first()
+    strict.cursor.first()
     log.queues_there.clear()
     with pytest.raises(DataLoss, match="the queue is not there any more"):
         strict.end({Q0: 0, Q1: 5})
@@ -215,11 +215,11 @@ def test_a_topic_that_is_deleted_after_it_was_listed_is_loss(log: FakeLog) -> No
     other = queue_of(0, "Other")
     log.add(other, 1)
     stream = Stream(log, topic="Orders,Other", failOnDataLoss="false")
-    starts = stream.tail.first()
+    starts = stream.cursor.first()
     del log.queues_there[other]
     log.strict = True
-    stream.pass_time(LOOK_AGAIN_S)
-    assert stream.tail.end(starts, True) == {Q0: 10, Q1: 20, other: 0}
+    stream.pass_time(REFRESH_S)
+    assert stream.cursor.end(starts, True) == {Q0: 10, Q1: 20, other: 0}
 
 
 def test_what_expired_since_it_was_planned_is_named(log: FakeLog) -> None:
@@ -262,6 +262,6 @@ def test_nothing_between_is_no_part(log: FakeLog) -> None:
 
 def test_the_reader_stays_open(log: FakeLog) -> None:
     stream = Stream(log)
-    calls: list[Any] = [stream.tail.first(), stream.end({Q0: 0}), stream.parts({Q0: 0}, {Q0: 3})]
+    calls: list[Any] = [stream.cursor.first(), stream.end({Q0: 0}), stream.parts({Q0: 0}, {Q0: 3})]
     assert len(calls) == 3
     assert log.opened == 1

@@ -2,8 +2,8 @@
 
 import pytest
 
-from firearrow.spark_tools.errors import TopicMissing
-from firearrow.spark_tools.plan.topics import Assigned, Wanted, when_there
+from firearrow.spark_tools.errors import TopicNotFound
+from firearrow.spark_tools.plan.topics import AssignedQueues, TopicSelection, when_there
 from tests.spark.fakes import FakeLog, queue_of
 from tests.support.clock import ManualClock
 
@@ -20,51 +20,51 @@ def log() -> FakeLog:
     return log
 
 
-def found(log: FakeLog, wanted: Wanted) -> list[str]:
+def found(log: FakeLog, wanted: TopicSelection) -> list[str]:
     return [f"{queue.topic}@{queue.broker_name}:{queue.queue_id}" for queue in wanted.queues(log)]
 
 
 def test_topics_by_name_the_system_s_too(log: FakeLog) -> None:
-    assert found(log, Wanted(("Payments", "%DLQ%g", "TBW102"))) == [
+    assert found(log, TopicSelection(("Payments", "%DLQ%g", "TBW102"))) == [
         "%DLQ%g@broker-a:0", "Payments@broker-a:0", "TBW102@broker-a:0",
     ]  # fmt: skip
-    assert found(log, Wanted(("Orders",))) == ["Orders@broker-a:0", "Orders@broker-a:1", "Orders@broker-b:1"]
+    assert found(log, TopicSelection(("Orders",))) == ["Orders@broker-a:0", "Orders@broker-a:1", "Orders@broker-b:1"]
 
 
 def test_a_name_that_is_none_is_missed(log: FakeLog) -> None:
-    with pytest.raises(TopicMissing, match="Bills"):
-        Wanted(("Orders", "Bills")).queues(log)
+    with pytest.raises(TopicNotFound, match="Bills"):
+        TopicSelection(("Orders", "Bills")).queues(log)
 
 
 def test_a_pattern_matches_whole_names_and_nothing_of_the_system(log: FakeLog) -> None:
-    assert found(log, Wanted(pattern="Pay.*")) == ["Payments@broker-a:0"]
-    assert {queue.topic for queue in Wanted(pattern=".*").queues(log)} == {"Orders", "Payments"}
-    assert {queue.topic for queue in Wanted(pattern="%.*").queues(log)} == {"%RETRY%g", "%DLQ%g"}
+    assert found(log, TopicSelection(pattern="Pay.*")) == ["Payments@broker-a:0"]
+    assert {queue.topic for queue in TopicSelection(pattern=".*").queues(log)} == {"Orders", "Payments"}
+    assert {queue.topic for queue in TopicSelection(pattern="%.*").queues(log)} == {"%RETRY%g", "%DLQ%g"}
 
 
 def test_a_pattern_without_match_says_what_there_is(log: FakeLog) -> None:
     with pytest.raises(
-        TopicMissing, match=r"topicPattern Bills matches no topic; there are: Orders, Payments$"
+        TopicNotFound, match=r"topicPattern Bills matches no topic; there are: Orders, Payments$"
     ):
-        Wanted(pattern="Bills").queues(log)
-    assert Wanted(pattern="Bills").queues_there(log) == []
+        TopicSelection(pattern="Bills").queues(log)
+    assert TopicSelection(pattern="Bills").queues_there(log) == []
 
 
 def test_none_of_the_three_is_all_that_people_made(log: FakeLog) -> None:
-    assert {queue.topic for queue in Wanted().queues(log)} == {"Orders", "Payments"}
-    with pytest.raises(TopicMissing, match="there is no topic; there are: none"):
-        Wanted().queues(FakeLog())
+    assert {queue.topic for queue in TopicSelection().queues(log)} == {"Orders", "Payments"}
+    with pytest.raises(TopicNotFound, match="there is no topic; there are: none"):
+        TopicSelection().queues(FakeLog())
 
 
 def test_queues_by_number_at_one_broker_or_at_each(log: FakeLog) -> None:
-    assert found(log, Wanted(assigned=(Assigned("Orders", None, frozenset({1})),))) == [
+    assert found(log, TopicSelection(assigned=(AssignedQueues("Orders", None, frozenset({1})),))) == [
         "Orders@broker-a:1", "Orders@broker-b:1",
     ]  # fmt: skip
-    assert found(log, Wanted(assigned=(Assigned("Orders", "broker-b", frozenset({1})),))) == [
+    assert found(log, TopicSelection(assigned=(AssignedQueues("Orders", "broker-b", frozenset({1})),))) == [
         "Orders@broker-b:1"
     ]
-    with pytest.raises(TopicMissing, match="topic Orders at broker broker-b has no queue 0, 2; assign"):
-        found(log, Wanted(assigned=(Assigned("Orders", "broker-b", frozenset({0, 1, 2})),)))
+    with pytest.raises(TopicNotFound, match="topic Orders at broker broker-b has no queue 0, 2; assign"):
+        found(log, TopicSelection(assigned=(AssignedQueues("Orders", "broker-b", frozenset({0, 1, 2})),)))
 
 
 class ClockOfLog(ManualClock):
@@ -83,15 +83,15 @@ class ClockOfLog(ManualClock):
 def test_a_topic_is_waited_for() -> None:
     log = FakeLog()
     clock = ClockOfLog(log, then=30)
-    assert when_there(lambda: Wanted(("Late",)).queues(log), 60, clock, clock.sleep) == [queue_of(0, "Late")]
+    assert when_there(lambda: TopicSelection(("Late",)).queues(log), 60, clock, clock.sleep) == [queue_of(0, "Late")]
     assert clock.now == 80
 
 
 def test_waiting_ends() -> None:
     log = FakeLog()
     clock = ClockOfLog(log, then=30)
-    with pytest.raises(TopicMissing, match=r"no topic Late \(waited 12.5 s\)"):
-        when_there(lambda: Wanted(("Late",)).queues(log), 12.5, clock, clock.sleep)
+    with pytest.raises(TopicNotFound, match=r"no topic Late \(waited 12.5 s\)"):
+        when_there(lambda: TopicSelection(("Late",)).queues(log), 12.5, clock, clock.sleep)
     assert clock.now == 62.5
-    with pytest.raises(TopicMissing, match="no topic Late; waitForTopic waits for it"):
-        when_there(lambda: Wanted(("Late",)).queues(log), 0, clock, clock.sleep)
+    with pytest.raises(TopicNotFound, match="no topic Late; waitForTopic waits for it"):
+        when_there(lambda: TopicSelection(("Late",)).queues(log), 0, clock, clock.sleep)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.choice import Choice
-from firearrow.spark_tools.jobs.marks import Mark, Marks, Slice
+from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
 from firearrow.spark_tools.jobs.routing import queue_text
-from firearrow.spark_tools.jobs.verifying import Verifying, compare, told
-from firearrow.spark_tools.offline.origin import StoreOrigin
+from firearrow.spark_tools.jobs.verifying import VerifyTask, compare, verification_counts
+from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.stores import BROKER, KnownStore
 
@@ -20,8 +20,8 @@ PART = QueueRange(MessageQueue("T", "b", 0), 0, 100)
 Pair = tuple[int, int]
 
 
-def compared(wanted: list[Pair], found: list[Pair]) -> Mark:
-    mark = Mark(0, 100)
+def compared(wanted: list[Pair], found: list[Pair]) -> SliceProgress:
+    mark = SliceProgress(0, 100)
     compare(PART, columns(wanted), columns(found), mark)
     return mark
 
@@ -77,14 +77,14 @@ def test_by_key_a_store_is_like_itself_but_for_what_is_not_there(
     part = QueueRange(queue, 0, len(store.of("Readings")))
     for name in ("forwarded", "verified"):
         (tmp_path / name).mkdir()
-    forwarded, verified = Marks(tmp_path / "forwarded"), Marks(tmp_path / "verified")
-    forwarded.write(Mark(0, part.end, {}, {"targets": {queue_text(queue): [0, part.end - gone]}}))
-    origin = StoreOrigin((str(store.root),))
-    work = Verifying(
-        origin=origin, choice=Choice(), target=origin, forwarded=forwarded, job="j", provenance=False
+    forwarded, verified = ProgressFiles(tmp_path / "forwarded"), ProgressFiles(tmp_path / "verified")
+    forwarded.write(SliceProgress(0, part.end, {}, {"targets": {queue_text(queue): [0, part.end - gone]}}))
+    message_source = StoreSource((str(store.root),))
+    work = VerifyTask(
+        message_source=message_source, message_filter=MessageFilter(), target=message_source, forwarded=forwarded, job="j", provenance=False
     )
     work([Slice(0, part)], verified)
-    found = told(verified.written(), "unique key")
+    found = verification_counts(verified.written(), "unique key")
     assert (found["messages"], found["missing"], found["unreadable"]) == (len(part), missing, 0)
     assert len(found["named"]) == missing
 
@@ -94,12 +94,12 @@ def test_a_range_of_the_target_that_is_gone_is_told(store: KnownStore, tmp_path:
     end = len(store.of("Readings"))
     for name in ("forwarded", "verified"):
         (tmp_path / name).mkdir()
-    forwarded, verified = Marks(tmp_path / "forwarded"), Marks(tmp_path / "verified")
-    forwarded.write(Mark(0, end, {}, {"targets": {queue_text(queue): [end, end + 10]}}))
-    origin = StoreOrigin((str(store.root),))
-    work = Verifying(
-        origin=origin, choice=Choice(), target=origin, forwarded=forwarded, job="j", provenance=True
+    forwarded, verified = ProgressFiles(tmp_path / "forwarded"), ProgressFiles(tmp_path / "verified")
+    forwarded.write(SliceProgress(0, end, {}, {"targets": {queue_text(queue): [end, end + 10]}}))
+    message_source = StoreSource((str(store.root),))
+    work = VerifyTask(
+        message_source=message_source, message_filter=MessageFilter(), target=message_source, forwarded=forwarded, job="j", provenance=True
     )
     work([Slice(0, QueueRange(queue, 0, 10))], verified)
-    found = told(verified.written(), "source offset")
+    found = verification_counts(verified.written(), "source offset")
     assert (found["messages"], found["missing"], found["unreadable"]) == (10, 10, 10)

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store import abreast as module
-from firearrow._native.store.abreast import ALONE_MAX, THREADS, abreast
+from firearrow._native.store.abreast import SERIAL_MAX, THREADS, for_each_parallel
 from firearrow._native.store.segment import fail_next, heal
 from tests.support.stores import open_store, put, read
 
 
-@pytest.mark.parametrize("count", [0, 1, ALONE_MAX, ALONE_MAX + 1, 1000])
+@pytest.mark.parametrize("count", [0, 1, SERIAL_MAX, SERIAL_MAX + 1, 1000])
 def test_each_is_done_once(count: int) -> None:
     done: list[int] = []
-    abreast(done.append, range(count))
+    for_each_parallel(done.append, range(count))
     assert sorted(done) == list(range(count))
 
 
@@ -29,11 +29,11 @@ def test_many_are_done_by_several_threads() -> None:
             together.wait()  # nobody goes on alone
         names.add(threading.current_thread().name)
 
-    abreast(work, range(ALONE_MAX + 1))
+    for_each_parallel(work, range(SERIAL_MAX + 1))
     assert "abreast" in names
 
 
-@pytest.mark.parametrize("count", [ALONE_MAX, 500])
+@pytest.mark.parametrize("count", [SERIAL_MAX, 500])
 def test_an_error_is_raised_when_nothing_is_under_way(count: int) -> None:
     begun, ended = [], []
 
@@ -44,7 +44,7 @@ def test_an_error_is_raised_when_nothing_is_under_way(count: int) -> None:
         ended.append(number)
 
     with pytest.raises(OSError, match="broken"):
-        abreast(work, range(count))
+        for_each_parallel(work, range(count))
     assert len(begun) == len(ended) + 1
 
 
@@ -55,7 +55,7 @@ def test_without_more_threads_it_goes_on_alone(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(module.threading, "Thread", None_)
     done: list[int] = []
-    abreast(done.append, range(100))
+    for_each_parallel(done.append, range(100))
     assert done == list(range(100))
 
 

@@ -4,7 +4,7 @@ import errno
 import os
 from pathlib import Path
 
-from firearrow._native.store.blocks import LEAST_BYTES, TIMES, Blocks
+from firearrow._native.store.blocks import BYTES_MIN, TIMES, Preallocator
 from firearrow._native.store.groupcommit import GroupCommit
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import MessageStore
@@ -28,17 +28,17 @@ def fill(store: MessageStore, size: int) -> None:
 
 def test_room_for_some_times_what_came(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
-        fill(store, LEAST_BYTES)
+        fill(store, BYTES_MIN)
         store.prepare()
         (given,) = taken(tmp_path)
-        assert given >= store.written + TIMES * LEAST_BYTES
+        assert given >= store.written + TIMES * BYTES_MIN
         assert given < SEGMENT_BYTES
         store.sync()
         store.prepare()
         assert taken(tmp_path) == [given]
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
-        fill(store, LEAST_BYTES)
-        assert store.next_offset("T", 0) == 2 * (LEAST_BYTES // len(BODY))
+        fill(store, BYTES_MIN)
+        assert store.next_offset("T", 0) == 2 * (BYTES_MIN // len(BODY))
 
 
 def test_the_next_segment_has_its_share(tmp_path: Path) -> None:
@@ -55,27 +55,27 @@ def test_a_little_needs_none(tmp_path: Path) -> None:
         put(store, b"x")
         store.write()
         store.prepare()
-        assert sum(taken(tmp_path)) < LEAST_BYTES
+        assert sum(taken(tmp_path)) < BYTES_MIN
 
 
 def test_where_syncs_are_many_zeros_are_written_instead(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES, sync_flush=True) as store:
         GroupCommit(store)
-        fill(store, LEAST_BYTES)
+        fill(store, BYTES_MIN)
         store.prepare()
-        assert sum(taken(tmp_path)) < store.written + TIMES * LEAST_BYTES
+        assert sum(taken(tmp_path)) < store.written + TIMES * BYTES_MIN
 
 
 def test_a_disk_that_has_none_to_spare_is_no_error(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
-        fill(store, LEAST_BYTES)
+        fill(store, BYTES_MIN)
         fail_next("reserve", errno.ENOSPC)
         try:
             store.prepare()
         finally:
             heal()
-        assert sum(taken(tmp_path)) < store.written + TIMES * LEAST_BYTES
-        fill(store, LEAST_BYTES)
+        assert sum(taken(tmp_path)) < store.written + TIMES * BYTES_MIN
+        fill(store, BYTES_MIN)
 
 
 def test_no_more_is_given_than_is_free(tmp_path: Path) -> None:
@@ -83,5 +83,5 @@ def test_no_more_is_given_than_is_free(tmp_path: Path) -> None:
     path.write_bytes(b"")
     with path.open("r+b") as file:
         free = os.statvfs(path).f_bavail * os.statvfs(path).f_frsize
-        Blocks().give([(file.fileno(), 0, free)], 0, free // 4)
+        Preallocator().preallocate([(file.fileno(), 0, free)], 0, free // 4)
     assert path.stat().st_blocks == 0

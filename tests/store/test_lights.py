@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.dispatch import multi_names
-from firearrow._native.store.places import Placed, PutRefused
+from firearrow._native.store.places import PutResult, PutRefused
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import InnerMessage, MessageStore
 from tests.support.stores import HOST, bodies, item, open_store, properties_of, put
@@ -20,7 +20,7 @@ def healed() -> Iterator[None]:
     heal()
 
 
-def put_lit(store: MessageStore, body: bytes, *names: str, topic: str = "T", queue_id: int = 1) -> Placed:
+def put_lit(store: MessageStore, body: bytes, *names: str, topic: str = "T", queue_id: int = 1) -> PutResult:
     """Put it with the next place of each light queue."""
     places = ",".join(str(max(store.next_offset(name, 0), 0)) for name in names)
     properties = properties_of(INNER_MULTI_DISPATCH=",".join(names), INNER_MULTI_QUEUE_OFFSET=places)

@@ -6,14 +6,14 @@ import zlib
 
 import pytest
 
-from firearrow._native.store.notes import Notes
+from firearrow._native.store.notes import JournalPage
 
 HEAD = struct.Struct(">BHiqq")
 HEAD_BYTES = 27
 
 
-def opened(page: bytearray, at: int = 0) -> Notes:
-    notes = Notes()
+def opened(page: bytearray, at: int = 0) -> JournalPage:
+    notes = JournalPage()
     notes.open(page, at)
     return notes
 
@@ -81,26 +81,26 @@ def test_a_name_without_bounds_is_refused(name: bytes, kept: int) -> None:
 
 @pytest.mark.parametrize("at", [-1, 101])
 def test_a_place_outside_of_the_page_is_refused(at: int) -> None:
-    notes = Notes()
+    notes = JournalPage()
     with pytest.raises(ValueError, match="no place"):
         notes.open(bytearray(100), at)
     assert not notes.put(1, b"", 0, 0, 0)
 
 
 def test_a_page_that_cannot_be_written_is_refused() -> None:
-    notes = Notes()
+    notes = JournalPage()
     with pytest.raises(BufferError):
         notes.open(bytes(100), 0)
     assert not notes.put(1, b"", 0, 0, 0)
 
 
 def test_a_page_that_is_let_go_of_can_be_closed() -> None:
-    page, notes = mmap.mmap(-1, 4096), Notes()
+    page, notes = mmap.mmap(-1, 4096), JournalPage()
     notes.open(page, 0)
     assert notes.put(1, b"", 0, 0, 0)
     with pytest.raises(BufferError):
         page.close()
-    notes.let_go()
+    notes.release_page()
     page.close()
     assert notes.at == 0
     assert not notes.put(1, b"", 0, 0, 0)

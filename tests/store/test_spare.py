@@ -14,8 +14,8 @@ import pytest
 
 from firearrow._native.store import sole as module
 from firearrow._native.store.segment import Segment, fail_next, heal
-from firearrow._native.store.sole import discard, sole
-from firearrow._native.store.spare import Spare
+from firearrow._native.store.sole import delete_recycled, exclusive_file
+from firearrow._native.store.spare import RecycledSegment
 from tests.support.stores import SEGMENT_BYTES, needs_zeroing
 
 OLD = b"old " * (SEGMENT_BYTES // 4)
@@ -60,9 +60,9 @@ def segment_of(root: Path) -> Segment:
     return Segment(str(root / "commitlog"), 0, SEGMENT_BYTES)
 
 
-def taken(spare: Spare, root: Path) -> Path | None:
+def taken(recycled: RecycledSegment, root: Path) -> Path | None:
     path = root / "commitlog" / NEXT
-    file = spare.take(str(path))
+    file = recycled.open_as(str(path))
     if file < 0:
         return None
     os.close(file)
@@ -114,42 +114,42 @@ class Overlay:
 
 
 def test_an_old_segment_becomes_the_next_all_zeros(root: Path) -> None:
-    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     number = os.stat(segment.path).st_ino
-    spare.make(segment)
-    assert (spare.offered, names(root)) == (True, {"spare"})
+    recycled.recycle(segment)
+    assert (recycled.is_ready, names(root)) == (True, {"spare"})
     assert (root / "spare").read_bytes() == bytes(SEGMENT_BYTES)
-    path = taken(spare, root)
+    path = taken(recycled, root)
     assert path is not None
     assert (path.stat().st_ino, path.read_bytes()) == (number, bytes(SEGMENT_BYTES))
-    assert (spare.offered, names(root)) == (False, {f"commitlog/{NEXT}"})
-    assert taken(spare, root) is None
+    assert (recycled.is_ready, names(root)) == (False, {f"commitlog/{NEXT}"})
+    assert taken(recycled, root) is None
 
 
 def test_it_is_zeroed_in_pieces(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIECE_BYTES", 1000)
-    spare = Spare(str(root), SEGMENT_BYTES)
-    spare.make(segment_of(root))
+    recycled = RecycledSegment(str(root), SEGMENT_BYTES)
+    recycled.recycle(segment_of(root))
     assert (root / "spare").read_bytes() == bytes(SEGMENT_BYTES)
 
 
 def test_one_is_enough(root: Path) -> None:
-    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
-    spare.make(segment)
+    recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
+    recycled.recycle(segment)
     second = segment_of(root)
-    spare.make(second)
+    recycled.recycle(second)
     assert names(root) == {"spare", f"commitlog/{0:020d}"}
-    discard(second)
+    delete_recycled(second)
     assert names(root) == {"spare"}
 
 
 @pytest.mark.parametrize("how", ["mapped", "open"])
 def test_what_another_process_has_is_deleted_and_it_reads_on(root: Path, how: str) -> None:
-    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     holder = Holder(Path(segment.path), how)
-    spare.make(segment)
-    discard(segment)
-    assert (spare.offered, names(root)) == (False, set())
+    recycled.recycle(segment)
+    delete_recycled(segment)
+    assert (recycled.is_ready, names(root)) == (False, set())
     assert holder.read() == OLD
 
 
@@ -157,25 +157,25 @@ def test_what_another_process_has_is_deleted_and_it_reads_on(root: Path, how: st
 def test_what_is_deleted_is_cut_for_nobody_who_has_it(root: Path, how: str) -> None:
     segment = segment_of(root)
     holder = Holder(Path(segment.path), how)
-    discard(segment)
+    delete_recycled(segment)
     assert names(root) == set()
     assert holder.read() == OLD
 
 
 def test_what_this_process_looks_at_is_left_alone(root: Path) -> None:
-    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     view = memoryview(segment)
-    spare.make(segment)
-    discard(segment)
+    recycled.recycle(segment)
+    delete_recycled(segment)
     assert (bytes(view), names(root)) == (OLD, set())
 
 
 def test_what_a_backup_shares_is_left_alone(root: Path, tmp_path: Path) -> None:
-    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     os.link(segment.path, tmp_path / "kept")
-    spare.make(segment)
+    recycled.recycle(segment)
     assert names(root) == {f"commitlog/{0:020d}"}
-    discard(segment)
+    delete_recycled(segment)
     assert (names(root), (tmp_path / "kept").read_bytes()) == (set(), OLD)
 
 
@@ -189,64 +189,64 @@ def test_a_link_that_comes_in_between_keeps_its_bytes(
         rename(old, new)
 
     monkeypatch.setattr(os, "rename", linked)
-    spare = Spare(str(root), SEGMENT_BYTES)
-    spare.make(segment_of(root))
-    assert (spare.offered, names(root), (tmp_path / "kept").read_bytes()) == (False, set(), OLD)
+    recycled = RecycledSegment(str(root), SEGMENT_BYTES)
+    recycled.recycle(segment_of(root))
+    assert (recycled.is_ready, names(root), (tmp_path / "kept").read_bytes()) == (False, set(), OLD)
 
 
 def test_a_file_of_another_size_is_not_used(root: Path) -> None:
-    spare = Spare(str(root), 2 * SEGMENT_BYTES)
+    recycled = RecycledSegment(str(root), 2 * SEGMENT_BYTES)
     segment = segment_of(root)
-    spare.make(segment)
+    recycled.recycle(segment)
     assert names(root) == {f"commitlog/{0:020d}"}
 
 
 def test_what_was_changed_meanwhile_is_not_taken(root: Path) -> None:
-    spare = Spare(str(root), SEGMENT_BYTES)
-    spare.make(segment_of(root))
+    recycled = RecycledSegment(str(root), SEGMENT_BYTES)
+    recycled.recycle(segment_of(root))
     os.truncate(root / "spare", 100)
-    assert taken(spare, root) is None
-    spare.make(segment_of(root))
-    assert taken(spare, root) is not None
+    assert taken(recycled, root) is None
+    recycled.recycle(segment_of(root))
+    assert taken(recycled, root) is not None
 
 
 def test_a_name_that_is_used_is_not_taken(root: Path) -> None:
-    spare = Spare(str(root), SEGMENT_BYTES)
-    spare.make(segment_of(root))
+    recycled = RecycledSegment(str(root), SEGMENT_BYTES)
+    recycled.recycle(segment_of(root))
     (root / "commitlog" / NEXT).write_bytes(b"somebody's")
-    assert taken(spare, root) is None
+    assert taken(recycled, root) is None
     assert (root / "commitlog" / NEXT).read_bytes() == b"somebody's"
 
 
 def test_one_that_a_killed_process_left_is_deleted(root: Path) -> None:
     (root / "spare").write_bytes(OLD)
-    assert taken(Spare(str(root), SEGMENT_BYTES), root) is None
+    assert taken(RecycledSegment(str(root), SEGMENT_BYTES), root) is None
     assert names(root) == set()
 
 
 def test_a_folder_in_its_place_is_left_there(root: Path) -> None:
     (root / "spare").mkdir()
-    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
-    spare.make(segment)
-    discard(segment)
-    spare.drop()
+    recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
+    recycled.recycle(segment)
+    delete_recycled(segment)
+    recycled.drop()
     assert (root / "spare").is_dir()
-    assert (spare.offered, names(root)) == (False, set())
+    assert (recycled.is_ready, names(root)) == (False, set())
 
 
 def test_a_file_system_that_cannot_zero_has_it_deleted(root: Path) -> None:
-    spare = Spare(str(root), SEGMENT_BYTES)
+    recycled = RecycledSegment(str(root), SEGMENT_BYTES)
     fail_next("zero", errno.EOPNOTSUPP)
-    spare.make(segment_of(root))
-    assert (spare.offered, names(root)) == (False, set())
+    recycled.recycle(segment_of(root))
+    assert (recycled.is_ready, names(root)) == (False, set())
 
 
 def test_half_zeroed_it_is_deleted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PIECE_BYTES", 1024)
-    spare = Spare(str(root), SEGMENT_BYTES)
+    recycled = RecycledSegment(str(root), SEGMENT_BYTES)
     fail_next("zero", errno.EIO, after=2)
-    spare.make(segment_of(root))
-    assert (spare.offered, names(root)) == (False, set())
+    recycled.recycle(segment_of(root))
+    assert (recycled.is_ready, names(root)) == (False, set())
 
 
 @pytest.mark.parametrize(("good", "is_told"), [(0, True), (1, True), (2, False)])
@@ -263,17 +263,17 @@ def test_what_cannot_be_synced_is_deleted(
             raise OSError(errno.EIO, "no")
         fsync(file)
 
-    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     monkeypatch.setattr(os, "fsync", failing)
     if is_told:
         with pytest.raises(OSError, match="no"):
-            spare.make(segment)
+            recycled.recycle(segment)
     else:
-        spare.make(segment)
-    assert (spare.offered, names(root)) == (False, set())
+        recycled.recycle(segment)
+    assert (recycled.is_ready, names(root)) == (False, set())
     monkeypatch.setattr(os, "fsync", fsync)
-    spare.make(segment)
-    discard(segment)
+    recycled.recycle(segment)
+    delete_recycled(segment)
 
 
 def test_a_log_of_another_file_system_is_deleted_as_ever(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,10 +281,10 @@ def test_a_log_of_another_file_system_is_deleted_as_ever(root: Path, monkeypatch
         raise OSError(errno.EXDEV, "another file system")
 
     monkeypatch.setattr(os, "rename", refusing)
-    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
-    spare.make(segment)
+    recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
+    recycled.recycle(segment)
     assert names(root) == {f"commitlog/{0:020d}"}
-    discard(segment)
+    delete_recycled(segment)
     assert names(root) == set()
 
 
@@ -292,22 +292,22 @@ def test_where_leases_know_of_no_mappings_nothing_is_sole(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where files lie over others: a lease is given for what is mapped."""
-    spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+    recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     monkeypatch.setattr(fcntl, "fcntl", lambda *given: 0)
-    with sole(segment.path, SEGMENT_BYTES) as file:
+    with exclusive_file(segment.path, SEGMENT_BYTES) as file:
         assert file is None
-    spare.make(segment)
-    assert (spare.offered, names(root)) == (False, set())
+    recycled.recycle(segment)
+    assert (recycled.is_ready, names(root)) == (False, set())
 
 
 def test_where_files_lie_over_others_whoever_reads_reads_on(tmp_path: Path) -> None:
     with Overlay(tmp_path) as root:
         for held in (True, False):
-            spare, segment = Spare(str(root), SEGMENT_BYTES), segment_of(root)
+            recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
             holder = Holder(Path(segment.path), "mapped") if held else None
-            spare.make(segment)
-            discard(segment)
-            assert (spare.offered, names(root)) == (False, set())
+            recycled.recycle(segment)
+            delete_recycled(segment)
+            assert (recycled.is_ready, names(root)) == (False, set())
             assert holder is None or holder.read() == OLD
 
 
@@ -315,7 +315,7 @@ def test_a_lease_ends_and_its_break_kills_nobody(root: Path) -> None:
     segment = segment_of(root)
     script = "import sys; open(sys.argv[1], 'rb').read(); print('read')"
     opening = [sys.executable, "-c", script, segment.path]
-    with sole(segment.path, SEGMENT_BYTES) as file:
+    with exclusive_file(segment.path, SEGMENT_BYTES) as file:
         assert file is not None
         waiting = subprocess.Popen(opening, stdout=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):

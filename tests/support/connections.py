@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Conn
+from firearrow._native.wire.conn import Connection
 from tests.support.transport import RecordingTransport
 
 
-class Echo(Conn):
+class Echo(Connection):
     """Keeps what it receives; answers each request with `answer_bytes` of body."""
 
     def __init__(
@@ -41,7 +41,7 @@ def connected(conn: Echo) -> RecordingTransport:
     return transport
 
 
-def feed(conn: Conn, data: bytes) -> None:
+def feed(conn: Connection, data: bytes) -> None:
     while data:
         buffer = conn.get_buffer(-1)
         piece = data[: len(buffer)]

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from firearrow._native.path.fast import FastLane
-from firearrow._native.path.gate import Gate
+from firearrow._native.path.fast import FastDispatch
+from firearrow._native.path.gate import PlainTopics
 from firearrow._native.path.holds import Queue
-from firearrow._native.path.lane import Front
+from firearrow._native.path.lane import FastConnection
 from firearrow._native.path.send import Sender
 from firearrow._native.store.store import InnerMessage
 from firearrow._native.wire.codes import ResponseCode
@@ -20,7 +20,7 @@ from tests.support.stores import open_store
 from tests.support.transport import RecordingTransport
 
 
-class FastPathConnection(Front):
+class FastPathConnection(FastConnection):
     """One connection. `slow` has what the fast path did not take; its answer is parked, as a handler would do."""
 
     def __init__(self, harness: "FastPathHarness") -> None:
@@ -28,13 +28,13 @@ class FastPathConnection(Front):
         self.harness = harness
         self.slow: list[RemotingCommand] = []
         self.output = RecordingTransport()
-        self.lane = harness.lane
+        self.fast_handler = harness.fast_handler
         self.host = host_bytes("127.0.0.9", 999)
         self.connection_made(self.output)  # type: ignore[arg-type]
 
     def received(self, command: RemotingCommand) -> None:
         self.slow.append(command)
-        self.harness.park(self, command)
+        self.harness.reply_after(self, command)
 
     def lost(self, reason: Exception | None) -> None: ...
     def broken(self, fault: str) -> None: ...
@@ -59,26 +59,26 @@ class FastPathConnection(Front):
 
 
 class FastPathHarness(Harness):
-    """A Harness with a Sender and a FastLane; topic T has two queues. `news` has what was reported of new messages."""
+    """A Harness with a Sender and a FastDispatch; topic T has two queues. `messages_arrived` has what was reported of new messages."""
 
     def __init__(self, folder: Path, *, sync_flush: bool = False) -> None:
         store = open_store(folder, segment_bytes=1 << 20, sync_flush=sync_flush)
         super().__init__(folder, store=store, sync_timeout_ms=1000)
         self.stats = Stats("c", self.clock.now_ms())
-        self.news: list[set[Queue]] = []
-        self.listeners.append(self.news.append)
-        self.gate = Gate()
+        self.messages_arrived: list[set[Queue]] = []
+        self.listeners.append(self.messages_arrived.append)
+        self.gate = PlainTopics()
         self.gate.put("T", queues=2, sendable=True)
         ids = UniqueIds(HOST[:-4], 1, b"salt")
-        self.sender = Sender(self.gate, self.store, self.turn, self.stats, self.clock, ids, HOST)
+        self.sender = Sender(self.gate, self.store, self.write_batch, self.stats, self.clock, ids, HOST)
         self.stats.source(self.sender.count)
         self.sender.configure(b"CLUSTER\x01c\x02", {"MSG_REGION": "r"}, 0)
-        self.lane = FastLane(self.sender, None)
+        self.fast_handler = FastDispatch(self.sender, None)
 
-    def park(self, connection: FastPathConnection, command: RemotingCommand) -> None:
+    def reply_after(self, connection: FastPathConnection, command: RemotingCommand) -> None:
         placed = self.store.put(
             InnerMessage("T", 0, b"slow", b"", born_timestamp=0, born_host=HOST, store_host=HOST),
             now_ms=self.clock.now_ms(),
         )
         peer: Peer = connection  # type: ignore[assignment]
-        self.turn.park(placed.end, ("T", 0), peer, command.answer(ResponseCode.SUCCESS))
+        self.write_batch.reply_after(placed.end, ("T", 0), peer, command.answer(ResponseCode.SUCCESS))

@@ -13,7 +13,7 @@ from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.dispatch import Dispatch
-from firearrow.broker.filters.selection import Filters
+from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.handlers.cleaning import CleaningHandler
 from firearrow.broker.handlers.clients import ClientsHandler
 from firearrow.broker.handlers.groups import GroupsHandler
@@ -86,7 +86,7 @@ class FakeStore:
         return 1
 
 
-class Routed(Protocol):
+class Handler(Protocol):
     def routes(self) -> Routes: ...
 
 
@@ -105,11 +105,11 @@ class HandlerHarness:
         self.table = ClientTable(self.clock)
         self.locks = RebalanceLocks(self.clock)
         self.stats = Stats("DefaultCluster", self.clock.now_ms())
-        filters = Filters(self.config, self.table.subscription)
+        filters = FilterCache(self.config, self.table.subscription)
         self.clients = ClientsHandler(self.topics, self.groups, self.table, filters, self.config, self.clock)
         self.serve(
             self.clients,
-            OffsetsHandler(store, self.topics, self.groups, self.offsets, self.config, keep=lambda: None),
+            OffsetsHandler(store, self.topics, self.groups, self.offsets, self.config, make_durable=lambda: None),
             QueuesHandler(store),
             LocksHandler(self.locks),
             TopicsHandler(store, self.topics, self.offsets, self.config, self.clock, self.stats),
@@ -123,7 +123,7 @@ class HandlerHarness:
             ),
         )
 
-    def serve(self, *handlers: Routed) -> None:
+    def serve(self, *handlers: Handler) -> None:
         self.dispatch = Dispatch([handler.routes() for handler in handlers])
 
     def ask(

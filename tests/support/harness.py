@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from firearrow._native.path.holds import Queue
-from firearrow._native.path.news import News
-from firearrow._native.path.turn import Turn
+from firearrow._native.path.news import ArrivalNotifier
+from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.record import Record, decode
 from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.broker.config import Config
@@ -19,8 +19,8 @@ from firearrow.broker.life.journal import Journal
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options
-from firearrow.broker.parts import Parts, State
-from firearrow.broker.services.saver import Saver
+from firearrow.broker.parts import BrokerContext, Tables
+from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable
@@ -65,17 +65,17 @@ class Harness:
         )
         self.journal = Journal(folder / "journal", self.store.run, self.store.written)
         self.listeners: list[Callable[[set[Queue]], None]] = []
-        news = News()
-        news.listen(self._notify, crowd=("all",))
-        self.turn = Turn(
-            self.loop, self.store, self.clock, sync_timeout_ms=sync_timeout_ms, news=news,
-            sync_soon=self._sync_soon, full=str, journal=self.journal,
+        arrivals = ArrivalNotifier()
+        arrivals.listen(self._notify, waiters=("all",))
+        self.write_batch = WriteBatch(
+            self.loop, self.store, self.clock, sync_timeout_ms=sync_timeout_ms, messages_arrived=arrivals,
+            request_sync=self._sync_soon, full=str, journal=self.journal,
         )  # fmt: skip
         self.appender = Appender(
-            self.store, self.turn, self.clock, HOST, levels=len(levels_ms), schedule=self._schedule
+            self.store, self.write_batch, self.clock, HOST, levels=len(levels_ms), schedule=self._schedule
         )
 
-    def parts(
+    def context(
         self,
         options: Options,
         *,
@@ -83,9 +83,9 @@ class Harness:
         groups: GroupTable | None = None,
         offsets: ConsumerOffsets | None = None,
         clients: ClientTable | None = None,
-    ) -> Parts:
+    ) -> BrokerContext:
         """What services are built from, around this store; empty tables for those that are not given."""
-        state = State(
+        tables = Tables(
             topics if topics is not None else TopicTable(self.clock),
             groups if groups is not None else GroupTable(self.clock),
             offsets if offsets is not None else ConsumerOffsets(self.clock),
@@ -95,8 +95,8 @@ class Harness:
             topics_loaded=True,
         )
         stats = Stats(options.cluster_name, self.clock.now_ms())
-        saver, config = Saver(self.loop), Config(options)
-        return Parts(self.loop, self.store, self.turn, self.journal, saver, state, config, self.clock, stats)
+        saver, config = TableSaver(self.loop), Config(options)
+        return BrokerContext(self.loop, self.store, self.write_batch, self.journal, saver, tables, config, self.clock, stats)
 
     def put(self, topic: str, body: bytes = b"x", queue_id: int = 0, **properties: str) -> Message:
         message = Message(topic, queue_id, body, dict(properties), born_ms=self.clock.now_ms())

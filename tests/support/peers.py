@@ -18,7 +18,7 @@ class RecordedPeer:
         self.remote = remote
         self.local = local
         self.closed = False
-        self.congested = False
+        self.write_paused = False
         self.replies: list[RemotingCommand] = []
         self.requests: list[RemotingCommand] = []
         self._asked = asked

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Conn
-from firearrow._native.wire.engine import Engine, Wire
+from firearrow._native.wire.conn import Connection
+from firearrow._native.wire.engine import EpollPoller, SocketTransport
 from tests.support.connections import Echo
 from tests.support.frames import split_frames
 
@@ -17,25 +17,25 @@ class PollerHarness:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.engine = Engine(loop)
+        self.engine = EpollPoller(loop)
         self.peers: list[socket.socket] = []
         self.faults: list[dict[str, Any]] = []
         loop.set_exception_handler(lambda _, context: self.faults.append(context))
 
-    def join(self, conn: Conn) -> tuple[socket.socket, Wire]:
+    def join(self, conn: Connection) -> tuple[socket.socket, SocketTransport]:
         ours, theirs = socket.socketpair()
         theirs.settimeout(5)
         self.peers.append(theirs)
         return theirs, self.engine.add(ours, conn)
 
-    def join_by_tcp(self, conn: Conn) -> tuple[socket.socket, Wire]:
+    def join_by_tcp(self, conn: Connection) -> tuple[socket.socket, SocketTransport]:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             peer = socket.create_connection(listening.getsockname(), timeout=5)
             accepted, _ = listening.accept()
         self.peers.append(peer)
         return peer, self.engine.add(accepted, conn)
 
-    def echo(self, answer_bytes: int | None = 0, **limits: int) -> tuple[Echo, socket.socket, Wire]:
+    def echo(self, answer_bytes: int | None = 0, **limits: int) -> tuple[Echo, socket.socket, SocketTransport]:
         conn = Echo(self.loop, answer_bytes, **limits)
         return conn, *self.join(conn)
 

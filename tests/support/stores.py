@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from firearrow._native.store.commitlog import CommitLog
-from firearrow._native.store.places import Placed
+from firearrow._native.store.places import PutResult
 from firearrow._native.store.record import Record, decode
 from firearrow._native.store.segment import zero_range
 from firearrow._native.store.sole import discard
@@ -55,7 +55,7 @@ def put(
     properties: bytes = b"",
     now_ms: int = 1000,
     **options: Any,  # noqa: ANN401
-) -> Placed:
+) -> PutResult:
     given: dict[str, Any] = {"flag": 0, "sys_flag": 0, "born_host": HOST, "store_host": HOST, **options}
     return store.put(
         InnerMessage(topic, queue_id, body, properties, born_timestamp=now_ms, **given), now_ms=now_ms

@@ -10,7 +10,7 @@ from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.life.timers.recall import Handle, recall_handle, recalling
+from firearrow.broker.life.timers.recall import RecallHandle, recall_handle, recalling
 from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options
@@ -39,11 +39,11 @@ class TimerHarness(Harness):
         (folder / "config").mkdir(exist_ok=True)
         self.folder = folder
         self.options = dataclasses.replace(Options(), timer_log_file_bytes=10_400, **options)
-        self.appender = Appender(self.store, self.turn, self.clock, HOST, levels=2, schedule=self._schedule)
+        self.appender = Appender(self.store, self.write_batch, self.clock, HOST, levels=2, schedule=self._schedule)
         self.metrics = TimerMetrics(self.clock, lambda: None)
-        self.service = TimerService(self.parts(self.options), self.appender, self.metrics)
+        self.service = TimerService(self.context(self.options), self.appender, self.metrics)
         OPEN.append(self)
-        self.listeners.append(self.service.news)
+        self.listeners.append(self.service.messages_arrived)
         for entry in self.journal.take():
             assert entry.kind == Kind.TIMER
             self.service.restore(entry.name, entry.number, entry.value)
@@ -58,7 +58,7 @@ class TimerHarness(Harness):
     def recall(self, message: Message, *, with_topic: bool = False) -> None:
         text = recall_handle(message, "b")
         assert text is not None
-        handle = Handle.parse(text)
+        handle = RecallHandle.parse(text)
         self.appender.put(recalling(handle, "PG", self.clock.now_ms(), HOST, with_topic=with_topic))
 
     def found(self) -> list[int]:
@@ -81,8 +81,8 @@ class TimerHarness(Harness):
 
     def release(self) -> None:
         """Close the timer's files, as the end of a process does."""
-        works = self.service._works
-        for part in (works.check, works.wheel, works.log):
+        files = self.service._timer_files
+        for part in (files.checkpoint, files.wheel, files.log):
             part.close()
 
     def again(self, by_ms: int = 0, **options: Any) -> "TimerHarness":  # noqa: ANN401

@@ -35,19 +35,19 @@ class TransactionHarness(Harness):
     ) -> None:
         super().__init__(folder, now_ms=now_ms, store=store)
         self.offsets = ConsumerOffsets(
-            self.clock, noted=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
+            self.clock, on_commit=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
         )
         if offsets is not None:
             self.offsets.load(offsets)
         self.topics = TopicTable(self.clock, TopicSettings(cluster="c", broker="b"))
         self.clients = ClientTable(self.clock)
-        parts = self.parts(
+        context = self.context(
             Options(broker_name="b", **options),
             topics=self.topics,
             offsets=self.offsets,
             clients=self.clients,
         )
-        self.service = TransactionService(parts, self.appender)
+        self.service = TransactionService(context, self.appender)
         restorers = {Kind.OFFSET: self.offsets.restore, Kind.DECIDED: self.service.restore}
         for entry in self.journal.take():
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from firearrow.broker.upkeep.backup import Wanted, backup
-from firearrow.broker.upkeep.records import Choice, records
-from firearrow.broker.upkeep.verify import Checks, verify
+from firearrow.broker.upkeep.backup import BackupOptions, backup
+from firearrow.broker.upkeep.records import RecordQuery, records
+from firearrow.broker.upkeep.verify import VerifyOptions, verify
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
 
@@ -80,7 +80,7 @@ def read_queues(store: Path) -> dict[int, list[bytes]]:
     """What the files say, queue by queue."""
     said: list[str] = []
     found = {
-        number: [record.body for record in records(str(store), Choice("Orders", number), said.append)]
+        number: [record.body for record in records(str(store), RecordQuery("Orders", number), said.append)]
         for number in range(QUEUES)
         if (store / "consumequeue" / "Orders" / str(number)).is_dir()
     }
@@ -117,11 +117,11 @@ def one_round(folder: Path, rng: random.Random, copies: int, most: int = 700) ->
             for number in range(copies):
                 rng.choice(senders).wait_for(rng.randrange(20, most))
                 known = [len(each.acknowledged) for each in senders]
-                wanted = Wanted(links=rng.random() < 0.5, verify=True, jobs=1)
+                wanted = BackupOptions(links=rng.random() < 0.5, verify=True, jobs=1)
                 made, verified = backup(str(root), target, wanted)
                 assert verified is not None
                 assert verified.clean, verified.findings
-                live = verify(str(root), Checks(jobs=1))
+                live = verify(str(root), VerifyOptions(jobs=1))
                 assert live.clean, live.findings
                 shared += made.linked + made.kept
                 taken.append((known, Path(shutil.copytree(target, folder / f"restored{number}"))))

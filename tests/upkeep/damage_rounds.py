@@ -15,14 +15,14 @@ from pathlib import Path
 
 from firearrow._native.audit.findings import Kind
 from firearrow._native.store.faults import StoreError
-from firearrow.broker.upkeep.records import Choice, records
-from firearrow.broker.upkeep.repair import Asked, Repair
-from firearrow.broker.upkeep.verify import Checks, verify
+from firearrow.broker.upkeep.records import RecordQuery, records
+from firearrow.broker.upkeep.repair import RepairOptions, Repair
+from firearrow.broker.upkeep.verify import VerifyOptions, verify
 from tests.support.stores import bodies, open_store
 from tests.upkeep.damaged import QUEUES, made
 
 MESSAGES_MAX = 90
-CHECKS = Checks(jobs=1)
+CHECKS = VerifyOptions(jobs=1)
 LEFT = {Kind.JOURNAL}
 
 
@@ -83,7 +83,7 @@ def damage(root: Path, rng: random.Random) -> list[str]:
 def readable(root: Path) -> list[bytes]:
     """Bodies of messages in the log, sorted, but for a last one whose properties end in a zero byte: it is torn."""
     said: list[str] = []
-    found = records(str(root), Choice(), said.append)
+    found = records(str(root), RecordQuery(), said.append)
     wanted = (each for each in found if (each.topic, each.queue_id) in QUEUES)
     return sorted(each.body for each in wanted if not each.properties_bytes.endswith(b"\0"))
 
@@ -95,7 +95,7 @@ def one_round(folder: Path, rng: random.Random) -> str:
     done = damage(root, rng)
     try:
         before = readable(root)
-        asked = Asked(drop_damaged=True, reset_offsets=True)
+        asked = RepairOptions(drop_damaged=True, reset_offsets=True)
         repair = Repair(str(root), verify(str(root), CHECKS), asked)
         repair.run(repair.plan(), lambda _: None)
         after = verify(str(root), CHECKS)

@@ -10,7 +10,7 @@ import pytest
 
 from firearrow._native.store.faults import StoreUnreadable
 from firearrow.broker.upkeep import backup as module
-from firearrow.broker.upkeep.backup import BEFORE, UNFINISHED, Wanted, backup
+from firearrow.broker.upkeep.backup import BEFORE, UNFINISHED, BackupOptions, backup
 from firearrow.broker.upkeep.manifest import NAME, Manifest
 from firearrow.broker.upkeep.stat import stat
 from firearrow.broker.upkeep.verify import verify
@@ -56,7 +56,7 @@ def names(folder: Path) -> list[str]:
 def test_a_stopped_store_is_copied_whole_and_full_files_are_shared(root: Path, target: Path) -> None:
     made(root)
     before = files_of(root)
-    manifest, verified = backup(str(root), target, Wanted(verify=True))
+    manifest, verified = backup(str(root), target, BackupOptions(verify=True))
     assert verified is not None
     assert verified.clean, verified.findings
     logs = names(root / "commitlog")
@@ -102,7 +102,7 @@ def test_apaches_store_is_copied_and_clean(tmp_path: Path) -> None:
 
 def test_a_second_run_copies_only_what_is_new(root: Path, target: Path) -> None:
     made(root)
-    wanted = Wanted(links=False, verify=True)
+    wanted = BackupOptions(links=False, verify=True)
     first, _ = backup(str(root), target, wanted)
     assert first.linked == 0
     assert inode(root / LOG_0) != inode(target / LOG_0)
@@ -121,10 +121,10 @@ def test_a_backup_beside_another_shares_its_files_and_leaves_it(
     root: Path, target: Path, tmp_path: Path
 ) -> None:
     made(root)
-    backup(str(root), target, Wanted(links=False))
+    backup(str(root), target, BackupOptions(links=False))
     before = files_of(target)
     made(root, 63, start=126)
-    other, _ = backup(str(root), tmp_path / "next", Wanted(beside=target, links=False))
+    other, _ = backup(str(root), tmp_path / "next", BackupOptions(beside=target, links=False))
     assert other.kept > 0
     assert inode(tmp_path / "next" / LOG_0) == inode(target / LOG_0)
     assert files_of(target) == before
@@ -134,9 +134,9 @@ def test_a_backup_beside_another_shares_its_files_and_leaves_it(
 
 def test_a_file_of_the_source_that_is_another_one_now_is_not_kept(root: Path, target: Path) -> None:
     places = made(root)
-    backup(str(root), target, Wanted(links=False))
+    backup(str(root), target, BackupOptions(links=False))
     flip(root / LOG_0, places[8] + 90)
-    again, verified = backup(str(root), target, Wanted(links=False, verify=True))
+    again, verified = backup(str(root), target, BackupOptions(links=False, verify=True))
     assert verified is not None
     assert not verified.clean
     assert again.kept < again.log_end
@@ -153,7 +153,7 @@ def test_where_links_are_not_allowed_all_is_copied(
         raise PermissionError(1, "no links here")
 
     monkeypatch.setattr(os, "link", refused)
-    manifest, verified = backup(str(root), target, Wanted(verify=True))
+    manifest, verified = backup(str(root), target, BackupOptions(verify=True))
     assert (manifest.linked, manifest.kept) == (0, 0)
     assert verified is not None
     assert verified.clean
@@ -180,7 +180,7 @@ def test_files_that_retention_takes_meanwhile_are_left_out(
         return copied(source, *rest, **more)
 
     monkeypatch.setattr(module, "copy_file", taken)
-    manifest, verified = backup(str(root), target, Wanted(links=False, verify=True))
+    manifest, verified = backup(str(root), target, BackupOptions(links=False, verify=True))
     assert manifest.log_start == 12288
     assert names(target / "commitlog")[0] == f"{12288:020d}"
     assert verified is not None
@@ -262,7 +262,7 @@ def test_a_segment_that_waits_to_be_used_again_is_no_part_of_it(root: Path, targ
     assert (root / "spare").exists()
     assert stat(str(root))["sizes"]["spare"][0] == 4096
     assert verify(str(root)).clean
-    backup(str(root), target, Wanted(verify=True))
+    backup(str(root), target, BackupOptions(verify=True))
     assert not (target / "spare").exists()
     kept = files_of(target)
     assert drop_segments(store, at_most=2) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.audit.findings import Kind
 from firearrow.broker.upkeep.backup import backup
-from firearrow.broker.upkeep.records import Choice, records
+from firearrow.broker.upkeep.records import RecordQuery, records
 from firearrow.broker.upkeep.repair import LOG_DAMAGE
 from firearrow.broker.upkeep.verify import verify
 from tests.support.broker_process import BrokerProcess
@@ -51,7 +51,7 @@ def log_bodies(root: Path) -> dict[int, bytes]:
     said: list[str] = []
     return {
         record.physical_offset: record.body
-        for record in records(str(root), Choice(), said.append)
+        for record in records(str(root), RecordQuery(), said.append)
         if record.topic in ("Orders", "Payments")
     }
 
@@ -213,7 +213,7 @@ def test_a_broker_starts_on_a_mended_store(root: Path) -> None:
             for number in range(30):
                 assert send(connection, "Orders", body(number), number % 2).code == 0
         assert broker.stop() == 0
-    place = next(record.physical_offset for record in records(str(root), Choice("Orders", 1, 7), print))
+    place = next(record.physical_offset for record in records(str(root), RecordQuery("Orders", 1, 7), print))
     overwrite(root / LOG_0, place + 4, b"\xee" * 4)
     assert run("repair", root, "--yes", "--drop-damaged").code == 0
     with BrokerProcess(root) as broker:

@@ -13,7 +13,7 @@ from firearrow._native.bulk.keycheck import slots_of
 from firearrow._native.store.faults import StoreLocked, StoreUnreadable
 from firearrow.broker.upkeep import lane, meaning
 from firearrow.broker.upkeep.lock import held
-from firearrow.broker.upkeep.verify import Checks, verify
+from firearrow.broker.upkeep.verify import VerifyOptions, verify
 from tests.support.broker_process import BrokerProcess
 from tests.support.stores import open_store, properties_of, put
 from tests.upkeep.damaged import (
@@ -76,15 +76,15 @@ def test_a_torn_tail_is_named(root: Path) -> None:
 
 
 def test_every_kind_has_a_meaning() -> None:
-    assert set(meaning.MEANINGS) == set(Kind)
+    assert set(meaning.EXPLANATIONS) == set(Kind)
 
 
 def test_processes_find_what_one_does(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad_body(root, made(root))
-    alone = verify(str(root), Checks(jobs=1))
+    alone = verify(str(root), VerifyOptions(jobs=1))
     monkeypatch.setattr(lane, "ALONE_BYTES", 0)
     monkeypatch.setattr(lane, "PART_BYTES", 4096)
-    parted = verify(str(root), Checks(jobs=2))
+    parted = verify(str(root), VerifyOptions(jobs=2))
     assert [each.as_row() for each in parted.findings] == [each.as_row() for each in alone.findings]
     assert parted.seen.numbers == alone.seen.numbers
 
@@ -164,10 +164,10 @@ def test_a_store_in_use_is_left_alone_but_for_live(root: Path) -> None:
 
 def test_the_lock_keeps_others_away(root: Path) -> None:
     made(root)
-    holding = "import sys; from firearrow.broker.upkeep.lock import held\n"
-    holding += f"with held({str(root)!r}): print('held', flush=True); sys.stdin.read()"
+    executor = "import sys; from firearrow.broker.upkeep.lock import held\n"
+    executor += f"with held({str(root)!r}): print('held', flush=True); sys.stdin.read()"
     with subprocess.Popen(
-        [sys.executable, "-c", holding], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", executor], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"

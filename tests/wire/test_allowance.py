@@ -1,23 +1,23 @@
 """How much may be on the way."""
 
-from firearrow._native.wire.lane import Allowance
+from firearrow._native.wire.lane import InFlightLimit
 
 
 def test_an_allowance_counts_messages_and_bytes_but_lets_one_alone() -> None:
     freed: list[int] = []
 
-    class Recording(Allowance):
+    class Recording(InFlightLimit):
         def freed(self) -> None:
             freed.append(self.count)
 
-    allowance = Recording(2, 10)
-    assert allowance.take(99)
-    assert not allowance.take(1)
-    allowance.give_back(99)
-    assert [allowance.take(5), allowance.take(5), allowance.take(0)] == [True, True, False]
-    allowance.give_back(5)
-    assert [allowance.take(6), allowance.take(5)] == [False, True]
-    allowance.crowded = True
-    allowance.give_back(5)
-    assert not allowance.take(1)
+    limit = Recording(2, 10)
+    assert limit.try_acquire(99)
+    assert not limit.try_acquire(1)
+    limit.release(99)
+    assert [limit.try_acquire(5), limit.try_acquire(5), limit.try_acquire(0)] == [True, True, False]
+    limit.release(5)
+    assert [limit.try_acquire(6), limit.try_acquire(5)] == [False, True]
+    limit.crowded = True
+    limit.release(5)
+    assert not limit.try_acquire(1)
     assert freed == [0, 1]

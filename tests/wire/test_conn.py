@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.wire.command import RemotingCommand
 from tests.support.connections import Echo, connected, feed, requests, turn
 
-FRAMES_A_TURN = 256
+FRAMES_PER_PASS = 256
 
 
 @pytest.fixture
@@ -23,20 +23,20 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 def test_frames_fed_in_two_pieces_at_every_cut(loop: asyncio.AbstractEventLoop) -> None:
     data = requests(3, 5)
     for cut in range(len(data) + 1):
-        conn = Echo(loop)
-        connected(conn)
-        feed(conn, data[:cut])
-        feed(conn, data[cut:])
-        assert [c.opaque for c in conn.commands] == [0, 1, 2]
-        assert conn.received_frames == 3
+        connection = Echo(loop)
+        connected(connection)
+        feed(connection, data[:cut])
+        feed(connection, data[cut:])
+        assert [c.opaque for c in connection.commands] == [0, 1, 2]
+        assert connection.received_frames == 3
 
 
 def test_frames_fed_byte_by_byte(loop: asyncio.AbstractEventLoop) -> None:
-    conn = Echo(loop)
-    connected(conn)
+    connection = Echo(loop)
+    connected(connection)
     for byte in requests(4, 3):
-        feed(conn, bytes([byte]))
-    assert [c.opaque for c in conn.commands] == [0, 1, 2, 3]
+        feed(connection, bytes([byte]))
+    assert [c.opaque for c in connection.commands] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("piece", [1 << 14, 1 << 17, (1 << 18) - 1, 1 << 18, 1 << 20])
@@ -45,12 +45,12 @@ def test_a_big_frame_among_small_ones_in_pieces_of_any_size(
 ) -> None:
     big = RemotingCommand(10, body=bytes(range(256)) * 4096 * 4, opaque=7).encode()
     data = requests(2) + big + requests(2)
-    conn = Echo(loop)
-    connected(conn)
+    connection = Echo(loop)
+    connected(connection)
     for at in range(0, len(data), piece):
-        feed(conn, data[at : at + piece])
-    assert [c.opaque for c in conn.commands] == [0, 1, 7, 0, 1]
-    assert conn.commands[2].body == bytes(range(256)) * 4096 * 4
+        feed(connection, data[at : at + piece])
+    assert [c.opaque for c in connection.commands] == [0, 1, 7, 0, 1]
+    assert connection.commands[2].body == bytes(range(256)) * 4096 * 4
 
 
 def test_two_connections_share_the_window_and_not_their_bytes(loop: asyncio.AbstractEventLoop) -> None:
@@ -67,24 +67,24 @@ def test_two_connections_share_the_window_and_not_their_bytes(loop: asyncio.Abst
 
 
 def test_answers_of_one_turn_leave_as_one_write(loop: asyncio.AbstractEventLoop) -> None:
-    conn = Echo(loop, answer_bytes=10)
-    transport = connected(conn)
-    feed(conn, requests(20))
+    connection = Echo(loop, answer_bytes=10)
+    transport = connected(connection)
+    feed(connection, requests(20))
     assert transport.writes == []
     turn(loop)
     assert len(transport.writes) == 1
 
 
 def test_a_flood_on_one_connection_lets_the_others_have_their_turn(loop: asyncio.AbstractEventLoop) -> None:
-    conn = Echo(loop, reads_always=True)  # for which time does not count
-    transport = connected(conn)
-    feed(conn, requests(FRAMES_A_TURN * 2 + 5))
-    assert len(conn.commands) == FRAMES_A_TURN
+    connection = Echo(loop, reads_always=True)  # for which time does not count
+    transport = connected(connection)
+    feed(connection, requests(FRAMES_PER_PASS * 2 + 5))
+    assert len(connection.commands) == FRAMES_PER_PASS
     assert not transport.reading
     turn(loop)
-    assert len(conn.commands) == FRAMES_A_TURN * 2
+    assert len(connection.commands) == FRAMES_PER_PASS * 2
     turn(loop)
-    assert len(conn.commands) == FRAMES_A_TURN * 2 + 5
+    assert len(connection.commands) == FRAMES_PER_PASS * 2 + 5
     assert transport.reading
 
 
@@ -99,34 +99,34 @@ class Slow(Echo):
 
 
 def test_hard_work_on_one_connection_lets_the_others_have_their_turn(loop: asyncio.AbstractEventLoop) -> None:
-    conn = Slow(loop)
-    transport = connected(conn)
-    feed(conn, requests(5))
-    assert len(conn.commands) == 2
+    connection = Slow(loop)
+    transport = connected(connection)
+    feed(connection, requests(5))
+    assert len(connection.commands) == 2
     assert not transport.reading
     turn(loop)
-    assert len(conn.commands) == 4
+    assert len(connection.commands) == 4
     turn(loop)
-    assert [command.opaque for command in conn.commands] == list(range(5))
+    assert [command.opaque for command in connection.commands] == list(range(5))
     assert transport.reading
 
 
 def test_a_peer_that_does_not_read_is_not_read(loop: asyncio.AbstractEventLoop) -> None:
-    conn = Echo(loop, answer_bytes=1000, high_water=10_000)
-    transport = connected(conn)
-    feed(conn, requests(100))
-    answered_at_once = len(conn.commands)
+    connection = Echo(loop, answer_bytes=1000, high_water=10_000)
+    transport = connected(connection)
+    feed(connection, requests(100))
+    answered_at_once = len(connection.commands)
     assert answered_at_once <= 11
-    conn.pause_writing()
+    connection.pause_writing()
     turn(loop)
     turn(loop)
-    assert len(conn.commands) == answered_at_once
+    assert len(connection.commands) == answered_at_once
     assert not transport.reading
-    assert conn.congested
-    conn.resume_writing()
+    assert connection.write_paused
+    connection.resume_writing()
     for _ in range(40):
         turn(loop)
-    assert [c.opaque for c in conn.commands] == list(range(100))
+    assert [c.opaque for c in connection.commands] == list(range(100))
     assert transport.reading
 
 
@@ -136,28 +136,28 @@ def test_a_peer_that_does_not_read_is_not_read(loop: asyncio.AbstractEventLoop) 
 def test_a_lost_frame_boundary_closes_after_the_answers_before_it(
     loop: asyncio.AbstractEventLoop, bad: bytes
 ) -> None:
-    conn = Echo(loop, answer_bytes=1)
-    transport = connected(conn)
-    feed(conn, requests(2) + bad + bytes(8))
-    assert len(conn.commands) == 2
+    connection = Echo(loop, answer_bytes=1)
+    transport = connected(connection)
+    feed(connection, requests(2) + bad + bytes(8))
+    assert len(connection.commands) == 2
     assert transport.closing
     assert len(transport.writes) == 1
-    assert len(conn.faults) == 1
+    assert len(connection.faults) == 1
 
 
 def test_room_grows_with_what_came_and_not_with_what_was_claimed(loop: asyncio.AbstractEventLoop) -> None:
-    conn = Echo(loop)
-    connected(conn)
-    feed(conn, struct.pack(">iI", 15 << 20, 2) + b"{}")
+    connection = Echo(loop)
+    connected(connection)
+    feed(connection, struct.pack(">iI", 15 << 20, 2) + b"{}")
     for _ in range(10):
-        feed(conn, bytes(20_000))
-        assert len(conn.get_buffer(-1)) <= 1 << 18
+        feed(connection, bytes(20_000))
+        assert len(connection.get_buffer(-1)) <= 1 << 18
 
 
 def test_nothing_is_sent_after_the_connection_is_lost(loop: asyncio.AbstractEventLoop) -> None:
-    conn = Echo(loop)
-    transport = connected(conn)
-    conn.connection_lost(None)
-    conn.send(b"x")
+    connection = Echo(loop)
+    transport = connected(connection)
+    connection.connection_lost(None)
+    connection.send(b"x")
     turn(loop)
-    assert (transport.writes, conn.closed, conn.losses) == ([], True, 1)
+    assert (transport.writes, connection.closed, connection.losses) == ([], True, 1)

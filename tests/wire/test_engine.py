@@ -6,7 +6,7 @@ import time
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Conn
+from firearrow._native.wire.conn import Connection
 from tests.support.connections import Echo
 from tests.support.poller_harness import PollerHarness, answers, frame
 
@@ -18,7 +18,7 @@ def test_requests_of_one_pass_are_answered_by_one_write_each(harness: PollerHarn
     several = [harness.echo() for _ in range(10)]
     for _, peer, _ in several:
         peer.sendall(b"".join(frame(number) for number in range(20)))
-    harness.until(lambda: all(len(conn.commands) == 20 for conn, _, _ in several))
+    harness.until(lambda: all(len(connection.commands) == 20 for connection, _, _ in several))
     for _, peer, _ in several:
         assert [answer.opaque for answer in answers(peer, 20)] == list(range(20))
 
@@ -26,9 +26,9 @@ def test_requests_of_one_pass_are_answered_by_one_write_each(harness: PollerHarn
 def test_what_is_planned_in_a_pass_runs_behind_its_last_socket(harness: PollerHarness) -> None:
     seen: list[str] = []
 
-    class Planning(Conn):
+    class Planning(Connection):
         def received(self, command: RemotingCommand) -> None:
-            assert harness.engine.passing
+            assert harness.engine.in_pass
             seen.append("frame")
             harness.engine.call_soon(lambda: seen.append("planned"))
 
@@ -55,7 +55,7 @@ def test_what_that_plans_comes_right_behind_it_and_the_rest_in_the_loops_next_tu
         harness.engine.call_soon(lambda: seen.append("third"))
         seen.append("second")
 
-    class Planning(Conn):
+    class Planning(Connection):
         def received(self, command: RemotingCommand) -> None:
             harness.engine.call_soon(first)
 
@@ -67,17 +67,17 @@ def test_what_that_plans_comes_right_behind_it_and_the_rest_in_the_loops_next_tu
 
 @pytest.mark.parametrize("cut", [1, 3, 7, 50])
 def test_frames_come_out_whole_whatever_the_cuts(harness: PollerHarness, cut: int) -> None:
-    conn, peer, _ = harness.echo(None)
+    connection, peer, _ = harness.echo(None)
     data = b"".join(frame(number, BODY) for number in range(3))
     for at in range(0, len(data), cut):
         peer.sendall(data[at : at + cut])
         harness.turns(3)
-    harness.until(lambda: len(conn.commands) == 3)
-    assert [command.body for command in conn.commands] == [BODY] * 3
+    harness.until(lambda: len(connection.commands) == 3)
+    assert [command.body for command in connection.commands] == [BODY] * 3
 
 
 def test_a_frame_larger_than_the_window_comes_whole(harness: PollerHarness) -> None:
-    conn, peer, _ = harness.echo(None)
+    connection, peer, _ = harness.echo(None)
     body = bytes(3_000_000)
     peer.setblocking(False)
     data = memoryview(frame(1, body))
@@ -89,14 +89,14 @@ def test_a_frame_larger_than_the_window_comes_whole(harness: PollerHarness) -> N
                 data = data[peer.send(data) :]
             except BlockingIOError:
                 pass
-        return bool(conn.commands)
+        return bool(connection.commands)
 
     harness.until(fed)
-    assert conn.commands[0].body == body
+    assert connection.commands[0].body == body
 
 
 def test_a_slow_reader_is_not_read_and_gets_everything_in_the_end(harness: PollerHarness) -> None:
-    conn, peer, _ = harness.echo(100_000, high_water=200_000)
+    connection, peer, _ = harness.echo(100_000, high_water=200_000)
     data, sent = b"".join(frame(number) for number in range(REQUESTS)), 0
     peer.setblocking(False)
 
@@ -106,12 +106,12 @@ def test_a_slow_reader_is_not_read_and_gets_everything_in_the_end(harness: Polle
             sent += peer.send(data[sent : sent + 4096])
         except BlockingIOError:
             pass
-        return conn.congested and len(conn.commands) > 1
+        return connection.write_paused and len(connection.commands) > 1
 
     harness.until(full)
-    taken = len(conn.commands)
+    taken = len(connection.commands)
     harness.turns(50)
-    assert len(conn.commands) == taken < 100, "nobody reads for who does not read"
+    assert len(connection.commands) == taken < 100, "nobody reads for who does not read"
     found = bytearray()
 
     def everything() -> bool:
@@ -127,8 +127,8 @@ def test_a_slow_reader_is_not_read_and_gets_everything_in_the_end(harness: Polle
         return len(found) > REQUESTS * 100_000
 
     harness.until(everything, 30)
-    assert len(conn.commands) == REQUESTS
-    assert not conn.congested
+    assert len(connection.commands) == REQUESTS
+    assert not connection.write_paused
 
 
 def test_a_flood_on_one_connection_keeps_nobody_waiting(harness: PollerHarness) -> None:
@@ -165,7 +165,7 @@ def test_a_flood_on_one_connection_keeps_nobody_waiting(harness: PollerHarness) 
 def test_a_fault_of_what_is_planned_stops_no_other(harness: PollerHarness) -> None:
     seen: list[int] = []
 
-    class Planning(Conn):
+    class Planning(Connection):
         def received(self, command: RemotingCommand) -> None:
             harness.engine.call_soon(lambda: 1 / 0)
             harness.engine.call_soon(lambda: seen.append(1))
@@ -177,12 +177,12 @@ def test_a_fault_of_what_is_planned_stops_no_other(harness: PollerHarness) -> No
 
 
 def test_who_stops_reading_sends_on(harness: PollerHarness) -> None:
-    conn, peer, _ = harness.echo()
-    conn.stop_reading()
+    connection, peer, _ = harness.echo()
+    connection.stop_reading()
     peer.sendall(frame())
     harness.turns(20)
-    assert conn.commands == []
-    conn.send(frame(5))
+    assert connection.commands == []
+    connection.send(frame(5))
     harness.turns(5)
     assert [each.opaque for each in answers(peer, 1)] == [5]
 
@@ -190,14 +190,14 @@ def test_who_stops_reading_sends_on(harness: PollerHarness) -> None:
 def test_more_than_one_read_takes_is_read_on_though_nothing_more_comes(harness: PollerHarness) -> None:
     several = [harness.echo(None) for _ in range(3)]
     whole = frame(1, bytes(300_000))
-    for conn, peer, _ in several:
+    for connection, peer, _ in several:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         peer.sendall(whole[:120_000])
         harness.turns()
         peer.setblocking(False)
         assert peer.send(whole[120_000:] + frame(2)) == len(whole[120_000:] + frame(2))
-        assert conn.commands == []
-    harness.until(lambda: all(len(conn.commands) == 2 for conn, _, _ in several))
+        assert connection.commands == []
+    harness.until(lambda: all(len(connection.commands) == 2 for connection, _, _ in several))
 
 
 def test_those_that_a_pass_has_no_time_for_go_on_later(harness: PollerHarness) -> None:
@@ -214,7 +214,7 @@ def test_those_that_a_pass_has_no_time_for_go_on_later(harness: PollerHarness) -
         seen.append("tick")
         harness.loop.call_soon(tick)
 
-    several = [(conn := Slow(harness.loop, 0), *harness.join(conn)) for _ in range(30)]
+    several = [(connection := Slow(harness.loop, 0), *harness.join(connection)) for _ in range(30)]
     for number, (_, peer, _) in enumerate(several):
         peer.sendall(frame(number) + frame(100 + number)[:7])
     harness.loop.call_soon(tick)

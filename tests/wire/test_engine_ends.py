@@ -15,49 +15,49 @@ def test_a_fault_of_one_handler_ends_that_connection_only(harness: PollerHarness
             raise RuntimeError("a bug")
 
     faulty = Faulty(harness.loop)
-    peer, wire = harness.join(faulty)
+    peer, transport = harness.join(faulty)
     other, calm, _ = harness.echo()
     peer.sendall(frame())
     calm.sendall(frame())
     harness.until(lambda: faulty.losses)
     assert peer.recv(1) == b""
-    assert wire.is_closing()
+    assert transport.is_closing()
     assert len(answers(calm, 1)) == 1
     assert [str(fault["exception"]) for fault in harness.faults] == ["a bug"]
     assert not other.losses
 
 
 def test_bytes_that_are_no_frame_close_the_connection(harness: PollerHarness) -> None:
-    conn, peer, _ = harness.echo()
+    connection, peer, _ = harness.echo()
     peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
-    harness.until(lambda: conn.losses)
-    assert len(conn.faults) == 1
+    harness.until(lambda: connection.losses)
+    assert len(connection.faults) == 1
     assert peer.recv(1) == b""
 
 
 def test_a_peer_that_goes_is_lost_once(harness: PollerHarness) -> None:
     for go in (socket.socket.close, lambda peer: peer.shutdown(socket.SHUT_WR)):
-        conn, peer, wire = harness.echo()
+        connection, peer, transport = harness.echo()
         peer.sendall(frame()[:10])
         harness.turns()
         go(peer)
-        harness.until(lambda: conn.losses)  # noqa: B023
-        wire.abort()
-        wire.close()
-        wire.write(b"nobody hears it")
+        harness.until(lambda: connection.losses)  # noqa: B023
+        transport.abort()
+        transport.close()
+        transport.write(b"nobody hears it")
         harness.turns()
-        assert conn.losses == 1
-        assert conn.closed
+        assert connection.losses == 1
+        assert connection.closed
 
 
 def test_a_close_lets_the_backlog_leave_first(harness: PollerHarness) -> None:
-    conn, peer, wire = harness.echo()
+    connection, peer, transport = harness.echo()
     peer.setblocking(True)
     whole = bytes(5_000_000)
-    wire.write(whole)
-    conn.close()
-    assert wire.is_closing()
-    assert not conn.losses
+    transport.write(whole)
+    connection.close()
+    assert transport.is_closing()
+    assert not connection.losses
     found = bytearray()
     peer.setblocking(False)
 
@@ -71,7 +71,7 @@ def test_a_close_lets_the_backlog_leave_first(harness: PollerHarness) -> None:
 
     harness.until(ended)
     assert found == whole
-    harness.until(lambda: conn.losses == 1)
+    harness.until(lambda: connection.losses == 1)
 
 
 def test_an_abort_in_a_pass_leaves_the_pass_whole(harness: PollerHarness) -> None:
@@ -89,8 +89,8 @@ def test_an_abort_in_a_pass_leaves_the_pass_whole(harness: PollerHarness) -> Non
         cut.append(Cutting(harness.loop))
         peer, _ = harness.join(cut[-1])
         peer.sendall(frame())
-    harness.until(lambda: sum(conn.losses for conn in cut) >= 7)
-    assert sum(len(conn.commands) for conn in cut) == 1
+    harness.until(lambda: sum(connection.losses for connection in cut) >= 7)
+    assert sum(len(connection.commands) for connection in cut) == 1
 
 
 def test_a_reset_says_why(harness: PollerHarness) -> None:
@@ -101,14 +101,14 @@ def test_a_reset_says_why(harness: PollerHarness) -> None:
             super().lost(reason)
             reasons.append(reason)
 
-    conn = Recording(harness.loop)
-    peer, wire = harness.join_by_tcp(conn)
-    assert wire.get_extra_info("peername") == peer.getsockname()
-    assert wire.get_extra_info("sockname") == peer.getpeername()
-    assert wire.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    connection = Recording(harness.loop)
+    peer, transport = harness.join_by_tcp(connection)
+    assert transport.get_extra_info("peername") == peer.getsockname()
+    assert transport.get_extra_info("sockname") == peer.getpeername()
+    assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
-    harness.until(lambda: conn.losses)
+    harness.until(lambda: connection.losses)
     [reason] = reasons
     assert isinstance(reason, OSError)
     assert reason.errno == errno.ECONNRESET
@@ -116,11 +116,11 @@ def test_a_reset_says_why(harness: PollerHarness) -> None:
 
 def test_what_came_beside_the_end_is_answered_and_the_end_heard(harness: PollerHarness) -> None:
     several = [Echo(harness.loop, 0) for _ in range(3)]
-    peers = [harness.join_by_tcp(conn)[0] for conn in several]
+    peers = [harness.join_by_tcp(connection)[0] for connection in several]
     for peer in peers:
         peer.sendall(b"".join(frame(number) for number in range(3)))
         peer.shutdown(socket.SHUT_WR)
-    harness.until(lambda: all(conn.losses for conn in several))
+    harness.until(lambda: all(connection.losses for connection in several))
     for peer in peers:
         assert [answer.opaque for answer in answers(peer, 3)] == [0, 1, 2]
         assert peer.recv(1) == b""

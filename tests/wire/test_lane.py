@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from firearrow._native.wire.lane import Allowance, Lane
+from firearrow._native.wire.lane import InFlightLimit, TopicFastSend
 from firearrow._native.wire.sends import SendFrames
 from firearrow.client.message import Message
 from tests.support.transport import RecordingTransport
@@ -28,45 +28,45 @@ class Sent(NamedTuple):
 ROUTE = object()
 
 
-def lane(
+def topic_send(
     client: CallsClient, infos: dict[str, object], count_max: int = 9
-) -> "tuple[Lane[Message, str, Sent], Allowance]":
-    allowance = Allowance(count_max, 1000)
-    made: Lane[Message, str, Sent] = Lane(
-        asyncio.get_running_loop(), "t", SendFrames("g", "t"), ids(), allowance,
+) -> "tuple[TopicFastSend[Message, str, Sent], InFlightLimit]":
+    limit = InFlightLimit(count_max, 1000)
+    made: TopicFastSend[Message, str, Sent] = TopicFastSend(
+        asyncio.get_running_loop(), "t", SendFrames("g", "t"), ids(), limit,
         infos=infos, special=frozenset({"S"}), body_bytes_max=10, result_type=Sent, stored="stored",
     )  # fmt: skip
-    return made, allowance
+    return made, limit
 
 
-def beyond(*outcome: object) -> None:
+def slow_path(*outcome: object) -> None:
     raise AssertionError(outcome)
 
 
 def test_a_lane_that_leads_nowhere_does_nothing() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         infos: dict[str, object] = {}
-        made, _ = lane(client, infos)
-        assert made.submit(Message("t", b"x"), 5, beyond) is None
+        made, _ = topic_send(client, infos)
+        assert made.submit(Message("t", b"x"), 5, slow_path) is None
         with pytest.raises(ValueError, match="at least one queue"):
             made.lay(ROUTE, [])
         made.lay(ROUTE, [(0, "b", "q0", client)])
-        assert (made.laid, made.submit(Message("t", b"x"), 5, beyond)) == (False, None)
+        assert (made.laid, made.submit(Message("t", b"x"), 5, slow_path)) == (False, None)
         infos["t"] = object()
-        assert made.submit(Message("t", b"x"), 5, beyond) is None
+        assert made.submit(Message("t", b"x"), 5, slow_path) is None
         infos["t"] = ROUTE
         assert made.laid
         client.connection_lost(None)
-        assert (made.submit(Message("t", b"x"), 5, beyond), made.laid) == (None, False)
+        assert (made.submit(Message("t", b"x"), 5, slow_path), made.laid) == (None, False)
         del infos["t"]
-        assert made.submit(Message("t", b"x"), 5, beyond) is None
+        assert made.submit(Message("t", b"x"), 5, slow_path) is None
 
     run(test)
 
 
 def test_what_is_refused_takes_no_room_and_no_number() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
-        made, allowance = lane(client, {"t": ROUTE}, count_max=1)
+        made, limit = topic_send(client, {"t": ROUTE}, count_max=1)
         made.lay(ROUTE, [(0, "b", "q0", client)])
         for message in (
             Message("t", b""),
@@ -74,19 +74,19 @@ def test_what_is_refused_takes_no_room_and_no_number() -> None:
             Message("t", b"x", properties={"S": "1"}),
             Message("t", b"x", sharding_key="k"),
         ):
-            assert made.submit(message, 5, beyond) is None
+            assert made.submit(message, 5, slow_path) is None
         with pytest.raises(ValueError, match="property"):
-            made.submit(Message("t", b"x", tags="\x01"), 5, beyond)
-        assert (allowance.count, allowance.bytes, client.pending) == (0, 0, 0)
-        first = made.submit(Message("t", b"x"), 5, beyond)
+            made.submit(Message("t", b"x", tags="\x01"), 5, slow_path)
+        assert (limit.count, limit.bytes, client.pending) == (0, 0, 0)
+        first = made.submit(Message("t", b"x"), 5, slow_path)
         assert first is not None
-        assert made.submit(Message("t", b"x"), 5, beyond) is None
-        assert (allowance.count, client.pending) == (1, 1)
+        assert made.submit(Message("t", b"x"), 5, slow_path) is None
+        assert (limit.count, client.pending) == (1, 1)
         place = {"queueId": "0", "queueOffset": "7", "msgId": "ID", "recallHandle": "R"}
         client.feed(asked(transport)[0].answer(0, None, place).encode())
         result = await first
         assert (type(result), result.status, result.queue, result.queue_offset) == (Sent, "stored", "q0", 7)
-        assert (result.offset_message_id, result.recall_handle, allowance.count) == ("ID", "R", 0)
+        assert (result.offset_message_id, result.recall_handle, limit.count) == ("ID", "R", 0)
 
     run(test)
 
@@ -94,7 +94,7 @@ def test_what_is_refused_takes_no_room_and_no_number() -> None:
 def test_all_but_success_goes_beyond_and_keeps_its_room() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         outcomes: list[object] = []
-        made, allowance = lane(client, {"t": ROUTE})
+        made, limit = topic_send(client, {"t": ROUTE})
         made.lay(ROUTE, [(3, "b", "q3", client)])
         message = Message("t", b"xyz")
         futures = [made.submit(message, 5, lambda *outcome: outcomes.append(outcome)) for _ in range(3)]
@@ -104,7 +104,7 @@ def test_all_but_success_goes_beyond_and_keeps_its_room() -> None:
         client.feed(requests[1].answer(0, None, {"queueId": "4"}).encode())
         client.connection_lost(None)
         assert [outcome[:4] for outcome in outcomes] == [(message, "q3", future, 3) for future in futures]  # type: ignore[index]
-        assert (allowance.count, allowance.bytes) == (3, 9)
+        assert (limit.count, limit.bytes) == (3, 9)
         assert all(future is not None and not future.done() for future in futures)
 
     run(test)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from firearrow.broker.fastjson import MessageQueue
-from firearrow.broker.life.timers.recall import Handle, HandleError
+from firearrow.broker.life.timers.recall import RecallHandle, InvalidRecallHandle
 from firearrow.broker.options import options_by_key
 from tests.wire_golden import pops
 from tests.wire_golden.comparison import ABSENT, Difference
@@ -122,11 +122,11 @@ def _times(d: Difference, _: Translation) -> bool:
     return d.leaf in TIMES and both is not None and both[1] >= 0 and (both[0] > 0) == (both[1] > 0)
 
 
-def _timeless(handle: Any) -> Handle | None:  # noqa: ANN401
+def _timeless(handle: Any) -> RecallHandle | None:  # noqa: ANN401
     """A recall handle without its time; None if it is none."""
     try:
-        return Handle.parse(handle)._replace(time="")
-    except (HandleError, TypeError):
+        return RecallHandle.parse(handle)._replace(time="")
+    except (InvalidRecallHandle, TypeError):
         return None
 
 

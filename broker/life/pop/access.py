@@ -20,7 +20,7 @@ from firearrow.broker.tables.topics import TopicConfig, TopicTable
 ALL_QUEUES = -1
 
 
-class Look(NamedTuple):
+class PopTarget(NamedTuple):
     """A group's look at one queue of a topic, or at all of them."""
 
     group: str
@@ -29,10 +29,10 @@ class Look(NamedTuple):
 
     def queues(self, shift: int) -> list[int]:
         """Of the topic itself, from queue `shift` on if it is all of them."""
-        return [self.queue_id] if self.queue_id >= 0 else turned(self.topic, shift)
+        return [self.queue_id] if self.queue_id >= 0 else rotated(self.topic, shift)
 
 
-class Access:
+class PopPermissions:
     def __init__(
         self,
         store: MessageStore,
@@ -47,7 +47,7 @@ class Access:
         self._offsets = offsets
         self._config = config
 
-    def look(self, request: RemotingCommand, peer: Peer) -> Look:
+    def check_access(self, request: RemotingCommand, peer: Peer) -> PopTarget:
         """What the request wants to look at. Refusal."""
         group, name = request.text("consumerGroup"), request.text("topic")
         queue_id = max(request.integer("queueId", 32), ALL_QUEUES)
@@ -68,14 +68,14 @@ class Access:
             )
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         self._check_group(group)
-        return Look(group, topic, queue_id)
+        return PopTarget(group, topic, queue_id)
 
-    def retried(self, look: Look) -> list[TopicConfig]:
+    def retry_topics(self, target: PopTarget) -> list[TopicConfig]:
         """The retry topics that there are for it, the one that is written first."""
         options = self._config.options
         both = (True, False) if options.pop_retry_v1_too else (True,)
         kinds = both if options.pop_retry_v2 else (False,)
-        found = (self._topics.get(retry_topic(look.topic.name, look.group, v2)) for v2 in kinds)
+        found = (self._topics.get(retry_topic(target.topic.name, target.group, v2)) for v2 in kinds)
         return [topic for topic in found if topic is not None]
 
     def next_offset(self, group: str, topic: str, queue_id: int) -> int:
@@ -92,6 +92,6 @@ class Access:
             raise Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
 
 
-def turned(topic: TopicConfig, shift: int) -> list[int]:
+def rotated(topic: TopicConfig, shift: int) -> list[int]:
     """All queues that are read, the one at `shift` first."""
     return [(shift + n) % topic.read_queues for n in range(topic.read_queues)]

@@ -5,42 +5,42 @@ Each becomes a message that meets its check point in the revive topic; what was 
 
 from collections.abc import Callable
 
-from firearrow._native.store.store import MessageStore, Placed
+from firearrow._native.store.store import MessageStore, PutResult
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.pop.checkpoints import Acks, CheckPoint, revive_topic
+from firearrow.broker.life.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
 from firearrow.broker.life.pop.holds import Place
-from firearrow.broker.life.pop.orders import ConsumerOrders
-from firearrow.broker.life.pop.receipts import Receipt
+from firearrow.broker.life.pop.orders import ConsumerOrderInfo
+from firearrow.broker.life.pop.receipts import ReceiptHandle
 from firearrow.broker.tables.offsets import ConsumerOffsets
 
 
-class Acking:
-    """`wake_soon(place)`: that queue may give messages again to who waits for it."""
+class AckService:
+    """`retry_held_soon(place)`: that queue may give messages again to who waits for it."""
 
     def __init__(
         self,
         store: MessageStore,
         appender: Appender,
         offsets: ConsumerOffsets,
-        orders: ConsumerOrders,
+        order_info: ConsumerOrderInfo,
         config: Config,
         clock: Clock,
-        wake_soon: Callable[[Place], None],
+        retry_held_soon: Callable[[Place], None],
     ) -> None:
         self._store = store
         self._appender = appender
         self._offsets = offsets
-        self._orders = orders
+        self._order_info = order_info
         self._config = config
         self._clock = clock
-        self._wake_soon = wake_soon
+        self._retry_held_soon = retry_held_soon
         self._revive_topic = revive_topic(config.options.cluster_name)
 
-    def acknowledge(self, acks: Acks, revive_queue: int, invisible_ms: int) -> Placed:
+    def ack(self, acks: AckMessage, revive_queue: int, invisible_ms: int) -> PutResult:
         """Stage it. PutRefused, Refusal."""
         visible_ms = acks.pop_ms + invisible_ms
         self._check(revive_queue, visible_ms)
@@ -53,7 +53,7 @@ class Acking:
         """The group's offset follows; whoever waits for the queue tries again. Refusal."""
         if offset < self._offsets.committed(group, topic, queue_id):
             return
-        after = self._orders.acked(topic, group, queue_id, offset, receipt_pop_ms)
+        after = self._order_info.acked(topic, group, queue_id, offset, receipt_pop_ms)
         if after == -1:
             remark = f"offset is illegal, key:{topic}@{group}@{queue_id}, commit:{offset}, next:{after}"
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -61,40 +61,40 @@ class Acking:
             return
         if not self._offsets.has_reset(group, topic, queue_id):
             self._offsets.commit(group, topic, queue_id, after)
-        if not self._orders.blocked(topic, group, queue_id, None, invisible_ms):
-            self._wake_soon((topic, group, queue_id))
+        if not self._order_info.blocked(topic, group, queue_id, None, invisible_ms):
+            self._retry_held_soon((topic, group, queue_id))
 
-    def hide(
+    def change_invisible(
         self,
         group: str,
         topic: str,
         queue_id: int,
         offset: int,
-        receipt: Receipt,
+        receipt_handle: ReceiptHandle,
         invisible_ms: int,
         suspend: bool,
-    ) -> tuple[int, Placed]:
+    ) -> tuple[int, PutResult]:
         """A new check point for the one message, and the old one acknowledged; the new pop time, and the last record.
 
         PutRefused, Refusal.
         """
-        self._check(receipt.revive_queue, receipt.pop_ms + receipt.invisible_ms)
+        self._check(receipt_handle.revive_queue, receipt_handle.pop_ms + receipt_handle.invisible_ms)
         now = self._clock.now_ms()
-        point = CheckPoint(
-            topic, group, queue_id, offset, now, invisible_ms, [offset], receipt.broker, suspend=suspend
+        point = PopCheckPoint(
+            topic, group, queue_id, offset, now, invisible_ms, [offset], receipt_handle.broker, suspend=suspend
         )
-        self._appender.put(point.message(self._revive_topic, receipt.revive_queue, now))
-        acks = Acks(topic, group, queue_id, receipt.start_offset, receipt.pop_ms, receipt.broker, (offset,))
-        return now, self.acknowledge(acks, receipt.revive_queue, receipt.invisible_ms)
+        self._appender.put(point.message(self._revive_topic, receipt_handle.revive_queue, now))
+        acks = AckMessage(topic, group, queue_id, receipt_handle.start_offset, receipt_handle.pop_ms, receipt_handle.broker, (offset,))
+        return now, self.ack(acks, receipt_handle.revive_queue, receipt_handle.invisible_ms)
 
-    def hide_in_order(
-        self, group: str, topic: str, queue_id: int, offset: int, receipt: Receipt, invisible_ms: int
+    def change_invisible_in_order(
+        self, group: str, topic: str, queue_id: int, offset: int, receipt_handle: ReceiptHandle, invisible_ms: int
     ) -> int | None:
         """When the message is visible again, in ms; None if it was acknowledged before."""
         if offset < self._offsets.committed(group, topic, queue_id):
             return None
         visible_ms = self._clock.now_ms() + invisible_ms
-        self._orders.change_visible(topic, group, queue_id, offset, receipt.pop_ms, visible_ms)
+        self._order_info.change_visible(topic, group, queue_id, offset, receipt_handle.pop_ms, visible_ms)
         return visible_ms
 
     def _check(self, revive_queue: int, visible_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""CheckPoint: what one pop took of one queue, and its acknowledgements, as messages of the revive topic.
+"""PopCheckPoint: what one pop took of one queue, and its acknowledgements, as messages of the revive topic.
 
 Apache's JSON (PopCheckPoint, AckMsg, BatchAckMsg). They travel by timer: a check point comes to the revive topic a
 second before its messages are to be visible again, an acknowledgement when they are.
@@ -28,7 +28,7 @@ def revive_topic(cluster: str) -> str:
 
 
 @dataclass(slots=True)
-class CheckPoint:
+class PopCheckPoint:
     """`offsets` were taken; `acked` has a bit for each of them. `revive_offset`: its own place in the revive topic."""
 
     topic: str
@@ -55,7 +55,7 @@ class CheckPoint:
     def is_done(self) -> bool:
         return self.acked == (1 << len(self.offsets)) - 1
 
-    def acknowledge(self, offset: int) -> None:
+    def ack(self, offset: int) -> None:
         if offset in self.offsets:
             self.acked |= 1 << self.offsets.index(offset)
 
@@ -79,7 +79,7 @@ class CheckPoint:
         return _message(revive, revive_queue, body, CHECK_POINT, name, self.revive_ms - BEFORE_MS, now_ms)
 
     @staticmethod
-    def of(body: bytes) -> "CheckPoint":
+    def of(body: bytes) -> "PopCheckPoint":
         """ValueError."""
         of = reading.members(loads(body), "check point")
         start, count = _offset(of, "so"), reading.number(of, "n", 0, high=MESSAGES_MAX)
@@ -87,7 +87,7 @@ class CheckPoint:
         offsets = [start + reading.whole(one, "d") for one in differences] or list(
             range(start, start + count)
         )
-        return CheckPoint(
+        return PopCheckPoint(
             topic=reading.text(of, "t"),
             group=reading.text(of, "c"),
             queue_id=reading.number(of, "q", 0),
@@ -101,7 +101,7 @@ class CheckPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Acks:
+class AckMessage:
     """Acknowledged `offsets` of one check point. `alone`: written as a single acknowledgement."""
 
     topic: str
@@ -131,12 +131,12 @@ class Acks:
         )
 
     @staticmethod
-    def of(body: bytes, broker: str) -> "Acks":
+    def of(body: bytes, broker: str) -> "AckMessage":
         """`broker` stands in for one that is missing. ValueError."""
         of = reading.members(loads(body), "acknowledgement")
         several = reading.items(of.get("aol"), "aol")[:MESSAGES_MAX]
         offsets = [reading.whole(one, "aol") for one in several] or [reading.whole(of.get("ao"), "ao")]
-        return Acks(
+        return AckMessage(
             topic=reading.text(of, "t"),
             group=reading.text(of, "c"),
             queue_id=reading.number(of, "q", 0),

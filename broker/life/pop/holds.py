@@ -1,4 +1,4 @@
-"""PopHolds: pops that found nothing wait for news or for their deadline (PopLongPollingService). Loop thread.
+"""PopHoldService: pops that found nothing wait for news or for their deadline (PopLongPollingService). Loop thread.
 
 News wakes one waiting pop of each group, first come first served, not all: it wakes the next one if it leaves messages
 behind. Ordered three ways, as `path.holds` does: by place (news), by tick (deadlines), by peer (closed connections).
@@ -27,31 +27,31 @@ ANY_QUEUE = -1
 
 @dataclass(slots=True, eq=False)
 class HeldPop:
-    """`again(final)` runs the pop once more; with `final` it answers whatever it finds. `deadline_ms` is of the wall
+    """`run_again(final)` runs the pop once more; with `final` it answers whatever it finds. `deadline_ms` is of the wall
     clock; `tick` is when we wait no longer, whatever becomes of that clock."""
 
     place: Place
     peer: Peer
     deadline_ms: int
-    again: Callable[[bool], None]
+    run_again: Callable[[bool], None]
     weight: int = REQUEST_BYTES
     tick: int = 0
 
 
-class PopHolds:
-    """At most `most()` held pops of `BYTES_MAX`, `most_of_place()` of a place; `add` says False when it is full."""
+class PopHoldService:
+    """At most `count_max()` held pops of `BYTES_MAX`, `count_max_per_queue()` of a place; `add` says False when it is full."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        most: Callable[[], int],
-        most_of_place: Callable[[], int],
+        count_max: Callable[[], int],
+        count_max_per_queue: Callable[[], int],
     ) -> None:
         self._loop = loop
         self._clock = clock
-        self._most = most
-        self._most_of_place = most_of_place
+        self._count_max = count_max
+        self._count_max_per_queue = count_max_per_queue
         self._by_place: dict[Place, dict[HeldPop, None]] = {}
         self._by_tick: dict[int, dict[HeldPop, None]] = {}
         self._by_peer: dict[Peer, dict[HeldPop, None]] = {}
@@ -73,9 +73,9 @@ class PopHolds:
         return len(self._by_place.get(place, ()))
 
     def add(self, held: HeldPop) -> bool:
-        if self._count >= self._most() or self._bytes + held.weight > BYTES_MAX:
+        if self._count >= self._count_max() or self._bytes + held.weight > BYTES_MAX:
             return False
-        if self.waiting(held.place) > self._most_of_place():
+        if self.waiting(held.place) > self._count_max_per_queue():
             return False
         if held.peer not in self._by_peer:
             self._by_peer[held.peer] = {}
@@ -92,7 +92,7 @@ class PopHolds:
             self._timer = self._loop.call_later(TICK_MS / 1000, self._tick)
         return True
 
-    def news(self, queues: set[tuple[str, int]]) -> None:
+    def messages_arrived(self, queues: set[tuple[str, int]]) -> None:
         """These queues have messages that readers could not see before."""
         if not self._count:
             return
@@ -100,23 +100,23 @@ class PopHolds:
             if topic.startswith(names.RETRY_PREFIX):
                 retried = self._retried.get(topic)
                 if retried is not None:
-                    self.wake((*retried, ANY_QUEUE))
-                    self.wake((*retried, queue_id))
+                    self.retry_held((*retried, ANY_QUEUE))
+                    self.retry_held((*retried, queue_id))
                 continue
             for group in list(self._groups.get(topic, ())):
-                self.wake((topic, group, ANY_QUEUE))
-                self.wake((topic, group, queue_id))
+                self.retry_held((topic, group, ANY_QUEUE))
+                self.retry_held((topic, group, queue_id))
 
-    def wake(self, place: Place) -> None:
+    def retry_held(self, place: Place) -> None:
         """Let the first that waits there try again."""
         waiting = self._by_place.get(place)
         if waiting:
             self._run(next(iter(waiting)), final=False)
 
-    def wake_soon(self, place: Place) -> None:
-        """As `wake`, behind what runs now."""
+    def retry_held_soon(self, place: Place) -> None:
+        """As `retry_held`, behind what runs now."""
         if place in self._by_place:
-            self._loop.call_soon(self.wake, place)
+            self._loop.call_soon(self.retry_held, place)
 
     def forget(self, peer: Peer) -> None:
         """The connection is gone: its pops are dropped."""
@@ -146,7 +146,7 @@ class PopHolds:
         if held.peer.closed:
             return
         try:
-            held.again(final)
+            held.run_again(final)
         except Exception:
             held.peer.close()
             log.exception("a pop that waited for %s failed", held.place)

@@ -11,16 +11,16 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.life.pop.holds import Place
 
 
-class Openings:
+class OrderUnlockTimer:
     """`opened(place)` runs once for each time given to `at`, unless a later call gave that place another one."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Clock, opened: Callable[[Place], None], most: int
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, opened: Callable[[Place], None], count_max: int
     ) -> None:
         self._loop = loop
         self._clock = clock
         self._opened = opened
-        self._most = most
+        self._count_max = count_max
         self._timers: dict[Place, asyncio.TimerHandle] = {}
 
     def __len__(self) -> int:
@@ -31,7 +31,7 @@ class Openings:
         before = self._timers.pop(place, None)
         if before is not None:
             before.cancel()
-        if len(self._timers) < self._most:
+        if len(self._timers) < self._count_max:
             self._arm(place, at_ms)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""ConsumerOrders: what was popped in order and is not acknowledged yet, and `consumerOrderInfo.json`.
+"""ConsumerOrderInfo: what was popped in order and is not acknowledged yet, and `consumerOrderInfo.json`.
 
 A queue gives nothing more to its group while something popped from it is invisible and not acknowledged, but to the
 attempt that popped it. Loop thread; `to_json` may run in another one.
@@ -11,9 +11,9 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.fastjson import loads, pretty
 from firearrow.broker.life.pop.receipts import mark_of
 from firearrow.broker.tables import reading
-from firearrow.broker.tables.unknown import EACH, EACH_NUMBER, UnknownMembers
+from firearrow.broker.tables.unknown import EACH, EACH_NUMBER, UnknownFields
 
-FORGET_MS = 24 * 3_600_000
+EXPIRE_MS = 24 * 3_600_000
 QUEUES_MAX = 200_000
 OFFSETS_MAX = 64
 """Of one pop; the acknowledged are bits of a long."""
@@ -24,7 +24,7 @@ ILLEGAL, PASSED = -1, -2
 
 
 @dataclass(slots=True)
-class Order:
+class OrderInfo:
     """One pop of one queue; `visible` holds offsets whose time was changed, `counts` how often they came before."""
 
     pop_ms: int
@@ -46,7 +46,7 @@ class Order:
         waiting = self.waiting()
         return waiting[0] if waiting else self.offsets[-1] + 1
 
-    def count_again(self, before: "Order") -> None:
+    def count_again(self, before: "OrderInfo") -> None:
         """The same attempt changes nothing; what it popped before counts one more."""
         if before.attempt is not None and before.attempt == self.attempt:
             self.counts = before.counts
@@ -71,14 +71,14 @@ class Order:
         return members
 
     @staticmethod
-    def from_object(value: object) -> "Order":
+    def from_object(value: object) -> "OrderInfo":
         """ValueError."""
         of = reading.members(value, "order info")
         listed = [reading.whole(one, "o") for one in reading.items(of.get("o"), "o")]
         if not 0 < len(listed) <= OFFSETS_MAX:
             raise ValueError(f"order info has {len(listed)} offsets")
         attempt = of.get("a")
-        return Order(
+        return OrderInfo(
             pop_ms=reading.number(of, "popTime", high=reading.LONG_MAX),
             invisible_ms=reading.number(of, "i", 0, high=reading.LONG_MAX),
             offsets=[listed[0], *(listed[0] + one for one in listed[1:])],
@@ -93,31 +93,31 @@ class Order:
 
 FILE = {
     **dict.fromkeys(("orderInfoCount", "orderedConsumptionLevel")),
-    "table": {EACH: {EACH_NUMBER: dict.fromkeys(Order(0, 0, [0], "", 0, visible={0: 0}).to_object())}},
+    "table": {EACH: {EACH_NUMBER: dict.fromkeys(OrderInfo(0, 0, [0], "", 0, visible={0: 0}).to_object())}},
 }
 """The members that we know."""
 
 
-class ConsumerOrders:
+class ConsumerOrderInfo:
     """At most `queues_max` queues of groups; past them the one that was used longest ago is forgotten.
 
-    `free_at(topic, group, queue, ms)` hears when a blocked queue opens by itself.
+    `unlock_at(topic, group, queue, ms)` hears when a blocked queue opens by itself.
     """
 
     def __init__(
         self,
         clock: Clock,
         changed: Callable[[], None] = lambda: None,
-        free_at: Callable[[str, str, int, int], None] = lambda topic, group, queue_id, ms: None,
+        unlock_at: Callable[[str, str, int, int], None] = lambda topic, group, queue_id, ms: None,
         *,
         queues_max: int = QUEUES_MAX,
     ) -> None:
         self._clock = clock
         self._changed = changed
-        self._free_at = free_at
+        self._free_at = unlock_at
         self._queues_max = queues_max
-        self._table: dict[tuple[str, str, int], Order] = {}
-        self._unknown = UnknownMembers("consumerOrderInfo.json", FILE)
+        self._table: dict[tuple[str, str, int], OrderInfo] = {}
+        self._unknown = UnknownFields("consumerOrderInfo.json", FILE)
 
     def __len__(self) -> int:
         return len(self._table)
@@ -144,7 +144,7 @@ class ConsumerOrders:
         """Note a pop; how often its messages came before, as the answer tells it."""
         key = topic, group, queue_id
         attempt = None if attempt is None else attempt[:ATTEMPT_CHARS_MAX]
-        order = Order(pop_ms, invisible_ms, offsets[:OFFSETS_MAX], attempt, self._clock.now_ms())
+        order = OrderInfo(pop_ms, invisible_ms, offsets[:OFFSETS_MAX], attempt, self._clock.now_ms())
         before = self._drop(key)
         if before is not None:
             order.count_again(before)
@@ -187,7 +187,7 @@ class ConsumerOrders:
 
     def sweep(self, topics: Collection[str], groups: Collection[str]) -> None:
         """Forget what was not used for a day, or lost its topic or group."""
-        oldest = self._clock.now_ms() - FORGET_MS
+        oldest = self._clock.now_ms() - EXPIRE_MS
         gone = [
             key
             for key, order in self._table.items()
@@ -205,34 +205,34 @@ class ConsumerOrders:
         for (topic, group, queue_id), order in dict(self._table).items():
             table.setdefault(f"{topic}@{group}", {})[queue_id] = order.to_object()
         head = {"orderInfoCount": len(table), "orderedConsumptionLevel": "QUEUE"}
-        return pretty(self._unknown.into({**head, "table": table}))
+        return pretty(self._unknown.merge_into({**head, "table": table}))
 
     def load(self, text: bytes) -> None:
         """Take the file's for ours. ValueError: nothing was taken."""
         of = reading.members(loads(text), "consumerOrderInfo.json")
-        table: dict[tuple[str, str, int], Order] = {}
+        table: dict[tuple[str, str, int], OrderInfo] = {}
         for key, queues in reading.members_or_none(of.get("table"), "table").items():
             topic, at, group = str(key).partition("@")
             if not at:
                 raise ValueError(f"table has a key without @: {str(key)[:64]}")
             for queue_id, order in reading.members(queues, "table").items():
-                table[topic, group, reading.whole(queue_id, "queueId")] = Order.from_object(order)
+                table[topic, group, reading.whole(queue_id, "queueId")] = OrderInfo.from_object(order)
         self._table = dict(list(table.items())[: self._queues_max])
-        self._unknown.take(of)
+        self._unknown.collect(of)
         for key, order in self._table.items():
             self._opens(key, order)
 
-    def _drop(self, key: tuple[str, str, int]) -> Order | None:
+    def _drop(self, key: tuple[str, str, int]) -> OrderInfo | None:
         """What is unknown of a pop says nothing of the next one."""
         topic, group, queue_id = key
         self._unknown.forget("table", f"{topic}@{group}", queue_id)
         return self._table.pop(key, None)
 
-    def _note(self, key: tuple[str, str, int], order: Order) -> None:
+    def _note(self, key: tuple[str, str, int], order: OrderInfo) -> None:
         self._changed()
         self._opens(key, order)
 
-    def _opens(self, key: tuple[str, str, int], order: Order) -> None:
+    def _opens(self, key: tuple[str, str, int], order: OrderInfo) -> None:
         waiting = order.waiting()
         if waiting:
             self._free_at(*key, max(order.visible_ms(offset) for offset in waiting))

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from firearrow._native.store.store import GetStatus, Got, MessageStore, Placed
+from firearrow._native.store.store import GetStatus, GetResult, MessageStore, PutResult
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
-from firearrow.broker.filters.selection import Selection
+from firearrow.broker.filters.selection import EntryFilter
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.pop.checkpoints import CheckPoint, revive_topic
-from firearrow.broker.life.pop.orders import ConsumerOrders
-from firearrow.broker.life.pop.receipts import mark_of, receipt_text
-from firearrow.broker.life.pop.recoding import recoded
+from firearrow.broker.life.pop.checkpoints import PopCheckPoint, revive_topic
+from firearrow.broker.life.pop.orders import ConsumerOrderInfo
+from firearrow.broker.life.pop.receipts import mark_of, receipt_handle_text
+from firearrow.broker.life.pop.recoding import rewrite_record
 from firearrow.broker.messages import Message
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
@@ -29,21 +29,21 @@ _SIZE, _QUEUE_OFFSET = struct.Struct(">i"), struct.Struct(">q")
 QUEUE_OFFSET_AT = 20
 
 
-class Wanted(NamedTuple):
+class PopQuery(NamedTuple):
     """What one request asks for, beyond the queues."""
 
     group: str
     topic: str
-    most: int
+    count_max: int
     invisible_ms: int
     from_start: bool
     ordered: bool
     attempt: str | None
-    selection: Selection
+    selection: EntryFilter
 
 
 @dataclass(slots=True)
-class Popped:
+class PopResult:
     """What was found so far. `last` is the youngest check point: the answer may go when it is stored. `passed`: offsets
     moved past messages that were not wanted."""
 
@@ -56,16 +56,16 @@ class Popped:
     starts: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
     order_counts: list[str] = field(default_factory=list)
-    last: Placed | None = None
+    last: PutResult | None = None
 
 
-class Popping:
+class PopService:
     def __init__(
         self,
         store: MessageStore,
         appender: Appender,
         offsets: ConsumerOffsets,
-        orders: ConsumerOrders,
+        order_info: ConsumerOrderInfo,
         config: Config,
         clock: Clock,
         stats: Stats,
@@ -73,67 +73,67 @@ class Popping:
         self._store = store
         self._appender = appender
         self._offsets = offsets
-        self._orders = orders
+        self._order_info = order_info
         self._config = config
         self._clock = clock
         self._stats = stats
         self._revive_topic = revive_topic(config.options.cluster_name)
 
-    def pop(self, wanted: Wanted, popped: Popped, topic: str, queue_id: int) -> None:
+    def pop(self, query: PopQuery, popped: PopResult, topic: str, queue_id: int) -> None:
         """Take from one queue of `topic`, the wanted one or its retry topic. PutRefused: what was found stays."""
-        start = self._start(wanted, topic, queue_id)
-        if wanted.ordered and self._orders.blocked(
-            topic, wanted.group, queue_id, wanted.attempt, wanted.invisible_ms
+        start = self._start(query, topic, queue_id)
+        if query.ordered and self._order_info.blocked(
+            topic, query.group, queue_id, query.attempt, query.invisible_ms
         ):
             return
-        room = wanted.most - popped.count
-        if room <= 0:
+        capacity = query.count_max - popped.count
+        if capacity <= 0:
             popped.rest += self._store.reader.max_offset(topic, queue_id) - start
             return
-        start, got = self._read(wanted, topic, queue_id, start, room)
+        start, got = self._read(query, topic, queue_id, start, capacity)
         if got.count:
-            self._found(wanted, popped, topic, queue_id, start, got)
+            self._found(query, popped, topic, queue_id, start, got)
         elif got.status in PASSED_OVER and got.next_offset != start:
-            self._offsets.commit(wanted.group, topic, queue_id, got.next_offset)
+            self._offsets.commit(query.group, topic, queue_id, got.next_offset)
             popped.passed = True
         popped.rest += max(got.max_offset - got.next_offset, 0)
 
-    def revive_message(self, point: CheckPoint, revive_queue: int) -> Message:
-        return point.message(self._revive_topic, revive_queue, self._clock.now_ms())
+    def revive_message(self, checkpoint: PopCheckPoint, revive_queue: int) -> Message:
+        return checkpoint.message(self._revive_topic, revive_queue, self._clock.now_ms())
 
-    def _read(self, wanted: Wanted, topic: str, queue_id: int, start: int, room: int) -> tuple[int, Got]:
-        tags, accept = wanted.selection
-        got = self._store.reader.get(topic, queue_id, start, room, tags=tags, accept=accept)
+    def _read(self, query: PopQuery, topic: str, queue_id: int, start: int, capacity: int) -> tuple[int, GetResult]:
+        tags, accept = query.selection
+        got = self._store.reader.get(topic, queue_id, start, capacity, tags=tags, accept=accept)
         if got.status not in WRONG_PLACE:
             return start, got
-        self._offsets.commit(wanted.group, topic, queue_id, got.next_offset)
+        self._offsets.commit(query.group, topic, queue_id, got.next_offset)
         return got.next_offset, self._store.reader.get(
-            topic, queue_id, got.next_offset, room, tags=tags, accept=accept
+            topic, queue_id, got.next_offset, capacity, tags=tags, accept=accept
         )
 
-    def _found(self, wanted: Wanted, popped: Popped, topic: str, queue_id: int, start: int, got: Got) -> None:
-        records = list(_split(got.body)) if topic != wanted.topic else []
+    def _found(self, query: PopQuery, popped: PopResult, topic: str, queue_id: int, start: int, got: GetResult) -> None:
+        records = list(_split(got.body)) if topic != query.topic else []
         offsets = [
             _QUEUE_OFFSET.unpack_from(got.body, at + QUEUE_OFFSET_AT)[0] for at, _ in _places(got.body)
         ]
-        if wanted.ordered:
-            counts = self._orders.update(
-                topic, wanted.group, queue_id, wanted.attempt, popped.pop_ms, wanted.invisible_ms, offsets
+        if query.ordered:
+            counts = self._order_info.update(
+                topic, query.group, queue_id, query.attempt, popped.pop_ms, query.invisible_ms, offsets
             )
             popped.order_counts.append(counts)
-            self._offsets.commit(wanted.group, topic, queue_id, start)
+            self._offsets.commit(query.group, topic, queue_id, start)
         else:
-            popped.last = self._check_point(wanted, popped, topic, queue_id, start, offsets, got)
+            popped.last = self._check_point(query, popped, topic, queue_id, start, offsets, got)
         if records and not self._config.options.pop_actual_retry_topic:
             broker = self._config.options.broker_name
             popped.bodies += [
-                recoded(
+                rewrite_record(
                     record,
-                    wanted.topic,
-                    receipt_text(
+                    query.topic,
+                    receipt_handle_text(
                         start,
                         popped.pop_ms,
-                        wanted.invisible_ms,
+                        query.invisible_ms,
                         popped.revive_queue,
                         topic,
                         broker,
@@ -149,51 +149,51 @@ class Popping:
         mark = mark_of(topic)
         popped.starts.append(f"{mark} {queue_id} {start}")
         popped.places.append(f"{mark} {queue_id} {','.join(map(str, offsets))}")
-        self._stats.got(wanted.group, topic, got.count, len(got.body))
+        self._stats.got(query.group, topic, got.count, len(got.body))
 
     def _check_point(
         self,
-        wanted: Wanted,
-        popped: Popped,
+        query: PopQuery,
+        popped: PopResult,
         topic: str,
         queue_id: int,
         start: int,
         offsets: list[int],
-        got: Got,
-    ) -> Placed:
+        got: GetResult,
+    ) -> PutResult:
         """Stage it, and move the group's offset, which counts after a crash only if the check point does."""
-        point = CheckPoint(
-            topic, wanted.group, queue_id, start, popped.pop_ms, wanted.invisible_ms, offsets,
+        checkpoint = PopCheckPoint(
+            topic, query.group, queue_id, start, popped.pop_ms, query.invisible_ms, offsets,
             self._config.options.broker_name,
         )  # fmt: skip
 
         def stored(well: bool) -> None:
-            if not well and self._offsets.committed(wanted.group, topic, queue_id) > start:
-                self._offsets.commit(wanted.group, topic, queue_id, start)
+            if not well and self._offsets.committed(query.group, topic, queue_id) > start:
+                self._offsets.commit(query.group, topic, queue_id, start)
 
-        placed = self._appender.put(self.revive_message(point, popped.revive_queue), then=stored)
-        self._offsets.commit(wanted.group, topic, queue_id, got.next_offset, placed.end)
+        placed = self._appender.put(self.revive_message(checkpoint, popped.revive_queue), on_stored=stored)
+        self._offsets.commit(query.group, topic, queue_id, got.next_offset, placed.end)
         return placed
 
     # ---- where to begin ----
 
-    def _start(self, wanted: Wanted, topic: str, queue_id: int) -> int:
-        reset = self._offsets.take_reset(wanted.group, topic, queue_id)
+    def _start(self, query: PopQuery, topic: str, queue_id: int) -> int:
+        reset = self._offsets.take_reset(query.group, topic, queue_id)
         if reset is not None:
-            self._orders.clear(topic, wanted.group, queue_id)
-            self._offsets.commit(wanted.group, topic, queue_id, reset)
+            self._order_info.clear(topic, query.group, queue_id)
+            self._offsets.commit(query.group, topic, queue_id, reset)
             return reset
-        known = self._offsets.committed(wanted.group, topic, queue_id)
+        known = self._offsets.committed(query.group, topic, queue_id)
         if known >= 0:
             return known
-        start = self._first(wanted, topic, queue_id)
-        self._offsets.commit(wanted.group, topic, queue_id, start)
+        start = self._first(query, topic, queue_id)
+        self._offsets.commit(query.group, topic, queue_id, start)
         return start
 
-    def _first(self, wanted: Wanted, topic: str, queue_id: int) -> int:
+    def _first(self, query: PopQuery, topic: str, queue_id: int) -> int:
         """For a group that never consumed the queue."""
         low = self._store.reader.min_offset(topic, queue_id)
-        if wanted.from_start or topic.startswith(names.RETRY_PREFIX):
+        if query.from_start or topic.startswith(names.RETRY_PREFIX):
             return low
         if self._config.options.pop_from_memory and low <= 0 and self._begins_in_memory(topic, queue_id):
             return 0

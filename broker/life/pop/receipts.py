@@ -7,15 +7,15 @@ from firearrow.broker.tables import names
 ORDER_REVIVE_QUEUE = 999
 """Stands in the receipt of a message that was popped in order: no check point was written for it."""
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
-RECEIPT_CHARS_MAX = 1024
+RECEIPT_HANDLE_CHARS_MAX = 1024
 DIGITS_MAX = 18
 
 
-class ReceiptWrong(ValueError):
+class InvalidReceiptHandle(ValueError):
     """A receipt that cannot be read; the text says what is wrong."""
 
 
-class Receipt(NamedTuple):
+class ReceiptHandle(NamedTuple):
     """`start_offset` is where its pop began to read; times in ms."""
 
     start_offset: int
@@ -30,16 +30,16 @@ class Receipt(NamedTuple):
         return self.revive_queue == ORDER_REVIVE_QUEUE
 
     @staticmethod
-    def of(text: str) -> "Receipt":
-        """ReceiptWrong."""
+    def of(text: str) -> "ReceiptHandle":
+        """InvalidReceiptHandle."""
         words = text.split(" ")
-        if len(text) > RECEIPT_CHARS_MAX or len(words) < 6:
-            raise ReceiptWrong(f"extraInfo must have at least 6 words, not {text[:64]!r}")
+        if len(text) > RECEIPT_HANDLE_CHARS_MAX or len(words) < 6:
+            raise InvalidReceiptHandle(f"extraInfo must have at least 6 words, not {text[:64]!r}")
         start, pop_ms, invisible_ms, revive_queue = (whole(word, "extraInfo") for word in words[:4])
-        return Receipt(start, pop_ms, invisible_ms, revive_queue, words[4], words[5])
+        return ReceiptHandle(start, pop_ms, invisible_ms, revive_queue, words[4], words[5])
 
 
-def receipt_text(
+def receipt_handle_text(
     start_offset: int, pop_ms: int, invisible_ms: int, revive_queue: int, topic: str, broker: str, *place: int
 ) -> str:
     """`place`: queue and queue offset of the message."""
@@ -48,9 +48,9 @@ def receipt_text(
 
 
 def whole(text: str, field: str) -> int:
-    """A number from 0. ReceiptWrong."""
+    """A number from 0. InvalidReceiptHandle."""
     if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
-        raise ReceiptWrong(f"{field} holds {text[:32]!r} where a number was expected")
+        raise InvalidReceiptHandle(f"{field} holds {text[:32]!r} where a number was expected")
     return int(text)
 
 
@@ -67,11 +67,11 @@ def mark_of(topic: str) -> str:
 
 
 def real_topic(topic: str, group: str, mark: str) -> str:
-    """The topic that a client means by its own topic and the mark. ReceiptWrong."""
+    """The topic that a client means by its own topic and the mark. InvalidReceiptHandle."""
     if mark == NORMAL:
         return topic
     if mark not in (RETRY_V1, RETRY_V2):
-        raise ReceiptWrong(f"the kind of topic is 0, 1 or 2, not {mark[:32]!r}")
+        raise InvalidReceiptHandle(f"the kind of topic is 0, 1 or 2, not {mark[:32]!r}")
     return retry_topic(topic, group, mark == RETRY_V2)
 
 

@@ -14,7 +14,7 @@ MAGIC_V1 = struct.pack(">i", -626843481)
 _I32, _I16 = struct.Struct(">i"), struct.Struct(">h")
 
 
-def recoded(record: bytes, topic: str, receipt: str) -> bytes:
+def rewrite_record(record: bytes, topic: str, receipt_handle: str) -> bytes:
     """`record`, checked before, under `topic`, a name of at most 127 bytes; a receipt that it carries already stays."""
     (sys_flag,) = _I32.unpack_from(record, SYS_FLAG_AT)
     at = BODY_AT_V4 + HOST_V6_MORE * (bool(sys_flag & BORN_V6) + bool(sys_flag & STORE_V6))
@@ -28,7 +28,7 @@ def recoded(record: bytes, topic: str, receipt: str) -> bytes:
     if not (properties.startswith(mark) or b"\x02" + mark in properties):
         if properties and not properties.endswith(b"\x02"):
             properties += b"\x02"
-        properties += mark + receipt.encode() + b"\x02"
+        properties += mark + receipt_handle.encode() + b"\x02"
     name = topic.encode()
     tail = bytes((len(name),)) + name + _I16.pack(len(properties)) + properties
     size = _I32.pack(body_end + len(tail))

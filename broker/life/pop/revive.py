@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import Placed, PutRefused, PutStatus
+from firearrow._native.store.store import PutResult, PutRefused, PutStatus
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind
@@ -20,8 +20,8 @@ from firearrow.broker.life.pop.checkpoints import (
     ACK,
     BATCH_ACK,
     CHECK_POINT,
-    Acks,
-    CheckPoint,
+    AckMessage,
+    PopCheckPoint,
     Key,
     deliver_ms,
     revive_topic,
@@ -30,7 +30,7 @@ from firearrow.broker.life.pop.receipts import normal_topic, retry_topic
 from firearrow.broker.messages import Message, Property
 from firearrow.broker.parts import Parts
 from firearrow.broker.tables import names
-from firearrow.broker.tables.topics import TopicRefused
+from firearrow.broker.tables.topics import InvalidTopic
 
 log = logging.getLogger("firearrow.revive")
 
@@ -39,30 +39,30 @@ SETTLED_AFTER_MS = 2000
 """All acknowledgements of a check point have come when the newest message was due so long after it."""
 QUIET_MS = 3000
 """In a queue without news the present is so far behind the newest message."""
-AGAIN_MS, AGAIN_MS_MAX = 10_000, 7_200_000
+RETRY_MS, RETRY_MS_MAX = 10_000, 7_200_000
 """A message that its retry topic does not take is tried again after twice its last time, within these bounds."""
 SLICE = 128
 INDEX_BITS = 8
 
 
 class ReviveQueue:
-    """`at`: the next entry to read; `points` stand in the order of their places."""
+    """`at`: the next entry to read; `checkpoints` stand in the order of their places."""
 
-    __slots__ = ("at", "busy", "newest_ms", "number", "points", "resume")
+    __slots__ = ("at", "busy", "newest_ms", "number", "checkpoints", "resume")
 
     def __init__(self, number: int, at: int) -> None:
         self.number = number
         self.at = at
-        self.points: dict[Key, CheckPoint] = {}
+        self.checkpoints: dict[Key, PopCheckPoint] = {}
         self.newest_ms = 0
         self.busy = False
         self.resume = 0
 
 
 class ReviveService:
-    """`timer_behind()`: the timer has messages that are due and not yet delivered."""
+    """`timer_is_late()`: the timer has messages that are due and not yet delivered."""
 
-    def __init__(self, parts: Parts, appender: Appender, timer_behind: Callable[[], bool]) -> None:
+    def __init__(self, parts: Parts, appender: Appender, timer_is_late: Callable[[], bool]) -> None:
         self._loop = parts.loop
         self._store = parts.store
         self._appender = appender
@@ -73,7 +73,7 @@ class ReviveService:
         self._config = parts.config
         self._clock = parts.clock
         self._stats = parts.stats
-        self._timer_behind = timer_behind
+        self._timer_behind = timer_is_late
         self._topic = revive_topic(parts.config.options.cluster_name)
         self._queues: list[ReviveQueue] = []
         self._resumes: dict[int, int] = {}
@@ -110,7 +110,7 @@ class ReviveService:
     @property
     def pending(self) -> int:
         """Check points that were read and wait for their acknowledgements."""
-        return sum(len(queue.points) for queue in self._queues)
+        return sum(len(queue.checkpoints) for queue in self._queues)
 
     def _arm(self) -> None:
         self._timer = self._loop.call_later(self._config.options.revive_interval_ms / 1000, self._tick)
@@ -125,13 +125,13 @@ class ReviveService:
         if queue.busy or self._timer is None:
             return
         more = self._read(queue)
-        if not more and queue.points:
+        if not more and queue.checkpoints:
             self._let_time_pass(queue)
         before = self._offsets.committed(GROUP, self._topic, queue.number)
         last = self._settle(queue)
         if last is not None:
             queue.busy = True
-            self._appender.follow(last.end, lambda well: self._settled(queue, before, well))
+            self._appender.on_durable(last.end, lambda well: self._settled(queue, before, well))
         elif more:
             self._loop.call_soon(self._run, queue)
 
@@ -141,7 +141,7 @@ class ReviveService:
             self._run(queue)
             return
         self._offsets.commit(GROUP, self._topic, queue.number, before)
-        queue.points.clear()  # nothing was written: all is read once more
+        queue.checkpoints.clear()  # nothing was written: all is read once more
         queue.at = before + 1
 
     # ---- reading ----
@@ -154,25 +154,25 @@ class ReviveService:
         for entry in entries:
             record = self._store.reader.record_at(entry.physical_offset)
             if record is not None:
-                self._take(queue, decode(record, False), queue.at)
+                self._add_record(queue, decode(record, False), queue.at)
             queue.at += 1
         if entries:
             self._stats.got(GROUP, self._topic, len(entries), sum(entry.size for entry in entries))
         return len(entries) == SLICE
 
-    def _take(self, queue: ReviveQueue, record: Record, place: int) -> None:
+    def _add_record(self, queue: ReviveQueue, record: Record, place: int) -> None:
         properties = record.properties
         tag = properties.get(Property.TAGS)
         try:
             if tag == CHECK_POINT:
-                point = CheckPoint.of(record.body)
-                point.revive_offset = place
-                queue.points.setdefault(point.key, point)
+                checkpoint = PopCheckPoint.of(record.body)
+                checkpoint.revive_offset = place
+                queue.checkpoints.setdefault(checkpoint.key, checkpoint)
             elif tag in (ACK, BATCH_ACK):
-                acks = Acks.of(record.body, self._config.options.broker_name)
-                acked = queue.points.get(acks.key)
+                acks = AckMessage.of(record.body, self._config.options.broker_name)
+                acked = queue.checkpoints.get(acks.key)
                 for offset in acks.offsets if acked is not None else ():
-                    acked.acknowledge(offset)  # type: ignore[union-attr]
+                    acked.ack(offset)  # type: ignore[union-attr]
             queue.newest_ms = max(queue.newest_ms, deliver_ms(properties))
         except ValueError as error:
             log.warning("message %d of revive queue %d cannot be read: %s", place, queue.number, error)
@@ -184,86 +184,86 @@ class ReviveService:
 
     # ---- settling ----
 
-    def _settle(self, queue: ReviveQueue) -> Placed | None:
+    def _settle(self, queue: ReviveQueue) -> PutResult | None:
         """Revive what was not acknowledged, of at most a slice of check points; the last message put."""
-        last: Placed | None = None
+        last: PutResult | None = None
         done: list[Key] = []
-        for key, point in queue.points.items():
-            if queue.newest_ms - point.revive_ms <= SETTLED_AFTER_MS or len(done) == SLICE:
+        for key, checkpoint in queue.checkpoints.items():
+            if queue.newest_ms - checkpoint.revive_ms <= SETTLED_AFTER_MS or len(done) == SLICE:
                 break
             try:
-                last = self._revive(queue, point) or last
+                last = self._revive(queue, checkpoint) or last
             except (PutRefused, Refusal) as refused:
                 log.warning("a message cannot be revived now: %s", refused)
                 break
             done.append(key)
             end = 0 if last is None else last.end
-            self._offsets.commit(GROUP, self._topic, queue.number, point.revive_offset, end)
+            self._offsets.commit(GROUP, self._topic, queue.number, checkpoint.revive_offset, end)
         for key in done:
-            del queue.points[key]
+            del queue.checkpoints[key]
         return last
 
-    def _revive(self, queue: ReviveQueue, point: CheckPoint) -> Placed | None:
+    def _revive(self, queue: ReviveQueue, checkpoint: PopCheckPoint) -> PutResult | None:
         """The last message put; PutRefused: not now."""
-        last: Placed | None = None
-        if point.is_done or not self._wanted(point):
+        last: PutResult | None = None
+        if checkpoint.is_done or not self._is_needed(checkpoint):
             return last
-        resume = queue.resume - (point.revive_offset << INDEX_BITS)
-        for index, offset in enumerate(point.offsets):
-            if point.acked >> index & 1 or index < resume <= len(point.offsets):
+        resume = queue.resume - (checkpoint.revive_offset << INDEX_BITS)
+        for index, offset in enumerate(checkpoint.offsets):
+            if checkpoint.acked >> index & 1 or index < resume <= len(checkpoint.offsets):
                 continue
-            message = self._retried(point, offset)
+            message = self._retried(checkpoint, offset)
             if message is None:
                 continue
-            last = self._put(queue, point, offset, message)
-            point.acked |= 1 << index
-            value = (point.revive_offset << INDEX_BITS) + index + 1
+            last = self._put(queue, checkpoint, offset, message)
+            checkpoint.acked |= 1 << index
+            value = (checkpoint.revive_offset << INDEX_BITS) + index + 1
             self._journal.note(Kind.REVIVE, "", queue.number, value, last.end)
             self._stats.put(message.topic, 1, last.end - last.physical_offset)
         return last
 
-    def _put(self, queue: ReviveQueue, point: CheckPoint, offset: int, message: Message) -> Placed:
+    def _put(self, queue: ReviveQueue, checkpoint: PopCheckPoint, offset: int, message: Message) -> PutResult:
         """In the retry topic; what that does not take gets another check point, and is tried again later.
 
         PutRefused, Refusal: not now."""
         try:
-            self._make_topic(message.topic, point.group)
+            self._make_topic(message.topic, checkpoint.group)
             return self._appender.put(message, hooks=False)
-        except (TopicRefused, PutRefused) as refused:
+        except (InvalidTopic, PutRefused) as refused:
             if isinstance(refused, PutRefused) and refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
                 raise
             log.error(
                 "a message cannot be revived to %s, it is tried again later: %s", message.topic, refused
             )
-        now, wait_ms = self._clock.now_ms(), min(2 * max(point.invisible_ms, AGAIN_MS), AGAIN_MS_MAX)
+        now, wait_ms = self._clock.now_ms(), min(2 * max(checkpoint.invisible_ms, RETRY_MS), RETRY_MS_MAX)
         later = replace(
-            point, start_offset=offset, pop_ms=now, invisible_ms=wait_ms, offsets=[offset], acked=0
+            checkpoint, start_offset=offset, pop_ms=now, invisible_ms=wait_ms, offsets=[offset], acked=0
         )
         return self._appender.put(later.message(self._topic, queue.number, now))
 
-    def _wanted(self, point: CheckPoint) -> bool:
+    def _is_needed(self, checkpoint: PopCheckPoint) -> bool:
         """Its topic and its group are still there."""
         return (
-            normal_topic(point.topic, point.group) in self._topics
-            and self._groups.find(point.group) is not None
+            normal_topic(checkpoint.topic, checkpoint.group) in self._topics
+            and self._groups.find(checkpoint.group) is not None
         )
 
-    def _retried(self, point: CheckPoint, offset: int) -> Message | None:
+    def _retried(self, checkpoint: PopCheckPoint, offset: int) -> Message | None:
         """The message as it goes to the retry topic; None if it is gone."""
-        entries = self._store.reader.entries(point.topic, point.queue_id, offset, 1)
+        entries = self._store.reader.entries(checkpoint.topic, checkpoint.queue_id, offset, 1)
         record = self._store.reader.record_at(entries[0].physical_offset) if entries else None
         if record is None:
             return None
         message = Message.of_record(decode(record, False))
         if not message.topic.startswith(names.RETRY_PREFIX):
-            message.topic = retry_topic(message.topic, point.group, self._config.options.pop_retry_v2)
+            message.topic = retry_topic(message.topic, checkpoint.group, self._config.options.pop_retry_v2)
         properties = message.properties
         if message.reconsume_times == 0 or Property.FIRST_POP_TIME not in properties:
-            properties[Property.FIRST_POP_TIME] = str(point.pop_ms)
-        properties[Property.ORIGIN_GROUP] = point.group
+            properties[Property.FIRST_POP_TIME] = str(checkpoint.pop_ms)
+        properties[Property.ORIGIN_GROUP] = checkpoint.group
         message.queue_id, message.prepared_offset = 0, 0
         message.born_host = message.store_host = b""
-        message.reconsume_times += not point.suspend
+        message.reconsume_times += not checkpoint.suspend
         return message
 
     def _make_topic(self, topic: str, group: str) -> None:

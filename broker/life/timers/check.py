@@ -1,4 +1,4 @@
-"""TimerCheck: the file `config/timercheck`, how far the timer came (store-and-broker §1.13). Loop thread but `flushed`.
+"""TimerCheckpoint: the file `config/timercheck`, how far the timer came (store-and-broker §1.13). Loop thread but `flushed`.
 
 Its first 56 bytes are Apache's, written whenever they change, so that after a kill they are exact. Behind them, where
 Apache neither reads nor writes, lies a seal: it tells whether the machine went on since, and whether we wrote last.
@@ -15,13 +15,13 @@ FLUSHED_AT = 8
 SEAL_AT = 64
 """In the sector of the fields: a power cut leaves both or none."""
 SEAL = struct.Struct(">IB36s")
-OPEN, CLOSED, DOUBTFUL = range(3)
+OPEN, CLOSED, SUSPECT = range(3)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class TimerCheck:
+class TimerCheckpoint:
     """`read_ms`: the first slot that is not fired; `flushed`: position in the timer log up to which log and wheel are
-    on the disk; `queue_offset`: the first message of the timer's topic that is not taken up; `is_doubtful`: wheel or
+    on the disk; `queue_offset`: the first message of the timer's topic that is not taken up; `is_suspect`: wheel or
     log lack what they should hold, the next start lays them anew. `cut`: the file was too short to hold anything."""
 
     def __init__(self, path: Path) -> None:
@@ -36,13 +36,13 @@ class TimerCheck:
         self._state_version, self._changed_ms, self._counter = version
         self.is_new = not any(page[: FIELDS.size])
         crc, state, boot = SEAL.unpack_from(page, SEAL_AT)
-        self.is_ours = not self.is_new and crc == _print_of(page)
-        self.is_doubtful = self.is_ours and state == DOUBTFUL
+        self.is_ours = not self.is_new and crc == _fingerprint_of(page)
+        self.is_suspect = self.is_ours and state == SUSPECT
         self._boot = BOOT_ID.read_bytes().strip()[:36] if BOOT_ID.exists() else b""
         self.lost_power = self.is_ours and state != CLOSED and boot.rstrip(b"\0") != self._boot
         """The machine stopped under us: what was not flushed may be lost, in any order."""
 
-    def moved(self, now_ms: int) -> None:
+    def write_checkpoint(self, now_ms: int) -> None:
         """What the fields say now. OSError."""
         self._changed_ms = now_ms
         self._counter += 1
@@ -71,11 +71,11 @@ class TimerCheck:
 
     def _write(self, *, closed: bool) -> None:
         fields = self.encoded()
-        state = DOUBTFUL if self.is_doubtful else CLOSED if closed else OPEN
-        page = fields.ljust(SEAL_AT, b"\0") + SEAL.pack(_print_of(fields), state, self._boot)
+        state = SUSPECT if self.is_suspect else CLOSED if closed else OPEN
+        page = fields.ljust(SEAL_AT, b"\0") + SEAL.pack(_fingerprint_of(fields), state, self._boot)
         os.pwrite(self._fd, page.ljust(PAGE_BYTES, b"\0"), 0)
 
 
-def _print_of(page: bytes) -> int:
+def _fingerprint_of(page: bytes) -> int:
     """Of all fields but `flushed`, which is written apart."""
     return zlib.crc32(page[:FLUSHED_AT] + page[FLUSHED_AT + 8 : FIELDS.size])

@@ -7,7 +7,7 @@ Loop thread.
 import logging
 
 from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import MessageStore, Placed, PutRefused, PutStatus
+from firearrow._native.store.store import MessageStore, PutResult, PutRefused, PutStatus
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal, Kind
@@ -25,7 +25,7 @@ NOT_REAL = frozenset((names.TIMER_TOPIC, names.SCHEDULE_TOPIC, names.HALF_TOPIC,
 """Topics that a message cannot come out to: it would run in a circle."""
 
 
-class Delivery:
+class TimerDelivery:
     """`delivered`: physical offsets of messages that were delivered before the start (the journal's)."""
 
     def __init__(
@@ -52,9 +52,9 @@ class Delivery:
             return False
         return self.record(physical_offset) is None
 
-    def put(self, record: Record, enqueue_ms: int, *, roll: bool = False) -> Placed | None:
+    def put(self, record: Record, enqueue_ms: int, *, roll: bool = False) -> PutResult | None:
         """Stage what comes out; None if it is to be passed over. PutRefused: not now."""
-        message = due(record, enqueue_ms, self._clock.now_ms(), roll=roll)
+        message = delivered_message(record, enqueue_ms, self._clock.now_ms(), roll=roll)
         if message is None:
             return None
         placed = self._staged(message)
@@ -63,7 +63,7 @@ class Delivery:
             self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
         return placed
 
-    def _staged(self, message: Message) -> Placed | None:
+    def _staged(self, message: Message) -> PutResult | None:
         try:
             try:
                 return self.appender.put(message, hooks=False)
@@ -80,7 +80,7 @@ class Delivery:
             return None
 
 
-def due(record: Record, enqueue_ms: int, now_ms: int, *, roll: bool) -> Message | None:
+def delivered_message(record: Record, enqueue_ms: int, now_ms: int, *, roll: bool) -> Message | None:
     """The message as it goes on: with all its properties, REAL_* too, as Apache stores it. None if it only deletes
     another, or names no topic."""
     message = Message.of_record(record)

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable
 
 from firearrow._native.store.record import Record
-from firearrow._native.store.store import MessageStore, Placed, PutRefused
+from firearrow._native.store.store import MessageStore, PutResult, PutRefused
 from firearrow.broker.clock import Clock
-from firearrow.broker.life.timers.clockwork import Clockwork
-from firearrow.broker.life.timers.delivery import Delivery
-from firearrow.broker.life.timers.log import DELETE, ROLL, Unit
+from firearrow.broker.life.timers.clockwork import TimerFiles
+from firearrow.broker.life.timers.delivery import TimerDelivery
+from firearrow.broker.life.timers.log import DELETE, ROLL, TimerRecord
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.slices import SliceLoop
 from firearrow.broker.messages import Property
@@ -31,7 +31,7 @@ SLEEP_S_MAX = 1.0
 """A wall clock that is set forward is noticed by then."""
 
 
-class Due:
+class DueSlot:
     """A slot that is being fired: the rest of its chain from `position`, and positions of units, the first one last.
 
     `read` deletes were looked at; `others` loses what is delivered. `cut` deletes, counted from the first, are chained
@@ -55,7 +55,7 @@ class Due:
         return self.position < 0 and self.read == len(self.deletes) and not self.others
 
 
-class Firing(SliceLoop):
+class TimerDequeue(SliceLoop):
     """`delete_key(topic, unique_key)` is what a recall of that message carries; `changed()` is called when files have
     changed."""
 
@@ -63,8 +63,8 @@ class Firing(SliceLoop):
         self,
         loop: asyncio.AbstractEventLoop,
         store: MessageStore,
-        works: Clockwork,
-        delivery: Delivery,
+        files: TimerFiles,
+        delivery: TimerDelivery,
         metrics: TimerMetrics,
         clock: Clock,
         *,
@@ -73,7 +73,7 @@ class Firing(SliceLoop):
     ) -> None:
         super().__init__(loop, "timer messages cannot be delivered now")
         self._store = store
-        self._works = works
+        self._files = files
         self._delivery = delivery
         self._metrics = metrics
         self._clock = clock
@@ -81,7 +81,7 @@ class Firing(SliceLoop):
         self._changed = changed
         self._awaited = 0
         """Where the intake must have come before another slot is fired."""
-        self._due: Due | None = None
+        self._due: DueSlot | None = None
         self._ends: deque[tuple[int, int]] = deque()
         """Of slices that were delivered: end in the commit log, position of the unit that follows."""
         self.total = 0
@@ -102,11 +102,11 @@ class Firing(SliceLoop):
             self._go_on(self._due)
 
     @property
-    def is_firing(self) -> bool:
+    def is_delivering(self) -> bool:
         """A slot is being fired: no file of the log may go."""
         return self._due is not None
 
-    def leave(self) -> None:
+    def skip_delivered(self) -> None:
         """What was delivered of a slot is left out of its chain: another run fires the rest. All is on the disk.
         OSError."""
         due = self._due
@@ -115,24 +115,24 @@ class Firing(SliceLoop):
         elif due is not None and self._ends:
             self._cut(due, self._ends.pop()[1])
 
-    def _next(self) -> Due | None:
-        works = self._works
-        works.heed_clock()
-        if works.check.queue_offset < self._awaited:
+    def _next(self) -> DueSlot | None:
+        files = self._files
+        files.check_clock()
+        if files.checkpoint.queue_offset < self._awaited:
             return None
-        time_ms, floor_ms = works.wheel.next(works.read_ms), works.floor_ms()
-        if time_ms is None or time_ms >= floor_ms:
-            works.read_ms = max(works.read_ms, floor_ms)
+        time_ms, current_slot_ms = files.wheel.next(files.read_ms), files.current_slot_ms()
+        if time_ms is None or time_ms >= current_slot_ms:
+            files.read_ms = max(files.read_ms, current_slot_ms)
         if time_ms is None:
             return None
-        if time_ms >= floor_ms:
-            wait_ms = time_ms + works.wheel.step_ms - self._clock.now_ms()
+        if time_ms >= current_slot_ms:
+            wait_ms = time_ms + files.wheel.step_ms - self._clock.now_ms()
             self._arm(min(wait_ms / 1000, SLEEP_S_MAX))
             return None
-        works.read_ms = time_ms + works.wheel.step_ms
-        return Due(time_ms, works.wheel.slot(time_ms).last)
+        files.read_ms = time_ms + files.wheel.step_ms
+        return DueSlot(time_ms, files.wheel.slot(time_ms).last)
 
-    def _go_on(self, due: Due) -> None:
+    def _go_on(self, due: DueSlot) -> None:
         self._cut_flushed(due)
         if due.position >= 0:
             self._walk(due)
@@ -144,50 +144,50 @@ class Firing(SliceLoop):
             self._end(due)
         self._arm(0)
 
-    def _walk(self, due: Due) -> None:
+    def _walk(self, due: DueSlot) -> None:
         """Below the log's start lie messages that went with the old segments."""
-        step_ms, start = self._works.wheel.step_ms, self._works.log.start
+        step_ms, start = self._files.wheel.step_ms, self._files.log.start
         for _ in range(WALK):
             if due.position < start:
                 due.position = -1
                 return
-            unit = self._works.log.unit(due.position)
-            if unit is None or unit.time_ms // step_ms * step_ms != due.time_ms:
-                self._doubt(f"the chain of slot {due.time_ms} ends in a gap")
+            timer_record = self._files.log.read(due.position)
+            if timer_record is None or timer_record.time_ms // step_ms * step_ms != due.time_ms:
+                self._mark_suspect(f"the chain of slot {due.time_ms} ends in a gap")
                 due.position = -1
                 return
-            (due.deletes if unit.magic & (DELETE | ROLL) == DELETE else due.others).append(due.position)
-            due.position = unit.prev
+            (due.deletes if timer_record.magic & (DELETE | ROLL) == DELETE else due.others).append(due.position)
+            due.position = timer_record.prev
 
-    def _read_deletes(self, due: Due) -> None:
+    def _read_deletes(self, due: DueSlot) -> None:
         slice_ = due.deletes[due.read : due.read + SLICE]
         due.read += len(slice_)
         for position in slice_:
-            record = self._delivery.record(self._unit(position).physical_offset)
+            record = self._delivery.record(self._timer_record(position).physical_offset)
             if record is not None:
                 properties = record.properties
                 due.keys.add(properties.get(Property.TIMER_DELETE_KEY, ""))
                 self._metrics.add(properties.get(Property.REAL_TOPIC), 1)
 
-    def _deliver(self, due: Due) -> None:
+    def _deliver(self, due: DueSlot) -> None:
         """PutRefused: the first cannot be put."""
-        last: Placed | None = None
+        last: PutResult | None = None
         topics: list[str | None] = []
         done, rolled = 0, False
         for position in reversed(due.others[-SLICE:]):
-            unit = self._unit(position)
-            record = self._delivery.record(unit.physical_offset)
+            timer_record = self._timer_record(position)
+            record = self._delivery.record(timer_record.physical_offset)
             if record is not None:
                 try:
-                    last = self._put(due, unit, record) or last
+                    last = self._put(due, timer_record, record) or last
                 except PutRefused:
                     if last is None and not done:
                         raise
                     break
                 topics.append(record.properties.get(Property.REAL_TOPIC))
-            elif self._delivery.names_none(unit.physical_offset):
-                self._doubt(f"the unit at {position} names no message")
-            rolled |= bool(unit.magic & ROLL)
+            elif self._delivery.names_none(timer_record.physical_offset):
+                self._mark_suspect(f"the unit at {position} names no message")
+            rolled |= bool(timer_record.magic & ROLL)
             done += 1
 
         def stored() -> None:
@@ -205,7 +205,7 @@ class Firing(SliceLoop):
             return stored()
         self._when_stored(self._delivery.appender, last.end, stored)
 
-    def _put(self, due: Due, unit: Unit, record: Record) -> Placed | None:
+    def _put(self, due: DueSlot, timer_record: TimerRecord, record: Record) -> PutResult | None:
         """None if it was recalled, or is passed over."""
         if due.keys:
             properties = record.properties
@@ -213,16 +213,16 @@ class Firing(SliceLoop):
             topic = properties.get(Property.REAL_TOPIC, "")
             if unique_key is not None and self._delete_key(topic, unique_key) in due.keys:
                 return None
-        return self._delivery.put(record, unit.write_ms, roll=bool(unit.magic & ROLL))
+        return self._delivery.put(record, timer_record.write_ms, roll=bool(timer_record.magic & ROLL))
 
-    def _doubt(self, what: str) -> None:
+    def _mark_suspect(self, what: str) -> None:
         """The timer's files are damaged: what they lost is found in the queue by the next start. Said once."""
-        check = self._works.check
-        if not check.is_doubtful:
+        checkpoint = self._files.checkpoint
+        if not checkpoint.is_suspect:
             log.error("the timer's log is damaged, %s: start the broker again, it lays what waits anew", what)
-        check.is_doubtful = True
+        checkpoint.is_suspect = True
 
-    def _cut_flushed(self, due: Due) -> None:
+    def _cut_flushed(self, due: DueSlot) -> None:
         """Leave out of the chain what was delivered and is on the disk. OSError."""
         follower, flushed = -1, self._store.flushed
         while self._ends and self._ends[0][0] <= flushed:
@@ -230,9 +230,9 @@ class Firing(SliceLoop):
         if follower >= 0:
             self._cut(due, follower)
 
-    def _cut(self, due: Due, follower: int) -> None:
+    def _cut(self, due: DueSlot, follower: int) -> None:
         """The chain begins at `follower`, but for what deletes."""
-        relink = self._works.log.relink
+        relink = self._files.log.relink
         while due.cut < len(due.deletes) and due.deletes[-1 - due.cut] < follower:
             relink(due.deletes[-1 - due.cut], due.head)
             due.head = due.deletes[-1 - due.cut]
@@ -243,16 +243,16 @@ class Firing(SliceLoop):
         """The end of the timer's topic."""
         return self._store.reader.max_offset(names.TIMER_TOPIC, 0)
 
-    def _unit(self, position: int) -> Unit:
-        unit = self._works.log.unit(position)
-        assert unit is not None, "a unit that was walked over lies in the log"
-        return unit
+    def _timer_record(self, position: int) -> TimerRecord:
+        timer_record = self._files.log.read(position)
+        assert timer_record is not None, "a unit that was walked over lies in the log"
+        return timer_record
 
-    def _end(self, due: Due) -> None:
-        works = self._works
-        works.check.read_ms = due.time_ms + works.wheel.step_ms
-        works.moved()
-        works.wheel.fired(due.time_ms)
+    def _end(self, due: DueSlot) -> None:
+        files = self._files
+        files.checkpoint.read_ms = due.time_ms + files.wheel.step_ms
+        files.write_checkpoint()
+        files.wheel.fired(due.time_ms)
         self._due = None
         self._ends.clear()
         self._changed()

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from firearrow._native.store.hash import java_hash
 from firearrow._native.store.record import Record
-from firearrow._native.store.store import MessageStore, Placed, PutRefused, QueueEntry
-from firearrow.broker.life.timers.clockwork import Clockwork
-from firearrow.broker.life.timers.delivery import NEVER_WAITED_MS, Delivery
-from firearrow.broker.life.timers.log import DEFAULT, DELETE, ROLL, UNIT, Unit
+from firearrow._native.store.store import MessageStore, PutResult, PutRefused, QueueEntry
+from firearrow.broker.life.timers.clockwork import TimerFiles
+from firearrow.broker.life.timers.delivery import NEVER_WAITED_MS, TimerDelivery
+from firearrow.broker.life.timers.log import DEFAULT, DELETE, ROLL, RECORD_LAYOUT, TimerRecord
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.rules import whole
@@ -29,7 +29,7 @@ log = logging.getLogger("firearrow.timers")
 SLICE = 64
 
 
-class Taken(NamedTuple):
+class TimerMessage(NamedTuple):
     """A message of the queue, and the slot in which it is due; `record` None: to be passed over."""
 
     entry: QueueEntry
@@ -37,15 +37,15 @@ class Taken(NamedTuple):
     out_ms: int
 
 
-class Intake(SliceLoop):
+class TimerEnqueue(SliceLoop):
     """`moved()` is called when messages were taken, `changed()` when files have changed."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         store: MessageStore,
-        works: Clockwork,
-        delivery: Delivery,
+        files: TimerFiles,
+        delivery: TimerDelivery,
         metrics: TimerMetrics,
         *,
         roll_slots: int,
@@ -54,7 +54,7 @@ class Intake(SliceLoop):
     ) -> None:
         super().__init__(loop, "timer messages cannot be taken up now")
         self._store = store
-        self._works = works
+        self._files = files
         self._delivery = delivery
         self._metrics = metrics
         self._roll_slots = roll_slots if 2 <= roll_slots <= ROUND - BLANK_SLOTS else ROUND - BLANK_SLOTS
@@ -65,96 +65,96 @@ class Intake(SliceLoop):
         self.total = 0
 
     def _slice(self) -> None:
-        self._works.heed_clock()
+        self._files.check_clock()
         self._take()
 
-    def retake(self, waits: Callable[[Record], bool]) -> int:
+    def enqueue_waiting(self, waits: Callable[[Record], bool]) -> int:
         """Lay all of the queue that waits, as `waits` says, at once; how many. What is due already comes with the slot
         of now, so that what recalls it is heard. OSError."""
-        works, before, last = self._works, self.total, None
-        write_ms = works.write_ms()
-        works.check.queue_offset = self._store.reader.min_offset(names.TIMER_TOPIC, 0)
-        while entries := self._store.reader.entries(names.TIMER_TOPIC, 0, works.check.queue_offset, SLICE):
-            taken = [self._opened(entry) for entry in entries]
-            taken = [
-                Taken(entry, record if record is not None and waits(record) else None, max(out_ms, write_ms))
-                for entry, record, out_ms in taken
+        files, before, last = self._files, self.total, None
+        write_ms = files.write_ms()
+        files.checkpoint.queue_offset = self._store.reader.min_offset(names.TIMER_TOPIC, 0)
+        while entries := self._store.reader.entries(names.TIMER_TOPIC, 0, files.checkpoint.queue_offset, SLICE):
+            messages = [self._opened(entry) for entry in entries]
+            messages = [
+                TimerMessage(entry, record if record is not None and waits(record) else None, max(out_ms, write_ms))
+                for entry, record, out_ms in messages
             ]
-            self._lay(taken, works.check.queue_offset, write_ms)
+            self._append(messages, files.checkpoint.queue_offset, write_ms)
             last = entries[-1]
         if last is not None:
             self._mark(last)
         return self.total - before
 
     def _take(self) -> None:
-        check = self._works.check
-        check.queue_offset = max(check.queue_offset, self._store.reader.min_offset(names.TIMER_TOPIC, 0))
-        offset = check.queue_offset
+        checkpoint = self._files.checkpoint
+        checkpoint.queue_offset = max(checkpoint.queue_offset, self._store.reader.min_offset(names.TIMER_TOPIC, 0))
+        offset = checkpoint.queue_offset
         entries = self._store.reader.entries(names.TIMER_TOPIC, 0, offset, SLICE)
         if not entries:
             return
-        taken: list[Taken] = []
+        messages: list[TimerMessage] = []
         late = False
         for entry in entries:
             each = self._opened(entry)
             if each.record is not None:
-                now_late = each.out_ms < self._works.read_ms
-                if taken and (taken[-1].record is None or late != now_late):
+                now_late = each.out_ms < self._files.read_ms
+                if messages and (messages[-1].record is None or late != now_late):
                     break  # behind what is passed over a mark: units stand in the order of the queue
                 late = now_late
-            taken.append(each)
+            messages.append(each)
         if late:
-            self._deliver(taken, offset)
+            self._deliver(messages, offset)
         else:
-            self._lay(taken, offset, self._works.write_ms())
+            self._append(messages, offset, self._files.write_ms())
 
-    def _opened(self, entry: QueueEntry) -> Taken:
+    def _opened(self, entry: QueueEntry) -> TimerMessage:
         if entry.physical_offset in self.linked:
-            return Taken(entry, None, 0)
+            return TimerMessage(entry, None, 0)
         record = self._delivery.record(entry.physical_offset)
         out_ms = None if record is None else whole(record.properties.get(Property.TIMER_OUT_MS, ""))
         if out_ms is None:
-            return Taken(entry, None, 0)
-        return Taken(entry, record, out_ms // self._works.wheel.step_ms * self._works.wheel.step_ms)
+            return TimerMessage(entry, None, 0)
+        return TimerMessage(entry, record, out_ms // self._files.wheel.step_ms * self._files.wheel.step_ms)
 
-    def _lay(self, taken: list[Taken], offset: int, write_ms: int) -> None:
+    def _append(self, messages: list[TimerMessage], offset: int, write_ms: int) -> None:
         """Into log and wheel; as many as fit into the log's file. OSError: none was."""
-        works = self._works
-        lays = any(each.record is not None for each in taken)
-        room = works.log.room(len(taken)) if lays else len(taken)
-        units: list[Unit] = []
+        files = self._files
+        lays = any(each.record is not None for each in messages)
+        capacity = files.log.capacity(len(messages)) if lays else len(messages)
+        records: list[TimerRecord] = []
         slots: dict[int, Slot] = {}
-        for entry, record, out_ms in taken[:room]:
+        for entry, record, out_ms in messages[:capacity]:
             if record is not None:
-                time_ms = slot_ms(out_ms, write_ms, self._roll_slots, works.wheel.step_ms)
-                time_ms = min(time_ms, works.reach_ms())
-                slot = slots.get(time_ms) or works.wheel.slot(time_ms)
-                unit = unit_of(
+                time_ms = slot_ms(out_ms, write_ms, self._roll_slots, files.wheel.step_ms)
+                time_ms = min(time_ms, files.last_slot_ms())
+                slot = slots.get(time_ms) or files.wheel.slot(time_ms)
+                timer_record = record_of(
                     entry, record, slot.last, time_ms, min(write_ms, time_ms), roll=time_ms != out_ms
                 )
-                slots[time_ms] = linked(slot, works.log.end + len(units) * UNIT.size, unit)
-                units.append(unit)
+                slots[time_ms] = linked(slot, files.log.end + len(records) * RECORD_LAYOUT.size, timer_record)
+                records.append(timer_record)
         for time_ms in slots:
-            works.wheel.reserve(time_ms)
-        if units:
-            works.log.append(units)
+            files.wheel.reserve(time_ms)
+        if records:
+            files.log.append(records)
         for slot in slots.values():
-            works.wheel.put(slot)
-        passed = taken[:room]
+            files.wheel.put(slot)
+        passed = messages[:capacity]
         if passed[-1].record is None:  # the log's last unit is an older message's
             self._mark(passed[-1].entry)
         self._went_on(offset, passed)
-        self.total += len(units)
+        self.total += len(records)
         for _, record, _ in passed:
             if record is not None:
                 deletes = Property.TIMER_DELETE_KEY in record.properties
                 self._metrics.add(record.properties.get(Property.REAL_TOPIC), -1 if deletes else 1)
 
-    def _deliver(self, taken: list[Taken], offset: int) -> None:
+    def _deliver(self, messages: list[TimerMessage], offset: int) -> None:
         """What is due already. PutRefused: the first cannot be put."""
-        last: Placed | None = None
+        last: PutResult | None = None
         done = 0
-        for _, record, _ in taken:
+        for _, record, _ in messages:
             try:
                 placed = None if record is None else self._delivery.put(record, NEVER_WAITED_MS)
             except PutRefused:
@@ -164,32 +164,32 @@ class Intake(SliceLoop):
             last = placed or last
             done += 1
         if last is None:
-            return self._went_on(offset, taken[:done])
+            return self._went_on(offset, messages[:done])
 
         def stored() -> None:
             self.total += done
-            self._mark(taken[done - 1].entry)
-            self._went_on(offset, taken[:done])
+            self._mark(messages[done - 1].entry)
+            self._went_on(offset, messages[:done])
 
         self._when_stored(self._delivery.appender, last.end, stored)
 
     def _mark(self, entry: QueueEntry) -> None:
         """Say in the log that the queue was taken up to here; the slot is one that nobody fires or fills."""
-        works = self._works
-        delay_ms = -ROUND * works.wheel.step_ms
+        files = self._files
+        delay_ms = -ROUND * files.wheel.step_ms
         try:
-            works.log.room(1)
-            works.log.append(
-                [Unit(-1, DEFAULT, works.write_ms(), delay_ms, entry.physical_offset, entry.size, 0)]
+            files.log.capacity(1)
+            files.log.append(
+                [TimerRecord(-1, DEFAULT, files.write_ms(), delay_ms, entry.physical_offset, entry.size, 0)]
             )
         except OSError as error:  # the check point says it, too
             log.warning("the timer log takes no mark: %s", error)
 
-    def _went_on(self, offset: int, passed: list[Taken]) -> None:
+    def _went_on(self, offset: int, passed: list[TimerMessage]) -> None:
         """From `offset` of the queue on these are done with."""
         self.linked.difference_update(each.entry.physical_offset for each in passed)
-        self._works.check.queue_offset = offset + len(passed)
-        self._works.moved()
+        self._files.checkpoint.queue_offset = offset + len(passed)
+        self._files.write_checkpoint()
         self._changed()
         self._arm(0)
         self._moved()
@@ -206,10 +206,10 @@ def slot_ms(out_ms: int, write_ms: int, roll_slots: int, step_ms: int) -> int:
     return write_ms + slots * step_ms
 
 
-def unit_of(entry: QueueEntry, record: Record, prev: int, time_ms: int, write_ms: int, *, roll: bool) -> Unit:
+def record_of(entry: QueueEntry, record: Record, prev: int, time_ms: int, write_ms: int, *, roll: bool) -> TimerRecord:
     magic = DEFAULT | (ROLL if roll else 0)
     if Property.TIMER_DELETE_KEY in record.properties:
         magic |= DELETE
     topic = record.properties.get(Property.REAL_TOPIC)
     topic_hash = 0 if topic is None else java_hash(topic)
-    return Unit(prev, magic, write_ms, time_ms - write_ms, entry.physical_offset, entry.size, topic_hash)
+    return TimerRecord(prev, magic, write_ms, time_ms - write_ms, entry.physical_offset, entry.size, topic_hash)

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow._native.bulk.timerunits import UnitSurvey
-from firearrow._native.store.names import make_folder, sync_folder
+from firearrow._native.bulk.timerunits import TimerLogSurvey
+from firearrow._native.store.names import make_dirs, fsync_dir
 
-UNIT = struct.Struct(">iqiqiqiiq")
+RECORD_LAYOUT = struct.Struct(">iqiqiqiiq")
 PREV_AT = 4
 BLANK = struct.Struct(">iqi")
 BLANK_MAGIC = 0xCBD43194 - (1 << 32)
@@ -27,7 +27,7 @@ class TimerLogDamaged(ValueError):
     """A file that has no place in the row."""
 
 
-class Unit(NamedTuple):
+class TimerRecord(NamedTuple):
     """`prev` and positions in the log, -1 none; times in ms."""
 
     prev: int
@@ -48,12 +48,12 @@ class Unit(NamedTuple):
         return self.delay_ms < 0
 
     @property
-    def worth(self) -> int:
+    def count_delta(self) -> int:
         """What it adds to the number of messages that wait."""
         return -1 if self.magic & DELETE else 1
 
 
-class LogFile:
+class TimerLogFile:
     """One file, mapped for reading; size and name are on the disk before anything is written to it. OSError."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:
@@ -64,7 +64,7 @@ class LogFile:
             if os.fstat(self.fd).st_size != size:
                 os.ftruncate(self.fd, size)
                 os.fdatasync(self.fd)
-                sync_folder(str(path.parent))
+                fsync_dir(str(path.parent))
         except OSError:
             os.close(self.fd)
             raise
@@ -76,25 +76,25 @@ class LogFile:
 
 
 class TimerLog:
-    """`end` is the position of the next unit; whoever opens the log finds it with `units` and says it by `cut`.
+    """`end` is the position of the next unit; whoever opens the log finds it with `records` and says it by `cut`.
 
     Files that exist keep their size, whatever `file_bytes` is. TimerLogDamaged for what is no timer log.
     """
 
     def __init__(self, folder: Path, file_bytes: int) -> None:
         self._folder = folder
-        make_folder(str(folder))
-        sync_folder(str(folder))  # files that a killed process has made
+        make_dirs(str(folder))
+        fsync_dir(str(folder))  # files that a killed process has made
         paths = sorted(path for path in folder.iterdir() if path.name.isdecimal() and path.stat().st_size)
         self.file_bytes = paths[0].stat().st_size if paths else file_bytes
         for before, path in zip([None, *paths], paths, strict=False):
             follows = before is None or int(path.name) == int(before.name) + self.file_bytes
-            fits = path.stat().st_size == self.file_bytes >= UNIT.size + BLANK.size
+            fits = path.stat().st_size == self.file_bytes >= RECORD_LAYOUT.size + BLANK.size
             if not fits or not follows:
                 raise TimerLogDamaged(f"{path} is no file of a timer log of {self.file_bytes} bytes a file")
-        self._full = (self.file_bytes - BLANK.size) // UNIT.size * UNIT.size
+        self._full = (self.file_bytes - BLANK.size) // RECORD_LAYOUT.size * RECORD_LAYOUT.size
         """Bytes of units in a file that is followed by another."""
-        self._files = [LogFile(path, int(path.name), self.file_bytes) for path in paths]
+        self._files = [TimerLogFile(path, int(path.name), self.file_bytes) for path in paths]
         self.end = self.start + len(self._files) * self.file_bytes
 
     @property
@@ -108,37 +108,37 @@ class TimerLog:
             return self.start
         file = self._files[number]
         at = position - file.start
-        follows = at % UNIT.size == 0 and at > 0 and self._at(file, at - UNIT.size) is not None
+        follows = at % RECORD_LAYOUT.size == 0 and at > 0 and self._at(file, at - RECORD_LAYOUT.size) is not None
         return position if follows else file.start
 
-    def units(self, position: int) -> Iterator[tuple[int, Unit]]:
+    def records(self, position: int) -> Iterator[tuple[int, TimerRecord]]:
         """Whole units from `position` on, where one begins, up to the first that is none."""
         for file in self._files:
             if file.start + self.file_bytes <= position:
                 continue
             at = max(position - file.start, 0)
-            while (unit := self._at(file, at)) is not None:
-                yield file.start + at, unit
-                at += UNIT.size
+            while (timer_record := self._at(file, at)) is not None:
+                yield file.start + at, timer_record
+                at += RECORD_LAYOUT.size
             if not self._is_blank(file, at):
                 return
 
     def last_end(self, position: int) -> int | None:
         """Where the last unit before `position` ends; None if `position` is no place of a unit."""
         at = (position - self.start) % self.file_bytes
-        if not self.start <= position <= self.start + len(self._files) * self.file_bytes or at % UNIT.size:
+        if not self.start <= position <= self.start + len(self._files) * self.file_bytes or at % RECORD_LAYOUT.size:
             return None
         return position - self.file_bytes + self._full if at == 0 and position > self.start else position
 
-    def survey(self, step_ms: int, read_ms: int) -> UnitSurvey:
+    def survey(self, step_ms: int, read_ms: int) -> TimerLogSurvey:
         """All units looked at, for slots of `step_ms` at or behind `read_ms`."""
-        survey = UnitSurvey(step_ms, read_ms, self.start)
+        survey = TimerLogSurvey(step_ms, read_ms, self.start)
         for file in self._files:
-            if not survey.take(file.map, file.start):
+            if not survey.check_file(file.map, file.start):
                 break
         return survey
 
-    def unit(self, position: int) -> Unit | None:
+    def read(self, position: int) -> TimerRecord | None:
         """The unit there; None if there is none."""
         number = (position - self.start) // self.file_bytes
         if not 0 <= number < len(self._files) or position >= self.end:
@@ -146,9 +146,9 @@ class TimerLog:
         file = self._files[number]
         return self._at(file, position - file.start)
 
-    def last(self) -> Unit | None:
+    def last(self) -> TimerRecord | None:
         for file in reversed(self._files):
-            at = min(self.end - file.start, self._full) - UNIT.size
+            at = min(self.end - file.start, self._full) - RECORD_LAYOUT.size
             if at >= 0:
                 return self._at(file, at)
         return None
@@ -160,26 +160,26 @@ class TimerLog:
         if self._files:
             file = self._files[-1]
             at = end - file.start
-            if at < self.file_bytes and any(file.map[at : at + UNIT.size]):
+            if at < self.file_bytes and any(file.map[at : at + RECORD_LAYOUT.size]):
                 os.ftruncate(file.fd, at)
                 os.ftruncate(file.fd, self.file_bytes)
         self.end = end
 
-    def room(self, count: int) -> int:
+    def capacity(self, count: int) -> int:
         """How many units, at most `count`, fit where the next one comes; a file is begun if need be. OSError."""
         last = self._files[-1] if self._files else None
         at = self.end - last.start if last else 0
-        if last is None or self.file_bytes - at < UNIT.size + BLANK.size:
+        if last is None or self.file_bytes - at < RECORD_LAYOUT.size + BLANK.size:
             if last is not None and at < self.file_bytes:
                 os.pwrite(last.fd, BLANK.pack(self.file_bytes - at, 0, BLANK_MAGIC), at)
             start = last.start + self.file_bytes if last else 0
-            self._files.append(LogFile(self._folder / f"{start:020d}", start, self.file_bytes))
+            self._files.append(TimerLogFile(self._folder / f"{start:020d}", start, self.file_bytes))
             self.end, at = start, 0
-        return min((self.file_bytes - at - BLANK.size) // UNIT.size, count)
+        return min((self.file_bytes - at - BLANK.size) // RECORD_LAYOUT.size, count)
 
-    def append(self, units: list[Unit]) -> None:
-        """All or none; `room` said that they fit. OSError."""
-        data = b"".join(UNIT.pack(UNIT.size, *unit, 0) for unit in units)
+    def append(self, records: list[TimerRecord]) -> None:
+        """All or none; `capacity` said that they fit. OSError."""
+        data = b"".join(RECORD_LAYOUT.pack(RECORD_LAYOUT.size, *timer_record, 0) for timer_record in records)
         file = self._files[-1]
         done = os.pwrite(file.fd, data, self.end - file.start)
         if done != len(data):  # the disk filled up in between: the next try says so
@@ -195,16 +195,16 @@ class TimerLog:
     def drop_below(self, physical_offset: int) -> None:
         """Delete the oldest files whose messages lie below the log's start. OSError."""
         while len(self._files) > 1:
-            unit = self._at(self._files[0], self._full - UNIT.size)
-            if unit is None or unit.physical_offset >= physical_offset:
+            timer_record = self._at(self._files[0], self._full - RECORD_LAYOUT.size)
+            if timer_record is None or timer_record.physical_offset >= physical_offset:
                 return
             self._delete(self._files.pop(0))
 
-    def _delete(self, file: LogFile) -> None:
+    def _delete(self, file: TimerLogFile) -> None:
         """Gone for good before the next one goes. OSError."""
         file.close()
         file.path.unlink()
-        sync_folder(str(self._folder))
+        fsync_dir(str(self._folder))
 
     def sync(self, position: int) -> None:
         """Bring what lies at or behind `position` to the disk. OSError."""
@@ -216,17 +216,17 @@ class TimerLog:
         for file in self._files:
             file.close()
 
-    def _at(self, file: LogFile, at: int) -> Unit | None:
-        if at + UNIT.size > self.file_bytes:
+    def _at(self, file: TimerLogFile, at: int) -> TimerRecord | None:
+        if at + RECORD_LAYOUT.size > self.file_bytes:
             return None
-        size, prev, magic, write_ms, delay_ms, physical, length, topic_hash, _ = UNIT.unpack_from(
+        size, prev, magic, write_ms, delay_ms, physical, length, topic_hash, _ = RECORD_LAYOUT.unpack_from(
             file.map, at
         )
-        if size != UNIT.size or magic | MAGIC_BITS != MAGIC_BITS or length <= 0 or prev >= file.start + at:
+        if size != RECORD_LAYOUT.size or magic | MAGIC_BITS != MAGIC_BITS or length <= 0 or prev >= file.start + at:
             return None
-        return Unit(prev, magic, write_ms, delay_ms, physical, length, topic_hash)
+        return TimerRecord(prev, magic, write_ms, delay_ms, physical, length, topic_hash)
 
-    def _is_blank(self, file: LogFile, at: int) -> bool:
+    def _is_blank(self, file: TimerLogFile, at: int) -> bool:
         """The file goes on in the next one."""
         if at + BLANK.size > self.file_bytes:
             return True

@@ -6,7 +6,7 @@ from firearrow.broker import fastjson
 from firearrow.broker.clock import Clock
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.dataversion import DataVersion
-from firearrow.broker.tables.unknown import EACH, VERSION, UnknownMembers
+from firearrow.broker.tables.unknown import EACH, VERSION, UnknownFields
 
 TOPICS_MAX = 100_000
 """Past it, topics of which nothing waits are forgotten, and further ones are not counted."""
@@ -21,7 +21,7 @@ class TimerMetrics:
         self._changed = changed
         self._counts: dict[str, tuple[int, int]] = {}
         """Topic → number of messages, time of the last change in ms."""
-        self._unknown = UnknownMembers("timermetrics", FILE)
+        self._unknown = UnknownFields("timermetrics", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def count(self, topic: str) -> int:
@@ -36,7 +36,7 @@ class TimerMetrics:
         self.version = self.version.next(now_ms)
         self._changed()
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Nothing waits."""
         self._counts = {}
 
@@ -46,7 +46,7 @@ class TimerMetrics:
             for topic, (count, changed_ms) in self._counts.copy().items()
         }
         document = {"dataVersion": self.version.to_object(), "timingCount": counts}
-        return fastjson.dumps(self._unknown.into(document))
+        return fastjson.dumps(self._unknown.merge_into(document))
 
     def load(self, text: bytes) -> None:
         """Take the file's counts for ours. ValueError: nothing was taken."""
@@ -58,7 +58,7 @@ class TimerMetrics:
             changed_ms = reading.whole(members.get("timeStamp", 0), "timeStamp")
             counts[str(topic)] = (reading.whole(members.get("count"), "count"), changed_ms)
         self._counts, self.version = counts, version
-        self._unknown.take(of)
+        self._unknown.collect(of)
 
     def _is_full(self) -> bool:
         if len(self._counts) >= TOPICS_MAX:

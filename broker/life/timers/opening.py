@@ -4,10 +4,10 @@ import contextlib
 import logging
 from pathlib import Path
 
-from firearrow._native.store.names import sync_folder
+from firearrow._native.store.names import fsync_dir
 from firearrow.broker.clock import Clock
-from firearrow.broker.life.timers.check import TimerCheck
-from firearrow.broker.life.timers.clockwork import Clockwork
+from firearrow.broker.life.timers.check import TimerCheckpoint
+from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.log import TimerLog, TimerLogDamaged
 from firearrow.broker.life.timers.wheel import TimerWheel
 from firearrow.broker.options import Options
@@ -16,39 +16,39 @@ from firearrow.broker.tables.files import set_aside
 log = logging.getLogger("firearrow.timers")
 
 
-class TimerFiles:
-    """Where the three lie in the store at `root`; `works` holds them open."""
+class TimerFolder:
+    """Where the three lie in the store at `root`; `files` holds them open."""
 
     def __init__(self, root: Path, options: Options, clock: Clock) -> None:
         self._root = root
         self._options = options
         (root / "config").mkdir(exist_ok=True)
-        self._wheel, self._log, self._check = (
+        self._wheel, self._log, self._checkpoint = (
             root / "timerwheel",
             root / "timerlog",
             root / "config" / "timercheck",
         )
         timer_log = self._opened_log()
-        self.works = Clockwork(
-            TimerWheel(self._wheel, options.timer_precision_ms), timer_log, TimerCheck(self._check), clock
+        self.files = TimerFiles(
+            TimerWheel(self._wheel, options.timer_precision_ms), timer_log, TimerCheckpoint(self._checkpoint), clock
         )
 
-    def begin_anew(self) -> str:
+    def reset(self) -> str:
         """Empty files in place of these, which are kept; their names. The log goes first: a start that finds the
         others without it begins anew, too. OSError."""
-        works = self.works
-        for part in (works.log, works.wheel, works.check):
+        files = self.files
+        for part in (files.log, files.wheel, files.checkpoint):
             part.close()
-        kept = ", ".join(set_aside(path) for path in (self._log, self._wheel, self._check))
-        works.log = TimerLog(self._log, self._options.timer_log_file_bytes)
-        works.wheel = TimerWheel(self._wheel, self._options.timer_precision_ms)
-        works.check = TimerCheck(self._check)
+        kept = ", ".join(set_aside(path) for path in (self._log, self._wheel, self._checkpoint))
+        files.log = TimerLog(self._log, self._options.timer_log_file_bytes)
+        files.wheel = TimerWheel(self._wheel, self._options.timer_precision_ms)
+        files.checkpoint = TimerCheckpoint(self._checkpoint)
         return kept
 
     def keep_names(self) -> None:
         """The names of new files are on the disk when it returns: a power cut leaves a check point. OSError."""
-        for folder in (self._root, self._check.parent):
-            sync_folder(str(folder))
+        for folder in (self._root, self._checkpoint.parent):
+            fsync_dir(str(folder))
 
     def _opened_log(self) -> TimerLog:
         """What is no row of files is set aside; an empty log is shorter than its check point says, which tells."""

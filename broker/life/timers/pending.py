@@ -18,17 +18,17 @@ COPIES_MAX = 32
 EVER_MS = 1 << 62
 
 
-class Vouched(NamedTuple):
+class TrustedCheckpoint(NamedTuple):
     """A check point that is believed: what is before `offset` of the queue and due before `read_ms` was fired."""
 
     offset: int = 0
     read_ms: int = 0
 
 
-class Pending:
-    def __init__(self, store: MessageStore, vouched: Vouched, now_ms: int) -> None:
+class TimerRebuild:
+    def __init__(self, store: MessageStore, trusted: TrustedCheckpoint, now_ms: int) -> None:
         self._store = store
-        self._vouched = vouched
+        self._vouched = trusted
         self._now_ms = now_ms
         self._rolls: dict[tuple[str, str], int] = {}
         """Key and time → how often the newest copy in the timer's queue was rolled."""

@@ -16,27 +16,27 @@ TAG = "_RECALL_TAG_"
 BODY = b"0"
 
 
-class HandleError(ValueError):
+class InvalidRecallHandle(ValueError):
     """A text that is no handle."""
 
 
-class Handle(NamedTuple):
+class RecallHandle(NamedTuple):
     topic: str
     broker: str
     time: str
     unique_key: str
 
     @staticmethod
-    def parse(text: str) -> "Handle":
-        """HandleError."""
+    def parse(text: str) -> "RecallHandle":
+        """InvalidRecallHandle."""
         try:
             padded = text + "=" * (-len(text) % 4)
             fields = base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8").split(" ")
         except (binascii.Error, ValueError):
-            raise HandleError("recall handle is invalid") from None
+            raise InvalidRecallHandle("recall handle is invalid") from None
         if len(fields) < FIELDS or fields[0] != VERSION:
-            raise HandleError("recall handle is invalid")
-        return Handle(*fields[1:FIELDS])
+            raise InvalidRecallHandle("recall handle is invalid")
+        return RecallHandle(*fields[1:FIELDS])
 
     def text(self) -> str:
         return base64.urlsafe_b64encode(" ".join((VERSION, *self)).encode()).decode()
@@ -49,7 +49,7 @@ def recall_handle(message: Message, broker: str) -> str | None:
     if out_ms is None or not out_ms.isdecimal() or topic is None or topic.startswith(names.RETRY_PREFIX):
         return None
     unique_key = message.properties.get(Property.UNIQUE_KEY, "")
-    return Handle(topic, broker, str(int(out_ms) + 1), unique_key).text()
+    return RecallHandle(topic, broker, str(int(out_ms) + 1), unique_key).text()
 
 
 def delete_key(topic: str, unique_key: str, *, with_topic: bool) -> str:
@@ -57,7 +57,7 @@ def delete_key(topic: str, unique_key: str, *, with_topic: bool) -> str:
     return f"{topic}+{unique_key}" if with_topic else unique_key
 
 
-def recalling(handle: Handle, group: str, now_ms: int, born_host: bytes, *, with_topic: bool) -> Message:
+def recalling(handle: RecallHandle, group: str, now_ms: int, born_host: bytes, *, with_topic: bool) -> Message:
     """The message that deletes the one of `handle`; it goes through the timer to the same slot."""
     key = delete_key(handle.topic, handle.unique_key, with_topic=with_topic)
     properties = {

@@ -10,8 +10,8 @@ import logging
 from firearrow._native.store.record import decode
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.errors import StartError
-from firearrow.broker.life.timers.check import TimerCheck
-from firearrow.broker.life.timers.log import UNIT, TimerLog, Unit
+from firearrow.broker.life.timers.check import TimerCheckpoint
+from firearrow.broker.life.timers.log import RECORD_LAYOUT, TimerLog, TimerRecord
 from firearrow.broker.life.timers.wheel import BLANK_SLOTS, ROUND, SLOTS, Slot, TimerWheel
 from firearrow.broker.options import TIMER_STEPS_MS
 from firearrow.broker.tables import names
@@ -23,12 +23,12 @@ class Recovery:
     """`linked`: physical offsets of messages behind `queue_offset` of the timer's queue that are in the log already."""
 
     def __init__(
-        self, store: MessageStore, wheel: TimerWheel, timer_log: TimerLog, check: TimerCheck
+        self, store: MessageStore, wheel: TimerWheel, timer_log: TimerLog, checkpoint: TimerCheckpoint
     ) -> None:
         self._store = store
         self._wheel = wheel
         self._log = timer_log
-        self._check = check
+        self._checkpoint = checkpoint
         self.linked: set[int] = set()
         self.lost = 0
         """How many slots named units that are not in the log, though it has not been cut at its front."""
@@ -36,36 +36,36 @@ class Recovery:
     def run(self, now_ms: int, unsure_ms: int) -> None:
         """Afterwards the wheel waits with every slot that is not fired. `unsure_ms`: what fired so shortly before the
         machine stopped may be lost. OSError, StartError."""
-        check, wheel, step = self._check, self._wheel, self._wheel.step_ms
+        checkpoint, wheel, step = self._checkpoint, self._wheel, self._wheel.step_ms
         self._check_step()
-        if check.lost_power:
-            check.read_ms -= unsure_ms
+        if checkpoint.lost_power:
+            checkpoint.read_ms -= unsure_ms
         oldest_ms = (now_ms // step - ROUND + BLANK_SLOTS) * step
-        check.read_ms = check.read_ms // step * step
-        if check.read_ms < oldest_ms and not self._reaches_all():
-            check.read_ms = oldest_ms
-        slots = wheel.load(check.read_ms)
+        checkpoint.read_ms = checkpoint.read_ms // step * step
+        if checkpoint.read_ms < oldest_ms and not self._reaches_all():
+            checkpoint.read_ms = oldest_ms
+        slots = wheel.load(checkpoint.read_ms)
         begin = self._begin()
-        offset = self._taken(unsure_ms if check.lost_power else 0)
+        offset = self._taken(unsure_ms if checkpoint.lost_power else 0)
         self._read_tail(begin, offset)
-        self._mend(slots)
-        if wheel.next(check.read_ms) is None:
-            check.read_ms = max(check.read_ms, oldest_ms)
-        check.queue_offset = self._clamped(self._after_tail(offset))
+        self._repair(slots)
+        if wheel.next(checkpoint.read_ms) is None:
+            checkpoint.read_ms = max(checkpoint.read_ms, oldest_ms)
+        checkpoint.queue_offset = self._clamped(self._after_tail(offset))
 
     def _reaches_all(self) -> bool:
         """However long nobody ran: from the check point on the wheel holds every slot that was filled. If it does not,
         the check point is none of it, and we begin as far back as Apache's broker does."""
-        end = self._check.read_ms // self._wheel.step_ms + SLOTS
+        end = self._checkpoint.read_ms // self._wheel.step_ms + SLOTS
         return all(slot.time < end for slot in self._wheel.used())
 
     def _check_step(self) -> None:
         """Slots that wait were filled with the precision of now; one that does tells for all."""
         for slot in self._wheel.used():
-            unit = self._log.unit(slot.last)
-            if unit is None or unit.time_ms < self._check.read_ms:
+            timer_record = self._log.read(slot.last)
+            if timer_record is None or timer_record.time_ms < self._checkpoint.read_ms:
                 continue
-            steps = [step for step in TIMER_STEPS_MS if unit.time_ms // step == slot.time]
+            steps = [step for step in TIMER_STEPS_MS if timer_record.time_ms // step == slot.time]
             if self._wheel.step_ms in steps:
                 return
             if steps:
@@ -76,8 +76,8 @@ class Recovery:
 
     def _begin(self) -> int:
         """Up to here the wheel has all that the log has."""
-        check, timer_log = self._check, self._log
-        begin = check.flushed if check.is_ours else check.flushed - timer_log.file_bytes
+        checkpoint, timer_log = self._checkpoint, self._log
+        begin = checkpoint.flushed if checkpoint.is_ours else checkpoint.flushed - timer_log.file_bytes
         return timer_log.start if self._wheel.is_new else timer_log.boundary(begin)
 
     def _read_tail(self, begin: int, queue_offset: int) -> None:
@@ -85,16 +85,16 @@ class Recovery:
         end, reach = begin, self._store.written
         first = self._store.reader.entries(names.TIMER_TOPIC, 0, queue_offset, 1)
         taken_from = first[0].physical_offset if first else reach
-        for position, unit in self._log.units(begin):
-            if unit.physical_offset + unit.size > reach:
+        for position, timer_record in self._log.records(begin):
+            if timer_record.physical_offset + timer_record.size > reach:
                 break
-            self._link(position, unit)
-            if unit.physical_offset >= taken_from and not unit.is_mark:
-                self.linked.add(unit.physical_offset)
-            end = position + UNIT.size
+            self._link(position, timer_record)
+            if timer_record.physical_offset >= taken_from and not timer_record.is_mark:
+                self.linked.add(timer_record.physical_offset)
+            end = position + RECORD_LAYOUT.size
         self._log.cut(end)
 
-    def _mend(self, slots: list[Slot]) -> None:
+    def _repair(self, slots: list[Slot]) -> None:
         """Slots whose chain begins with a unit that is lost, or another's, are linked anew."""
         lost = [slot for slot in slots if not self._names_own(slot)]
         if not lost:
@@ -104,25 +104,25 @@ class Recovery:
         for slot in lost:
             self._wheel.clear(slot.time * self._wheel.step_ms)
         begin = min(slot.first for slot in lost)
-        for position, unit in self._log.units(self._log.boundary(begin)):
-            self._link(position, unit)
+        for position, timer_record in self._log.records(self._log.boundary(begin)):
+            self._link(position, timer_record)
 
     def _names_own(self, slot: Slot) -> bool:
-        unit = self._log.unit(slot.last)
-        return unit is not None and unit.time_ms // self._wheel.step_ms == slot.time
+        timer_record = self._log.read(slot.last)
+        return timer_record is not None and timer_record.time_ms // self._wheel.step_ms == slot.time
 
-    def _link(self, position: int, unit: Unit) -> None:
-        time, first = unit.time_ms // self._wheel.step_ms, self._check.read_ms // self._wheel.step_ms
-        if unit.is_mark or not first <= time < first + SLOTS:
+    def _link(self, position: int, timer_record: TimerRecord) -> None:
+        time, first = timer_record.time_ms // self._wheel.step_ms, self._checkpoint.read_ms // self._wheel.step_ms
+        if timer_record.is_mark or not first <= time < first + SLOTS:
             return
-        slot = self._wheel.slot(unit.time_ms)
+        slot = self._wheel.slot(timer_record.time_ms)
         if slot.last < position:
-            self._wheel.reserve(unit.time_ms)
-            self._wheel.put(linked(slot, position, unit))
+            self._wheel.reserve(timer_record.time_ms)
+            self._wheel.put(linked(slot, position, timer_record))
 
     def _taken(self, unsure_ms: int) -> int:
         """How far the timer's queue was taken, as the check point says; not the messages of the last `unsure_ms`."""
-        store, offset = self._store, self._clamped(self._check.queue_offset)
+        store, offset = self._store, self._clamped(self._checkpoint.queue_offset)
         if unsure_ms:
             low = store.reader.min_offset(names.TIMER_TOPIC, 0)
             newest = store.reader.max_offset(names.TIMER_TOPIC, 0) - 1
@@ -134,10 +134,10 @@ class Recovery:
     def _after_tail(self, offset: int) -> int:
         """The log lags behind when the machine stopped; it speaks alone when the check point was lost."""
         after_last = self._after_last()
-        if self._check.is_new:
+        if self._checkpoint.is_new:
             self.linked.clear()
             return after_last or 0
-        return min(offset, after_last or 0) if self._check.lost_power else offset
+        return min(offset, after_last or 0) if self._checkpoint.lost_power else offset
 
     def _clamped(self, offset: int) -> int:
         low = self._store.reader.min_offset(names.TIMER_TOPIC, 0)
@@ -145,16 +145,16 @@ class Recovery:
 
     def _after_last(self) -> int | None:
         """Queue offset behind that of the log's last unit; None if there is none, or its message is gone."""
-        unit = self._log.last()
-        data = None if unit is None else self._store.reader.record_at(unit.physical_offset)
+        timer_record = self._log.last()
+        data = None if timer_record is None else self._store.reader.record_at(timer_record.physical_offset)
         if data is None:
             return None
         record = decode(data, False)
         return record.queue_offset + 1 if record.topic == names.TIMER_TOPIC else None
 
 
-def linked(slot: Slot, position: int, unit: Unit) -> Slot:
+def linked(slot: Slot, position: int, timer_record: TimerRecord) -> Slot:
     """The slot with one more unit, which becomes the head of its chain; a unit that deletes counts against it."""
     return slot._replace(
-        first=position if slot.first < 0 else slot.first, last=position, waiting=slot.waiting + unit.worth
+        first=position if slot.first < 0 else slot.first, last=position, waiting=slot.waiting + timer_record.count_delta
     )

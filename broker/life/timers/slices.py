@@ -1,6 +1,6 @@
 """SliceLoop: work in slices, one in each pass of the event loop, so that nothing else waits for long. Loop thread.
 
-A slice that fails is tried again after `AGAIN_S`; the first failure of several is logged.
+A slice that fails is tried again after `RETRY_S`; the first failure of several is logged.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from firearrow.broker.life.appender import Appender
 
 log = logging.getLogger("firearrow.timers")
 
-AGAIN_S = 0.5
+RETRY_S = 0.5
 
 
 class SliceLoop(ABC):
@@ -47,7 +47,7 @@ class SliceLoop(ABC):
             if not self._failing:
                 log.warning("%s: %s", self._failed, error)
             self._failing = True
-            self._arm(AGAIN_S)
+            self._arm(RETRY_S)
 
     @abstractmethod
     def _slice(self) -> None:
@@ -61,10 +61,10 @@ class SliceLoop(ABC):
             if well:
                 done()
             else:
-                self._arm(AGAIN_S)
+                self._arm(RETRY_S)
 
         self._busy = True
-        appender.follow(end, stored)
+        appender.on_durable(end, stored)
 
     def _arm(self, seconds: float) -> None:
         if self._running and self._timer is None:

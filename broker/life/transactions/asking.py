@@ -4,7 +4,7 @@ import struct
 from dataclasses import replace
 
 from firearrow._native.store.record import Record
-from firearrow._native.store.store import Placed
+from firearrow._native.store.store import PutResult
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal
@@ -20,7 +20,7 @@ MAGIC_V1, MAGIC_V2 = -626843481, -626843477
 TOPIC_V1_BYTES_MAX = 127
 
 
-class Asking:
+class CheckRequestSender:
     """`host`: where this store's offset ids lie."""
 
     def __init__(self, clients: ClientTable, broker_name: str, host: bytes) -> None:
@@ -29,7 +29,7 @@ class Asking:
         self._host = host
         self._turns = 0
 
-    def ask(self, half: Record, copy: Message, placed: Placed) -> bool:
+    def send_check(self, half: Record, copy: Message, placed: PutResult) -> bool:
         """Ask for `half`, which stands at `placed` now; False if nobody is there to be asked."""
         peer = self._producer(copy.properties.get(Property.PRODUCER_GROUP, ""))
         if peer is None:
@@ -69,7 +69,7 @@ class Asking:
         self._turns += 1
         for step in range(min(TRIES, len(members))):
             peer = members[(self._turns + step) % len(members)].peer
-            if not peer.closed and not peer.congested:
+            if not peer.closed and not peer.write_paused:
                 return peer
         return None
 

@@ -12,17 +12,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import Placed, PutRefused
+from firearrow._native.store.store import PutResult, PutRefused
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.transactions import half
-from firearrow.broker.life.transactions.asking import Asking
-from firearrow.broker.life.transactions.ledger import Ledger
-from firearrow.broker.life.transactions.marks import Marks
+from firearrow.broker.life.transactions.asking import CheckRequestSender
+from firearrow.broker.life.transactions.ledger import OpenHalfMessages
+from firearrow.broker.life.transactions.marks import OpMessageWriter
 from firearrow.broker.messages import Message, Property
 from firearrow.broker.parts import Parts
 from firearrow.broker.tables import names
-from firearrow.broker.tables.topics import TopicRefused
+from firearrow.broker.tables.topics import InvalidTopic
 
 log = logging.getLogger("firearrow.transactions")
 
@@ -30,12 +30,12 @@ SLICE, SLICE_BYTES = 32, 1 << 20
 HOUR_MS = 3_600_000
 
 
-class Step(NamedTuple):
+class CheckStep(NamedTuple):
     """What was put for a half message; `asks`: its producers are asked then, `copied`: it goes on as another one."""
 
     half: Record
     message: Message
-    placed: Placed
+    placed: PutResult
     copied: bool
     asks: bool
 
@@ -47,18 +47,18 @@ class CheckService:
         self,
         parts: Parts,
         appender: Appender,
-        ledger: Ledger,
-        marks: Marks,
-        asking: Asking,
+        open_halves: OpenHalfMessages,
+        op_writer: OpMessageWriter,
+        check_sender: CheckRequestSender,
         settled: Callable[[], None],
     ) -> None:
         self._loop = parts.loop
         self._store = parts.store
         self._appender = appender
         self._journal = parts.journal
-        self._ledger = ledger
-        self._marks = marks
-        self._asking = asking
+        self._open_halves = open_halves
+        self._op_writer = op_writer
+        self._check_sender = check_sender
         self._topics = parts.state.topics
         self._config = parts.config
         self._clock = parts.clock
@@ -85,14 +85,14 @@ class CheckService:
 
     def _begin(self) -> None:
         self._began_ms = self._clock.now_ms()
-        self._at = self._ledger.base
-        self._marks.settle()
+        self._at = self._open_halves.base
+        self._op_writer.write_queued()
         self._slice()
 
     def _slice(self) -> None:
         if not self._running:
             return
-        steps: list[Step] = []
+        steps: list[CheckStep] = []
         size, more = 0, True
         for _ in range(SLICE):
             record = self._half()
@@ -101,20 +101,20 @@ class CheckService:
                 break
             try:
                 step = self._step(record)
-            except (PutRefused, TopicRefused) as refused:
+            except (PutRefused, InvalidTopic) as refused:
                 log.warning("half message %d cannot be put again now: %s", self._at, refused)
                 step = None
             if step is None:
                 more = False
                 break
             self._at += 1
-            if isinstance(step, Step):
+            if isinstance(step, CheckStep):
                 steps.append(step)
                 size += record.size
                 if size >= SLICE_BYTES:
                     break
         if steps:
-            self._appender.follow(steps[-1].placed.end, lambda well: self._stored(steps, well, more))
+            self._appender.on_durable(steps[-1].placed.end, lambda well: self._stored(steps, well, more))
         else:
             self._go_on(more)
 
@@ -127,24 +127,24 @@ class CheckService:
 
     def _half(self) -> Record | None:
         """The half message at `_at`, or the next that is there; None at the end of the queue."""
-        self._ledger.skip_to(self._store.reader.min_offset(names.HALF_TOPIC, 0))
-        self._at = self._ledger.next_open(self._at)
+        self._open_halves.skip_to(self._store.reader.min_offset(names.HALF_TOPIC, 0))
+        self._at = self._open_halves.next_open(self._at)
         while entries := self._store.reader.entries(names.HALF_TOPIC, 0, self._at, 1):
             raw = self._store.reader.record_at(entries[0].physical_offset)
             if raw is not None:
                 return decode(raw, False)
-            self._ledger.end([self._at])
-            self._at = self._ledger.next_open(self._at)
+            self._open_halves.end([self._at])
+            self._at = self._open_halves.next_open(self._at)
         return None
 
-    def _step(self, record: Record) -> Step | bool | None:
+    def _step(self, record: Record) -> CheckStep | bool | None:
         """Deal with one half message: True if it has ended, None if the round ends before it."""
         options, now = self._config.options, self._clock.now_ms()
         properties = record.properties
         first = half.number_of(properties.get(Property.PREPARED_QUEUE_OFFSET, ""))
-        if self._ledger.was_ended_early(first):
-            self._marks.owe(record.queue_offset)
-            self._marks.settle()
+        if self._open_halves.was_ended_early(first):
+            self._op_writer.queue_mark(record.queue_offset)
+            self._op_writer.write_queued()
             return True
         checks, age = (
             half.number_of(properties.get(Property.TRANSACTION_CHECKS, "")),
@@ -159,43 +159,43 @@ class CheckService:
             return None
         return self._copy(record, immune=immunity is not None and age <= immunity)
 
-    def _copy(self, record: Record, immune: bool) -> Step:
-        message = half.renewed(record, immune)
+    def _copy(self, record: Record, immune: bool) -> CheckStep:
+        message = half.copied_half(record, immune)
         placed = self._put(record, message)
-        self._ledger.copy(record.queue_offset, placed.queue_offset)
-        return Step(record, message, placed, copied=True, asks=not immune)
+        self._open_halves.copy(record.queue_offset, placed.queue_offset)
+        return CheckStep(record, message, placed, copied=True, asks=not immune)
 
-    def _discard(self, record: Record) -> Step:
+    def _discard(self, record: Record) -> CheckStep:
         log.warning(
             "transaction %s was never ended, it goes to %s",
             record.properties.get(Property.UNIQUE_KEY), half.DISCARD_TOPIC,
         )  # fmt: skip
         if half.DISCARD_TOPIC not in self._topics:
             self._topics.create(half.DISCARD_TOPIC, 1)
-        self._ledger.begin(record.queue_offset)
+        self._open_halves.begin(record.queue_offset)
         try:
             message = half.discarded(record)
-            return Step(record, message, self._put(record, message), copied=False, asks=False)
+            return CheckStep(record, message, self._put(record, message), copied=False, asks=False)
         except PutRefused:
-            self._ledger.reopen(record.queue_offset)
+            self._open_halves.reopen(record.queue_offset)
             raise
 
-    def _put(self, record: Record, message: Message) -> Placed:
+    def _put(self, record: Record, message: Message) -> PutResult:
         placed = self._appender.put(message, hooks=False)
         key = f"{names.HALF_TOPIC}@{half.GROUP}"
         self._journal.note(Kind.OFFSET, key, 0, record.queue_offset + 1, placed.end)
         self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
         return placed
 
-    def _stored(self, steps: list[Step], well: bool, more: bool) -> None:
+    def _stored(self, steps: list[CheckStep], well: bool, more: bool) -> None:
         for step in steps if well else reversed(steps):
             offset = step.half.queue_offset
             if well:
-                self._ledger.end([offset])
-                if step.asks and self._ledger.is_open(step.placed.queue_offset):
-                    self._asking.ask(step.half, step.message, step.placed)
+                self._open_halves.end([offset])
+                if step.asks and self._open_halves.is_open(step.placed.queue_offset):
+                    self._check_sender.send_check(step.half, step.message, step.placed)
             elif step.copied:
-                self._ledger.uncopy(offset, step.placed.queue_offset)
+                self._open_halves.cancel_copy(offset, step.placed.queue_offset)
             else:
-                self._ledger.reopen(offset)
+                self._open_halves.reopen(offset)
         self._go_on(more and well)

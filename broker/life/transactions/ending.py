@@ -13,8 +13,8 @@ from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.transactions import half
-from firearrow.broker.life.transactions.ledger import Ledger
-from firearrow.broker.life.transactions.marks import Mark, Marks
+from firearrow.broker.life.transactions.ledger import OpenHalfMessages
+from firearrow.broker.life.transactions.marks import OpEntry, OpMessageWriter
 from firearrow.broker.messages import Property
 from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Peer
@@ -33,13 +33,13 @@ class Decision(NamedTuple):
     checked: bool
 
 
-class Endings:
-    def __init__(self, parts: Parts, appender: Appender, ledger: Ledger, marks: Marks) -> None:
+class EndTransactionService:
+    def __init__(self, parts: Parts, appender: Appender, open_halves: OpenHalfMessages, op_writer: OpMessageWriter) -> None:
         self._store = parts.store
         self._appender = appender
         self._journal = parts.journal
-        self._ledger = ledger
-        self._marks = marks
+        self._open_halves = open_halves
+        self._op_writer = op_writer
         self._config = parts.config
         self._clock = parts.clock
         self._stats = parts.stats
@@ -48,13 +48,13 @@ class Endings:
         """Commit or roll back; `answer` goes to `peer` once that is stored. False: it had ended before, nobody answers.
         Refusal."""
         prepared = self._prepared(decision)
-        newest = self._ledger.newest(decision.half_offset)
-        if not self._ledger.is_open(newest):
+        newest = self._open_halves.newest(decision.half_offset)
+        if not self._open_halves.is_open(newest):
             return False
         if decision.commit:
             self._commit(prepared, newest, peer, answer)
         else:
-            self._marks.put(Mark(newest, False, peer, answer))
+            self._op_writer.put(OpEntry(newest, False, peer, answer))
         return True
 
     def _prepared(self, decision: Decision) -> Record:
@@ -88,7 +88,7 @@ class Endings:
         except PutRefused as refused:
             raise Refusal(*self._fault(refused)) from None
         self._journal.note(Kind.DECIDED, "", 0, newest, placed.end)
-        self._marks.put(Mark(newest, True))
+        self._op_writer.put(OpEntry(newest, True))
         self._stats.put(final.topic, 1, placed.end - placed.physical_offset)
 
     def _fault(self, refused: PutRefused) -> tuple[int, str]:

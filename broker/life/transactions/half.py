@@ -46,7 +46,7 @@ def committed(half: Record) -> Message:
     return message
 
 
-def renewed(half: Record, immune: bool) -> Message:
+def copied_half(half: Record, immune: bool) -> Message:
     """A copy for the end of the half queue, asked for once more often; an immune one remembers where it first stood."""
     message = Message.of_record(half)
     properties = message.properties
@@ -64,9 +64,9 @@ def discarded(half: Record) -> Message:
     return replace(Message.of_record(half), topic=DISCARD_TOPIC, queue_id=0)
 
 
-def resumed(given_up: Record) -> Message:
+def resumed(discarded_half: Record) -> Message:
     """A discarded one is a half message again, never asked for."""
-    message = replace(Message.of_record(given_up), topic=names.HALF_TOPIC, queue_id=0)
+    message = replace(Message.of_record(discarded_half), topic=names.HALF_TOPIC, queue_id=0)
     message.properties[Property.TRANSACTION_CHECKS] = "0"
     return message
 

@@ -13,7 +13,7 @@ COPIES_MAX = 100_000
 OPS_TOGETHER = 64
 
 
-class Ledger:
+class OpenHalfMessages:
     """`base`: every half message below it has ended. `op_base`: every op message below it tells of such only."""
 
     def __init__(self, base: int, op_base: int) -> None:
@@ -81,7 +81,7 @@ class Ledger:
             for offset in self._older.pop(oldest):
                 self._newest.pop(offset, None)
 
-    def uncopy(self, half_offset: int, newest: int) -> None:
+    def cancel_copy(self, half_offset: int, newest: int) -> None:
         """The copy was not stored."""
         older = self._older.pop(newest, [])
         self._newest.pop(half_offset, None)
@@ -120,6 +120,6 @@ class Ledger:
             self.op_base = self._ops.popleft()[1]
 
 
-def marked(body: bytes) -> list[int]:
+def op_half_offsets(body: bytes) -> list[int]:
     """The half offsets that an op message names: `12,13,`, or a single one as Apache 4 wrote it; others are no mark."""
     return [int(word) for word in body.split(b",") if word.isdigit() and len(word) < 19]

@@ -15,11 +15,11 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.transactions import half
-from firearrow.broker.life.transactions.asking import Asking
+from firearrow.broker.life.transactions.asking import CheckRequestSender
 from firearrow.broker.life.transactions.checks import CheckService
-from firearrow.broker.life.transactions.ending import Decision, Endings
-from firearrow.broker.life.transactions.ledger import Ledger, marked
-from firearrow.broker.life.transactions.marks import TAG, Marks
+from firearrow.broker.life.transactions.ending import Decision, EndTransactionService
+from firearrow.broker.life.transactions.ledger import OpenHalfMessages, op_half_offsets
+from firearrow.broker.life.transactions.marks import TAG, OpMessageWriter
 from firearrow.broker.messageids import offset_of
 from firearrow.broker.messages import Message, Property
 from firearrow.broker.parts import Parts
@@ -41,20 +41,20 @@ class TransactionService:
         self._decided: list[int] = []
         self._kept: dict[str, int] = {}
         self._ip = parts.config.options.broker_ip or socket.inet_ntop(*_address(appender.store_host))
-        self._ledger = Ledger(0, 0)
-        self._marks = Marks(
-            parts.turn,
+        self._open_halves = OpenHalfMessages(0, 0)
+        self._op_writer = OpMessageWriter(
+            parts.write_batch,
             appender,
-            self._ledger,
+            self._open_halves,
             parts.config,
             parts.clock,
             parts.stats,
             settled=self._keep_offsets,
         )
-        self._endings = Endings(parts, appender, self._ledger, self._marks)
-        asking = Asking(parts.state.clients, parts.config.options.broker_name, appender.store_host)
+        self._end_service = EndTransactionService(parts, appender, self._open_halves, self._op_writer)
+        check_sender = CheckRequestSender(parts.state.clients, parts.config.options.broker_name, appender.store_host)
         self._checks = CheckService(
-            parts, appender, self._ledger, self._marks, asking, settled=self._keep_offsets
+            parts, appender, self._open_halves, self._op_writer, check_sender, settled=self._keep_offsets
         )
 
     def restore(self, name: str, number: int, value: int) -> None:
@@ -62,19 +62,19 @@ class TransactionService:
         self._decided.append(value)
 
     def start(self) -> None:
-        self._ledger.base = self._offset(names.HALF_TOPIC)
-        self._ledger.op_base = self._offset(names.OP_HALF_TOPIC)
-        at, high = self._ledger.op_base, self._store.reader.max_offset(names.OP_HALF_TOPIC, 0)
-        self._marks.one_each = self._one_each(high)
+        self._open_halves.base = self._offset(names.HALF_TOPIC)
+        self._open_halves.op_base = self._offset(names.OP_HALF_TOPIC)
+        at, high = self._open_halves.op_base, self._store.reader.max_offset(names.OP_HALF_TOPIC, 0)
+        self._op_writer.one_each = self._one_each(high)
         while at < high:
             self._load_page(at)
             at += PAGE
         for half_offset in self._decided:
-            if self._ledger.is_open(half_offset):
+            if self._open_halves.is_open(half_offset):
                 log.warning("the mark of committed half message %d was lost, it is written now", half_offset)
-                self._marks.owe(half_offset)
+                self._op_writer.queue_mark(half_offset)
         self._decided.clear()
-        self._marks.settle()
+        self._op_writer.write_queued()
         self._keep_offsets()
         self._checks.start()
 
@@ -88,7 +88,7 @@ class TransactionService:
         if options.reject_transactions:
             remark = f"the broker[{self._ip}] sending transaction message is forbidden"
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
-        waiting = self._store.reader.max_offset(names.HALF_TOPIC, 0) - self._ledger.base
+        waiting = self._store.reader.max_offset(names.HALF_TOPIC, 0) - self._open_halves.base
         if waiting >= options.halves_max:
             remark = f"{waiting} half messages wait, at most {options.halves_max}"
             raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
@@ -96,7 +96,7 @@ class TransactionService:
 
     def end(self, decision: Decision, peer: Peer, answer: RemotingCommand | None) -> bool:
         """False: it had ended before, and nobody answers. Refusal."""
-        return self._endings.end(decision, peer, answer)
+        return self._end_service.end(decision, peer, answer)
 
     def resume(self, message_id: str, peer: Peer, answer: RemotingCommand | None) -> None:
         """Ask again for what was discarded; `answer` goes when it is stored. Refusal."""
@@ -115,7 +115,7 @@ class TransactionService:
 
     def _load_page(self, at: int) -> None:
         for queue_offset, body in enumerate(self._op_bodies(at, PAGE), at):
-            self._ledger.load(queue_offset, marked(body))
+            self._open_halves.load(queue_offset, op_half_offsets(body))
 
     def _one_each(self, high: int) -> bool:
         """Whether the last op message is in the form of Apache 4, which may get its store back."""
@@ -139,8 +139,8 @@ class TransactionService:
         """They count if the log holds the copies and marks that they speak of."""
         end = 0 if self._config.options.sync_flush else self._store.written
         for topic, offset in (
-            (names.HALF_TOPIC, self._ledger.base),
-            (names.OP_HALF_TOPIC, self._ledger.op_base),
+            (names.HALF_TOPIC, self._open_halves.base),
+            (names.OP_HALF_TOPIC, self._open_halves.op_base),
         ):
             if self._kept[topic] != offset:
                 self._offsets.commit(half.GROUP, topic, 0, offset, end)

@@ -10,7 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.handlers import coldreads
-from firearrow.broker.handlers.alone import AloneHandler
+from firearrow.broker.handlers.alone import SingleBrokerHandler
 from firearrow.broker.handlers.coldreads import ColdReadsHandler
 from firearrow.broker.options import Options
 from tests.support.peers import RecordedPeer
@@ -22,7 +22,7 @@ def cold() -> ColdReadsHandler:
 
 
 def ask(
-    handler: ColdReadsHandler | AloneHandler, code: int, ext: dict[str, str] | None = None, body: bytes = b""
+    handler: ColdReadsHandler | SingleBrokerHandler, code: int, ext: dict[str, str] | None = None, body: bytes = b""
 ) -> RemotingCommand:
     answer = handler.routes()[code](RemotingCommand.request(code, ext, body), RecordedPeer())
     assert isinstance(answer, RemotingCommand)
@@ -81,12 +81,12 @@ def test_the_log_is_read_ahead(cold: ColdReadsHandler) -> None:
 def test_other_timer_engines_are_refused(enabled: bool, engine: str, remark: str) -> None:
     config = Config(dataclasses.replace(Options(), timer_topic=enabled))
     with pytest.raises(Refusal, match=remark) as caught:
-        ask(AloneHandler(config), RequestCode.SWITCH_TIMER_ENGINE, {"E_T": engine})
+        ask(SingleBrokerHandler(config), RequestCode.SWITCH_TIMER_ENGINE, {"E_T": engine})
     assert caught.value.code == ResponseCode.INVALID_PARAMETER
 
 
 def test_what_a_master_alone_answers() -> None:
-    handler = AloneHandler(Config(Options()))
+    handler = SingleBrokerHandler(Config(Options()))
     assert ask(handler, RequestCode.SWITCH_TIMER_ENGINE, {"E_T": "F"}).remark == "switch timer engine success"
     assert ask(handler, RequestCode.RESET_MASTER_FLUSH_OFFSET, {"masterFlushOffset": "5"}).code == 0
     assert ask(handler, RequestCode.POP_ROLLBACK).code == 0

@@ -7,7 +7,7 @@ import pytest
 
 from firearrow.broker.fastjson import MessageQueue
 from firearrow.broker.handlers.assignment import AssignmentHandler
-from firearrow.broker.tables.request_modes import ModeRefused, RequestMode, RequestModes
+from firearrow.broker.tables.request_modes import InvalidRequestMode, RequestMode, RequestModes
 from tests.support.handler_harness import HandlerHarness
 from tests.support.peers import RecordedPeer
 
@@ -179,5 +179,5 @@ def test_modes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     modes = RequestModes()
     for group in ("one", "two", "two"):
         modes.set(RequestMode("T", group, "POP", 0))
-    with pytest.raises(ModeRefused, match="at most 2"):
+    with pytest.raises(InvalidRequestMode, match="at most 2"):
         modes.set(RequestMode("T", "three", "POP", 0))

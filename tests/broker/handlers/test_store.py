@@ -33,7 +33,7 @@ def harness(store: MessageStore) -> HandlerHarness:
     harness.groups.find("G")
     harness.serve(
         OffsetsHandler(
-            store, harness.topics, harness.groups, harness.offsets, harness.config, keep=lambda: None
+            store, harness.topics, harness.groups, harness.offsets, harness.config, make_durable=lambda: None
         ),
         QueuesHandler(store),
     )

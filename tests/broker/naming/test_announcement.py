@@ -7,7 +7,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import StartError
 from firearrow.broker.services.registrar import addresses
 from firearrow.broker.tables import announcement
-from firearrow.broker.tables.announcement import Announcement, Identity
+from firearrow.broker.tables.announcement import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.registration import register_body
 from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from tests.golden import session
@@ -23,8 +23,8 @@ def test_our_request_is_apaches() -> None:
         TopicConfig(n, q.read_queues, q.write_queues, q.perm, sys_flag=q.topic_flag)
         for n, q in theirs.topics.items()
     ]
-    ours = Announcement.of(
-        Identity("DefaultCluster", "broker-a", "127.0.0.2", 20911), theirs.version, topics, 6
+    ours = BrokerAnnouncement.of(
+        BrokerIdentity("DefaultCluster", "broker-a", "127.0.0.2", 20911), theirs.version, topics, 6
     )
     (body,) = ours.bodies()
     ext = ours.ext("", body)
@@ -42,7 +42,7 @@ def test_many_topics_go_in_parts_that_all_take_effect(monkeypatch: pytest.Monkey
     topics = TopicTable(harness.clock, TopicSettings(cluster="C", broker="own"))
     for queues in (4, 8):
         topics.update_all([TopicConfig(f"N{n}", queues, queues) for n in range(10)])
-        told = Announcement.of(Identity("C", "own", "h", 1), topics.version, topics.configs(), 6)
+        told = BrokerAnnouncement.of(BrokerIdentity("C", "own", "h", 1), topics.version, topics.configs(), 6)
         bodies = list(told.bodies())
         assert len(bodies) == -(-len(topics) // 4)
         for body in bodies:

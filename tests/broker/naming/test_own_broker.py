@@ -5,16 +5,16 @@ import pytest
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson
-from firearrow.broker.tables.announcement import Announcement, Identity
+from firearrow.broker.tables.announcement import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from tests.support.name_server_harness import HERE, NameServerHarness
 from tests.support.peers import RecordedPeer
 
 
-def told(harness: NameServerHarness, host: str = "", permission: int = 6) -> Identity:
+def told(harness: NameServerHarness, host: str = "", permission: int = 6) -> BrokerIdentity:
     topics = TopicTable(harness.clock, TopicSettings(cluster="C", broker="own"))
-    identity = Identity("C", "own", host, 10911)
-    announcement = Announcement.of(identity, topics.version, topics.configs(), permission)
+    identity = BrokerIdentity("C", "own", host, 10911)
+    announcement = BrokerAnnouncement.of(identity, topics.version, topics.configs(), permission)
     harness.routes.register(announcement.registration(), None)
     return identity
 

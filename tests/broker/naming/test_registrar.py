@@ -16,17 +16,17 @@ from firearrow.broker.peer import Address, Peer
 from firearrow.broker.server import Server
 from firearrow.broker.services import registrar as timing
 from firearrow.broker.services.registrar import Registrar, addresses
-from firearrow.broker.tables.announcement import Identity
+from firearrow.broker.tables.announcement import BrokerIdentity
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.registration import Registration, register_body
-from firearrow.broker.tables.routes import Live
+from firearrow.broker.tables.routes import BrokerLiveInfo
 from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from tests.support.clock import ManualClock
 from tests.support.name_server_harness import NameServerHarness
 from tests.support.peers import RecordedPeer
 
 OTHER: Address = ("192.0.2.1", 9876)
-OURS = Identity("C", "own", "", 10911)
+OURS = BrokerIdentity("C", "own", "", 10911)
 WAIT_S = 10.0
 
 
@@ -69,7 +69,7 @@ class RegistrarHarness:
         self,
         outside: RemoteNameServer | None,
         own: NameServerHarness | None = None,
-        identity: Identity = OURS,
+        identity: BrokerIdentity = OURS,
     ) -> None:
         self.clock = ManualClock()
         self.topics = TopicTable(self.clock, TopicSettings(cluster="C", broker="own"), changed=self.told)
@@ -131,7 +131,7 @@ def test_all_topics_at_start_and_changed_ones_at_once() -> None:
 def test_the_address_that_others_are_told(host: str, bound: str, told: str) -> None:
     async def main() -> None:
         outside = RemoteNameServer()
-        harness = RegistrarHarness(outside, identity=Identity("C", "own", host, 10911, bound=bound))
+        harness = RegistrarHarness(outside, identity=BrokerIdentity("C", "own", host, 10911, bound=bound))
         harness.registrar.start()
         registration = await outside.next()
         assert registration.ext["brokerAddr"] == f"{told}:10911"
@@ -161,7 +161,7 @@ def test_everything_again_each_period(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_period_is_bounded(given_ms: int, period_s: float) -> None:
     harness = RegistrarHarness(None)
     made = Registrar(
-        Identity("C", "b", "", 1),
+        BrokerIdentity("C", "b", "", 1),
         harness.topics,
         permission=lambda: 6,
         own=None,
@@ -332,7 +332,7 @@ def test_over_real_sockets() -> None:
             changed=lambda names: told(names),  # noqa: PLW0108
         )
         registrar = Registrar(
-            Identity("C", "own", "", 10911),
+            BrokerIdentity("C", "own", "", 10911),
             topics,
             permission=lambda: 6,
             own=None,
@@ -370,7 +370,7 @@ def test_topics_that_the_own_name_server_forgot_come_back(monkeypatch: pytest.Mo
         harness.registrar.start()
         register = own.routes.register
 
-        def heard(told: Registration, peer: Peer | None) -> Live | None:
+        def heard(told: Registration, peer: Peer | None) -> BrokerLiveInfo | None:
             if "N1" in told.topics:
                 told_again.set()
             return register(told, peer)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from firearrow.broker.tables.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, AttributeRefused, altered
+from firearrow.broker.tables.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, InvalidAttribute, apply_changes
 
 
 @pytest.mark.parametrize("value", ["0", "100", "57"])
 def test_a_priority_factor_is_a_percentage(value: str) -> None:
-    assert altered(GROUP_ATTRIBUTES, None, {"+priority.factor": value}) == {"priority.factor": value}
+    assert apply_changes(GROUP_ATTRIBUTES, None, {"+priority.factor": value}) == {"priority.factor": value}
 
 
 @pytest.mark.parametrize(
@@ -21,27 +21,27 @@ def test_a_priority_factor_is_a_percentage(value: str) -> None:
     ],
 )
 def test_other_factors_are_refused(key: str, value: str, remark: str) -> None:
-    with pytest.raises(AttributeRefused, match=remark):
-        altered(GROUP_ATTRIBUTES, None, {f"+{key}": value})
+    with pytest.raises(InvalidAttribute, match=remark):
+        apply_changes(GROUP_ATTRIBUTES, None, {f"+{key}": value})
 
 
 def test_a_reserve_time_is_any_long_from_minus_one() -> None:
     for value in ("-1", str((1 << 63) - 1)):
-        assert altered(TOPIC_ATTRIBUTES, None, {"+reserve.time": value})["reserve.time"] == value
+        assert apply_changes(TOPIC_ATTRIBUTES, None, {"+reserve.time": value})["reserve.time"] == value
     for value in ("-2", str(1 << 63)):
-        with pytest.raises(AttributeRefused, match="value is not in range"):
-            altered(TOPIC_ATTRIBUTES, None, {"+reserve.time": value})
+        with pytest.raises(InvalidAttribute, match="value is not in range"):
+            apply_changes(TOPIC_ATTRIBUTES, None, {"+reserve.time": value})
 
 
 @pytest.mark.parametrize(
     "kind", ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED", "UNSPECIFIED"]
 )
 def test_a_topic_may_name_the_type_of_its_messages(kind: str) -> None:
-    assert altered(TOPIC_ATTRIBUTES, None, {"+message.type": kind}) == {"message.type": kind}
+    assert apply_changes(TOPIC_ATTRIBUTES, None, {"+message.type": kind}) == {"message.type": kind}
 
 
 def test_there_are_no_lite_topics() -> None:
-    with pytest.raises(AttributeRefused, match="value is not in set: LITE"):
-        altered(TOPIC_ATTRIBUTES, None, {"+message.type": "LITE"})
-    with pytest.raises(AttributeRefused, match="unsupported key"):
-        altered(TOPIC_ATTRIBUTES, None, {"+lite.topic.expiration": "5"})
+    with pytest.raises(InvalidAttribute, match="value is not in set: LITE"):
+        apply_changes(TOPIC_ATTRIBUTES, None, {"+message.type": "LITE"})
+    with pytest.raises(InvalidAttribute, match="unsupported key"):
+        apply_changes(TOPIC_ATTRIBUTES, None, {"+lite.topic.expiration": "5"})

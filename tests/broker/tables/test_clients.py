@@ -4,7 +4,7 @@ import pytest
 
 from firearrow._native.store.hash import java_hash
 from firearrow.broker.tables.clients import COMPENSATIONS_MAX, ClientsFull, ClientTable, Member
-from firearrow.broker.tables.subscriptions import Subscription, SubscriptionWrong
+from firearrow.broker.tables.subscriptions import Subscription, InvalidSubscription
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
 
@@ -66,7 +66,7 @@ def test_nothing_is_subscribed_for_a_group_that_is_gone() -> None:
     table = ClientTable(ManualClock())
     assert not table.subscribe("G", Subscription("T"))
     assert not table.unsubscribe_others("G", set())
-    assert not table.take_fingerprint("G", 1)
+    assert not table.set_fingerprint("G", 1)
     assert table.subscription("G", "T") is None
 
 
@@ -125,7 +125,7 @@ def test_expressions_are_split_into_tags(expression: str, tags: tuple[str, ...])
 
 @pytest.mark.parametrize("expression", ["||", " || ", "x" * 65537])
 def test_wrong_expressions_are_refused(expression: str) -> None:
-    with pytest.raises(SubscriptionWrong):
+    with pytest.raises(InvalidSubscription):
         Subscription.of_expression("T", expression)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from firearrow.broker.tables.attributes import AttributeRefused
-from firearrow.broker.tables.groups import RETRY_QUEUES_MAX, GroupConfig, GroupRefused, GroupTable
+from firearrow.broker.tables.attributes import InvalidAttribute
+from firearrow.broker.tables.groups import RETRY_QUEUES_MAX, GroupConfig, InvalidGroup, GroupTable
 from tests.broker.tables.golden_config import config_file, lines
 from tests.support.clock import ManualClock
 
@@ -35,7 +35,7 @@ def test_groups_are_bounded() -> None:
     table = GroupTable(ManualClock(), groups_max=9)
     assert table.find("G") is not None
     assert table.find("H") is None
-    with pytest.raises(GroupRefused, match="at most 9"):
+    with pytest.raises(InvalidGroup, match="at most 9"):
         table.update(GroupConfig("H"))
     table.update(GroupConfig("G", retry_max_times=3))
 
@@ -43,7 +43,7 @@ def test_groups_are_bounded() -> None:
 def test_retry_queues_are_bounded() -> None:
     table = GroupTable(ManualClock())
     table.update(GroupConfig("G", retry_queues=RETRY_QUEUES_MAX))
-    with pytest.raises(GroupRefused, match="retryQueueNums must be 0 to 4096, not 4097"):
+    with pytest.raises(InvalidGroup, match="retryQueueNums must be 0 to 4096, not 4097"):
         table.update(GroupConfig("G", retry_queues=RETRY_QUEUES_MAX + 1))
     with pytest.raises(ValueError, match="retryQueueNums"):
         GroupConfig.from_object({"groupName": "G", "retryQueueNums": 2**31})
@@ -51,9 +51,9 @@ def test_retry_queues_are_bounded() -> None:
 
 def test_a_list_is_all_or_none() -> None:
     table = GroupTable(ManualClock())
-    with pytest.raises(GroupRefused):
+    with pytest.raises(InvalidGroup):
         table.update_all([GroupConfig("G"), GroupConfig("not good")])
-    with pytest.raises(AttributeRefused):
+    with pytest.raises(InvalidAttribute):
         table.update_all([GroupConfig("G"), GroupConfig("H", attributes={"+x": "1"})])
     assert "G" not in table
 

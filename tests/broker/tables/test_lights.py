@@ -1,7 +1,7 @@
 """Topics and groups of light queues: there by their name alone, and kept nowhere."""
 
 from firearrow.broker.tables.groups import GroupConfig
-from firearrow.broker.tables.lights import LightGroups, LightTopics
+from firearrow.broker.tables.lights import LmqGroupTable, LmqTopicTable
 from firearrow.broker.tables.topics import TopicConfig
 from tests.support.clock import ManualClock
 
@@ -9,7 +9,7 @@ LONGEST = "%LMQ%" + "x" * 250
 
 
 def test_a_light_topic_has_one_queue_and_no_entry() -> None:
-    topics = LightTopics(ManualClock())
+    topics = LmqTopicTable(ManualClock())
     version, count = topics.version, len(topics)
     assert topics.get(LONGEST) == TopicConfig(LONGEST, 1, 1)
     assert topics.get(LONGEST + "x") is None
@@ -28,7 +28,7 @@ def test_a_light_topic_has_one_queue_and_no_entry() -> None:
 
 
 def test_a_light_group_has_defaults_and_no_entry() -> None:
-    groups = LightGroups(ManualClock(), auto_create=False)
+    groups = LmqGroupTable(ManualClock(), auto_create=False)
     count = len(groups)
     assert groups.find(LONGEST) == groups.get(LONGEST) == GroupConfig(LONGEST)
     assert groups.find(LONGEST + "x") is None

@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.broker.fastjson import MessageQueue
-from firearrow.broker.tables.locks import LIVE_MS, LocksFull, RebalanceLocks
+from firearrow.broker.tables.locks import LOCK_LIFE_MS, LocksFull, RebalanceLocks
 from tests.support.clock import ManualClock
 
 Q0, Q1 = MessageQueue("b", 0, "T"), MessageQueue("b", 1, "T")
@@ -25,9 +25,9 @@ def test_a_lock_lasts_exactly_its_life_after_the_last_renewal() -> None:
     clock = ManualClock()
     locks = RebalanceLocks(clock)
     locks.lock("G", "a", [Q0])
-    clock.advance(LIVE_MS - 1)
+    clock.advance(LOCK_LIFE_MS - 1)
     locks.lock("G", "a", [Q0])
-    clock.advance(LIVE_MS)
+    clock.advance(LOCK_LIFE_MS)
     assert locks.lock("G", "b", [Q0]) == []
     assert locks.any_locked("G")
     clock.advance(1)
@@ -42,7 +42,7 @@ def test_locks_are_bounded_and_expired_ones_make_room() -> None:
     locks.lock("G", "a", [Q0])
     with pytest.raises(LocksFull):
         locks.lock("H", "a", [Q1])
-    clock.advance(LIVE_MS + 1)
+    clock.advance(LOCK_LIFE_MS + 1)
     assert locks.lock("H", "a", [Q1]) == [Q1]
     assert len(locks) == 1
     locks.unlock("H", "a", [Q1])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.broker import fastjson
-from firearrow.broker.tables.offsets import QUEUE_ID_MAX, ConsumerOffsets, OffsetRefused
+from firearrow.broker.tables.offsets import QUEUE_ID_MAX, ConsumerOffsets, InvalidOffset
 from tests.broker.tables.golden_config import config_file
 from tests.support.clock import ManualClock
 
@@ -24,20 +24,20 @@ def comparable(text: bytes) -> object:
 
 
 def test_the_golden_file_is_written_as_it_was_read() -> None:
-    offsets = ConsumerOffsets(ManualClock(), lights=True)
+    offsets = ConsumerOffsets(ManualClock(), is_lmq_enabled=True)
     offsets.load(config_file("lmqConsumerOffset.json"))
     assert comparable(offsets.to_json()) == comparable(config_file("lmqConsumerOffset.json"))
     assert offsets.query("CG_BROADCAST@broadcast", "GoldenSql", 2) == 2
 
 
 def test_groups_of_light_queues_have_one_offset_apart() -> None:
-    offsets = ConsumerOffsets(ManualClock(), lights=True)
+    offsets = ConsumerOffsets(ManualClock(), is_lmq_enabled=True)
     offsets.commit("%LMQ%g", "%LMQ%one", 0, 7)
     offsets.commit("G", "%LMQ%one", 0, 8)
     written = fastjson.loads(offsets.to_json())
     assert written["lmqOffsetTable"] == {"%LMQ%one@%LMQ%g": 7}
     assert written["offsetTable"] == {"%LMQ%one@G": {"0": 8}}
-    again = ConsumerOffsets(ManualClock(), lights=True)
+    again = ConsumerOffsets(ManualClock(), is_lmq_enabled=True)
     again.load(offsets.to_json())
     assert again.to_object() == offsets.to_object()
     assert (again.query("%LMQ%g", "%LMQ%one", 0), len(again)) == (7, 2)
@@ -78,13 +78,13 @@ def test_the_version_moves_once_in_a_step() -> None:
 def test_queue_ids_and_queues_are_bounded() -> None:
     offsets = ConsumerOffsets(ManualClock(), queues_max=2)
     for wrong in (-1, QUEUE_ID_MAX + 1):
-        with pytest.raises(OffsetRefused, match="queueId must be 0 to 65535"):
+        with pytest.raises(InvalidOffset, match="queueId must be 0 to 65535"):
             offsets.commit("G", "T", wrong, 0)
     offsets.commit("G", "T", QUEUE_ID_MAX, 1)
     offsets.commit("G", "T", 1, 1)
-    with pytest.raises(OffsetRefused, match="at most 2"):
+    with pytest.raises(InvalidOffset, match="at most 2"):
         offsets.commit("G", "T", 2, 1)
-    with pytest.raises(OffsetRefused):
+    with pytest.raises(InvalidOffset):
         offsets.reset("G", "U", 0, 1)
     offsets.commit("G", "T", 1, 2)
     offsets.remove_group("G")
@@ -149,15 +149,15 @@ def test_a_wrong_file_is_refused_and_changes_nothing(table: object) -> None:
 
 
 def test_behind_a_power_cut_no_offset_stands_behind_the_end_of_its_queue() -> None:
-    noted: list[tuple[str, int, int, int]] = []
-    offsets = ConsumerOffsets(ManualClock(), noted=lambda *entry: noted.append(entry))
+    on_commit: list[tuple[str, int, int, int]] = []
+    offsets = ConsumerOffsets(ManualClock(), on_commit=lambda *entry: on_commit.append(entry))
     for queue_id, queue_offset in enumerate((4, 5, 6)):
         offsets.commit("G", "T", queue_id, queue_offset)
     offsets.commit("G", "Gone", 0, 7)
-    noted.clear()
+    on_commit.clear()
     ends = {("T", 0): 5, ("T", 1): 5, ("T", 2): 5}
     assert offsets.bound(lambda *queue: ends.get(queue, 0)) == 2
     assert offsets.of("G", "T") == {0: 4, 1: 5, 2: 5}
     assert offsets.of("G", "Gone") == {0: 0}
-    assert noted == [("T@G", 2, 5, 0), ("Gone@G", 0, 0, 0)]
+    assert on_commit == [("T@G", 2, 5, 0), ("Gone@G", 0, 0, 0)]
     assert offsets.bound(lambda *queue: ends.get(queue, 0)) == 0

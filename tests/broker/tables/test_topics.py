@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 import pytest
 
-from firearrow.broker.tables.attributes import AttributeRefused, parsed
+from firearrow.broker.tables.attributes import InvalidAttribute, parsed
 from firearrow.broker.tables.names import group_fault, topic_fault
-from firearrow.broker.tables.topics import TopicConfig, TopicRefused, TopicSettings, TopicTable
+from firearrow.broker.tables.topics import TopicConfig, InvalidTopic, TopicSettings, TopicTable
 from tests.broker.tables.golden_config import config_file, lines
 from tests.support.clock import ManualClock
 
@@ -123,22 +123,22 @@ def test_queues_are_bounded_but_for_what_a_topic_has(table: TopicTable) -> None:
         TopicConfig("U", -1, 1),
         TopicConfig("U", 1, -1),
     ):
-        with pytest.raises(TopicRefused, match="QueueNums must be 0 to 64"):
+        with pytest.raises(InvalidTopic, match="QueueNums must be 0 to 64"):
             table.update(wrong)
     assert table.update(TopicConfig("BenchmarkTest", 1024, 1023))
-    with pytest.raises(TopicRefused, match="readQueueNums must be 0 to 1024, not 1025"):
+    with pytest.raises(InvalidTopic, match="readQueueNums must be 0 to 1024, not 1025"):
         table.update(TopicConfig("BenchmarkTest", 1025, 1))
 
 
 def test_topics_are_bounded_and_a_list_is_all_or_none(table: TopicTable) -> None:
-    room = 20 - len(table)
-    with pytest.raises(TopicRefused, match="at most 20"):
-        table.update_all([TopicConfig(f"T{n}") for n in range(room + 1)])
-    assert len(table) == 20 - room
-    assert table.update_all([TopicConfig(f"T{n}") for n in range(room)])
-    with pytest.raises(TopicRefused):
+    harness = 20 - len(table)
+    with pytest.raises(InvalidTopic, match="at most 20"):
+        table.update_all([TopicConfig(f"T{n}") for n in range(harness + 1)])
+    assert len(table) == 20 - harness
+    assert table.update_all([TopicConfig(f"T{n}") for n in range(harness)])
+    with pytest.raises(InvalidTopic):
         table.create_by_send("one-more", "TBW102", 1)
-    with pytest.raises(TopicRefused):
+    with pytest.raises(InvalidTopic):
         table.create("%RETRY%G", 1)
 
 
@@ -166,7 +166,7 @@ def test_attributes_are_added_changed_and_deleted(table: TopicTable) -> None:
     ],
 )
 def test_wrong_attributes_change_nothing(table: TopicTable, text: str, remark: str) -> None:
-    with pytest.raises(AttributeRefused) as error:
+    with pytest.raises(InvalidAttribute) as error:
         table.update(TopicConfig("T", attributes=parsed(text)))
     assert remark in str(error.value)
     assert "T" not in table
@@ -175,9 +175,9 @@ def test_wrong_attributes_change_nothing(table: TopicTable, text: str, remark: s
 def test_fixed_attributes_stay(table: TopicTable) -> None:
     table.update(TopicConfig("T", attributes=parsed("+queue.type=SimpleCQ")))
     for change in ("+queue.type=BatchCQ", "-queue.type"):
-        with pytest.raises(AttributeRefused, match="unchangeable"):
+        with pytest.raises(InvalidAttribute, match="unchangeable"):
             table.update(TopicConfig("T", attributes=parsed(change)))
-    with pytest.raises(AttributeRefused, match="nonexistent"):
+    with pytest.raises(InvalidAttribute, match="nonexistent"):
         table.update(TopicConfig("T", attributes=parsed("-message.type")))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from firearrow._native.wire.loose_json import DEPTH_MAX
 from firearrow.broker.fastjson import dumps, loads
-from firearrow.broker.life.pop.orders import ConsumerOrders
+from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.tables import unknown
 from firearrow.broker.tables.delay_offsets import DelayOffsets
@@ -68,7 +68,7 @@ CASES = {
         lambda table: table.commit("G", "T", 0, 8),
     ),
     "lmqConsumerOffset.json": Case(
-        lambda: ConsumerOffsets(CLOCK, lights=True),
+        lambda: ConsumerOffsets(CLOCK, is_lmq_enabled=True),
         lambda table: table.commit("%LMQ%G", "T", 0, 7),
         lambda table: table.commit("%LMQ%G", "T", 0, 8),
     ),
@@ -87,7 +87,7 @@ CASES = {
         ("messageRequestModeMap", "T", "G"),
     ),
     "consumerOrderInfo.json": Case(
-        lambda: ConsumerOrders(CLOCK),
+        lambda: ConsumerOrderInfo(CLOCK),
         lambda table: table.update("T", "G", 3, "attempt", 5, 1000, [7, 8]),
         lambda table: table.acked("T", "G", 3, 7, 5),
         ("table", "T@G", "3"),
@@ -187,10 +187,10 @@ def test_a_refused_file_leaves_those_that_were(name: str) -> None:
 GOLDEN: dict[str, Callable[[], Any]] = {
     "topics.json": lambda: TopicTable(CLOCK, TopicSettings(broker="broker-a")),
     "subscriptionGroup.json": lambda: GroupTable(CLOCK),
-    "lmqConsumerOffset.json": lambda: ConsumerOffsets(CLOCK, lights=True),
+    "lmqConsumerOffset.json": lambda: ConsumerOffsets(CLOCK, is_lmq_enabled=True),
     "delayOffset.json": lambda: DelayOffsets(CLOCK),
     "messageRequestMode.json": RequestModes,
-    "consumerOrderInfo.json": lambda: ConsumerOrders(CLOCK),
+    "consumerOrderInfo.json": lambda: ConsumerOrderInfo(CLOCK),
     "timermetrics": lambda: TimerMetrics(CLOCK, lambda: None),
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ from firearrow.client.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.pop.receipts import receipt_of
+from firearrow.client.pop.receipts import receipt_handle_of
 from firearrow.client.pop_consumer import PopConsumer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
@@ -122,8 +122,8 @@ class Consumers:
     async def _committed(self, consumer: PullConsumer, queue: MessageQueue, offset: int) -> None:
         """The consumer itself tells offsets without waiting for an answer; its store can wait."""
         await consumer.commit({queue: offset}, persist=False)
-        assert consumer._role is not None
-        await consumer._role.offsets.commit(queue, offset)  # type: ignore[attr-defined]
+        assert consumer._runtime is not None
+        await consumer._runtime.offsets.commit(queue, offset)  # type: ignore[attr-defined]
 
     async def _popped(self) -> None:
         group = f"{self._name}-pop"
@@ -141,7 +141,7 @@ class Consumers:
 
     async def _ack(self, consumer: PopConsumer, group: str, message: ReceivedMessage) -> None:
         assert Property.POP_CHECK_POINT in message.properties
-        tell_got(group, message, popped=receipt_of(message).pop_ms * 1_000_000)
+        tell_got(group, message, popped=receipt_handle_of(message).pop_ms * 1_000_000)
         name = message.body.split(b"|", 1)[0].decode("ascii", "replace")
         try:
             await consumer.ack(message)

@@ -55,10 +55,10 @@ class Consumers:
         consumer = self._consumers[parameters.text("name")]
         deadline = time.monotonic() + parameters.number("seconds", 30)
         while True:
-            assert consumer._role is not None
+            assert consumer._runtime is not None
             held = [
                 queue
-                for queue, process_queue in consumer._role.table.items()
+                for queue, process_queue in consumer._runtime.table.items()
                 if queue.topic == parameters.text("topic")
                 and (process_queue.locked or not parameters.text("locked", ""))
             ]

@@ -6,11 +6,11 @@ from datetime import datetime
 
 from firearrow.client.admin import Admin
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.instance import Instance
+from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions, PullConsumerOptions
 from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.pulling.pulling import Pull, Puller
+from firearrow.client.pulling.pulling import PullQuery, PullClient
 from tests.interop.python.events import emit, of_message, of_queue
 from tests.interop.python.parameters import Parameters
 
@@ -21,7 +21,7 @@ class Readers:
     def __init__(self, name_server: str) -> None:
         self._options = ClientOptions(name_server=name_server, instance_name=GROUP)
         self._admin: Admin | None = None
-        self._instance: Instance | None = None
+        self._instance: ClientInstance | None = None
 
     def operations(self) -> dict[str, Callable[[Parameters], Awaitable[None]]]:
         return {
@@ -50,14 +50,14 @@ class Readers:
     async def pull(self, parameters: Parameters) -> None:
         """One pull that carries its filter, as a group that nobody registered."""
         if self._instance is None:
-            self._instance = await Instance.of(self._options)
+            self._instance = await ClientInstance.of(self._options)
         queue = await self.queue(parameters)
         sql, tags = parameters.text("sql", "") or None, parameters.text("tags", "") or None
         await self._instance.routes.refresh(queue.topic)
         if sql is not None:
             await self._instance.heartbeats.beat(await self._instance.master(queue.broker_name))
-        result = await Puller(self._instance, GROUP).pull(
-            Pull(
+        result = await PullClient(self._instance, GROUP).pull(
+            PullQuery(
                 queue=queue, subscription=Subscription.of(queue.topic, tags, sql), post_expression=True,
                 offset=parameters.number("offset", 0), batch=parameters.number("count", 32), batch_bytes=256 * 1024,
                 timeout_s=10,
