@@ -8,10 +8,10 @@ import struct
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from firearrow._native.base.hash import crc32, java_hash
 from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.selection import RecordFilter
 from firearrow._native.bulk.spans import find, walk
-from firearrow._native.store.hash import crc32, java_hash
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.predicate import FilterEvaluator
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.audit.auditing import StoreAudit, SerialExecutor
+from firearrow._native.audit.auditing import SerialExecutor, StoreAudit
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.bulk.faults import Faults
 from firearrow._native.bulk.keycheck import check_chains

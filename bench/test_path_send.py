@@ -8,6 +8,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.frames import BATCH, TOPIC, batch_frame, pull_frame, send_frame
+from firearrow._native.base.clock import Clock
 from firearrow._native.path.count import Count
 from firearrow._native.path.fast import FastDispatch
 from firearrow._native.path.gate import PlainTopics
@@ -18,7 +19,6 @@ from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
 from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.store import MessageStore, StoreConfig
-from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.uniqueid import UniqueIds
 from firearrow.broker.life.journal import Journal, Kind

@@ -58,7 +58,7 @@ from firearrow.broker.opening import close_store, open_journal, open_store, repo
 from firearrow.broker.options import Options
 from firearrow.broker.parts import BrokerContext
 from firearrow.broker.peer import Address, Routes
-from firearrow.broker.process import stop_on_signals, seconds_since_start
+from firearrow.broker.process import seconds_since_start, stop_on_signals
 from firearrow.broker.server import Server
 from firearrow.broker.services.adoption import recover_topics
 from firearrow.broker.services.flusher import Flusher

@@ -1,6 +1,6 @@
 """Time is passed in: logic never reads the wall clock itself."""
 
-from firearrow._native.wire.clocks import Clock
+from firearrow._native.base.clock import Clock
 
 __all__ = ["Clock", "ManualClock"]
 

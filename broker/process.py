@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from firearrow._native import heap
+from firearrow._native.base import malloc
 
 KEPT_BYTES = 64 << 20
 BUFFER_BYTES = 1 << 20
@@ -24,7 +24,7 @@ BEHIND = 10
 def stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
     """Set `stopping` on the first SIGTERM or SIGINT; the second one ends the process at once. What is freed in large
     pieces goes back to the system."""
-    heap.set_malloc_thresholds(KEPT_BYTES, blocks_below=BUFFER_BYTES)
+    malloc.set_malloc_thresholds(KEPT_BYTES, blocks_below=BUFFER_BYTES)
 
     def heard(number: int) -> None:
         if stopping.is_set():

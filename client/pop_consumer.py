@@ -24,7 +24,7 @@ from firearrow.client.options import (
     client_options,
 )
 from firearrow.client.pop.acks import AckClient
-from firearrow.client.pop.pop_sources import PopSource, PopPrefetcher, ReceiveOptions
+from firearrow.client.pop.pop_sources import PopPrefetcher, PopSource, ReceiveOptions
 from firearrow.client.pop.popping import ANY_QUEUE, PopRequest
 from firearrow.client.pop.receipts import receipt_handle_of
 from firearrow.client.states import ServiceState

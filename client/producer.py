@@ -19,17 +19,17 @@ from firearrow.client.options import ClientOptions, ProducerOptions, client_opti
 from firearrow.client.sending.accumulator import Accumulator
 from firearrow.client.sending.back_pressure import BackPressure
 from firearrow.client.sending.fault_detector import latency_faults
-from firearrow.client.sending.lanes import SlowPath, FastSends
+from firearrow.client.sending.lanes import FastSends, SlowPath
 from firearrow.client.sending.latency_faults import PROBE_EACH_S
-from firearrow.client.sending.prepared import PreparedMessage, MessagePreparer
+from firearrow.client.sending.prepared import MessagePreparer, PreparedMessage
 from firearrow.client.sending.queue_choice import QueueSelector
 from firearrow.client.sending.recalls import RecallHandle, recall
 from firearrow.client.sending.requests import Requests, reply_message
 from firearrow.client.sending.retry_rules import is_transport_error, never_retry, retry_on_other_broker
 from firearrow.client.sending.selectors import Selector
-from firearrow.client.sending.submission import SendTask, SendEnvironment
+from firearrow.client.sending.submission import SendEnvironment, SendTask
 from firearrow.client.sending.targets import target
-from firearrow.client.sending.transaction_checks import TransactionChecks, Checker
+from firearrow.client.sending.transaction_checks import Checker, TransactionChecks
 from firearrow.client.sending.transactions import Local, Transaction, TransactionResult, Transactions
 from firearrow.client.sending.unique_ids import unique_ids
 from firearrow.client.states import ServiceState

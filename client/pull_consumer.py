@@ -21,8 +21,8 @@ from firearrow.client.hooks import ConsumeContext, ConsumeHook, ConsumerHooks, c
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.service import Service
 from firearrow.client.members.pull_role import (
-    PullConsumerRuntime,
     PullConsumerConfig,
+    PullConsumerRuntime,
     StreamRequestHook,
     fetch_queues,
 )

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from firearrow._native.base.hash import java_hash
 from firearrow._native.bulk.selection import RecordFilter
-from firearrow._native.store.hash import java_hash
 
 
 @dataclass(frozen=True, slots=True)

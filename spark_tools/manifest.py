@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import orjson
 
-from firearrow._native.store.hash import crc32
+from firearrow._native.base.hash import crc32
 from firearrow.spark_tools.errors import SparkToolsError
 from firearrow.spark_tools.room import disk_errors
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from firearrow.spark_tools import room
 from firearrow.spark_tools.columns import COLUMNS, PROPERTY_OF, column_names, schema
-from firearrow.spark_tools.errors import WriteFailed, InvalidOption
+from firearrow.spark_tools.errors import InvalidOption, WriteFailed
 from firearrow.spark_tools.manifest import file_crc
 
 ROW_GROUP_BYTES = 32 << 20

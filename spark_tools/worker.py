@@ -3,7 +3,7 @@
 import gc
 from functools import cache
 
-from firearrow._native import heap
+from firearrow._native.base import malloc
 
 KEPT_BYTES = 64 << 20
 BUFFER_BYTES_MAX = 32 << 20
@@ -14,4 +14,4 @@ def setup_worker() -> None:
     """Spark collects garbage behind each task, 20 ms for what is imported: it is left out from now on. A batch's
     buffers are taken from those of the batch before, instead of new pages each time."""
     gc.freeze()
-    heap.set_malloc_thresholds(KEPT_BYTES, blocks_below=BUFFER_BYTES_MAX)
+    malloc.set_malloc_thresholds(KEPT_BYTES, blocks_below=BUFFER_BYTES_MAX)

@@ -25,7 +25,7 @@ from firearrow._native.audit.queues import (
     is_written,
     survey_queues,
 )
-from firearrow._native.audit.ranges import LogRange, split_log, group_ranges
+from firearrow._native.audit.ranges import LogRange, group_ranges, split_log
 from firearrow._native.audit.stitching import LogResult, merge_parts
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.tallies import LogCounts

@@ -20,7 +20,7 @@ from firearrow._native.bulk.faults import Fault, FaultKind
 from firearrow._native.bulk.gaps import first_written
 from firearrow._native.bulk.keycheck import match_keys, settle_keys
 from firearrow._native.bulk.spans import End, find
-from firearrow._native.bulk.survey import APACHE_DELAYS_S, TORN, SurveyedQueue, Survey
+from firearrow._native.bulk.survey import APACHE_DELAYS_S, TORN, Survey, SurveyedQueue
 from firearrow._native.files.entries import QueueReader
 from firearrow._native.files.mappings import MappedFile, MappedFiles
 from firearrow._native.files.rolled import SegmentFile, segment_at

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from firearrow._native.audit.findings import Findings, Kind
-from firearrow._native.audit.log import PartResult, PartEnd
+from firearrow._native.audit.log import PartEnd, PartResult
 from firearrow._native.audit.ranges import LogRange, from_offset
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.tallies import LogCounts

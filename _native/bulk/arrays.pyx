@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, uint8_t
 
-from firearrow._native.store.hash cimport java_hash_more
+from firearrow._native.base.hash cimport java_hash_more
 
 
 cdef const int32_t *checked_offsets(

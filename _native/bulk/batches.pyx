@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.base.endian cimport put_i16, put_i32
 from firearrow._native.bulk.edits cimport PropertyEdits, EditPlan, edited_bytes_max, write_edited
 from firearrow._native.bulk.spans cimport Spans
-from firearrow._native.store.farcopy cimport copy_far
+from firearrow._native.base.memory cimport copy_far
 from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX, SYS_COMPRESSED
 from firearrow._native.store.record cimport RECORD_OK, RecordView
 

@@ -15,7 +15,7 @@ from firearrow._native.bulk.fills cimport (
 from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX
 from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most
 from firearrow._native.bulk.spans cimport Spans
-from firearrow._native.bulk.utf8 cimport is_utf8
+from firearrow._native.base.text cimport is_utf8
 from firearrow._native.store.layout cimport SYS_COMPRESSED
 from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, record_of
 

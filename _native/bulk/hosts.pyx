@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport strlen
 
 from firearrow._native.base.endian cimport get_i32
-from firearrow._native.bulk.decimal cimport put_decimal
+from firearrow._native.base.text cimport put_decimal
 from firearrow._native.store.layout cimport HOST_V4_BYTES
 
 cdef extern from "<arpa/inet.h>" nogil:

@@ -3,11 +3,11 @@
 from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr, memcmp, memset
 
-from firearrow._native.base.prefetch cimport prefetch_read
+from firearrow._native.base.memory cimport prefetch_read
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.faults cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
 from firearrow._native.bulk.prefetch cimport CACHE_LINE
-from firearrow._native.store.hash cimport body_crc, index_hash, java_hash_more
+from firearrow._native.base.hash cimport body_crc, index_hash, java_hash_more
 from firearrow._native.store.keyhashes cimport keys_of
 from firearrow._native.store.layout cimport (
     AT_MAGIC, AT_SIZE, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, SYS_PREPARED, SYS_ROLLBACK,
@@ -16,7 +16,7 @@ from firearrow._native.store.layout cimport (
 from firearrow._native.store.record cimport (
     RECORD_BAD_MAGIC, RECORD_BAD_SIZE, RECORD_BLANK, RECORD_CUT, RECORD_OK, check_record, scan_properties,
 )
-from firearrow._native.store.vector cimport grown
+from firearrow._native.base.vector cimport grown
 
 from collections import namedtuple
 

@@ -4,8 +4,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
-from firearrow._native.base.prefetch cimport prefetch_write, prefetch_write_range
-from firearrow._native.wire.pieces cimport fa_same
+from firearrow._native.base.memory cimport prefetch_write, prefetch_write_range
+from firearrow._native.base.memory cimport fa_same
 
 cdef extern from "<stdlib.h>" nogil:
     void *aligned_alloc(size_t alignment, size_t size)

@@ -10,7 +10,7 @@
 
 from libc.stdint cimport int64_t
 
-from firearrow._native.wire.clocks cimport Clock
+from firearrow._native.base.clock cimport Clock
 
 cdef enum:
     BY_QUEUE, BY_TICK, BY_PEER, LISTS

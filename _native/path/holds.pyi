@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from firearrow._native.wire.clocks import Clock
+from firearrow._native.base.clock import Clock
 from firearrow._native.wire.command import RemotingCommand
 
 Queue = tuple[str, int]

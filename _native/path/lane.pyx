@@ -2,7 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from firearrow._native.base.prefetch cimport prefetch_write_range
+from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.wire.codes cimport FLAG_RESPONSE
 from firearrow._native.wire.command cimport command_from
 from firearrow._native.wire.header cimport header_fault, scan_header

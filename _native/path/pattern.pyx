@@ -3,13 +3,13 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from firearrow._native.base.prefetch cimport prefetch_write_range
+from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.path.fields cimport (
     BORN_VALUE, OPAQUE_VALUE, PROPERTIES_VALUE, QUEUE_VALUE, TOPIC_VALUE,
 )
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span
-from firearrow._native.wire.pieces cimport fa_same
+from firearrow._native.base.memory cimport fa_same
 from firearrow._native.wire.quoted cimport scan_string_body
 
 cdef enum:

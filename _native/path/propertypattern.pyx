@@ -2,13 +2,13 @@
 
 from libc.string cimport memchr, memcmp, memcpy
 
-from firearrow._native.base.prefetch cimport prefetch_write_range
+from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.path.completion cimport GIVEN_BYTES_MAX, is_false
 from firearrow._native.store.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-from firearrow._native.base.prefetch cimport prefetch_write_range
+from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.store.record cimport Text, clear
 from firearrow._native.wire.json cimport SPAN_ESCAPED
-from firearrow._native.wire.pieces cimport fa_copy_piece, fa_same
+from firearrow._native.base.memory cimport fa_copy_piece, fa_same
 from firearrow._native.wire.quoted cimport fa_copy_ascii
 
 cdef enum:

@@ -17,7 +17,7 @@ from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.fetch cimport PickedRecord, Scan
 from firearrow._native.store.notes cimport JournalPage
 from firearrow._native.store.store cimport MessageStore
-from firearrow._native.wire.clocks cimport Clock
+from firearrow._native.base.clock cimport Clock
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 

@@ -1,10 +1,10 @@
 from typing import Protocol
 
+from firearrow._native.base.clock import Clock
 from firearrow._native.path.count import Count
 from firearrow._native.path.gate import PlainTopics
 from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.store import MessageStore
-from firearrow._native.wire.clocks import Clock
 from firearrow._native.wire.uniqueid import UniqueIds
 
 class Stats(Protocol):

@@ -13,7 +13,7 @@ from firearrow._native.path.news cimport ArrivalNotifier
 from firearrow._native.path.parked cimport Pending
 from firearrow._native.path.run cimport ReplyBatch
 from firearrow._native.store.store cimport MessageStore
-from firearrow._native.wire.clocks cimport Clock
+from firearrow._native.base.clock cimport Clock
 
 cdef class WriteBatch:
     cdef MessageStore store

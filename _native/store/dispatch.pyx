@@ -9,16 +9,16 @@ from cpython.mem cimport PyMem_Free
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memmove
 
-from firearrow._native.base.prefetch cimport prefetch_write
+from firearrow._native.base.memory cimport prefetch_write
 from firearrow._native.store.comparison cimport QueueRebuild, is_valid_entry, points_to
 from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.hash cimport java_hash_more
+from firearrow._native.base.hash cimport java_hash_more
 from firearrow._native.store.keyhashes cimport KeyHashes, keys_of
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.mappings cimport Mappings
 from firearrow._native.store.layout cimport ENTRY_BYTES, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
 from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
-from firearrow._native.store.vector cimport grown
+from firearrow._native.base.vector cimport grown
 
 from firearrow._native.store.abreast import for_each_parallel
 from firearrow._native.store.names import make_dirs, fsync_dir

@@ -5,10 +5,10 @@ Cheap on purpose: shapes, ends, samples. Changes nothing. Thread: the appender's
 
 import struct
 
+from firearrow._native.base.hash import crc32
 from firearrow._native.store.checkpoint import Checkpoint, Seal
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.dispatch import Dispatch
-from firearrow._native.store.hash import crc32
 from firearrow._native.store.mending import RepairLog
 from firearrow._native.store.recover import disagreeing
 

@@ -5,7 +5,7 @@ import fcntl
 import os
 
 from firearrow._native.store.faults import StoreForeign, StoreLocked
-from firearrow._native.store.names import make_dirs, fsync_dir
+from firearrow._native.store.names import fsync_dir, make_dirs
 
 KNOWN = frozenset(
     (

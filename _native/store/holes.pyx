@@ -8,7 +8,7 @@ from libc.string cimport memchr, memset
 
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.commitlog cimport blank_record
-from firearrow._native.store.hash cimport body_crc
+from firearrow._native.base.hash cimport body_crc
 from firearrow._native.store.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES, SYS_ROLLBACK,
 )

@@ -3,9 +3,9 @@
 from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr
 
-from firearrow._native.store.hash cimport index_hash, java_hash_more
+from firearrow._native.base.hash cimport index_hash, java_hash_more
 from firearrow._native.store.layout cimport KEY_SEPARATOR
-from firearrow._native.store.vector cimport grown
+from firearrow._native.base.vector cimport grown
 
 
 cdef int32_t keys_of(const uint8_t *topic, Py_ssize_t length) noexcept nogil:

@@ -8,7 +8,7 @@ import re
 from libc.stdint cimport uint32_t, uint64_t
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
-from firearrow._native.base.prefetch cimport prefetch_write
+from firearrow._native.base.memory cimport prefetch_write
 from firearrow._native.store.layout cimport (
     INDEX_AT_BEGIN_OFFSET, INDEX_AT_BEGIN_TIME, INDEX_AT_COUNT, INDEX_AT_END_OFFSET, INDEX_AT_END_TIME,
     INDEX_AT_SLOTS_USED, INDEX_ENTRY_AT_OFFSET, INDEX_ENTRY_AT_PREVIOUS, INDEX_ENTRY_AT_SECONDS,

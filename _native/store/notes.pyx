@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from firearrow._native.base.endian cimport put_i16, put_i32, put_i64
-from firearrow._native.store.hash cimport whole_crc
+from firearrow._native.base.hash cimport whole_crc
 
 
 cdef class JournalPage:

@@ -9,11 +9,11 @@ from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.dispatch cimport Dispatch
 from firearrow._native.store.fetch cimport get_message
-from firearrow._native.store.hash cimport index_hash
+from firearrow._native.base.hash cimport index_hash
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.record cimport RECORD_OK, RecordView
 
-from firearrow._native.store.hash import java_hash
+from firearrow._native.base.hash import java_hash
 from firearrow._native.store.places import QueueEntry
 
 QUEUE_ID_MAX = 65535

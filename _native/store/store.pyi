@@ -9,11 +9,11 @@ from firearrow._native.store.faults import StoreDamaged as StoreDamaged
 from firearrow._native.store.faults import StoreError as StoreError
 from firearrow._native.store.faults import StoreForeign as StoreForeign
 from firearrow._native.store.faults import StoreLocked as StoreLocked
-from firearrow._native.store.fetch import GetStatus as GetStatus
 from firearrow._native.store.fetch import GetResult as GetResult
+from firearrow._native.store.fetch import GetStatus as GetStatus
 from firearrow._native.store.mappings import Mappings
-from firearrow._native.store.places import PutResult as PutResult
 from firearrow._native.store.places import PutRefused as PutRefused
+from firearrow._native.store.places import PutResult as PutResult
 from firearrow._native.store.places import PutStatus as PutStatus
 from firearrow._native.store.places import QueueEntry as QueueEntry
 from firearrow._native.store.reading import StoreReader

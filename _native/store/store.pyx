@@ -14,7 +14,7 @@ from firearrow._native.store.cleaning cimport StoreCleaner
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.dispatch cimport Dispatch
-from firearrow._native.store.hash cimport body_crc
+from firearrow._native.base.hash cimport body_crc
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6,

@@ -6,7 +6,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndS
 from libc.string cimport memcpy, memmove
 
 from firearrow._native.base.endian cimport get_i32
-from firearrow._native.wire.clocks cimport nanoseconds, worked
+from firearrow._native.base.clock cimport nanoseconds, worked
 from firearrow._native.wire.command cimport command_of
 from firearrow._native.wire.frame cimport FRAME_PARTIAL, Frame, frame_fault, next_frame
 from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_PER_PASS

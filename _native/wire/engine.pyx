@@ -9,7 +9,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport close
 
-from firearrow._native.wire.clocks cimport nanoseconds
+from firearrow._native.base.clock cimport nanoseconds
 from firearrow._native.wire.readiness cimport (
     EPOLL_CLOEXEC, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_create1, epoll_event, epoll_wait, unwatch_socket,
     watch_socket,

@@ -5,7 +5,7 @@ from collections import deque
 
 from libc.stdint cimport int64_t
 
-from firearrow._native.wire.clocks cimport nanoseconds
+from firearrow._native.base.clock cimport nanoseconds
 
 cdef enum:
     SLICE_NS = 1000000

@@ -14,7 +14,7 @@ from firearrow._native.base.endian cimport get_i32
 from firearrow._native.store.commitlog cimport CommitLog
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.fetch cimport PickedRecord, Scan, copy_picked, pick
-from firearrow._native.store.hash cimport body_crc, body_crc_by
+from firearrow._native.base.hash cimport body_crc, body_crc_by
 from firearrow._native.store.keyhashes cimport KeyHashes, keys_of
 from firearrow._native.store.keyindex cimport KeyIndex
 from firearrow._native.store.reading cimport StoreReader

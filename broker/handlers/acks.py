@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Callable
 
 from firearrow._native.path.turn import WriteBatch
-from firearrow._native.store.store import MessageStore, PutResult, PutRefused
+from firearrow._native.store.store import MessageStore, PutRefused, PutResult
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
@@ -15,8 +15,8 @@ from firearrow.broker.life.pop.acking import AckService
 from firearrow.broker.life.pop.checkpoints import AckMessage
 from firearrow.broker.life.pop.receipts import (
     ORDER_REVIVE_QUEUE,
-    ReceiptHandle,
     InvalidReceiptHandle,
+    ReceiptHandle,
     real_topic,
 )
 from firearrow.broker.peer import Peer, Routes

@@ -9,7 +9,7 @@ from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.attributes import InvalidAttribute
-from firearrow.broker.tables.groups import GroupConfig, InvalidGroup, GroupTable
+from firearrow.broker.tables.groups import GroupConfig, GroupTable, InvalidGroup
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.paging import page, too_large
 

@@ -18,7 +18,7 @@ from firearrow.broker.life.pop.access import PopPermissions, PopTarget, rotated
 from firearrow.broker.life.pop.holds import HeldPop, PopHoldService
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.tables.subscriptions import Subscription, InvalidSubscription
+from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 
 log = logging.getLogger("firearrow.notification")
 

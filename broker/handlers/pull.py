@@ -4,18 +4,18 @@ import logging
 from typing import NamedTuple
 
 from firearrow._native.path.holds import HeldCallback, PullHoldService, weight_without_body
-from firearrow._native.store.store import GetStatus, GetResult
+from firearrow._native.store.store import GetResult, GetStatus
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal, with_faq
-from firearrow.broker.filters.selection import FilterCache, EntryFilter
+from firearrow.broker.filters.selection import EntryFilter, FilterCache
 from firearrow.broker.life.broadcasts import BroadcastOffsets
 from firearrow.broker.parts import Parts
 from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import names
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.offsets import InvalidOffset
-from firearrow.broker.tables.subscriptions import Subscription, InvalidSubscription
+from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 from firearrow.broker.tables.topics import TopicConfig
 
 log = logging.getLogger("firearrow.pull")

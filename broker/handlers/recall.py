@@ -7,7 +7,7 @@ from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.timers.recall import RecallHandle, InvalidRecallHandle, recalling
+from firearrow.broker.life.timers.recall import InvalidRecallHandle, RecallHandle, recalling
 from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.options import Options

@@ -14,7 +14,7 @@ from firearrow.broker.tables.attributes import InvalidAttribute, parsed
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.paging import page, too_large
-from firearrow.broker.tables.topics import FILTER_TYPES, TopicConfig, InvalidTopic, TopicTable
+from firearrow.broker.tables.topics import FILTER_TYPES, InvalidTopic, TopicConfig, TopicTable
 
 LIST_MAX = 5_000
 """Topics of one UPDATE_AND_CREATE_TOPIC_LIST."""

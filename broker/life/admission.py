@@ -13,7 +13,7 @@ from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal, with_faq
 from firearrow.broker.peer import Peer
 from firearrow.broker.tables import names
-from firearrow.broker.tables.topics import TopicConfig, InvalidTopic, TopicTable
+from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicTable
 
 V1 = {
     "topic": "topic", "default": "defaultTopic", "default_queues": "defaultTopicQueueNums", "queue": "queueId",

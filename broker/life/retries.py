@@ -8,7 +8,7 @@ from firearrow.broker.messages import Message, Property
 from firearrow.broker.tables import names
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
-from firearrow.broker.tables.topics import TopicConfig, InvalidTopic, TopicTable
+from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicTable
 
 DLQ_QUEUES = 1
 FIRST_LEVEL = 3

@@ -21,7 +21,7 @@ from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.disk_space import DiskUse, Pressure, pressure
-from firearrow.broker.process import single_thread_executor, lower_priority
+from firearrow.broker.process import lower_priority, single_thread_executor
 
 log = logging.getLogger("firearrow.retention")
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from firearrow._native.store.hash import java_hash
+from firearrow._native.base.hash import java_hash
 from firearrow.broker.tables import reading
 
 ALL = "*"

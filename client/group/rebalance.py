@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from firearrow.client.errors import ClientError, NoRoute
 from firearrow.client.group.allocate import Strategy, name_of
-from firearrow.client.group.assignment import RequestMode, query_assignment, consumer_ids
+from firearrow.client.group.assignment import RequestMode, consumer_ids, query_assignment
 from firearrow.client.group.holding import OwnedQueues, OwnedQueuesContext, Queues
 from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.offset_store import OffsetStore

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from firearrow._native.store.hash import java_hash
+from firearrow._native.base.hash import java_hash
 from firearrow.client.errors import ConfigError
 
 ALL = "*"

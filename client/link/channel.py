@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from firearrow._native.wire.calls import PendingCalls, Failure
+from firearrow._native.wire.calls import Failure, PendingCalls
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import ClientError, ConnectionLost, RequestTimeout, TooManyRequests
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 import orjson
 
-from firearrow._native.store.hash import java_hash
+from firearrow._native.base.hash import java_hash
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import ClientError, NotRunning, check

@@ -16,7 +16,7 @@ from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.message import MessageQueue
 from firearrow.client.pop.acks import AckClient
 from firearrow.client.pop.consume_pop import PopService
-from firearrow.client.pop.pop_loop import PopLoop, PopLoopContext, PopClient
+from firearrow.client.pop.pop_loop import PopClient, PopLoop, PopLoopContext
 
 
 class PopRuntime:

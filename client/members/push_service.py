@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.handling.calling import ListenerInvoker, Handlers
+from firearrow.client.handling.calling import Handlers, ListenerInvoker
 from firearrow.client.handling.consume_concurrently import ConcurrentService
 from firearrow.client.handling.consume_orderly import BrokerLocks, OrderlyService
 from firearrow.client.handling.consuming import ConsumeService, concurrent_verdict, orderly_verdict

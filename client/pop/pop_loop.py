@@ -23,7 +23,15 @@ from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.pop.pop_sources import Caller
-from firearrow.client.pop.popping import GRACE_S, Opener, PopRequest, PopResult, PopStatus, pop_command, pop_result
+from firearrow.client.pop.popping import (
+    GRACE_S,
+    Opener,
+    PopRequest,
+    PopResult,
+    PopStatus,
+    pop_command,
+    pop_result,
+)
 
 log = logging.getLogger("firearrow.client")
 

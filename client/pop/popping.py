@@ -18,9 +18,9 @@ from firearrow.client.message import MessageQueue, Property
 from firearrow.client.pop.receipts import (
     NORMAL,
     Group,
+    InvalidReceiptHandle,
     OrderCounts,
     ReceiptHandle,
-    InvalidReceiptHandle,
     kind_of,
     message_offsets,
     start_offsets,

@@ -24,7 +24,7 @@ from firearrow.client.handling.consuming import ConsumeService
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import RETRY
 from firearrow.client.options import MIB, MessageModel, PushConsumerOptions
-from firearrow.client.pulling.pulling import PullQuery, PullClient, PullResult, PullStatus
+from firearrow.client.pulling.pulling import PullClient, PullQuery, PullResult, PullStatus
 
 log = logging.getLogger("firearrow.client")
 

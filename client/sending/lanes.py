@@ -14,7 +14,7 @@ from firearrow.client.errors import MessageRefused, RocketMQError
 from firearrow.client.message import Message, MessageQueue, Property, SendResult, SendStatus
 from firearrow.client.names import RETRY
 from firearrow.client.sending.prepared import MessagePreparer
-from firearrow.client.sending.submission import SendTask, SendEnvironment
+from firearrow.client.sending.submission import SendEnvironment, SendTask
 
 SPECIAL = frozenset({Property.MULTI_DISPATCH, Property.MESSAGE_TYPE, Property.TRANSACTION_PREPARED})
 """Properties that change more than the text of properties."""

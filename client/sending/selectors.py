@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from firearrow._native.store.hash import java_hash
+from firearrow._native.base.hash import java_hash
 from firearrow.client.message import Message, MessageQueue
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]

@@ -8,7 +8,7 @@ from firearrow.client.hooks import ConsumeHook
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.names import Namespace
 from firearrow.client.producer import Producer
-from firearrow.client.tracing.trace import TraceSide, TraceDispatcher, trace_dispatcher
+from firearrow.client.tracing.trace import TraceDispatcher, TraceSide, trace_dispatcher
 from firearrow.client.tracing.trace_hooks import ConsumeTrace
 
 

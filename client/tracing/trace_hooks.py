@@ -11,13 +11,13 @@ from firearrow.client.message import Property, SendStatus
 from firearrow.client.names import Namespace
 from firearrow.client.tracing.trace import TraceContext, TraceDispatcher
 from firearrow.client.tracing.trace_records import (
-    SubBeforeRecord,
-    SubAfterRecord,
+    EndTransactionRecord,
     MessageKind,
+    PubRecord,
     RecallRecord,
     ReturnType,
-    PubRecord,
-    EndTransactionRecord,
+    SubAfterRecord,
+    SubBeforeRecord,
 )
 
 DEFAULT_REGION = "DefaultRegion"

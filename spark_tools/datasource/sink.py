@@ -22,7 +22,7 @@ from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.message_columns import check_columns
-from firearrow.spark_tools.outgoing import BatchSender, SinkSettings, SentTotals, first_id, unique_ids
+from firearrow.spark_tools.outgoing import BatchSender, SentTotals, SinkSettings, first_id, unique_ids
 
 
 @dataclass

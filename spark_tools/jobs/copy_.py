@@ -32,7 +32,7 @@ from firearrow.spark_tools.jobs.delivery import queues_at
 from firearrow.spark_tools.jobs.forwarding import SendTask
 from firearrow.spark_tools.jobs.marks import Checkpoint, checkpoint
 from firearrow.spark_tools.jobs.pace import RateLimits
-from firearrow.spark_tools.jobs.program import job_fingerprint, finish, program, expand_argument_groups
+from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.jobs.routing import QueueRouting, map_queues
 from firearrow.spark_tools.live.sender import Sender

@@ -19,7 +19,7 @@ from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.forwarding import CONCURRENT_QUEUES
 from firearrow.spark_tools.jobs.losses import NAMED_MAX, Counts, add, name
-from firearrow.spark_tools.jobs.marks import Checkpoint, SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.jobs.marks import Checkpoint, ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.report import Report
 from firearrow.spark_tools.jobs.routing import QueueRouting
 from firearrow.spark_tools.origin import QueueRange

@@ -12,7 +12,7 @@ from firearrow._native.bulk.spans import Spans
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import record_batches
 from firearrow.spark_tools.jobs.losses import SliceLosses
-from firearrow.spark_tools.jobs.marks import Checkpoint, SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.jobs.marks import Checkpoint, ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.origin import Source
 
 READ_BYTES = 16 << 20

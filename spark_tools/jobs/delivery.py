@@ -27,7 +27,7 @@ from firearrow.spark_tools.jobs.verifying import VerifyTask
 from firearrow.spark_tools.live.origin import BrokerSource
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.origin import Source, QueueRange
+from firearrow.spark_tools.origin import QueueRange, Source
 from firearrow.spark_tools.room import disk_errors
 
 Routed = tuple[Routing, list[str]]

@@ -18,8 +18,8 @@ from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.jobs import lane, planning
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments
 from firearrow.spark_tools.jobs.exporting import OUR_NAME, ExportTask, bundles
-from firearrow.spark_tools.jobs.marks import Checkpoint, SliceProgress, Plan, checkpoint
-from firearrow.spark_tools.jobs.program import job_fingerprint, finish, program, expand_argument_groups
+from firearrow.spark_tools.jobs.marks import Checkpoint, Plan, SliceProgress, checkpoint
+from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.manifest import ExportedFile, ExportedRange, ExportManifest

@@ -12,7 +12,7 @@ from pathlib import Path
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import record_batches
 from firearrow.spark_tools.jobs.losses import SliceLosses
-from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.origin import Source, SourceReader
 from firearrow.spark_tools.parquet import Layout, ParquetWriter
 

@@ -20,12 +20,12 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs.losses import ResumedSliceLosses
-from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
-from firearrow.spark_tools.jobs.pace import UNLIMITED, TokenBucket, RateLimits
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
+from firearrow.spark_tools.jobs.pace import UNLIMITED, RateLimits, TokenBucket
 from firearrow.spark_tools.jobs.routing import Routing, queue_text, writable
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.origin import Source, QueueRange, SourceReader
+from firearrow.spark_tools.origin import QueueRange, Source, SourceReader
 
 READ_BYTES = 8 << 20
 BATCH_BYTES = 1 << 20

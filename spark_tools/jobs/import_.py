@@ -19,7 +19,7 @@ from firearrow.spark_tools.jobs.imported import ParquetInput, parquet_input, que
 from firearrow.spark_tools.jobs.importing import ImportTask
 from firearrow.spark_tools.jobs.marks import Checkpoint, InvalidCheckpoint, Slice, checkpoint
 from firearrow.spark_tools.jobs.pace import RateLimits
-from firearrow.spark_tools.jobs.program import finish, program, expand_argument_groups
+from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, program
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.live.sender import Sender

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.jobs.imported import FileRange
-from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
-from firearrow.spark_tools.jobs.pace import UNLIMITED, TokenBucket, RateLimits
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
+from firearrow.spark_tools.jobs.pace import UNLIMITED, RateLimits, TokenBucket
 from firearrow.spark_tools.jobs.parquet_rows import batches
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.live.target import Cluster

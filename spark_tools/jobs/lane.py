@@ -15,7 +15,7 @@ from math import ceil
 
 from pyspark import SparkConf, SparkContext
 
-from firearrow.spark_tools.errors import REFUSALS, WriteFailed, SparkToolsError
+from firearrow.spark_tools.errors import REFUSALS, SparkToolsError, WriteFailed
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
 from firearrow.spark_tools.worker import setup_worker
 

@@ -2,7 +2,7 @@
 
 from firearrow.spark_tools.jobs.marks import SliceProgress
 from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.plan.loss import FailFast, DataLosses
+from firearrow.spark_tools.plan.loss import DataLosses, FailFast
 
 NAMED_MAX = 1000
 Counts = dict[str, int]

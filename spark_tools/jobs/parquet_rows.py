@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from firearrow.spark_tools.jobs.imported import OF_FOLDERS, InvalidFiles, ParquetRows, FileRange
+from firearrow.spark_tools.jobs.imported import OF_FOLDERS, FileRange, InvalidFiles, ParquetRows
 
 BATCH_BYTES = 8 << 20
 BATCH_ROWS = 32768

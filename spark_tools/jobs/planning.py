@@ -9,10 +9,10 @@ from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.losses import PlanLosses
 from firearrow.spark_tools.jobs.marks import Plan
 from firearrow.spark_tools.jobs.spellings import EARLIEST, LATEST
-from firearrow.spark_tools.origin import OnDataLoss, Source, QueueRange, SourceReader
+from firearrow.spark_tools.origin import OnDataLoss, QueueRange, Source, SourceReader
 from firearrow.spark_tools.plan.batch import keyed, sized
 from firearrow.spark_tools.plan.ranges import split_range
-from firearrow.spark_tools.plan.resolution import report_tail_losses, available_part, within
+from firearrow.spark_tools.plan.resolution import available_part, report_tail_losses, within
 from firearrow.spark_tools.plan.topics import TopicSelection
 
 SLICE_BYTES = 128 << 20

@@ -20,7 +20,7 @@ from firearrow.spark_tools.jobs.arguments import (
 )
 from firearrow.spark_tools.jobs.delivery import SendJob
 from firearrow.spark_tools.jobs.letters import DeadLetterRouting
-from firearrow.spark_tools.jobs.program import job_fingerprint, finish, program, expand_argument_groups
+from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
 from firearrow.spark_tools.provenance import BROKER_OWN, RETRIED
 
 cli = program()

@@ -17,8 +17,8 @@ from firearrow.spark_tools.jobs.arguments import (
     TargetArguments,
     Verify,
 )
-from firearrow.spark_tools.jobs.delivery import SendJob, Routed, queues_at
-from firearrow.spark_tools.jobs.program import job_fingerprint, finish, program, expand_argument_groups
+from firearrow.spark_tools.jobs.delivery import Routed, SendJob, queues_at
+from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
 from firearrow.spark_tools.jobs.routing import QueueRouting, RoundRobinRouting, map_queues
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.origin import QueueRange

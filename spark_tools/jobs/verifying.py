@@ -26,9 +26,9 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import arrays, record_batches
 from firearrow.spark_tools.jobs.losses import SliceLosses
-from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.routing import Routing, queue_of
-from firearrow.spark_tools.origin import Source, QueueRange, SourceReader
+from firearrow.spark_tools.origin import QueueRange, Source, SourceReader
 
 READ_BYTES = 16 << 20
 NAMED_MAX = 100

@@ -13,7 +13,7 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import BrokerError, ClientError, ConfigError
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import SendFailed
-from firearrow.spark_tools.live.link import BUSY, SharedAdmin, RetryDeadline
+from firearrow.spark_tools.live.link import BUSY, RetryDeadline, SharedAdmin
 from firearrow.spark_tools.live.wire import BrokerSocket, connect
 
 SILENT_S = 15.0

@@ -12,7 +12,7 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import ClientError, ConfigError
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import InvalidOption, RequestRefused, TopicNotFound, Unreachable
-from firearrow.spark_tools.live.link import BUSY, SharedAdmin, RetryDeadline
+from firearrow.spark_tools.live.link import BUSY, RetryDeadline, SharedAdmin
 from firearrow.spark_tools.live.wire import BrokerSocket, connect
 
 BATCH_MAX = 1024

@@ -8,10 +8,10 @@ index. Other messages stay in, as different keys may have the same hash: the cho
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+from firearrow._native.base.hash import key_hash
 from firearrow._native.bulk.spans import walk
-from firearrow._native.files.index import IndexReader, Stretch, IndexHits, outside
+from firearrow._native.files.index import IndexHits, IndexReader, Stretch, outside
 from firearrow._native.files.log import LogFiles
-from firearrow._native.store.hash import key_hash
 from firearrow._native.store.record import Record, RecordError
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline.queue import StoredQueue

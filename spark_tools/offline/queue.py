@@ -12,7 +12,7 @@ import numpy as np
 
 from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import Spans
-from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, QueueReader, Entry
+from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, Entry, QueueReader
 from firearrow._native.files.log import LogFiles
 from firearrow._native.files.rolled import segment_at
 from firearrow._native.store.record import RecordError

@@ -11,12 +11,12 @@ from typing import Protocol, runtime_checkable
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption
-from firearrow.spark_tools.origin import Source, QueueRange, SourceReader
+from firearrow.spark_tools.origin import QueueRange, Source, SourceReader
 from firearrow.spark_tools.plan.loss import DataLosses
 from firearrow.spark_tools.plan.narrowing import Pushdown
 from firearrow.spark_tools.plan.offsets import Offsets
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
-from firearrow.spark_tools.plan.ranges import SplitPolicy, InputSplit, weight
+from firearrow.spark_tools.plan.ranges import InputSplit, SplitPolicy, weight
 from firearrow.spark_tools.plan.resolution import OffsetResolver
 from firearrow.spark_tools.plan.topics import when_there
 

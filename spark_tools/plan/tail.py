@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from firearrow.client.errors import NoRoute
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import TopicNotFound
-from firearrow.spark_tools.origin import OnDataLoss, Source, QueueRange, SourceReader
-from firearrow.spark_tools.plan.batch import keyed, splits_of, sized
+from firearrow.spark_tools.origin import OnDataLoss, QueueRange, Source, SourceReader
+from firearrow.spark_tools.plan.batch import keyed, sized, splits_of
 from firearrow.spark_tools.plan.limits import RateLimits
 from firearrow.spark_tools.plan.loss import DataLosses
 from firearrow.spark_tools.plan.offsets import Offsets

@@ -14,7 +14,13 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import crowding
-from firearrow.broker.crowding import RESERVED_MAX, connections_max, largest_holders, idle_newcomers, unsent_bytes
+from firearrow.broker.crowding import (
+    RESERVED_MAX,
+    connections_max,
+    idle_newcomers,
+    largest_holders,
+    unsent_bytes,
+)
 from firearrow.broker.server import Server
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send

@@ -13,7 +13,13 @@ from firearrow.broker.life.journal import NAME_BYTES_MAX, Journal, Kind
 from firearrow.broker.life.pop import checkpoints
 from firearrow.broker.life.pop.checkpoints import PopCheckPoint
 from firearrow.broker.life.pop.orders import OFFSETS_MAX, OrderInfo
-from firearrow.broker.life.pop.receipts import DIGITS_MAX, RECEIPT_HANDLE_CHARS_MAX, ReceiptHandle, InvalidReceiptHandle, whole
+from firearrow.broker.life.pop.receipts import (
+    DIGITS_MAX,
+    RECEIPT_HANDLE_CHARS_MAX,
+    InvalidReceiptHandle,
+    ReceiptHandle,
+    whole,
+)
 from tests.bounds.code import value_of
 from tests.support.stores import open_store, put
 

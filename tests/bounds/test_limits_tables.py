@@ -20,12 +20,12 @@ from firearrow.broker.tables import (
 from firearrow.broker.tables.attributes import InvalidAttribute
 from firearrow.broker.tables.clients import ClientsFull, ClientTable, Member
 from firearrow.broker.tables.delay_offsets import LEVEL_MAX, DelayOffsets
-from firearrow.broker.tables.groups import GroupConfig, InvalidGroup, GroupTable
+from firearrow.broker.tables.groups import GroupConfig, GroupTable, InvalidGroup
 from firearrow.broker.tables.heartbeats import HeartbeatData
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset
-from firearrow.broker.tables.subscriptions import Subscription, InvalidSubscription
-from firearrow.broker.tables.topics import TopicConfig, InvalidTopic, TopicSettings, TopicTable
+from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
+from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicSettings, TopicTable
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
 

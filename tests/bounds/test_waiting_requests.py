@@ -4,14 +4,20 @@ import asyncio
 
 import pytest
 
-from firearrow._native.path.holds import BYTES_MAX, REQUEST_BYTES, HeldCallback, PullHoldService, weight_without_body
+from firearrow._native.path.holds import (
+    BYTES_MAX,
+    REQUEST_BYTES,
+    HeldCallback,
+    PullHoldService,
+    weight_without_body,
+)
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import dispatch
 from firearrow.broker.config import Config
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.filters.selection import EntryFilter
-from firearrow.broker.handlers.pull import TAG_BYTES, PullRequest, PullHandler
+from firearrow.broker.handlers.pull import TAG_BYTES, PullHandler, PullRequest
 from firearrow.broker.life.pop import holds as pop_holds
 from firearrow.broker.life.pop.holds import HeldPop, PopHoldService
 from firearrow.broker.options import Options

@@ -10,7 +10,7 @@ from firearrow.client.errors import BrokerError, ClientError, ConnectionLost, Me
 from firearrow.client.message import Message, SendResult, SendStatus, decode_properties
 from firearrow.client.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
-from firearrow.client.sending.lanes import SlowPath, FastSends
+from firearrow.client.sending.lanes import FastSends, SlowPath
 from tests.client.scripted import Scripted
 from tests.client.waiting import wait_until
 

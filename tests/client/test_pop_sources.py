@@ -11,7 +11,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import BrokerError, NotRunning, RequestTimeout, RocketMQError
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.message import MessageQueue
-from firearrow.client.pop.pop_sources import PopSource, PopPrefetcher, ReceiveOptions
+from firearrow.client.pop.pop_sources import PopPrefetcher, PopSource, ReceiveOptions
 from firearrow.client.pop.popping import PopRequest
 from tests.client.records import record
 from tests.client.services import settled

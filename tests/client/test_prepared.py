@@ -12,7 +12,7 @@ from firearrow.client.message import Message, Property, decode_properties
 from firearrow.client.names import Namespace
 from firearrow.client.options import CompressionKind, ProducerOptions
 from firearrow.client.producer import Producer
-from firearrow.client.sending.prepared import PreparedMessage, MessagePreparer
+from firearrow.client.sending.prepared import MessagePreparer, PreparedMessage
 
 COMPRESSED, ZLIB, HALF = 0x1, 0x300, 0x4
 

@@ -12,7 +12,7 @@ from firearrow.client.group.subscription import Subscription
 from firearrow.client.members.pull_role import StreamRequestHook
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, PullConsumerOptions
-from firearrow.client.pulling.pull_tasks import PrefetchedQueue, PrefetchContext, Prefetcher
+from firearrow.client.pulling.pull_tasks import PrefetchContext, PrefetchedQueue, Prefetcher
 from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus, pull_command
 from tests.client.records import received
 from tests.client.waiting import wait_until

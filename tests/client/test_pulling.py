@@ -13,7 +13,7 @@ from firearrow.client.group.subscription import Subscription
 from firearrow.client.hooks import FilterHook
 from firearrow.client.link.routes import BrokerAddress
 from firearrow.client.message import MessageQueue
-from firearrow.client.pulling.pulling import PullQuery, PullClient, PullStatus, pull_command
+from firearrow.client.pulling.pulling import PullClient, PullQuery, PullStatus, pull_command
 from tests.client.records import record
 
 QUEUE = MessageQueue("orders", "broker-a", 3)

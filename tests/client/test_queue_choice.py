@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from firearrow._native.store.hash import java_hash
+from firearrow._native.base.hash import java_hash
 from firearrow.client.link.routes import PublishInfo
 from firearrow.client.message import Message, MessageQueue
 from firearrow.client.sending.latency_faults import LatencyFaultTolerance

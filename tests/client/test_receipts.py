@@ -16,9 +16,9 @@ from firearrow.client.message import MessageQueue, Property
 from firearrow.client.pop.acks import BITS_MAX, AckClient, batch_body
 from firearrow.client.pop.popping import PopRequest, PopResult, PopStatus, pop_command, pop_result
 from firearrow.client.pop.receipts import (
+    InvalidReceiptHandle,
     OrderCounts,
     ReceiptHandle,
-    InvalidReceiptHandle,
     kind_of,
     message_offsets,
     start_offsets,

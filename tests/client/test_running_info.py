@@ -13,7 +13,13 @@ from firearrow.client.group.offset_store import OffsetTable, ReadOffset
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.inquiry.inspection import register_inspection_handlers
-from firearrow.client.inquiry.running_info import TASKS_MAX, VERSION_TEXT, RunningConsumer, running_info, stack_dump
+from firearrow.client.inquiry.running_info import (
+    TASKS_MAX,
+    VERSION_TEXT,
+    RunningConsumer,
+    running_info,
+    stack_dump,
+)
 from firearrow.client.inquiry.stats import ConsumerStats
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import MIB, ClientOptions, Credentials, PullConsumerOptions, PushConsumerOptions

@@ -25,7 +25,7 @@ from firearrow.client.message import Message, MessageQueue
 from firearrow.client.options import ClientOptions, ProducerOptions, PullConsumerOptions, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.pulling.pulling import PullQuery, PullClient
+from firearrow.client.pulling.pulling import PullClient, PullQuery
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.sending.transactions import TransactionState
 from tests.client.conftest import unique

@@ -15,13 +15,13 @@ from firearrow.client.sending.reply_records import reply_of
 from firearrow.client.tracing.trace import TraceContext, TraceDispatcher
 from firearrow.client.tracing.trace_hooks import ConsumeTrace, ProduceTrace
 from firearrow.client.tracing.trace_records import (
-    SubBeforeRecord,
-    SubAfterRecord,
+    EndTransactionRecord,
     MessageKind,
+    PubRecord,
     RecallRecord,
     ReturnType,
-    PubRecord,
-    EndTransactionRecord,
+    SubAfterRecord,
+    SubBeforeRecord,
 )
 from tests.client.test_requests import push
 from tests.client.test_trace import Sender

@@ -18,14 +18,14 @@ from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.sending.recalls import RecallHandle
 from firearrow.client.sending.transactions import TransactionState
 from firearrow.client.tracing.trace_records import (
-    SubBeforeRecord,
-    SubAfterRecord,
+    EndTransactionRecord,
     MessageKind,
+    PubRecord,
     RecallRecord,
     ReturnType,
-    PubRecord,
+    SubAfterRecord,
+    SubBeforeRecord,
     TraceRecord,
-    EndTransactionRecord,
     decode,
     searchable,
 )

@@ -5,7 +5,7 @@ from typing import cast
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
-from firearrow.broker.life.broadcasts import BroadcastOffsets, BroadcastClient
+from firearrow.broker.life.broadcasts import BroadcastClient, BroadcastOffsets
 from firearrow.broker.options import Options
 from firearrow.broker.tables.clients import ClientTable, Member
 from firearrow.broker.tables.offsets import ConsumerOffsets

@@ -7,7 +7,14 @@ import pytest
 
 from firearrow._native.store.record import Record, decode
 from firearrow._native.store.store import MessageStore
-from firearrow.broker.life.pop.checkpoints import ACK, BATCH_ACK, CHECK_POINT, AckMessage, PopCheckPoint, revive_topic
+from firearrow.broker.life.pop.checkpoints import (
+    ACK,
+    BATCH_ACK,
+    CHECK_POINT,
+    AckMessage,
+    PopCheckPoint,
+    revive_topic,
+)
 from firearrow.broker.life.timers.rules import schedule
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options

@@ -13,7 +13,7 @@ from firearrow.broker.filters.selection import EntryFilter
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.pop.holds import ANY_QUEUE, HeldPop, PopHoldService
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
-from firearrow.broker.life.pop.popping import PopResult, PopService, PopQuery
+from firearrow.broker.life.pop.popping import PopQuery, PopResult, PopService
 from firearrow.broker.options import Options
 from firearrow.broker.stats import Stats
 from firearrow.broker.tables.offsets import ConsumerOffsets

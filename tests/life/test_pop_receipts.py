@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from firearrow._native.store.record import decode
 from firearrow.broker.life.pop.receipts import (
-    ReceiptHandle,
     InvalidReceiptHandle,
+    ReceiptHandle,
     mark_of,
     normal_topic,
     real_topic,

@@ -8,7 +8,7 @@ import pytest
 
 from firearrow._native.store.record import decode
 from firearrow._native.store.store import MessageStore
-from firearrow.broker.life.timers.intake import slot_ms, record_of
+from firearrow.broker.life.timers.intake import record_of, slot_ms
 from firearrow.broker.life.timers.log import RECORD_LAYOUT, TimerLog
 from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.wheel import SLOT, Slot, TimerWheel

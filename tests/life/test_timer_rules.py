@@ -9,7 +9,7 @@ from firearrow.broker.errors import Refusal
 from firearrow.broker.life.timers import metrics as timer_metrics
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.life.timers.recall import RecallHandle, InvalidRecallHandle, recall_handle
+from firearrow.broker.life.timers.recall import InvalidRecallHandle, RecallHandle, recall_handle
 from firearrow.broker.messages import Message
 from firearrow.broker.options import Options, options_by_key, value_of
 from tests.support.clock import ManualClock

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption, SendFailed
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments, as_text
-from firearrow.spark_tools.jobs.program import job_fingerprint, program, expand_argument_groups
+from firearrow.spark_tools.jobs.program import expand_argument_groups, job_fingerprint, program
 from firearrow.spark_tools.jobs.spellings import QueueIdSet, assigned, lines
 from firearrow.spark_tools.live.origin import BrokerSource
 from firearrow.spark_tools.live.target import Cluster

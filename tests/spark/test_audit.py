@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.auditing import StoreAudit, SerialExecutor, StoreResult
+from firearrow._native.audit.auditing import SerialExecutor, StoreAudit, StoreResult
 from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.store import AuditedStore
 from firearrow.client import blocking

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.auditing import StoreAudit, SerialExecutor, StoreResult
+from firearrow._native.audit.auditing import SerialExecutor, StoreAudit, StoreResult
 from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.groups import GroupLag
 from firearrow._native.audit.queues import QueueResult

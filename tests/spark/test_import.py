@@ -17,7 +17,7 @@ from firearrow.spark_tools.jobs import export as exporting
 from firearrow.spark_tools.jobs import import_ as job
 from firearrow.spark_tools.jobs.imported import parquet_input
 from firearrow.spark_tools.jobs.importing import ImportTask
-from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.origin import QueueRange

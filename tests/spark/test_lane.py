@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane, planning
-from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
-from firearrow.spark_tools.jobs.pace import BURST_S, TokenBucket, RateLimits
-from firearrow.spark_tools.jobs.progress import ThroughputMeter, ProgressView, shown
-from firearrow.spark_tools.jobs.routing import QueueRouting, RoundRobinRouting, map_queues, queue_of, queue_text
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
+from firearrow.spark_tools.jobs.pace import BURST_S, RateLimits, TokenBucket
+from firearrow.spark_tools.jobs.progress import ProgressView, ThroughputMeter, shown
+from firearrow.spark_tools.jobs.routing import (
+    QueueRouting,
+    RoundRobinRouting,
+    map_queues,
+    queue_of,
+    queue_text,
+)
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.in_process_context import InProcessSparkContext
 from tests.support.clock import ManualClock

@@ -23,7 +23,7 @@ from firearrow.spark_tools.errors import (
 )
 from firearrow.spark_tools.live.link import SharedAdmin
 from firearrow.spark_tools.live.origin import GROUP, BrokerSource
-from firearrow.spark_tools.live.pulls import PIPELINE_MAX, BATCH_MAX, BrokerFilter, PullPipeline
+from firearrow.spark_tools.live.pulls import BATCH_MAX, PIPELINE_MAX, BrokerFilter, PullPipeline
 from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.origin import QueueRange
 from tests.client.scripted import Answer, Scripted

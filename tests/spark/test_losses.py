@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.spark_tools.errors import DataLoss
-from firearrow.spark_tools.jobs.losses import NAMED_MAX, ResumedSliceLosses, SliceLosses, PlanLosses
+from firearrow.spark_tools.jobs.losses import NAMED_MAX, PlanLosses, ResumedSliceLosses, SliceLosses
 from firearrow.spark_tools.jobs.marks import SliceProgress
 from firearrow.spark_tools.origin import QueueRange
 from tests.spark.fakes import queue_of

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.message import MessageQueue
-from firearrow.spark_tools.errors import WriteFailed, InvalidOption
+from firearrow.spark_tools.errors import InvalidOption, WriteFailed
 from firearrow.spark_tools.jobs.marks import (
     LINES_BYTES_MAX,
     InvalidCheckpoint,
-    SliceProgress,
     ProgressFiles,
     Slice,
-    checkpoint,
+    SliceProgress,
     arguments_digest,
+    checkpoint,
 )
 from firearrow.spark_tools.origin import QueueRange
 

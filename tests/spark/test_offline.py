@@ -17,7 +17,7 @@ from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader
-from firearrow.spark_tools.origin import Source, QueueRange, SourceReader
+from firearrow.spark_tools.origin import QueueRange, Source, SourceReader
 from tests.spark.stores import BROKER, Golden, KnownStore
 from tests.store.test_golden import assert_same
 

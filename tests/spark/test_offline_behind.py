@@ -13,7 +13,7 @@ from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import DataLoss
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.planning import ranges
-from firearrow.spark_tools.offline.behind import READS_MAX, NO_ENTRY, NO_RECORD, check_tail
+from firearrow.spark_tools.offline.behind import NO_ENTRY, NO_RECORD, READS_MAX, check_tail
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.store import OfflineStore
 from firearrow.spark_tools.origin import QueueRange

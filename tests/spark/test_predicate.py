@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
+from firearrow._native.base.hash import java_hash
 from firearrow._native.bulk.spans import Spans
-from firearrow._native.store.hash import java_hash
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.predicate import SQL_CHARS_MAX, FilterEvaluator

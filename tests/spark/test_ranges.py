@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.plan.ranges import SPLITS_MAX, SMALL_BYTES, SplitPolicy, split_range, weight
+from firearrow.spark_tools.plan.ranges import SMALL_BYTES, SPLITS_MAX, SplitPolicy, split_range, weight
 from tests.spark.fakes import queue_of
 
 MIB = 1 << 20

@@ -8,10 +8,15 @@ from pyspark.sql.types import StructType
 
 from firearrow.spark_tools.datasource.sink import TableWriter, TaskCommit, report_aborted, table_writer
 from firearrow.spark_tools.datasource.sink_options import BATCH, STREAM, SinkOptions
-from firearrow.spark_tools.datasource.stream_sink import StreamWriter, recording_offsets, max_offsets, stream_writer
+from firearrow.spark_tools.datasource.stream_sink import (
+    StreamWriter,
+    max_offsets,
+    recording_offsets,
+    stream_writer,
+)
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.message_columns import check_columns, columns_table
-from firearrow.spark_tools.outgoing import SinkSettings, SentTotals
+from firearrow.spark_tools.outgoing import SentTotals, SinkSettings
 from firearrow.spark_tools.placing import QueueIdUse
 from tests.meta.readme import section
 from tests.spark.docs import SPARK

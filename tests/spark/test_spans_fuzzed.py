@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
+from firearrow._native.base.hash import java_hash
 from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import Spans, find, from_answer, walk
-from firearrow._native.store.hash import java_hash
 from firearrow._native.store.record import RecordError
 from tests.spark.test_spans import BASE, entries_of, log_of
 

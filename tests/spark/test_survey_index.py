@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow._native.audit.ranges import split_log, from_offset, group_ranges
+from firearrow._native.audit.ranges import from_offset, group_ranges, split_log
+from firearrow._native.base.hash import java_hash
 from firearrow._native.bulk.faults import FaultKind, Faults
 from firearrow._native.bulk.gaps import first_written
 from firearrow._native.bulk.keycheck import (
@@ -23,7 +24,6 @@ from firearrow._native.bulk.names import NameCounters
 from firearrow._native.bulk.queuecheck import count_entries
 from firearrow._native.bulk.survey import Survey
 from firearrow._native.files.rolled import SegmentFile
-from firearrow._native.store.hash import java_hash
 from tests.spark.test_survey import FAR, SMALL_LOG, entry
 
 # ---- index -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.jobs.marks import SliceProgress, ProgressFiles, Slice
+from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.routing import queue_text
 from firearrow.spark_tools.jobs.verifying import VerifyTask, compare, verification_counts
 from firearrow.spark_tools.offline.origin import StoreSource

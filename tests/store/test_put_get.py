@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.hash import java_hash
+from firearrow._native.base.hash import java_hash
 from firearrow._native.store.places import PutRefused
 from firearrow._native.store.record import decode
 from firearrow._native.store.segment import fail_next, heal

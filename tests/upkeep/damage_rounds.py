@@ -16,7 +16,7 @@ from pathlib import Path
 from firearrow._native.audit.findings import Kind
 from firearrow._native.store.faults import StoreError
 from firearrow.broker.upkeep.records import RecordQuery, records
-from firearrow.broker.upkeep.repair import RepairOptions, Repair
+from firearrow.broker.upkeep.repair import Repair, RepairOptions
 from firearrow.broker.upkeep.verify import VerifyOptions, verify
 from tests.support.stores import bodies, open_store
 from tests.upkeep.damaged import QUEUES, made

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from firearrow.broker.fastjson import MessageQueue
-from firearrow.broker.life.timers.recall import RecallHandle, InvalidRecallHandle
+from firearrow.broker.life.timers.recall import InvalidRecallHandle, RecallHandle
 from firearrow.broker.options import options_by_key
 from tests.wire_golden import pops
 from tests.wire_golden.comparison import ABSENT, Difference

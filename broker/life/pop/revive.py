@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from firearrow._native.store.record import Record, decode
-from firearrow._native.store.store import PutResult, PutRefused, PutStatus
+from firearrow._native.store.store import PutRefused, PutResult, PutStatus
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind
@@ -21,8 +21,8 @@ from firearrow.broker.life.pop.checkpoints import (
     BATCH_ACK,
     CHECK_POINT,
     AckMessage,
-    PopCheckPoint,
     Key,
+    PopCheckPoint,
     deliver_ms,
     revive_topic,
 )

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from firearrow._native.store.hash import java_hash
+from firearrow._native.base.hash import java_hash
 from firearrow._native.store.record import Record
-from firearrow._native.store.store import MessageStore, PutResult, PutRefused, QueueEntry
+from firearrow._native.store.store import MessageStore, PutRefused, PutResult, QueueEntry
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.delivery import NEVER_WAITED_MS, TimerDelivery
-from firearrow.broker.life.timers.log import DEFAULT, DELETE, ROLL, RECORD_LAYOUT, TimerRecord
+from firearrow.broker.life.timers.log import DEFAULT, DELETE, RECORD_LAYOUT, ROLL, TimerRecord
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.rules import whole

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firearrow._native.bulk.timerunits import TimerLogSurvey
-from firearrow._native.store.names import make_dirs, fsync_dir
+from firearrow._native.store.names import fsync_dir, make_dirs
 
 RECORD_LAYOUT = struct.Struct(">iqiqiqiiq")
 PREV_AT = 4

@@ -2,7 +2,12 @@
 
 import pytest
 
-from firearrow.broker.tables.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, InvalidAttribute, apply_changes
+from firearrow.broker.tables.attributes import (
+    GROUP_ATTRIBUTES,
+    TOPIC_ATTRIBUTES,
+    InvalidAttribute,
+    apply_changes,
+)
 
 
 @pytest.mark.parametrize("value", ["0", "100", "57"])

@@ -2,9 +2,9 @@
 
 import pytest
 
-from firearrow._native.store.hash import java_hash
+from firearrow._native.base.hash import java_hash
 from firearrow.broker.tables.clients import COMPENSATIONS_MAX, ClientsFull, ClientTable, Member
-from firearrow.broker.tables.subscriptions import Subscription, InvalidSubscription
+from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
 

@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.broker.tables.attributes import InvalidAttribute
-from firearrow.broker.tables.groups import RETRY_QUEUES_MAX, GroupConfig, InvalidGroup, GroupTable
+from firearrow.broker.tables.groups import RETRY_QUEUES_MAX, GroupConfig, GroupTable, InvalidGroup
 from tests.broker.tables.golden_config import config_file, lines
 from tests.support.clock import ManualClock
 

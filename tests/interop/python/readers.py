@@ -10,7 +10,7 @@ from firearrow.client.link.instance import ClientInstance
 from firearrow.client.message import MessageQueue
 from firearrow.client.options import ClientOptions, PullConsumerOptions
 from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.pulling.pulling import PullQuery, PullClient
+from firearrow.client.pulling.pulling import PullClient, PullQuery
 from tests.interop.python.events import emit, of_message, of_queue
 from tests.interop.python.parameters import Parameters
 

@@ -1,6 +1,12 @@
 # Whole numbers as decimal digits, written in place. Borrows all. Any thread.
+# Whether bytes are UTF-8 text. Borrows the pointer. Any thread.
+#
+# 0xxxxxxx | 110xxxxx 10xxxxxx | 1110xxxx 10xxxxxx 10xxxxxx | 11110xxx 10xxxxxx 10xxxxxx 10xxxxxx
+# The shortest form only, no surrogates (ED A0..BF), nothing above U+10FFFF (F4 90).
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport uint8_t
+
 
 cdef enum:
     DECIMAL_BYTES_MAX = 20        # of an i64 with its sign
@@ -25,3 +31,6 @@ cdef inline uint8_t *put_decimal(uint8_t *to, int64_t value) noexcept nogil:
         to[0] = digits[count]
         to += 1
     return to
+
+
+cdef bint is_utf8(const uint8_t *at, Py_ssize_t length) noexcept nogil

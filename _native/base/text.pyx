@@ -1,8 +1,10 @@
 """UTF-8 checked without decoding it (see utf8.pxd): ASCII eight bytes at a time, all else by the first byte
-of a letter."""
+of a letter.
+"""
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
+
 
 cdef uint64_t HIGH_BITS = 0x8080808080808080U
 
