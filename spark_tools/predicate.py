@@ -4,10 +4,10 @@ Made where it is used, in the thread that uses it; keeps nothing of what it sees
 """
 
 from firearrow._native.bulk.spans import Spans
-from firearrow.broker.filters.expressions import names_read
-from firearrow.broker.filters.parser import parse
-from firearrow.broker.filters.tokens import InvalidExpression
-from firearrow.broker.filters.values import Incomparable
+from firearrow._native.sql92.expressions import names_read
+from firearrow._native.sql92.parser import parse
+from firearrow._native.sql92.tokens import InvalidExpression
+from firearrow._native.sql92.values import Incomparable
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption
 

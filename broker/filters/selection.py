@@ -5,14 +5,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 from weakref import finalize
 
+from firearrow._native.sql92.expressions import Expression, names_read
+from firearrow._native.sql92.parser import parse
+from firearrow._native.sql92.tokens import InvalidExpression
+from firearrow._native.sql92.values import Incomparable
 from firearrow._native.store.properties import property_values
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
-from firearrow.broker.filters.expressions import Expression, names_read
-from firearrow.broker.filters.parser import parse
-from firearrow.broker.filters.tokens import InvalidExpression
-from firearrow.broker.filters.values import Incomparable
 from firearrow.broker.messages import Property as Names
 from firearrow.broker.tables import names
 from firearrow.broker.tables.subscriptions import EXPRESSION_CHARS_MAX, Subscription

@@ -4,15 +4,15 @@ import functools
 import struct
 import zlib
 
+from firearrow._native.sql92.parser import parse
+from firearrow._native.sql92.tokens import InvalidExpression
 from firearrow._native.store.batch import items_of
 from firearrow._native.store.places import PutRefused
 from firearrow._native.store.received import decode_messages
 from firearrow._native.wire.command import FieldError, RemotingCommand, WireError
 from firearrow.broker import fastjson, properties
 from firearrow.broker.config import apply
-from firearrow.broker.filters.parser import parse
 from firearrow.broker.filters.selection import CompiledFilter
-from firearrow.broker.filters.tokens import InvalidExpression
 from firearrow.broker.life.pop.checkpoints import AckMessage, PopCheckPoint
 from firearrow.broker.life.pop.receipts import ReceiptHandle, receipt_handle_text
 from firearrow.broker.life.timers.recall import RecallHandle

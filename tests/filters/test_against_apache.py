@@ -8,9 +8,9 @@ import re
 
 import pytest
 
-from firearrow.broker.filters.parser import parse
-from firearrow.broker.filters.tokens import InvalidExpression
-from firearrow.broker.filters.values import Incomparable
+from firearrow._native.sql92.parser import parse
+from firearrow._native.sql92.tokens import InvalidExpression
+from firearrow._native.sql92.values import Incomparable
 from tests.filters.apache_filter import Case, apache_results
 from tests.filters.generator import Generator
 from tests.interop.toolchain import missing

@@ -2,8 +2,8 @@
 
 import pytest
 
-from firearrow.broker.filters.parser import parse
-from firearrow.broker.filters.values import Incomparable, double, shown_double, whole
+from firearrow._native.sql92.parser import parse
+from firearrow._native.sql92.values import Incomparable, double, shown_double, whole
 
 MESSAGE = {
     "a": "5", "b": "7.5", "s": "hangzhou", "n": "-3", "big": "3000000000", "t": "TRUE", "q": "it's", "nan": "NaN",

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.sql92.tokens import InvalidExpression
 from firearrow._native.store.properties import property_values
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.filters.selection import ALIVE_MAX, FilterCache
-from firearrow.broker.filters.tokens import InvalidExpression
 from firearrow.broker.options import Options
 from firearrow.broker.tables.subscriptions import Subscription
 from tests.support.stores import HOST_V6, open_store, properties_of, put

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from firearrow.broker.filters.parser import DEPTH_MAX, NODES_MAX, parse
-from firearrow.broker.filters.tokens import InvalidExpression
-from firearrow.broker.filters.values import Incomparable
+from firearrow._native.sql92.parser import DEPTH_MAX, NODES_MAX, parse
+from firearrow._native.sql92.tokens import InvalidExpression
+from firearrow._native.sql92.values import Incomparable
 from tests.filters.generator import NOISE, Generator
 
 PARSE = "org.apache.rocketmq.filter.parser.ParseException: "

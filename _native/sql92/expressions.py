@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
-from firearrow.broker.filters.values import Known, Value, compare, double, shown
+from firearrow._native.sql92.values import Known, Value, compare, double, shown
 
 Properties = Mapping[str, str]
 Evaluate = Callable[[Properties], Value]

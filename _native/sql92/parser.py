@@ -6,7 +6,7 @@ As there, an expression ends where nothing more fits: what stands behind it is n
 import math
 from collections.abc import Iterator
 
-from firearrow.broker.filters.expressions import (
+from firearrow._native.sql92.expressions import (
     Cast,
     Chain,
     Constant,
@@ -19,8 +19,8 @@ from firearrow.broker.filters.expressions import (
     Property,
     Search,
 )
-from firearrow.broker.filters.tokens import IMAGES, InvalidExpression, Kind, Token, Tokens, escaped, place
-from firearrow.broker.filters.values import (
+from firearrow._native.sql92.tokens import IMAGES, InvalidExpression, Kind, Token, Tokens, escaped, place
+from firearrow._native.sql92.values import (
     DOUBLE_MAX,
     DOUBLE_MIN,
     LONG_MAX,
