@@ -12,7 +12,7 @@ from typing import cast
 
 import uvloop
 
-from firearrow._native.wire.sends import SendFrames
+from firearrow._native.wire.send_request import SendFrames
 from firearrow.client import (
     ConsumeFromWhere,
     Message,

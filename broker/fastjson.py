@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from firearrow._native.wire.loose_json import DEPTH_MAX, read
-from firearrow._native.wire.loose_json import JsonError as JsonError  # noqa: PLC0414 (handed on)
+from firearrow._native.wire.fastjson import DEPTH_MAX, read
+from firearrow._native.wire.fastjson import JsonError as JsonError  # noqa: PLC0414 (handed on)
 
 BYTES_MAX = 64 << 20
 LENIENT_BYTES_MAX = 4 << 20

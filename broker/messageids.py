@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 
-from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow._native.wire.unique_ids import UniqueIds
 
 
 @functools.lru_cache(maxsize=4096)

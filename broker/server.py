@@ -12,9 +12,9 @@ import socket
 from collections.abc import Callable, Collection
 
 from firearrow._native.path.lane import FastConnection, FastHandler
-from firearrow._native.wire.budget import MemoryBudget
+from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.engine import EpollPoller
+from firearrow._native.wire.poller import EpollPoller
 from firearrow.broker import crowding
 from firearrow.broker.errors import StartError
 from firearrow.broker.listener import Listener

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.store.record cimport Properties, Text
 from firearrow._native.wire.json cimport Span
-from firearrow._native.wire.uniqueid cimport UNIQUE_ID_MAX, UniqueIds
+from firearrow._native.wire.unique_ids cimport UNIQUE_ID_MAX, UniqueIds
 
 cdef enum:
     GIVEN_BYTES_MAX = 65536             # bytes of properties in the header, still escaped

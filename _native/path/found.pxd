@@ -3,7 +3,7 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from firearrow._native.wire.writer cimport Writer
+from firearrow._native.wire.write_buffer cimport Writer
 
 # values: suggested broker, next offset, smallest, greatest, sysFlag of the topic, of the group
 cdef int write_pull_response(

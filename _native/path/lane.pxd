@@ -11,10 +11,10 @@
 from libc.stdint cimport uint8_t
 
 from firearrow._native.path.pattern cimport HeaderTemplate
-from firearrow._native.wire.conn cimport Connection
+from firearrow._native.wire.connection cimport Connection
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
-from firearrow._native.wire.writer cimport Writer
+from firearrow._native.wire.write_buffer cimport Writer
 
 cdef enum:
     NOT_HANDLED = 0

@@ -1,7 +1,7 @@
 import asyncio
 
-from firearrow._native.wire.budget import MemoryBudget
-from firearrow._native.wire.conn import Connection
+from firearrow._native.wire.buffer_pool import MemoryBudget
+from firearrow._native.wire.connection import Connection
 
 class FastHandler:
     """The fast path for some requests."""

@@ -10,7 +10,7 @@ from firearrow._native.path.fields cimport (
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED, Span
 from firearrow._native.base.memory cimport fa_same
-from firearrow._native.wire.quoted cimport scan_string_body
+from firearrow._native.wire.json cimport scan_string_body
 
 cdef enum:
     INT_DIGITS = 9                        # any nine digits fit in 32 bits

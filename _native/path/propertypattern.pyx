@@ -9,7 +9,7 @@ from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.store.record cimport Text, clear
 from firearrow._native.wire.json cimport SPAN_ESCAPED
 from firearrow._native.base.memory cimport fa_copy_piece, fa_same
-from firearrow._native.wire.quoted cimport fa_copy_ascii
+from firearrow._native.wire.json cimport fa_copy_ascii
 
 cdef enum:
     SEPARATOR_BYTES = 6                   # escaped, as in a header

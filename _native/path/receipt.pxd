@@ -5,7 +5,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.record cimport Text
-from firearrow._native.wire.writer cimport Writer
+from firearrow._native.wire.write_buffer cimport Writer
 
 
 @cython.final

@@ -6,7 +6,7 @@ from libc.stdint cimport uint64_t
 from firearrow._native.base.endian cimport put_i16, put_i32
 from firearrow._native.wire.codes cimport FLAG_RESPONSE, PYTHON, SERIALIZER_ROCKETMQ, VERSION
 from firearrow._native.base.endian cimport put_i32
-from firearrow._native.wire.written cimport decimal, hexadecimal, literal, quoted
+from firearrow._native.wire.text_writer cimport decimal, hexadecimal, literal, quoted
 
 cdef enum:
     JSON_BYTES = 256                      # more than the literals and numbers of one answer

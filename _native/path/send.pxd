@@ -20,7 +20,7 @@ from firearrow._native.store.store cimport MessageStore
 from firearrow._native.base.clock cimport Clock
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
-from firearrow._native.wire.uniqueid cimport UniqueIds
+from firearrow._native.wire.unique_ids cimport UniqueIds
 
 
 @cython.final

@@ -5,7 +5,7 @@ from firearrow._native.path.count import Count
 from firearrow._native.path.gate import PlainTopics
 from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.store import MessageStore
-from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow._native.wire.unique_ids import UniqueIds
 
 class Stats(Protocol):
     def counts(self, topic: str) -> tuple[Count, Count]: ...

@@ -7,12 +7,12 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t
 
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, FLAG_RESPONSE, PYTHON, SERIALIZER_ROCKETMQ, VERSION
-from firearrow._native.wire.escape cimport unescape
+from firearrow._native.wire.json cimport unescape
 from firearrow._native.wire.frame cimport FRAME_WHOLE, Frame, frame_fault, next_frame
 from firearrow._native.wire.header cimport Header, header_fault, scan_header
 from firearrow._native.wire.json cimport HEADER_BAD_JSON, SPAN_ABSENT, SPAN_ESCAPED, Span
 from firearrow._native.wire.limits cimport FIELDS_MAX, FRAME_BYTES_MAX, FRAME_BYTES_MIN, HEADER_BYTES_MAX
-from firearrow._native.wire.writer cimport Writer
+from firearrow._native.wire.write_buffer cimport Writer
 
 cdef tuple LANGUAGE_NAMES = (
     b"JAVA", b"CPP", b"DOTNET", b"PYTHON", b"DELPHI", b"ERLANG", b"RUBY", b"OTHER", b"HTTP", b"GO", b"PHP",

@@ -6,7 +6,7 @@ from firearrow._native.wire.json cimport (
     HEADER_BAD_BINARY, HEADER_BAD_JSON, HEADER_BAD_TYPE, HEADER_OK, HEADER_TOO_DEEP, HEADER_TOO_MANY_FIELDS,
     SPAN_ABSENT, SPAN_RAW, Cursor, is_text, skip_blanks, skip_value, accept, take_bare, take_int32,
 )
-from firearrow._native.wire.quoted cimport scan_string
+from firearrow._native.wire.json cimport scan_string
 
 cdef const char **LANGUAGES = [
     "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS",

@@ -1,1 +1,4 @@
-"""Only for `cimport`: see json.pxd."""
+"""Only for `cimport`: see json.pxd.
+
+Only for `cimport`: see escape.pxd.
+"""

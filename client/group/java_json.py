@@ -11,8 +11,8 @@ from typing import Any, TypeGuard
 
 import orjson
 
-from firearrow._native.wire.loose_json import JsonError as JsonError  # noqa: PLC0414 (handed on)
-from firearrow._native.wire.loose_json import read
+from firearrow._native.wire.fastjson import JsonError as JsonError  # noqa: PLC0414 (handed on)
+from firearrow._native.wire.fastjson import read
 from firearrow.client.message import MessageQueue
 
 BYTES_MAX = 16 << 20

@@ -8,8 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from firearrow._native.wire.calls import Failure, PendingCalls
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.pending_calls import Failure, PendingCalls
 from firearrow.client.errors import ClientError, ConnectionLost, RequestTimeout, TooManyRequests
 
 log = logging.getLogger("firearrow.client")

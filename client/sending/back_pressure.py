@@ -8,7 +8,7 @@ import contextlib
 from collections import deque
 from typing import Any
 
-from firearrow._native.wire.lane import InFlightLimit
+from firearrow._native.wire.fast_send import InFlightLimit
 from firearrow.client.errors import TooManyRequests
 
 

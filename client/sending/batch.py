@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from firearrow._native.wire.outgoing import alike
+from firearrow._native.wire.message_properties import alike
 from firearrow.client.errors import MessageRefused
 from firearrow.client.message import Message
 from firearrow.client.names import RETRY

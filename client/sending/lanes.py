@@ -7,9 +7,9 @@ import random
 from asyncio import Future
 from collections.abc import Callable
 
-from firearrow._native.wire.lane import InFlightLimit, TopicFastSend
-from firearrow._native.wire.sends import SendAnswer
-from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow._native.wire.fast_send import InFlightLimit, TopicFastSend
+from firearrow._native.wire.send_request import SendAnswer
+from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.client.errors import MessageRefused, RocketMQError
 from firearrow.client.message import Message, MessageQueue, Property, SendResult, SendStatus
 from firearrow.client.names import RETRY

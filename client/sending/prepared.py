@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow._native.wire.outgoing import batch_body, message_properties
-from firearrow._native.wire.sends import SendFields, SendFrames
-from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow._native.wire.message_properties import batch_body, message_properties
+from firearrow._native.wire.send_request import SendFields, SendFrames
+from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.client.compression import pack
 from firearrow.client.errors import ConfigError, MessageRefused
 from firearrow.client.message import Message, Property

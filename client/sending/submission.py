@@ -11,7 +11,7 @@ from typing import Any
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.sends import post
+from firearrow._native.wire.send_request import post
 from firearrow.client.clock import now_ms
 from firearrow.client.errors import (
     BrokerError,

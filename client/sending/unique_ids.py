@@ -4,7 +4,7 @@ import functools
 import os
 import socket
 
-from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.client.link.identity import local_ip
 
 

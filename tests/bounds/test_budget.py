@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from firearrow._native.wire.budget import MemoryBudget
+from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Connection
+from firearrow._native.wire.connection import Connection
 from tests.support.connections import feed, turn
 from tests.support.transport import RecordingTransport
 

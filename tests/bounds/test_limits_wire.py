@@ -3,8 +3,8 @@
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand, WireError
-from firearrow._native.wire.loose_json import DEPTH_MAX as LOOSE_DEPTH_MAX
-from firearrow._native.wire.loose_json import JsonError, read
+from firearrow._native.wire.fastjson import DEPTH_MAX as LOOSE_DEPTH_MAX
+from firearrow._native.wire.fastjson import JsonError, read
 from tests.bounds.code import value_of
 
 FRAME_BYTES_MAX = value_of("_native/wire/limits", "FRAME_BYTES_MAX")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow._native.wire.outgoing import batch_body
+from firearrow._native.wire.message_properties import batch_body
 from firearrow.client.errors import MessageRefused
 from firearrow.client.message import Message
 from firearrow.client.sending.batch import check_batch, encoded_bytes, split

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from firearrow._native.wire.loose_json import DEPTH_MAX
+from firearrow._native.wire.fastjson import DEPTH_MAX
 from firearrow.client.group import java_json
 from firearrow.client.group.java_json import JsonError
 from firearrow.client.message import MessageQueue

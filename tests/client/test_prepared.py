@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.client.errors import ConfigError, MessageRefused
 from firearrow.client.message import Message, Property, decode_properties
 from firearrow.client.names import Namespace

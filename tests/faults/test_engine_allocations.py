@@ -10,8 +10,8 @@ import pytest
 
 from firearrow._native.path.lane import FastConnection
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Connection
-from firearrow._native.wire.engine import EpollPoller
+from firearrow._native.wire.connection import Connection
+from firearrow._native.wire.poller import EpollPoller
 from tests.support.frames import commands_in
 from tests.support.poller_harness import frame
 

@@ -13,7 +13,7 @@ from firearrow._native.store.record import decode
 from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow._native.wire.unique_ids import UniqueIds
 from tests.support.fast_path_harness import HOST, FastPathConnection, FastPathHarness
 from tests.support.send_frames import delayed, keyless, plain
 

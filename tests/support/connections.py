@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Connection
+from firearrow._native.wire.connection import Connection
 from tests.support.transport import RecordingTransport
 
 

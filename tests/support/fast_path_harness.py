@@ -10,7 +10,7 @@ from firearrow._native.path.send import Sender
 from firearrow._native.store.store import InnerMessage
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.broker.messageids import host_bytes
 from firearrow.broker.peer import Peer
 from firearrow.broker.stats import Stats

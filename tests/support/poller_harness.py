@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Connection
-from firearrow._native.wire.engine import EpollPoller, SocketTransport
+from firearrow._native.wire.connection import Connection
+from firearrow._native.wire.poller import EpollPoller, SocketTransport
 from tests.support.connections import Echo
 from tests.support.frames import split_frames
 

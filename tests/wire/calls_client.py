@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from firearrow._native.wire.calls import Calls, Failure
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.pending_calls import Calls, Failure
 from tests.support.frames import commands_in
 from tests.support.transport import RecordingTransport
 

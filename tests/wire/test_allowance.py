@@ -1,6 +1,6 @@
 """How much may be on the way."""
 
-from firearrow._native.wire.lane import InFlightLimit
+from firearrow._native.wire.fast_send import InFlightLimit
 
 
 def test_an_allowance_counts_messages_and_bytes_but_lets_one_alone() -> None:

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from firearrow._native.wire.calls import TICK_S, Failure
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.pending_calls import TICK_S, Failure
 from tests.client.waiting import wait_until
 from tests.support.transport import RecordingTransport
 from tests.wire.calls_client import CallsClient, Failed, asked, run

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Connection
+from firearrow._native.wire.connection import Connection
 from tests.support.connections import Echo
 from tests.support.poller_harness import PollerHarness, answers, frame
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
-from firearrow._native.wire.lane import InFlightLimit, TopicFastSend
-from firearrow._native.wire.sends import SendFrames
+from firearrow._native.wire.fast_send import InFlightLimit, TopicFastSend
+from firearrow._native.wire.send_request import SendFrames
 from firearrow.client.message import Message
 from tests.support.transport import RecordingTransport
 from tests.wire.calls_client import CallsClient, asked, run

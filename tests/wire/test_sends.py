@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow._native.wire.sends import SendAnswer, SendFields, SendFrames, post
+from firearrow._native.wire.send_request import SendAnswer, SendFields, SendFrames, post
 from tests.golden import Recorded, session
 from tests.support.transport import RecordingTransport
 from tests.wire.calls_client import CallsClient, Failed, asked, run

@@ -3,8 +3,7 @@
 import asyncio
 import threading
 
-from firearrow._native.wire.budget import MemoryBudget
-from firearrow._native.wire.shelf import KEPT_BYTES, BufferPool
+from firearrow._native.wire.buffer_pool import KEPT_BYTES, BufferPool, MemoryBudget
 from tests.support.connections import Echo, connected, feed, requests
 
 LARGE = 3 << 20

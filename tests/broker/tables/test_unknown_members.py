@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import orjson
 import pytest
 
-from firearrow._native.wire.loose_json import DEPTH_MAX
+from firearrow._native.wire.fastjson import DEPTH_MAX
 from firearrow.broker.fastjson import dumps, loads
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.life.timers.metrics import TimerMetrics

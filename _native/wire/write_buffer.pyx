@@ -6,7 +6,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcpy
 
 from firearrow._native.base.endian cimport put_i16, put_i32
-from firearrow._native.wire.written cimport DECIMAL_BYTES, decimal, quoted
+from firearrow._native.wire.text_writer cimport DECIMAL_BYTES, decimal, quoted
 
 
 @cython.final

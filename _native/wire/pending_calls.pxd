@@ -10,7 +10,7 @@
 
 from libc.stdint cimport int32_t
 
-from firearrow._native.wire.conn cimport Connection
+from firearrow._native.wire.connection cimport Connection
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 

@@ -6,7 +6,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, strlen
 
 from firearrow._native.base.endian cimport put_i32
-from firearrow._native.wire.calls cimport PendingCalls
+from firearrow._native.wire.pending_calls cimport PendingCalls
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, PYTHON, SEND_BATCH_MESSAGE, SEND_MESSAGE_V2, SERIALIZER_ROCKETMQ, VERSION
 from firearrow._native.wire.command cimport integer_of, text_of
 from firearrow._native.wire.frame cimport Frame

@@ -1,18 +1,71 @@
-"""Conn: one peer on an asyncio or uvloop transport; frames in, one joined write a turn out (see conn.pxd)."""
+"""Conn: one peer on an asyncio or uvloop transport; frames in, one joined write a turn out (see conn.pxd).
 
+Plug: takes a connection's bytes in place (see plug.pxd).
+
+Leftover: connections with frames left over, a slice of time in each iteration of the loop (see
+leftover.pxd).
+"""
+
+from collections import deque
+from libc.stdint cimport int64_t
+from firearrow._native.base.clock cimport nanoseconds
 import threading
-
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from libc.string cimport memcpy, memmove
-
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.base.clock cimport nanoseconds, worked
 from firearrow._native.wire.command cimport command_of
 from firearrow._native.wire.frame cimport FRAME_PARTIAL, Frame, frame_fault, next_frame
 from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_PER_PASS
-from firearrow._native.wire.shelf cimport BufferPool
-
+from firearrow._native.wire.buffer_pool cimport BufferPool
 from firearrow._native.wire.command import WireError
+
+
+cdef class RawTransport:
+    cdef int push(self, const uint8_t *data, Py_ssize_t length) except -1:
+        """Send the bytes, or keep a copy of what the kernel does not take at once."""
+        raise NotImplementedError
+
+    cdef double now(self) except -1:
+        """The loop's time, or the time at which the current pass began."""
+        raise NotImplementedError
+
+
+cdef enum:
+    SLICE_NS = 1000000
+
+
+cdef class FairQueue:
+    def __init__(self, loop):
+        self.loop = loop
+        self.connections = deque()
+
+    cdef Py_ssize_t count(self):
+        return len(self.connections)
+
+    cdef int add(self, connection) except -1:
+        """Call `connection.go_on()` once, after those already waiting."""
+        self.connections.append(connection)
+        if not self.planned:
+            self.planned = True
+            self.loop.call_soon(self.run)
+        return 0
+
+    def run(self):
+        cdef int64_t deadline = nanoseconds() + SLICE_NS
+        cdef Py_ssize_t left = len(self.connections)
+        self.planned = False
+        try:
+            while left > 0:
+                left -= 1
+                self.connections.popleft().go_on()
+                if nanoseconds() > deadline:
+                    break
+        finally:
+            if self.connections and not self.planned:
+                self.planned = True
+                self.loop.call_soon(self.run)
+
 
 cdef enum:
     TURN_NS = 2000000                     # CPU time of one connection before others get their turn,

@@ -11,10 +11,10 @@
 
 from libc.stdint cimport int32_t, uint32_t
 
-from firearrow._native.wire.calls cimport PendingCalls, CallWaiter
-from firearrow._native.wire.sends cimport SendFrames
-from firearrow._native.wire.uniqueid cimport UniqueIds
-from firearrow._native.wire.writer cimport Writer
+from firearrow._native.wire.pending_calls cimport PendingCalls, CallWaiter
+from firearrow._native.wire.send_request cimport SendFrames
+from firearrow._native.wire.unique_ids cimport UniqueIds
+from firearrow._native.wire.write_buffer cimport Writer
 
 cdef class InFlightLimit:
     cdef readonly Py_ssize_t count_max, bytes_max

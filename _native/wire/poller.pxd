@@ -22,8 +22,8 @@
 
 from libc.stdint cimport uint8_t, uint32_t
 
-from firearrow._native.wire.conn cimport Connection
-from firearrow._native.wire.plug cimport RawTransport
+from firearrow._native.wire.connection cimport Connection
+from firearrow._native.wire.connection cimport RawTransport
 
 cdef enum:
     EVENTS_MAX = 64

@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow._native.wire.unique_ids import UniqueIds
 
 class Outgoing(Protocol):
     """The attributes of a message that are read; firearrow.client's Message has them."""

@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 from libc.time cimport localtime_r, mktime, time_t, tm
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from firearrow._native.wire.written cimport HEXADECIMAL_BYTES, hexadecimal
+from firearrow._native.wire.text_writer cimport HEXADECIMAL_BYTES, hexadecimal
 
 cdef extern from "Python.h":
     void *PyUnicode_DATA(object)

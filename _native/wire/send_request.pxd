@@ -7,9 +7,9 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.wire.calls cimport CallWaiter
+from firearrow._native.wire.pending_calls cimport CallWaiter
 from firearrow._native.wire.header cimport Header
-from firearrow._native.wire.writer cimport Writer
+from firearrow._native.wire.write_buffer cimport Writer
 
 cdef struct Send:                 # what differs from frame to frame
     int32_t opaque, code, frame_flag, queue_id, sys_flag, flag, reconsume_times, max_reconsume_times

@@ -3,8 +3,7 @@ from collections.abc import Callable
 from socket import socket
 from typing import Any
 
-from firearrow._native.wire.conn import Connection
-from firearrow._native.wire.plug import RawTransport
+from firearrow._native.wire.connection import Connection, RawTransport
 
 class EpollPoller:
     """Serves sockets without the loop's transports, many in one pass. Loop thread.

@@ -6,7 +6,7 @@
 # A message is any object with the attributes of firearrow.client's Message. It is read only, except that
 # `unique_id` is set if it has none. Nothing is kept. Any thread.
 
-from firearrow._native.wire.uniqueid cimport UniqueIds
-from firearrow._native.wire.writer cimport Writer
+from firearrow._native.wire.unique_ids cimport UniqueIds
+from firearrow._native.wire.write_buffer cimport Writer
 
 cdef int put_properties(Writer out, object message, UniqueIds ids, dict more) except -1

@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from firearrow._native.base.endian cimport fa_swap32
-from firearrow._native.wire.quoted cimport fa_copy_plain
+from firearrow._native.wire.json cimport fa_copy_plain
 
 cdef extern from *:
     """

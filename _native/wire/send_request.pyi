@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import final
 
-from firearrow._native.wire.calls import PendingCalls
+from firearrow._native.wire.pending_calls import PendingCalls
 
 @final
 class SendFields:

@@ -2,7 +2,7 @@ import asyncio
 import enum
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.conn import Connection
+from firearrow._native.wire.connection import Connection
 
 TICK_S: float
 """Precision of time-outs."""

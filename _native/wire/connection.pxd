@@ -13,14 +13,33 @@
 #
 # Units: bytes; `last_seen` is the loop's time in seconds. Thread: the loop's. Subclasses (server, client)
 # override `received` and `lost`; native ones may `handle_frame` frames in place.
+# Plug: where a connection's bytes go if it has no transport of the loop; the sockets of an engine are Plugs.
+# Thread: the loop's.
+# Leftover: connections of a loop that have whole frames left over, first come first served. Each iteration of
+# the loop gives them a slice of time and serves ready sockets in between: a thousand busy connections do not
+# delay a quiet one by all their work.
+#
+# Owner: the thread's loop. A closed connection does nothing when its turn comes. Thread: the loop's.
 
 from libc.stdint cimport uint8_t
-
-from firearrow._native.wire.budget cimport MemoryBudget
+from firearrow._native.wire.buffer_pool cimport MemoryBudget
 from firearrow._native.wire.frame cimport Frame
-from firearrow._native.wire.leftover cimport FairQueue
-from firearrow._native.wire.plug cimport RawTransport
-from firearrow._native.wire.shelf cimport BufferPool
+from firearrow._native.wire.buffer_pool cimport BufferPool
+
+
+cdef class RawTransport:
+    cdef int push(self, const uint8_t *data, Py_ssize_t length) except -1
+    cdef double now(self) except -1
+
+
+cdef class FairQueue:
+    cdef object loop
+    cdef object connections                     # deque of Conn
+    cdef bint planned
+
+    cdef Py_ssize_t count(self)
+    cdef int add(self, connection) except -1
+
 
 cdef class Connection:
     cdef object loop

@@ -2,10 +2,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from firearrow._native.wire.calls import PendingCalls
-from firearrow._native.wire.outgoing import Outgoing
-from firearrow._native.wire.sends import SendAnswer, SendFrames
-from firearrow._native.wire.uniqueid import UniqueIds
+from firearrow._native.wire.message_properties import Outgoing
+from firearrow._native.wire.pending_calls import PendingCalls
+from firearrow._native.wire.send_request import SendAnswer, SendFrames
+from firearrow._native.wire.unique_ids import UniqueIds
 
 Sent = TypeVar("Sent", bound=tuple[Any, ...])
 Sendable = TypeVar("Sendable", bound=Outgoing)

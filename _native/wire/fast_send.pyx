@@ -7,8 +7,8 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 from firearrow._native.wire.codes cimport SEND_MESSAGE_V2
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
-from firearrow._native.wire.outgoing cimport put_properties
-from firearrow._native.wire.sends cimport Send, SendAnswer, answer_of
+from firearrow._native.wire.message_properties cimport put_properties
+from firearrow._native.wire.send_request cimport Send, SendAnswer, answer_of
 
 from firearrow._native.wire.command import FieldError
 

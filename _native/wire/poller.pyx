@@ -10,11 +10,11 @@ from libc.string cimport memcpy, memmove
 from posix.unistd cimport close
 
 from firearrow._native.base.clock cimport nanoseconds
-from firearrow._native.wire.readiness cimport (
+from firearrow._native.wire.syscalls cimport (
     EPOLL_CLOEXEC, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_create1, epoll_event, epoll_wait, unwatch_socket,
     watch_socket,
 )
-from firearrow._native.wire.transfers cimport (
+from firearrow._native.wire.syscalls cimport (
     MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_RDWR, is_transient, receive_now, send_now, shutdown,
 )
 

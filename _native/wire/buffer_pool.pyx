@@ -1,0 +1,71 @@
+"""Shelf: a pool of buffers for large frames (see shelf.pxd).
+
+Budget: counts the bytes that all connections hold, and reports an excess (see budget.pxd).
+"""
+
+
+KEPT_BYTES = 4 << 20
+cdef Py_ssize_t BYTES_MAX = KEPT_BYTES
+
+
+cdef class BufferPool:
+    def __init__(self):
+        self.buffers = []
+
+    cpdef bytearray acquire(self, Py_ssize_t length):
+        cdef bytearray found = None, buffer
+        for buffer in self.buffers:
+            if len(buffer) >= length and (found is None or len(buffer) < len(found)):
+                found = buffer
+        if found is not None:
+            self.drop(found)
+        return found
+
+    cpdef int release(self, bytearray buffer) except -1:
+        """The smallest buffers go if there is no capacity."""
+        if len(buffer) > BYTES_MAX:
+            return 0
+        self.buffers.append(buffer)
+        self.bytes += len(buffer)
+        while self.bytes > BYTES_MAX:
+            self.drop(min(self.buffers, key=len))
+        return 0
+
+    cdef int drop(self, bytearray buffer) except -1:
+        self.buffers = [each for each in self.buffers if each is not buffer]
+        self.bytes -= len(buffer)
+        return 0
+
+
+cdef extern from "<malloc.h>" nogil:
+    int malloc_trim(size_t kept)
+
+cdef enum:
+    RELEASED_BYTES = 67108864
+
+
+cdef class MemoryBudget:
+    def __init__(self, loop, bytes_max, exceeded):
+        self.loop = loop
+        self.bytes_max = bytes_max
+        self.exceeded = exceeded
+
+    cdef int change(self, Py_ssize_t by) except -1:
+        self.held += by
+        self.most = max(self.most, self.held)
+        if self.held > self.bytes_max and not self.planned:
+            self.planned = True
+            self.loop.call_soon(self.notify)
+        return 0
+
+    def return_memory(self):
+        """Return freed memory to the system if it is much; the allocator would keep it."""
+        if self.most - self.held >= RELEASED_BYTES:
+            self.most = self.held
+            with nogil:
+                malloc_trim(0)
+
+    def notify(self):
+        self.planned = False
+        if self.held > self.bytes_max:
+            self.exceeded()
