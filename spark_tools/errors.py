@@ -1,6 +1,6 @@
 """What the Spark tools refuse, each in one sentence that says what to do."""
 
-from firearrow._native.store.faults import StoreUnreadable as StoreUnreadable  # noqa: PLC0414 (handed on)
+from firearrow._native.store.files.errors import StoreUnreadable as StoreUnreadable  # noqa: PLC0414 (handed on)
 
 
 class SparkToolsError(Exception):

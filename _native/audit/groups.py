@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.audit.queues import QueueName, QueueResult
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 
 Offsets = Mapping[tuple[str, str], Mapping[int, int]]
 """(Group, topic) → queue id → the next offset to consume."""

@@ -24,7 +24,7 @@ from firearrow._native.bulk.survey import APACHE_DELAYS_S, TORN, Survey, Surveye
 from firearrow._native.files.entries import QueueReader
 from firearrow._native.files.mappings import MappedFile, MappedFiles
 from firearrow._native.files.rolled import SegmentFile, segment_at
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 
 ENTRIES_AT_ONCE = 1 << 18
 CHUNK_BYTES = 64 << 20

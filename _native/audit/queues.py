@@ -16,7 +16,7 @@ from firearrow._native.bulk.queuecheck import EntriesResult, check_entries, coun
 from firearrow._native.files.entries import ENTRY, QueueReader
 from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.files.rolled import SegmentFile, missing, rolled_files
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 
 QueueName = tuple[str, int]
 

@@ -10,7 +10,7 @@ from firearrow._native.files.log import LogFiles
 from firearrow._native.files.log_walk import boundary
 from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.files.rolled import SegmentFile, rolled_files
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 
 QUEUE_ID_MAX = (1 << 31) - 1
 NAME_BYTES_MAX = 255

@@ -8,7 +8,7 @@ from firearrow._native.audit.store import AuditedStore
 from firearrow._native.bulk.faults import Fault, FaultKind
 from firearrow._native.files.entries import ENTRY
 from firearrow._native.files.rolled import SegmentFile, rolled_files, segment_at
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 
 KINDS = {
     FaultKind.BAD_CRC: Kind.BAD_CRC,

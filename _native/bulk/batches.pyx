@@ -10,7 +10,7 @@ from firearrow._native.base.endian cimport put_i16, put_i32
 from firearrow._native.bulk.edits cimport PropertyEdits, EditPlan, edited_bytes_max, write_edited
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.base.memory cimport copy_far
-from firearrow._native.store.layout cimport PROPERTIES_BYTES_MAX, SYS_COMPRESSED
+from firearrow._native.store.files.layout cimport PROPERTIES_BYTES_MAX, SYS_COMPRESSED
 from firearrow._native.store.record cimport RECORD_OK, RecordView
 
 from collections import namedtuple

@@ -16,7 +16,7 @@ from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX
 from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.base.text cimport is_utf8
-from firearrow._native.store.layout cimport SYS_COMPRESSED
+from firearrow._native.store.files.layout cimport SYS_COMPRESSED
 from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, record_of
 
 from firearrow._native.store.record import RecordError

@@ -5,7 +5,7 @@ from libc.string cimport strlen
 
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.base.text cimport put_decimal
-from firearrow._native.store.layout cimport HOST_V4_BYTES
+from firearrow._native.store.files.layout cimport HOST_V4_BYTES
 
 cdef extern from "<arpa/inet.h>" nogil:
     int AF_INET6

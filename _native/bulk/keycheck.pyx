@@ -14,7 +14,7 @@ from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.faults cimport INDEX_CHAIN, INDEX_ORDER, INDEX_SLOT, NO_KEY, WRONG_KEY, Faults
 from firearrow._native.bulk.survey cimport KeyRow, Survey
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.store.layout cimport (
+from firearrow._native.store.files.layout cimport (
     INDEX_AT_BEGIN_OFFSET, INDEX_AT_COUNT, INDEX_AT_END_OFFSET, INDEX_AT_SLOTS_USED,
     INDEX_ENTRY_AT_OFFSET, INDEX_ENTRY_AT_PREVIOUS, INDEX_ENTRY_AT_SECONDS, INDEX_ENTRY_BYTES,
     INDEX_HEADER_BYTES, INDEX_SLOT_BYTES,

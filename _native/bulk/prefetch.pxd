@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.base.memory cimport prefetch_read
-from firearrow._native.store.layout cimport RECORD_FIXED_BYTES
+from firearrow._native.store.files.layout cimport RECORD_FIXED_BYTES
 
 cdef enum:
     HEADS_AHEAD = 12              # so many records ahead the head is called …

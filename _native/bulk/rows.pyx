@@ -12,7 +12,7 @@ from firearrow._native.bulk.arrays cimport (
     ListArray, ListArrayView, ByteView, StringArray, StringArrayView, items_at, values_bytes, text_at,
 )
 from firearrow._native.base.text cimport put_decimal
-from firearrow._native.store.layout cimport (
+from firearrow._native.store.files.layout cimport (
     KEY_SEPARATOR, NAME_VALUE_SEPARATOR, PROPERTIES_BYTES_MAX, PROPERTY_SEPARATOR,
 )
 

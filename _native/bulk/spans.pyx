@@ -11,7 +11,7 @@ from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.prefetch cimport (
     CACHE_LINE, HEADS_AHEAD, STRINGS_AHEAD, prefetch_body, prefetch_head, prefetch_strings,
 )
-from firearrow._native.store.layout cimport (
+from firearrow._native.store.files.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES,
 )
 from firearrow._native.store.properties cimport values_of

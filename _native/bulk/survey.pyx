@@ -9,7 +9,7 @@ from firearrow._native.bulk.faults cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG
 from firearrow._native.bulk.prefetch cimport CACHE_LINE
 from firearrow._native.base.hash cimport body_crc, index_hash, java_hash_more
 from firearrow._native.store.keyhashes cimport keys_of
-from firearrow._native.store.layout cimport (
+from firearrow._native.store.files.layout cimport (
     AT_MAGIC, AT_SIZE, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, SYS_PREPARED, SYS_ROLLBACK,
     SYS_TRANSACTION,
 )

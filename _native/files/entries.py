@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from firearrow._native.files.rolled import SegmentFile, next_base, rolled_files, segment_at
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 
 ENTRY = struct.Struct(">qiq")
 PRE_BLANK_SIZE = 0x7FFFFFFF

@@ -13,7 +13,7 @@ from mmap import mmap
 from firearrow._native.bulk.keycheck import covered_by, find_keys, head_of, slots_of
 from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.files.rolled import SegmentFile
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 
 FILE_NAME = re.compile(r"[0-9]{17}")
 Stretch = tuple[int, int]

@@ -8,7 +8,7 @@ import os
 from firearrow._native.bulk.spans import End, walk
 from firearrow._native.files.mappings import MappedFile, MappedFiles
 from firearrow._native.files.rolled import SegmentFile, next_base, rolled_files, segment_at
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 
 WALK_BYTES = 16 << 20
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from firearrow._native.files.rolled import SegmentFile
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 
 MAPPINGS_MAX = 16
 READ_BEHIND_BYTES = 32 << 20

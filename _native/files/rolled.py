@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from firearrow._native.store.faults import StoreUnreadable
-from firearrow._native.store.rolled import FILE_NAME
+from firearrow._native.store.files.errors import StoreUnreadable
+from firearrow._native.store.files.segment_files import FILE_NAME
 
 
 @dataclass(frozen=True, slots=True)

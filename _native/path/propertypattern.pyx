@@ -4,7 +4,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.path.completion cimport GIVEN_BYTES_MAX, is_false
-from firearrow._native.store.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.store.record cimport Text, clear
 from firearrow._native.wire.json cimport SPAN_ESCAPED

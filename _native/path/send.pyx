@@ -8,7 +8,7 @@ from firearrow._native.path.completion cimport BUFFER_BYTES, add, add_unique_key
 from firearrow._native.path.fields cimport PROPERTIES_VALUE, TOPIC_VALUE, send_fields
 from firearrow._native.path.lane cimport NOT_HANDLED, HANDLED
 from firearrow._native.path.pattern cimport HeaderTemplate
-from firearrow._native.store.layout cimport (
+from firearrow._native.store.files.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_STORE_V6,
     SYS_TRANSACTION,
 )

@@ -9,9 +9,9 @@ from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.comparison cimport matches
 from firearrow._native.store.dispatch cimport multi_entries
 from firearrow._native.base.hash cimport java_hash_more
-from firearrow._native.store.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
+from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
 from firearrow._native.store.record cimport Properties, RECORD_BLANK, RECORD_OK, RecordView, scan_properties
-from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.files.segment cimport Segment
 
 cdef enum:
     WALK_BYTES_MAX = 8388608

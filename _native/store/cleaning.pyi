@@ -1,6 +1,6 @@
 from typing import final
 
-from firearrow._native.store.segment import Segment
+from firearrow._native.store.files.segment import Segment
 
 @final
 class StoreCleaner:

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.reading cimport StoreReader
 
-from firearrow._native.store.sole import delete_recycled
+from firearrow._native.store.files.exclusive_file import delete_recycled
 
 
 @cython.final

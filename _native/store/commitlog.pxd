@@ -16,8 +16,8 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from firearrow._native.store.record cimport RecordView
-from firearrow._native.store.segment cimport Segment
-from firearrow._native.store.syncs cimport SyncGate
+from firearrow._native.store.files.segment cimport Segment
+from firearrow._native.store.files.sync_gate cimport SyncGate
 
 cdef bytes blank_record(int64_t left)
 

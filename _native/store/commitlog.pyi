@@ -2,10 +2,10 @@ from collections.abc import Iterator
 from os import PathLike
 from types import TracebackType
 
-from firearrow._native.store.mending import RepairLog
+from firearrow._native.store.files.recycled_segment import RecycledSegment
+from firearrow._native.store.files.repair_log import RepairLog
+from firearrow._native.store.files.segment import Segment
 from firearrow._native.store.record import Record
-from firearrow._native.store.segment import Segment
-from firearrow._native.store.spare import RecycledSegment
 
 class CommitLog:
     """The log of all messages: segments in order. All offsets are physical: bytes from the log's beginning."""

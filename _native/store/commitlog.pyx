@@ -9,20 +9,20 @@ from libc.stdint cimport int32_t
 from libc.string cimport memset
 
 from firearrow._native.base.endian cimport put_i32
-from firearrow._native.store.layout cimport MAGIC_BLANK, RECORD_END_BYTES
+from firearrow._native.store.files.layout cimport MAGIC_BLANK, RECORD_END_BYTES
 from firearrow._native.store.record cimport (
     RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of,
 )
-from firearrow._native.store.segment cimport Segment, zero_tail
-from firearrow._native.store.syncs cimport SyncGate, free_sync_gate, new_sync_gate, sync_through
+from firearrow._native.store.files.segment cimport Segment, zero_tail
+from firearrow._native.store.files.sync_gate cimport SyncGate, free_sync_gate, new_sync_gate, sync_through
 
-from firearrow._native.store.blocks import Preallocator
-from firearrow._native.store.faults import StoreDamaged
-from firearrow._native.store.names import make_dirs, fsync_dir
-from firearrow._native.store.rolled import (
+from firearrow._native.store.files.preallocation import Preallocator
+from firearrow._native.store.files.errors import StoreDamaged
+from firearrow._native.store.files.directory_sync import make_dirs, fsync_dir
+from firearrow._native.store.files.segment_files import (
     foreign_size, is_of_another_size, repaired_files, named_files, rolled_files,
 )
-from firearrow._native.store.spare import RecycledSegment
+from firearrow._native.store.files.recycled_segment import RecycledSegment
 
 cdef bytes ZEROS = bytes(65536)
 

@@ -1,6 +1,6 @@
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.consumequeue import ConsumeQueue
-from firearrow._native.store.mending import RepairLog
+from firearrow._native.store.files.repair_log import RepairLog
 
 class QueueRebuild:
     """Queues against the whole log; used by recovery."""

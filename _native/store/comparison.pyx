@@ -7,11 +7,11 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memset
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
-from firearrow._native.store.layout cimport (
+from firearrow._native.store.files.layout cimport (
     ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
 )
 from firearrow._native.store.record cimport RECORD_OK, RecordView
-from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.files.segment cimport Segment
 
 cdef enum:
     # so many lost messages are believed without a hole of that size in the log

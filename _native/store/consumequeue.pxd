@@ -14,8 +14,8 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.mappings cimport Mappings
-from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.files.mmap_budget cimport Mappings
+from firearrow._native.store.files.segment cimport Segment
 
 
 @cython.final

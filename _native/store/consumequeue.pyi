@@ -4,7 +4,7 @@ from types import TracebackType
 from typing import Any
 
 from firearrow._native.store.commitlog import CommitLog
-from firearrow._native.store.mappings import Mappings
+from firearrow._native.store.files.mmap_budget import Mappings
 
 ENTRY_FIELDS: list[tuple[str, str]]
 

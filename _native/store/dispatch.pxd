@@ -12,7 +12,7 @@ from firearrow._native.store.comparison cimport QueueRebuild
 from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.keyhashes cimport KeyHashes
 from firearrow._native.store.keyindex cimport KeyIndex
-from firearrow._native.store.mappings cimport Mappings
+from firearrow._native.store.files.mmap_budget cimport Mappings
 from firearrow._native.store.record cimport Properties, RecordView, Text
 
 cdef struct Staged:

@@ -9,7 +9,7 @@ from firearrow._native.base.hash import crc32
 from firearrow._native.store.checkpoint import Checkpoint, Seal
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.dispatch import Dispatch
-from firearrow._native.store.mending import RepairLog
+from firearrow._native.store.files.repair_log import RepairLog
 from firearrow._native.store.recover import disagreeing
 
 COUNTS = struct.Struct(">II")

@@ -4,8 +4,8 @@ import errno
 import fcntl
 import os
 
-from firearrow._native.store.faults import StoreForeign, StoreLocked
-from firearrow._native.store.names import fsync_dir, make_dirs
+from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
+from firearrow._native.store.files.errors import StoreForeign, StoreLocked
 
 KNOWN = frozenset(
     (

@@ -9,11 +9,11 @@ from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint64_t
 from posix.unistd cimport close, read, write
 
-from firearrow._native.store.mutex cimport (
+from firearrow._native.store.files.sync_gate cimport (
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
 )
-from firearrow._native.store.segment cimport Segment
-from firearrow._native.store.syncs cimport sync_through
+from firearrow._native.store.files.segment cimport Segment
+from firearrow._native.store.files.sync_gate cimport sync_through
 
 cdef extern from "<pthread.h>" nogil:
     int pthread_cond_init(pthread_cond_t *cond, const void *attributes)

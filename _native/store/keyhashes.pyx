@@ -4,7 +4,7 @@ from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr
 
 from firearrow._native.base.hash cimport index_hash, java_hash_more
-from firearrow._native.store.layout cimport KEY_SEPARATOR
+from firearrow._native.store.files.layout cimport KEY_SEPARATOR
 from firearrow._native.base.vector cimport grown
 
 

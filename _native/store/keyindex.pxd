@@ -9,7 +9,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.files.segment cimport Segment
 
 
 @cython.final

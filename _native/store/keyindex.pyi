@@ -1,5 +1,5 @@
-from firearrow._native.store.mending import RepairLog
-from firearrow._native.store.segment import Segment
+from firearrow._native.store.files.repair_log import RepairLog
+from firearrow._native.store.files.segment import Segment
 
 class IndexFile:
     """One index file, Apache's layout."""

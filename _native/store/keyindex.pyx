@@ -9,13 +9,13 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.base.memory cimport prefetch_write
-from firearrow._native.store.layout cimport (
+from firearrow._native.store.files.layout cimport (
     INDEX_AT_BEGIN_OFFSET, INDEX_AT_BEGIN_TIME, INDEX_AT_COUNT, INDEX_AT_END_OFFSET, INDEX_AT_END_TIME,
     INDEX_AT_SLOTS_USED, INDEX_ENTRY_AT_OFFSET, INDEX_ENTRY_AT_PREVIOUS, INDEX_ENTRY_AT_SECONDS,
     INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES,
 )
-from firearrow._native.store.segment cimport Segment
-from firearrow._native.store.names import make_dirs, fsync_dir
+from firearrow._native.store.files.segment cimport Segment
+from firearrow._native.store.files.directory_sync import make_dirs, fsync_dir
 
 cdef extern from *:
     """

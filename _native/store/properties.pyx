@@ -5,7 +5,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t
 from libc.string cimport memchr
 
-from firearrow._native.store.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, check_record
 
 

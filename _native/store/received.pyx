@@ -8,7 +8,7 @@ from libc.string cimport memchr, memcmp
 from socket import AF_INET, AF_INET6, inet_ntop
 
 from firearrow._native.base.endian cimport get_i16, get_i32, get_i64
-from firearrow._native.store.layout cimport (
+from firearrow._native.store.files.layout cimport (
     AFTER_BORN_HOST_STORE_HOST, AFTER_STORE_HOST_PREPARED, AT_BORN_HOST, AT_BORN_TIME, AT_CRC, HOST_V4_BYTES,
     HOST_V6_BYTES, NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, SYS_BORN_V6, SYS_COMPRESSED, SYS_INNER_BATCH,
     SYS_NEED_UNWRAP, SYS_STORE_V6,

@@ -8,7 +8,7 @@ from libc.string cimport memcmp, memcpy
 
 from firearrow._native.base.endian cimport get_i16, get_i32, get_i64, put_i16, put_i32, put_i64
 from firearrow._native.base.hash cimport body_crc
-from firearrow._native.store.layout cimport (
+from firearrow._native.store.files.layout cimport (
     AT_BORN_HOST, AT_BORN_TIME, AT_CRC, AT_FLAG, AT_MAGIC, AT_PHYSICAL_OFFSET, AT_QUEUE_ID, AT_QUEUE_OFFSET,
     AT_SIZE, AT_SYS_FLAG, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_END_BYTES,
     RECORD_FIXED_BYTES, SYS_BORN_V6, SYS_STORE_V6, TOPIC_V1_BYTES_MAX,

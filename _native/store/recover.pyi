@@ -4,7 +4,7 @@ from firearrow._native.store.checkpoint import Checkpoint
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.dispatch import Dispatch
-from firearrow._native.store.mending import RepairLog
+from firearrow._native.store.files.repair_log import RepairLog
 
 def recover(
     log: CommitLog,

@@ -16,10 +16,10 @@ from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.dispatch cimport Dispatch
 from firearrow._native.store.holes cimport fill_gap, next_valid_record
 from firearrow._native.store.record cimport RECORD_BLANK, RECORD_OK, RecordView
-from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.trust cimport truncate_unsynced_keys, truncate_unsynced_entries
 
-from firearrow._native.store.faults import StoreDamaged
+from firearrow._native.store.files.errors import StoreDamaged
 
 PROGRESS_BYTES = 256 << 20
 ANY_TIME_MS = 1 << 62

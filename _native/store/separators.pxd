@@ -8,7 +8,7 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from firearrow._native.store.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 cdef extern from *:
     """

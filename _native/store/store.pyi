@@ -5,13 +5,13 @@ from types import TracebackType
 from typing import final
 
 from firearrow._native.store.cleaning import StoreCleaner
-from firearrow._native.store.faults import StoreDamaged as StoreDamaged
-from firearrow._native.store.faults import StoreError as StoreError
-from firearrow._native.store.faults import StoreForeign as StoreForeign
-from firearrow._native.store.faults import StoreLocked as StoreLocked
 from firearrow._native.store.fetch import GetResult as GetResult
 from firearrow._native.store.fetch import GetStatus as GetStatus
-from firearrow._native.store.mappings import Mappings
+from firearrow._native.store.files.errors import StoreDamaged as StoreDamaged
+from firearrow._native.store.files.errors import StoreError as StoreError
+from firearrow._native.store.files.errors import StoreForeign as StoreForeign
+from firearrow._native.store.files.errors import StoreLocked as StoreLocked
+from firearrow._native.store.files.mmap_budget import Mappings
 from firearrow._native.store.places import PutRefused as PutRefused
 from firearrow._native.store.places import PutResult as PutResult
 from firearrow._native.store.places import PutStatus as PutStatus

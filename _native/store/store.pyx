@@ -16,25 +16,25 @@ from firearrow._native.store.consumequeue cimport ConsumeQueue
 from firearrow._native.store.dispatch cimport Dispatch
 from firearrow._native.base.hash cimport body_crc
 from firearrow._native.store.keyindex cimport KeyIndex
-from firearrow._native.store.layout cimport (
+from firearrow._native.store.files.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6,
     SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
 )
 from firearrow._native.store.reading cimport StoreReader
 from firearrow._native.store.record cimport Message, Properties, Text, encode_record, record_bytes, scan_properties
 
-from firearrow._native.store import pagecache
+from firearrow._native.store.files import page_cache
 from firearrow._native.store.batch import items_of
 from firearrow._native.store.checkpoint import Checkpoint
 from firearrow._native.store.commitlog import CommitLog as Log
 from firearrow._native.store.dispatch import is_file_name
 from firearrow._native.store.doubt import check_consistency, fingerprint
-from firearrow._native.store.faults import StoreDamaged, StoreError, StoreForeign, StoreLocked
+from firearrow._native.store.files.errors import StoreDamaged, StoreError, StoreForeign, StoreLocked
 from firearrow._native.store.fetch import GetStatus, GetResult
 from firearrow._native.store.folder import StoreFolder
 from firearrow._native.store.keyindex import KeyIndex as Index
-from firearrow._native.store.names import delete_incomplete_files
-from firearrow._native.store.mending import RepairLog
+from firearrow._native.store.files.directory_sync import delete_incomplete_files
+from firearrow._native.store.files.repair_log import RepairLog
 from firearrow._native.store.places import PutResult, PutRefused, PutStatus, QueueEntry
 from firearrow._native.store.recover import recover
 
@@ -118,8 +118,8 @@ cdef class MessageStore:
         log_folder = config.commitlog_path or self.folder.path("commitlog")
         if self.folder.was_killed:
             self.unsettled = True
-            if pagecache.is_suspect(self.root):
-                pagecache.drop_page_cache(self.root, log_folder, repair_log)
+            if page_cache.is_suspect(self.root):
+                page_cache.drop_page_cache(self.root, log_folder, repair_log)
             delete_incomplete_files(self.folder.path("consumequeue"), self.folder.path("index"))
         self.log = Log.open(log_folder, config.segment_bytes, repair_log, self.root)
         if config.index_enabled:
@@ -319,7 +319,7 @@ cdef class MessageStore:
     def doubt_disk(self, error):
         if error.errno not in EXHAUSTED:  # what the disk holds is in doubt, also to the next open
             self.broken = True
-            pagecache.mark_suspect(self.root)
+            page_cache.mark_suspect(self.root)
 
     def confirm(self, int64_t physical_offset):
         if physical_offset > self.reader.confirmed:
@@ -344,7 +344,7 @@ cdef class MessageStore:
 
     def fsync_store(self):
         if self.unsettled:
-            pagecache.fsync_store(self.root, self.log.folder)
+            page_cache.fsync_store(self.root, self.log.folder)
             self.unsettled = False
 
     def flush_all(self):

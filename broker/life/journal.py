@@ -27,7 +27,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow._native.store.names import fsync_dir, make_dirs
+from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
 from firearrow._native.store.notes import JournalPage
 
 log = logging.getLogger("firearrow.journal")

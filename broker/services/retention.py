@@ -14,9 +14,9 @@ import logging
 import os
 from collections.abc import Callable
 
-from firearrow._native.store.names import fsync_dir
-from firearrow._native.store.segment import Segment
-from firearrow._native.store.sole import delete_recycled
+from firearrow._native.store.files.directory_sync import fsync_dir
+from firearrow._native.store.files.exclusive_file import delete_recycled
+from firearrow._native.store.files.segment import Segment
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from firearrow._native.store.names import fsync_dir, make_dirs
+from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
 from firearrow.broker.errors import StartError
 
 log = logging.getLogger("firearrow.files")

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
 
-from firearrow._native.store.faults import StoreError
+from firearrow._native.store.files.errors import StoreError
 from firearrow.broker.config import from_file
 from firearrow.broker.options import Options
 from firearrow.broker.upkeep import backup, dump, repair, report, stat, verify

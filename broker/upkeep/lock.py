@@ -9,7 +9,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 
-from firearrow._native.store.faults import StoreLocked, StoreUnreadable
+from firearrow._native.store.files.errors import StoreLocked, StoreUnreadable
 
 BUSY = (errno.EACCES, errno.EAGAIN)
 

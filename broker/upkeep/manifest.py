@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 
 NAME = "backup.json"
 FORMAT = 1

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow.broker import fastjson
 
 FILES = ("consumerOffset.json", "lmqConsumerOffset.json")

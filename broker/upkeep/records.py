@@ -12,7 +12,7 @@ from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, QueueReader
 from firearrow._native.files.log import LogFiles
 from firearrow._native.files.log_walk import LogReader, boundary
 from firearrow._native.files.mappings import MappedFiles
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.record import Record, RecordError, decode
 
 WINDOW_BYTES = 8 << 20

@@ -8,8 +8,8 @@ import os
 import shutil
 from pathlib import Path
 
-from firearrow._native.store.faults import StoreUnreadable
-from firearrow._native.store.spare import NAME as SPARE
+from firearrow._native.store.files.errors import StoreUnreadable
+from firearrow._native.store.files.recycled_segment import NAME as SPARE
 from firearrow.broker.life.journal import HEAD, entries_of
 from firearrow.broker.upkeep.copying import copy_file
 from firearrow.broker.upkeep.manifest import NAME, Stamp, stamp_of

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from firearrow._native.audit.auditing import StoreResult
-from firearrow._native.store.faults import StoreUnreadable
-from firearrow._native.store.spare import NAME as SPARE
+from firearrow._native.store.files.errors import StoreUnreadable
+from firearrow._native.store.files.recycled_segment import NAME as SPARE
 from firearrow.broker.upkeep.dump import checkpoint_row, time_text
 from firearrow.broker.upkeep.offsets import read_object
 from firearrow.broker.upkeep.shape import StoreLayout

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from firearrow._native.files.log import LogFiles
 from firearrow._native.files.mappings import MappedFiles
-from firearrow._native.store.rolled import FILE_NAME
+from firearrow._native.store.files.segment_files import FILE_NAME
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import StoreUnreadable, TopicNotFound
 from firearrow.spark_tools.offline.config import QUEUE_ID, DeclaredTopics, group_offsets

@@ -14,7 +14,7 @@ from pathlib import Path
 from firearrow._native.store.checkpoint import Checkpoint
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.consumequeue import ConsumeQueue
-from firearrow._native.store.faults import StoreError
+from firearrow._native.store.files.errors import StoreError
 from firearrow._native.store.record import decode
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.life.timers.check import TimerCheckpoint

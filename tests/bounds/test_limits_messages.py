@@ -23,8 +23,8 @@ from firearrow.broker.life.pop.receipts import (
 from tests.bounds.code import value_of
 from tests.support.stores import open_store, put
 
-PROPERTIES_BYTES_MAX = value_of("_native/store/layout", "PROPERTIES_BYTES_MAX")
-TOPIC_BYTES_MAX = value_of("_native/store/layout", "TOPIC_BYTES_MAX")
+PROPERTIES_BYTES_MAX = value_of("_native/store/files/layout", "PROPERTIES_BYTES_MAX")
+TOPIC_BYTES_MAX = value_of("_native/store/files/layout", "TOPIC_BYTES_MAX")
 QUEUE_ID_MAX = value_of("_native/store/store", "QUEUE_ID_MAX")
 
 

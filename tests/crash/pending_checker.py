@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from firearrow._native.store.faults import StoreError
+from firearrow._native.store.files.errors import StoreError
 from firearrow.broker.errors import StartError
 from firearrow.broker.life.timers import check
 from tests.crash.promises import Promises, Sent

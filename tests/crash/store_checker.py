@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.store.faults import StoreError
+from firearrow._native.store.files.errors import StoreError
 from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.broker.errors import StartError
 from tests.crash.disk import SECTOR_BYTES

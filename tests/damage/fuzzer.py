@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from firearrow._native.store.faults import StoreError
+from firearrow._native.store.files.errors import StoreError
 from tests.damage.filled import Filled, Key
 from tests.support.stores import SEGMENT_BYTES
 

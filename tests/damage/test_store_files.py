@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.faults import StoreDamaged, StoreForeign
+from firearrow._native.store.files.errors import StoreDamaged, StoreForeign
 from tests.damage.filled import Filled, log_file
 from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from firearrow._native.store.segment import fail_next, heal
+from firearrow._native.store.files.segment import fail_next, heal
 from firearrow.broker.config import Config
 from firearrow.broker.filters.selection import EntryFilter
 from firearrow.broker.life.journal import Kind

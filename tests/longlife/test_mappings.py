@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.mappings import Mappings
+from firearrow._native.store.files.mmap_budget import Mappings
 from firearrow._native.store.store import MessageStore
 from tests.support.stores import bodies, open_store, put
 

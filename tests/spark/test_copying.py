@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow.client import blocking
 from firearrow.client.errors import NoRoute
 from firearrow.client.local_broker import LocalBroker

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store import abreast as module
-from firearrow._native.store.abreast import SERIAL_MAX, THREADS, for_each_parallel
-from firearrow._native.store.segment import fail_next, heal
+from firearrow._native.store.files import parallel as module
+from firearrow._native.store.files.parallel import SERIAL_MAX, THREADS, for_each_parallel
+from firearrow._native.store.files.segment import fail_next, heal
 from tests.support.stores import open_store, put, read
 
 

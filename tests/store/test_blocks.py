@@ -4,9 +4,9 @@ import errno
 import os
 from pathlib import Path
 
-from firearrow._native.store.blocks import BYTES_MIN, TIMES, Preallocator
+from firearrow._native.store.files.preallocation import BYTES_MIN, TIMES, Preallocator
+from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.groupcommit import GroupCommit
-from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import MessageStore
 from tests.support.stores import open_store, put
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.groupcommit import ZEROS_AHEAD_BYTES, GroupCommit
-from firearrow._native.store.segment import fail_next, heal
 from firearrow._native.store.store import MessageStore
 from tests.support.stores import SEGMENT_BYTES, open_store, put
 

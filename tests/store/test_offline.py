@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.consumequeue import ConsumeQueue
-from firearrow._native.store.segment import Segment
+from firearrow._native.store.files.segment import Segment
 from tests.support.stores import open_store, put
 
 

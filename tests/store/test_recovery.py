@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.faults import StoreForeign
+from firearrow._native.store.files.errors import StoreForeign
 from firearrow._native.store.record import Record
 from tests.support.stores import (
     QUEUE_FILE_BYTES,

@@ -12,10 +12,10 @@ from typing import IO
 
 import pytest
 
-from firearrow._native.store import sole as module
-from firearrow._native.store.segment import Segment, fail_next, heal
-from firearrow._native.store.sole import delete_recycled, exclusive_file
-from firearrow._native.store.spare import RecycledSegment
+from firearrow._native.store.files import exclusive_file as module
+from firearrow._native.store.files.exclusive_file import delete_recycled, exclusive_file
+from firearrow._native.store.files.recycled_segment import RecycledSegment
+from firearrow._native.store.files.segment import Segment, fail_next, heal
 from tests.support.stores import SEGMENT_BYTES, needs_zeroing
 
 OLD = b"old " * (SEGMENT_BYTES // 4)
@@ -23,7 +23,7 @@ NEXT = f"{SEGMENT_BYTES:020d}"
 
 HOLDER = f"""
 import mmap, sys
-from firearrow._native.store.segment import Segment
+from firearrow._native.store.files.segment import Segment
 path, how = sys.argv[1:]
 folder, _, name = path.rpartition("/")
 if how == "mapped":

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from firearrow._native.audit.findings import Kind
-from firearrow._native.store.faults import StoreError
+from firearrow._native.store.files.errors import StoreError
 from firearrow.broker.upkeep.records import RecordQuery, records
 from firearrow.broker.upkeep.repair import Repair, RepairOptions
 from firearrow.broker.upkeep.verify import VerifyOptions, verify

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.faults import StoreUnreadable
+from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow.broker.upkeep import backup as module
 from firearrow.broker.upkeep.backup import BEFORE, UNFINISHED, BackupOptions, backup
 from firearrow.broker.upkeep.manifest import NAME, Manifest

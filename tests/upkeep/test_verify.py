@@ -10,7 +10,7 @@ import pytest
 
 from firearrow._native.audit.findings import Kind
 from firearrow._native.bulk.keycheck import slots_of
-from firearrow._native.store.faults import StoreLocked, StoreUnreadable
+from firearrow._native.store.files.errors import StoreLocked, StoreUnreadable
 from firearrow.broker.upkeep import lane, meaning
 from firearrow.broker.upkeep.lock import held
 from firearrow.broker.upkeep.verify import VerifyOptions, verify

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firearrow._native.bulk.timerunits import TimerLogSurvey
-from firearrow._native.store.names import fsync_dir, make_dirs
+from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
 
 RECORD_LAYOUT = struct.Struct(">iqiqiqiiq")
 PREV_AT = 4

@@ -4,7 +4,7 @@ import contextlib
 import logging
 from pathlib import Path
 
-from firearrow._native.store.names import fsync_dir
+from firearrow._native.store.files.directory_sync import fsync_dir
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.timers.check import TimerCheckpoint
 from firearrow.broker.life.timers.clockwork import TimerFiles

@@ -2,8 +2,17 @@
 # whoever asks first, and has dropped what it could not write.
 #
 # Owner: the log. Thread: any, without the GIL.
+# The C library's locks, for what runs without the GIL.
 
-from firearrow._native.store.mutex cimport pthread_mutex_t
+
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t *lock, const void *attributes)
+    int pthread_mutex_destroy(pthread_mutex_t *lock)
+    int pthread_mutex_lock(pthread_mutex_t *lock)
+    int pthread_mutex_unlock(pthread_mutex_t *lock)
+
 
 cdef struct SyncGate:
     pthread_mutex_t lock

@@ -1,11 +1,7 @@
 """Syncs: fdatasync of a log's files (see syncs.pxd)."""
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-
-from firearrow._native.store.mutex cimport (
-    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
-)
-from firearrow._native.store.segment cimport sync_fd
+from firearrow._native.store.files.segment cimport sync_fd
 
 
 cdef SyncGate *new_sync_gate() except NULL:

@@ -14,9 +14,9 @@ import os
 import stat
 from threading import Lock
 
-from firearrow._native.store.names import fsync_dir
-from firearrow._native.store.segment import Segment, zero_range
-from firearrow._native.store.sole import chunks, exclusive_file
+from firearrow._native.store.files.directory_sync import fsync_dir
+from firearrow._native.store.files.exclusive_file import chunks, exclusive_file
+from firearrow._native.store.files.segment import Segment, zero_range
 
 NAME = "spare"
 

@@ -9,8 +9,8 @@ from posix.stat cimport fstat, struct_stat
 from posix.types cimport off_t
 from posix.unistd cimport close as c_close, fdatasync, ftruncate, pread, pwrite
 
-from firearrow._native.store.names import fsync_dir
-from firearrow._native.store.rolled import file_name
+from firearrow._native.store.files.directory_sync import fsync_dir
+from firearrow._native.store.files.segment_files import file_name
 
 cdef extern from *:
     """

@@ -7,7 +7,7 @@
 # entries maps one queue at a time. Owner: dispatch; a queue that is only read has none. Thread: the
 # appender's.
 
-from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.files.segment cimport Segment
 
 cdef class Mappings:
     cdef public Py_ssize_t files_max

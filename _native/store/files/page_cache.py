@@ -9,9 +9,9 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from firearrow._native.store.abreast import for_each_parallel
-from firearrow._native.store.mending import RepairLog
-from firearrow._native.store.spare import NAME as SPARE
+from firearrow._native.store.files.parallel import for_each_parallel
+from firearrow._native.store.files.recycled_segment import NAME as SPARE
+from firearrow._native.store.files.repair_log import RepairLog
 
 MARK = "unsynced"
 LOCK = "lock"

@@ -2,7 +2,7 @@
 
 from posix.mman cimport MADV_RANDOM, madvise
 
-from firearrow._native.store.segment cimport Segment
+from firearrow._native.store.files.segment cimport Segment
 
 MAPS_SHARE = 2
 FILES_MAX = 32768

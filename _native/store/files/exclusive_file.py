@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Iterator
 
-from firearrow._native.store.segment import Segment
+from firearrow._native.store.files.segment import Segment
 
 CHUNK_BYTES = 16 << 20
 PAUSE_S = 0.001

@@ -8,8 +8,8 @@ import os
 import re
 from itertools import pairwise
 
-from firearrow._native.store.faults import StoreDamaged, StoreForeign
-from firearrow._native.store.mending import RepairLog
+from firearrow._native.store.files.errors import StoreDamaged, StoreForeign
+from firearrow._native.store.files.repair_log import RepairLog
 
 FILE_NAME = re.compile(r"[0-9]{20}")
 POSITION_MAX = (1 << 63) - 1

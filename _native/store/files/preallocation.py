@@ -10,7 +10,7 @@ Owner: the log. Thread: the one that syncs it.
 import os
 from collections.abc import Iterable
 
-from firearrow._native.store.segment import give_blocks
+from firearrow._native.store.files.segment import give_blocks
 
 TIMES = 4
 """As many times what came since the last sync: the load may grow, and the next sync take longer."""

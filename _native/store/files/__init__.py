@@ -1,0 +1,1 @@
+"""The store's files: mapped segments, preallocation, syncing, errors of the disk."""
