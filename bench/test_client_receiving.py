@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage, decode_messages
+from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
 from tests.store.test_received import plain, record
 
 COUNT = 32

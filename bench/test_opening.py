@@ -5,7 +5,7 @@ from pathlib import Path
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.opening import MIB, fill, killed, stopped
-from firearrow._native.store.commitlog import CommitLog
+from firearrow._native.store.log.commit_log import CommitLog
 
 SCANNED = 4 * MIB
 

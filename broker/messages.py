@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 
 
 class Property:

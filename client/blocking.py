@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import admin, pop_consumer, producer, pull_consumer, push_consumer
 from firearrow.client.handling.listeners import Handler
 from firearrow.client.handling.termination import stopped_by_signals

@@ -12,7 +12,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.message import Message, MessageQueue, SendResult
 
 if TYPE_CHECKING:
-    from firearrow._native.store.received import ReceivedMessage
+    from firearrow._native.store.log.received_message import ReceivedMessage
 
 log = logging.getLogger("firearrow.client")
 Context = TypeVar("Context")

@@ -7,7 +7,7 @@ others up. What is not acknowledged while it is hidden comes back to the group. 
 import logging
 from collections.abc import AsyncIterator, Iterable
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.clock import now_ms
 from firearrow.client.compression import open_body
 from firearrow.client.errors import ClientError, ConfigError, NotRunning

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import ConfigError, MessageRefused, check
 from firearrow.client.hooks import EndTransactionHook, ProducerHooks, check_known
 from firearrow.client.link.instance import ClientInstance

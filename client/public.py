@@ -1,6 +1,6 @@
 """The public names of `firearrow.client`, imported from the modules that define them."""
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin import Admin
 from firearrow.client.errors import (
     BrokerError,

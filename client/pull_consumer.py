@@ -11,7 +11,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, Unpack
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import ClientError, ConfigError
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.offset_store import OffsetStore, ReadOffset

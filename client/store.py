@@ -11,7 +11,7 @@ up to the first bad one. `Record.body` is as stored, maybe compressed. OSError: 
 of CommitLog belong to the broker's store.
 """
 
-from firearrow._native.store.commitlog import CommitLog
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.commit_log import CommitLog
+from firearrow._native.store.log.record import Record
 
 __all__ = ["CommitLog", "Record"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from firearrow._native.bulk.arrow import ArrowBatch
 from firearrow._native.bulk.columns import Columns
 from firearrow._native.bulk.spans import Spans
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow.client.compression import BodyUnreadable, open_body
 from firearrow.spark_tools.errors import InvalidOption, SparkToolsError
 

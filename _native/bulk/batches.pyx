@@ -11,7 +11,7 @@ from firearrow._native.bulk.edits cimport PropertyEdits, EditPlan, edited_bytes_
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.base.memory cimport copy_far
 from firearrow._native.store.files.layout cimport PROPERTIES_BYTES_MAX, SYS_COMPRESSED
-from firearrow._native.store.record cimport RECORD_OK, RecordView
+from firearrow._native.store.log.record cimport RECORD_OK, RecordView
 
 from collections import namedtuple
 
@@ -19,7 +19,7 @@ import firearrow._native.bulk.edits as edits_room
 from firearrow._native.bulk.edits import (  # re-exported
     BROKER_OWN, REPLAY_BROKER, REPLAY_JOB, REPLAY_OFFSET, REPLAY_QUEUE, REPLAY_TOPIC,  # no-cython-lint
 )
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 
 globals()["PropertyEdits"] = edits_room.PropertyEdits  # a class that is cimported is no name of the module
 

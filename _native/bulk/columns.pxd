@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t
 from firearrow._native.bulk.arrow cimport ArrowArray
 from firearrow._native.bulk.pairs cimport Pair
 from firearrow._native.bulk.spans cimport Spans
-from firearrow._native.store.record cimport RecordView, Text
+from firearrow._native.store.log.record cimport RecordView, Text
 
 cdef class Columns:
     cdef Spans spans

@@ -3,7 +3,7 @@ from typing import final
 
 from firearrow._native.bulk.arrow import ArrowBatch
 from firearrow._native.bulk.spans import Spans
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 
 @final
 class Columns:

@@ -17,9 +17,9 @@ from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.base.text cimport is_utf8
 from firearrow._native.store.files.layout cimport SYS_COMPRESSED
-from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, record_of
+from firearrow._native.store.log.record cimport RECORD_OK, RecordView, Text, record_of
 
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 cdef enum:

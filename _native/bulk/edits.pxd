@@ -6,7 +6,7 @@
 
 from libc.stdint cimport int32_t, uint8_t
 
-from firearrow._native.store.record cimport RecordView
+from firearrow._native.store.log.record cimport RecordView
 
 cdef enum:
     NAMES_MAX = 4096              # that may be dropped

@@ -7,7 +7,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.bulk.pairs cimport Pair
-from firearrow._native.store.record cimport RecordView, Text
+from firearrow._native.store.log.record cimport RecordView, Text
 
 cdef enum:
     OFFSET_MAX = 0x7FFFFFFF           # of Arrow's texts and lists

@@ -7,7 +7,7 @@ from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX, write_host
 from firearrow._native.bulk.pairs cimport Pair, place_of
 from firearrow._native.base.memory cimport copy_far
 from firearrow._native.store.files.layout cimport HOST_V4_BYTES
-from firearrow._native.store.record cimport RecordView, Text
+from firearrow._native.store.log.record cimport RecordView, Text
 
 cdef int64_t MS_MIN = -62135596800000           # 0001-01-01
 cdef int64_t MS_MAX = 253402300799999           # the end of 9999

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t
 
-from firearrow._native.store.record cimport Text
+from firearrow._native.store.log.record cimport Text
 
 cdef enum:
     HOST_TEXT_BYTES_MAX = 64      # [ 45 ]:-2147483648 and the zero behind

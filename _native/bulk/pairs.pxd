@@ -5,7 +5,7 @@
 #
 # Order: as in the text; of equal names only the last stays, in its own place, as Java's map has it.
 
-from firearrow._native.store.record cimport Text
+from firearrow._native.store.log.record cimport Text
 
 cdef struct Pair:
     Text name, value

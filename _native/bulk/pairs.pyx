@@ -4,8 +4,8 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy
 
-from firearrow._native.store.record cimport Text
-from firearrow._native.store.separators cimport (
+from firearrow._native.store.log.record cimport Text
+from firearrow._native.store.log.record cimport (
     HIGH_BITS, Piece, begin, ends_piece, first_byte, has_value, marks_of,
 )
 

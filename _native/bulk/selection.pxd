@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.bulk.textset cimport StringSet
-from firearrow._native.store.record cimport RecordView, Text
+from firearrow._native.store.log.record cimport RecordView, Text
 
 
 @cython.final

@@ -8,9 +8,9 @@ from firearrow._native.base.endian cimport get_i32
 from firearrow._native.bulk.spans cimport Spans
 from firearrow._native.bulk.textset cimport StringSet
 from firearrow._native.store.files.layout cimport AT_SIZE, KEY_SEPARATOR
-from firearrow._native.store.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
+from firearrow._native.store.log.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
 
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 
 cdef int64_t FIRST_MS = -0x7FFFFFFFFFFFFFFF
 cdef int64_t LAST_MS = 0x7FFFFFFFFFFFFFFF

@@ -12,7 +12,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from firearrow._native.store.record cimport RecordView
+from firearrow._native.store.log.record cimport RecordView
 
 
 @cython.final

@@ -4,7 +4,7 @@ from enum import IntEnum
 from mmap import mmap
 from typing import final
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 
 class End(IntEnum):
     """Why a walk ended."""

@@ -14,14 +14,14 @@ from firearrow._native.bulk.prefetch cimport (
 from firearrow._native.store.files.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES,
 )
-from firearrow._native.store.properties cimport values_of
-from firearrow._native.store.record cimport (
+from firearrow._native.store.log.properties cimport values_of
+from firearrow._native.store.log.record cimport (
     RECORD_BAD_CRC, RECORD_BLANK, RECORD_OK, RecordView, check_record, has_its_crc, record_of,
 )
 
 from enum import IntEnum
 
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 
 cdef enum:
     LIKELY_AHEAD = 8

@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.bulk.faults cimport Faults
 from firearrow._native.bulk.names cimport NameCounters
-from firearrow._native.store.record cimport Properties, RecordView
+from firearrow._native.store.log.record cimport Properties, RecordView
 
 cdef enum RowState:
     ROW_OPEN = 0

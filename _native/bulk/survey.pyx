@@ -8,12 +8,12 @@ from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.faults cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
 from firearrow._native.bulk.prefetch cimport CACHE_LINE
 from firearrow._native.base.hash cimport body_crc, index_hash, java_hash_more
-from firearrow._native.store.keyhashes cimport keys_of
+from firearrow._native.store.log.key_index cimport keys_of
 from firearrow._native.store.files.layout cimport (
     AT_MAGIC, AT_SIZE, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, SYS_PREPARED, SYS_ROLLBACK,
     SYS_TRANSACTION,
 )
-from firearrow._native.store.record cimport (
+from firearrow._native.store.log.record cimport (
     RECORD_BAD_MAGIC, RECORD_BAD_SIZE, RECORD_BLANK, RECORD_CUT, RECORD_OK, check_record, scan_properties,
 )
 from firearrow._native.base.vector cimport grown

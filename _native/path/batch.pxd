@@ -4,7 +4,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
-from firearrow._native.store.record cimport Message
+from firearrow._native.store.log.record cimport Message
 
 cdef enum:
     ITEMS_MAX = 1024              # larger batches are not taken

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t
 
 from firearrow._native.base.endian cimport get_i16, get_i32
-from firearrow._native.store.record cimport Text, record_bytes
+from firearrow._native.store.log.record cimport Text, record_bytes
 
 cdef enum:
     HEAD_BYTES = 20

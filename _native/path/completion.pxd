@@ -9,7 +9,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
-from firearrow._native.store.record cimport Properties, Text
+from firearrow._native.store.log.record cimport Properties, Text
 from firearrow._native.wire.json cimport Span
 from firearrow._native.wire.unique_ids cimport UNIQUE_ID_MAX, UniqueIds
 

@@ -6,7 +6,7 @@ from firearrow._native.base.memory cimport prefetch_write_range
 from firearrow._native.path.completion cimport GIVEN_BYTES_MAX, is_false
 from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.base.memory cimport prefetch_write_range
-from firearrow._native.store.record cimport Text, clear
+from firearrow._native.store.log.record cimport Text, clear
 from firearrow._native.wire.json cimport SPAN_ESCAPED
 from firearrow._native.base.memory cimport fa_copy_piece, fa_same
 from firearrow._native.wire.json cimport fa_copy_ascii

@@ -13,9 +13,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.path.fields cimport PullFields
 from firearrow._native.path.holds cimport HeldRequest, PullHoldService
 from firearrow._native.path.lane cimport FastConnection
-from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.fetch cimport PickedRecord, Scan
-from firearrow._native.store.notes cimport JournalPage
+from firearrow._native.store.log.journal_page cimport JournalPage
 from firearrow._native.store.store cimport MessageStore
 from firearrow._native.base.clock cimport Clock
 from firearrow._native.wire.frame cimport Frame

@@ -4,7 +4,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.store.record cimport Text
+from firearrow._native.store.log.record cimport Text
 from firearrow._native.wire.write_buffer cimport Writer
 
 

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t
 
 from firearrow._native.path.lane cimport FastConnection
 from firearrow._native.path.parked cimport Pending
-from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.wire.write_buffer cimport Writer
 
 cdef struct ReplySlice:

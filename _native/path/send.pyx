@@ -12,11 +12,11 @@ from firearrow._native.store.files.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_STORE_V6,
     SYS_TRANSACTION,
 )
-from firearrow._native.store.record cimport Text, record_bytes
+from firearrow._native.store.log.record cimport Text, record_bytes
 from firearrow._native.wire.codes cimport SERIALIZER_JSON
 from firearrow._native.wire.json cimport Span
 
-from firearrow._native.store.places import PutRefused
+from firearrow._native.store.log.results import PutRefused
 
 cdef enum:
     # bits of a client's sysFlag that are stored: compressed, multi tags, compression type

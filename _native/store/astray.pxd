@@ -9,8 +9,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 
 # The record for the entry, and its size; NULL without an exception: it is not near. OSError.
 cdef const uint8_t *repair_entry(CommitLog log, ConsumeQueue queue, int64_t entry, int32_t *size) except? NULL

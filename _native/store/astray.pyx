@@ -6,11 +6,11 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.string cimport memcmp
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
-from firearrow._native.store.comparison cimport matches
-from firearrow._native.store.dispatch cimport multi_entries
+from firearrow._native.store.log.queue_check cimport matches
+from firearrow._native.store.log.dispatcher cimport multi_entries
 from firearrow._native.base.hash cimport java_hash_more
 from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
-from firearrow._native.store.record cimport Properties, RECORD_BLANK, RECORD_OK, RecordView, scan_properties
+from firearrow._native.store.log.record cimport Properties, RECORD_BLANK, RECORD_OK, RecordView, scan_properties
 from firearrow._native.store.files.segment cimport Segment
 
 cdef enum:

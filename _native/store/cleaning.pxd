@@ -11,8 +11,8 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.reading cimport StoreReader
 
 @cython.final

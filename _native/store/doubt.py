@@ -6,10 +6,10 @@ Cheap on purpose: shapes, ends, samples. Changes nothing. Thread: the appender's
 import struct
 
 from firearrow._native.base.hash import crc32
-from firearrow._native.store.checkpoint import Checkpoint, Seal
-from firearrow._native.store.commitlog import CommitLog
-from firearrow._native.store.dispatch import Dispatch
 from firearrow._native.store.files.repair_log import RepairLog
+from firearrow._native.store.log.checkpoint import Checkpoint, Seal
+from firearrow._native.store.log.commit_log import CommitLog
+from firearrow._native.store.log.dispatcher import Dispatch
 from firearrow._native.store.recover import disagreeing
 
 COUNTS = struct.Struct(">II")

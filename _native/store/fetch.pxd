@@ -6,8 +6,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 
 cdef struct Limits:
     int64_t in_memory_bytes       # a record so near the log's end counts as being in memory

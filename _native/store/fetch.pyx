@@ -17,9 +17,9 @@ from firearrow._native.store.files.layout cimport (
     AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE,
     RECORD_FIXED_BYTES,
 )
-from firearrow._native.store.comparison cimport matches
-from firearrow._native.store.dispatch cimport multi_entries
-from firearrow._native.store.record cimport Properties, RECORD_OK, RecordView, scan_properties
+from firearrow._native.store.log.queue_check cimport matches
+from firearrow._native.store.log.dispatcher cimport multi_entries
+from firearrow._native.store.log.record cimport Properties, RECORD_OK, RecordView, scan_properties
 
 cdef enum:
     MAX_BYTES = 134217728

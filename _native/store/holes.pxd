@@ -8,8 +8,8 @@
 
 from libc.stdint cimport int64_t
 
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.record cimport RecordView
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.record cimport RecordView
 
 cdef int64_t next_valid_record(CommitLog log, int64_t at, RecordView *view) except -2
 cdef int fill_gap(CommitLog log, int64_t at, int64_t behind, int64_t store_time, object repair_log) except -1

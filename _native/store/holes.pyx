@@ -7,12 +7,12 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memchr, memset
 
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.store.commitlog cimport blank_record
+from firearrow._native.store.log.commit_log cimport blank_record
 from firearrow._native.base.hash cimport body_crc
 from firearrow._native.store.files.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES, SYS_ROLLBACK,
 )
-from firearrow._native.store.record cimport Message, RECORD_OK, Text, encode_record
+from firearrow._native.store.log.record cimport Message, RECORD_OK, Text, encode_record
 from firearrow._native.store.files.segment cimport Segment
 
 FILLER_TOPIC = b"DAMAGED"

@@ -6,11 +6,11 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.dispatch cimport Dispatch
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.dispatcher cimport Dispatch
 from firearrow._native.store.fetch cimport Limits
-from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.log.key_index cimport KeyIndex
 
 @cython.final
 cdef class StoreReader:

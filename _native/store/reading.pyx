@@ -5,16 +5,16 @@ import os
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.dispatch cimport Dispatch
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.dispatcher cimport Dispatch
 from firearrow._native.store.fetch cimport get_message
 from firearrow._native.base.hash cimport index_hash
-from firearrow._native.store.keyindex cimport KeyIndex
-from firearrow._native.store.record cimport RECORD_OK, RecordView
+from firearrow._native.store.log.key_index cimport KeyIndex
+from firearrow._native.store.log.record cimport RECORD_OK, RecordView
 
 from firearrow._native.base.hash import java_hash
-from firearrow._native.store.places import QueueEntry
+from firearrow._native.store.log.results import QueueEntry
 
 QUEUE_ID_MAX = 65535
 

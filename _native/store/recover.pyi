@@ -1,10 +1,10 @@
 from collections.abc import Callable
 
-from firearrow._native.store.checkpoint import Checkpoint
-from firearrow._native.store.commitlog import CommitLog
-from firearrow._native.store.consumequeue import ConsumeQueue
-from firearrow._native.store.dispatch import Dispatch
 from firearrow._native.store.files.repair_log import RepairLog
+from firearrow._native.store.log.checkpoint import Checkpoint
+from firearrow._native.store.log.commit_log import CommitLog
+from firearrow._native.store.log.consume_queue import ConsumeQueue
+from firearrow._native.store.log.dispatcher import Dispatch
 
 def recover(
     log: CommitLog,

@@ -10,12 +10,12 @@ is not as it was left.
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
 from libc.string cimport memchr
 
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.comparison cimport QueueRebuild, matches
-from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.dispatch cimport Dispatch
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.queue_check cimport QueueRebuild, matches
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.dispatcher cimport Dispatch
 from firearrow._native.store.holes cimport fill_gap, next_valid_record
-from firearrow._native.store.record cimport RECORD_BLANK, RECORD_OK, RecordView
+from firearrow._native.store.log.record cimport RECORD_BLANK, RECORD_OK, RecordView
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.trust cimport truncate_unsynced_keys, truncate_unsynced_entries
 

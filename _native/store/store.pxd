@@ -6,12 +6,12 @@
 from libc.stdint cimport int64_t
 
 from firearrow._native.store.cleaning cimport StoreCleaner
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.dispatch cimport Dispatch
-from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.dispatcher cimport Dispatch
+from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.reading cimport StoreReader
-from firearrow._native.store.record cimport Message, Properties
+from firearrow._native.store.log.record cimport Message, Properties
 
 cdef class MessageStore:
     cdef readonly str root

@@ -12,10 +12,10 @@ from firearrow._native.store.files.errors import StoreError as StoreError
 from firearrow._native.store.files.errors import StoreForeign as StoreForeign
 from firearrow._native.store.files.errors import StoreLocked as StoreLocked
 from firearrow._native.store.files.mmap_budget import Mappings
-from firearrow._native.store.places import PutRefused as PutRefused
-from firearrow._native.store.places import PutResult as PutResult
-from firearrow._native.store.places import PutStatus as PutStatus
-from firearrow._native.store.places import QueueEntry as QueueEntry
+from firearrow._native.store.log.results import PutRefused as PutRefused
+from firearrow._native.store.log.results import PutResult as PutResult
+from firearrow._native.store.log.results import PutStatus as PutStatus
+from firearrow._native.store.log.results import QueueEntry as QueueEntry
 from firearrow._native.store.reading import StoreReader
 
 @dataclass(frozen=True, slots=True)

@@ -11,31 +11,31 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.cleaning cimport StoreCleaner
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.dispatch cimport Dispatch
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.dispatcher cimport Dispatch
 from firearrow._native.base.hash cimport body_crc
-from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.files.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6,
     SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
 )
 from firearrow._native.store.reading cimport StoreReader
-from firearrow._native.store.record cimport Message, Properties, Text, encode_record, record_bytes, scan_properties
+from firearrow._native.store.log.record cimport Message, Properties, Text, encode_record, record_bytes, scan_properties
 
 from firearrow._native.store.files import page_cache
-from firearrow._native.store.batch import items_of
-from firearrow._native.store.checkpoint import Checkpoint
-from firearrow._native.store.commitlog import CommitLog as Log
-from firearrow._native.store.dispatch import is_file_name
+from firearrow._native.store.log.batch import items_of
+from firearrow._native.store.log.checkpoint import Checkpoint
+from firearrow._native.store.log.commit_log import CommitLog as Log
+from firearrow._native.store.log.dispatcher import is_file_name
 from firearrow._native.store.doubt import check_consistency, fingerprint
 from firearrow._native.store.files.errors import StoreDamaged, StoreError, StoreForeign, StoreLocked
 from firearrow._native.store.fetch import GetStatus, GetResult
 from firearrow._native.store.folder import StoreFolder
-from firearrow._native.store.keyindex import KeyIndex as Index
+from firearrow._native.store.log.key_index import KeyIndex as Index
 from firearrow._native.store.files.directory_sync import delete_incomplete_files
 from firearrow._native.store.files.repair_log import RepairLog
-from firearrow._native.store.places import PutResult, PutRefused, PutStatus, QueueEntry
+from firearrow._native.store.log.results import PutResult, PutRefused, PutStatus, QueueEntry
 from firearrow._native.store.recover import recover
 
 __all__ = [

@@ -8,8 +8,8 @@
 
 from libc.stdint cimport int64_t
 
-from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.key_index cimport KeyIndex
 
 cdef int truncate_unsynced_entries(ConsumeQueue queue, int64_t start) except -1
 cdef int64_t truncate_unsynced_keys(KeyIndex index, int64_t start) except -2

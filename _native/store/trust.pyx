@@ -4,7 +4,7 @@ records."""
 from libc.stdint cimport int32_t, uint8_t
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
-from firearrow._native.store.keyindex cimport IndexFile
+from firearrow._native.store.log.key_index cimport IndexFile
 from firearrow._native.store.files.layout cimport (
     ENTRY_AT_SIZE, ENTRY_BYTES, INDEX_AT_BEGIN_OFFSET, INDEX_AT_BEGIN_TIME, INDEX_AT_COUNT,
     INDEX_AT_END_OFFSET, INDEX_AT_END_TIME, INDEX_AT_SLOTS_USED, INDEX_ENTRY_AT_OFFSET,

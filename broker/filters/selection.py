@@ -9,7 +9,7 @@ from firearrow._native.sql92.expressions import Expression, names_read
 from firearrow._native.sql92.parser import parse
 from firearrow._native.sql92.tokens import InvalidExpression
 from firearrow._native.sql92.values import Incomparable
-from firearrow._native.store.properties import property_values
+from firearrow._native.store.log.properties import property_values
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal

@@ -2,7 +2,7 @@
 
 import random
 
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
 from firearrow._native.store.store import MessageStore, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand

@@ -9,7 +9,7 @@ flush mode promises. Each delivery is noted in the journal before its record is 
 import asyncio
 import logging
 
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
 from firearrow._native.store.store import MessageStore, PutRefused, PutResult, PutStatus, QueueEntry
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.appender import Appender

@@ -4,7 +4,7 @@ The message is stored once, in its own topic; each light queue gets an entry tha
 the message's properties, so that recovery can build the queues anew.
 """
 
-from firearrow._native.store.dispatch import is_file_name
+from firearrow._native.store.log.dispatcher import is_file_name
 from firearrow._native.store.store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.errors import Refusal

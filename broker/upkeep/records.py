@@ -13,7 +13,7 @@ from firearrow._native.files.log import LogFiles
 from firearrow._native.files.log_walk import LogReader, boundary
 from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.store.files.errors import StoreUnreadable
-from firearrow._native.store.record import Record, RecordError, decode
+from firearrow._native.store.log.record import Record, RecordError, decode
 
 WINDOW_BYTES = 8 << 20
 ENTRIES_AT_ONCE = 4096

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.store.checkpoint import FILE_BYTES as CHECKPOINT_BYTES
-from firearrow._native.store.checkpoint import NUMBERS
+from firearrow._native.store.log.checkpoint import FILE_BYTES as CHECKPOINT_BYTES
+from firearrow._native.store.log.checkpoint import NUMBERS
 from firearrow.broker import fastjson
 from firearrow.broker.life.journal import HEAD, SPARE, entries_of
 

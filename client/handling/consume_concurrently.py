@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_directly import consume_directly

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable
 
-from firearrow._native.store.received import ReceivedMessage, decode_messages
+from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.handling.calling import ListenerInvoker

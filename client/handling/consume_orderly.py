@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_directly import consume_directly

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import ConfigError
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.message import MessageQueue

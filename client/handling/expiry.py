@@ -6,7 +6,7 @@ Never stops the handler: what it answers in the end counts no more. Event loop o
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
 
 log = logging.getLogger("firearrow.client")

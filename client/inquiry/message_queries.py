@@ -5,8 +5,8 @@ import contextlib
 import ipaddress
 import struct
 
-from firearrow._native.store.received import ReceivedMessage, decode_messages
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
+from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.clock import now_ms

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from firearrow._native.store.received import ReceivedMessage, decode_messages
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
+from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import BrokerError, ClientError

@@ -7,7 +7,7 @@ topic, broker name, queue id, queue offset of the message. Pure functions on tex
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, Self
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import ClientError
 from firearrow.client.message import Property
 from firearrow.client.names import RETRY

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError
 from firearrow.client.errors import BrokerError, RocketMQError

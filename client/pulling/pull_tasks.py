@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from firearrow._native.store.received import ReceivedMessage
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError
 from firearrow.client.errors import BrokerError, RocketMQError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from firearrow._native.store.received import ReceivedMessage, decode_messages
+from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
 from firearrow._native.wire.codes import PullFlag, RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.compression import open_body

@@ -5,7 +5,7 @@ import logging
 import struct
 import zlib
 
-from firearrow._native.store.received import ReceivedMessage, decode_messages
+from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.compression import COMPRESSED, KIND_BITS, BodyUnreadable, open_body
 from firearrow.client.errors import ClientError, ConfigError

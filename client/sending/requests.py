@@ -10,7 +10,7 @@ import uuid
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.clock import now_ms

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.clock import now_ms
 from firearrow.client.hooks import ConsumeContext, EndTransactionContext, SendContext

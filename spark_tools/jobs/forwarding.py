@@ -15,7 +15,7 @@ from typing import Any
 
 from firearrow._native.bulk.batches import BatchError, PropertyEdits, batch_body
 from firearrow._native.bulk.spans import Spans
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import SendFailed

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Self, TypeVar
 
 from firearrow._native.bulk.spans import Spans, from_answer
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 from firearrow.client.admin import Admin
 from firearrow.client.errors import ClientError, NoRoute
 from firearrow.client.message import MessageQueue

@@ -12,7 +12,7 @@ from firearrow._native.base.hash import key_hash
 from firearrow._native.bulk.spans import walk
 from firearrow._native.files.index import IndexHits, IndexReader, Stretch, outside
 from firearrow._native.files.log import LogFiles
-from firearrow._native.store.record import Record, RecordError
+from firearrow._native.store.log.record import Record, RecordError
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline.queue import StoredQueue
 from firearrow.spark_tools.offline.store import OfflineStore

@@ -15,7 +15,7 @@ from firearrow._native.bulk.spans import Spans
 from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, Entry, QueueReader
 from firearrow._native.files.log import LogFiles
 from firearrow._native.files.rolled import segment_at
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.origin import LMQ_PREFIX
 

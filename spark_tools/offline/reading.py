@@ -11,7 +11,7 @@ import numpy as np
 from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import Spans
 from firearrow._native.files.entries import ENTRY, Entry
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 from firearrow.spark_tools.bodies import with_valid_crc
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline.losses import LossRanges

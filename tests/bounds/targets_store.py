@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from firearrow._native.store.checkpoint import Checkpoint
-from firearrow._native.store.commitlog import CommitLog
-from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.files.errors import StoreError
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.checkpoint import Checkpoint
+from firearrow._native.store.log.commit_log import CommitLog
+from firearrow._native.store.log.consume_queue import ConsumeQueue
+from firearrow._native.store.log.record import decode
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.life.timers.check import TimerCheckpoint
 from firearrow.broker.life.timers.log import TimerLog, TimerLogDamaged

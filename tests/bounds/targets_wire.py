@@ -6,9 +6,9 @@ import zlib
 
 from firearrow._native.sql92.parser import parse
 from firearrow._native.sql92.tokens import InvalidExpression
-from firearrow._native.store.batch import items_of
-from firearrow._native.store.places import PutRefused
-from firearrow._native.store.received import decode_messages
+from firearrow._native.store.log.batch import items_of
+from firearrow._native.store.log.received_message import decode_messages
+from firearrow._native.store.log.results import PutRefused
 from firearrow._native.wire.command import FieldError, RemotingCommand, WireError
 from firearrow.broker import fastjson, properties
 from firearrow.broker.config import apply

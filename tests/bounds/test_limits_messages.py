@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.places import PutRefused
+from firearrow._native.store.log.results import PutRefused
 from firearrow.broker.handlers import acks
 from firearrow.broker.handlers.acks import _bits
 from firearrow.broker.life.journal import NAME_BYTES_MAX, Journal, Kind

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_concurrently import ConcurrentService

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from firearrow._native.store.received import ReceivedMessage
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.handling.consuming import Answer
 from firearrow.client.names import dlq_topic

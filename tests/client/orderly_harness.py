@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_orderly import OrderlyService

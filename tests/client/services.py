@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.handling.calling import ListenerInvoker
 from firearrow.client.handling.consuming import Verdict
 from firearrow.client.handling.listeners import Handler, HandlerThreads, Listeners

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin import Admin
 from firearrow.client.errors import RequestReplyTimeout, RequestTimeout, TransportError
 from firearrow.client.message import Message, MessageQueue

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firearrow import client as asynchronous
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import blocking
 from firearrow.client.errors import ConfigError, MessageRefused, NoRoute, NotRunning
 from firearrow.client.handling.consuming import ConsumeResult

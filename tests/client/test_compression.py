@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.received import decode_messages
+from firearrow._native.store.log.received_message import decode_messages
 from firearrow.client.compression import BodyUnreadable, open_body, pack
 from firearrow.client.errors import ConfigError
 from firearrow.client.options import CompressionKind

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import ConfigError
 from firearrow.client.handling.consuming import (
     Accepted,

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from tests.client.concurrent_harness import ConcurrentHarness, Gate, answering
 from tests.client.services import settled
 from tests.client.waiting import wait_until

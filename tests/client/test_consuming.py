@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.handling.consuming import Accepted, Answer, ConsumeResult, DeadLetter, Retry
 from firearrow.client.names import retry_topic

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, numbers
 from tests.client.raw_producer import RawProducer

@@ -1,6 +1,6 @@
 """Expiry: only the head, only what a handler has for too long, and what is sent back leaves the queue."""
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.expiry import ExpiredMessageCleaner
 from firearrow.client.message import MessageQueue

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import NotRunning
 from firearrow.client.handling.listeners import (
     Handler,

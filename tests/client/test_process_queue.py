@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.group.process_queue import LOCK_LIFE_S, NONE, PULL_IDLE_S, ProcessQueue
 from firearrow.client.message import MessageQueue
 from tests.client.records import received

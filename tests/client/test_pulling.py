@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.errors import BrokerError, ClientError, NoRoute

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.handling.consuming import ConsumeResult
 from firearrow.client.message import MessageQueue

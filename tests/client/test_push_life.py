@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import BrokerError, ClientError, ConfigError, NotRunning
 from firearrow.client.options import ClientOptions, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin import Admin

@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import ConfigError
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.subscriptions import Subscriptions

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.errors import ConnectionLost

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin import Admin
 from firearrow.client.message import Message
 from firearrow.client.options import (

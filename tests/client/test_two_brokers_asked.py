@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin import Admin
 from firearrow.client.message import Message, MessageQueue
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
 from tests.crash.promises import Promises
 from tests.crash.recording import Kind, Op
 

@@ -8,7 +8,7 @@ import random
 import time
 from pathlib import Path
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.crash.marks import Marks

@@ -11,7 +11,7 @@ from typing import cast
 
 from firearrow._native.path.news import ArrivalNotifier
 from firearrow._native.path.turn import WriteBatch
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config, apply

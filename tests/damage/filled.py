@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow._native.store.store import MessageStore
 from tests.support.stores import SEGMENT_BYTES, log_records, open_store, properties_of, put, split
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.sql92.tokens import InvalidExpression
-from firearrow._native.store.properties import property_values
+from firearrow._native.store.log.properties import property_values
 from firearrow.broker.config import Config
 from firearrow.broker.errors import Refusal
 from firearrow.broker.filters.selection import ALIVE_MAX, FilterCache

@@ -7,7 +7,7 @@ import time
 import zlib
 from collections.abc import Iterator
 
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.history.events import Event
 from tests.support.client_socket import ClientSocket

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.broker.fastjson import loads
 from tests.support.client_socket import ClientSocket

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.interop.contents import read

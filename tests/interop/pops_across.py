@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.interop.peers import BROKER

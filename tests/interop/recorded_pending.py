@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.contents import table
 from tests.interop.pending_work import PendingWork, await_bodies, bodies

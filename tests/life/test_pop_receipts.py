@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
 from firearrow.broker.life.pop.receipts import (
     InvalidReceiptHandle,
     ReceiptHandle,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.life.timers.intake import record_of, slot_ms
 from firearrow.broker.life.timers.log import RECORD_LAYOUT, TimerLog

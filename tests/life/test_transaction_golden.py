@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import op_half_offsets

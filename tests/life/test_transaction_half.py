@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.asking import encoded

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.messages import Message
 from tests.support.transaction_harness import COMMIT, GROUP, HALF, OP, ROLLBACK, TransactionHarness, asked_for

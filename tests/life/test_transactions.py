@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal

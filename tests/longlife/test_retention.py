@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.fetch import GetStatus
-from firearrow._native.store.places import PutRefused, PutStatus
+from firearrow._native.store.log.results import PutRefused, PutStatus
 from firearrow.broker.config import ConfigError, apply
 from firearrow.broker.disk_space import DiskUse
 from firearrow.broker.options import Options

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.pushing import Seen, consumer

@@ -9,8 +9,8 @@ import pytest
 
 from firearrow._native.path.gate import PlainTopics
 from firearrow._native.store.files.segment import fail_next, heal
-from firearrow._native.store.places import PutRefused
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
+from firearrow._native.store.log.results import PutRefused
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.unique_ids import UniqueIds

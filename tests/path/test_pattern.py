@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.commitlog import CommitLog
+from firearrow._native.store.log.commit_log import CommitLog
 from firearrow._native.wire.codes import RequestCode
 from tests.support.fast_path_harness import FastPathConnection, FastPathHarness
 from tests.support.send_frames import plain

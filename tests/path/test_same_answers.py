@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.commitlog import CommitLog
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.commit_log import CommitLog
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.path.random_pulls import heartbeat, pulling

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
 from tests.process import test_pop as pops
 from tests.process import test_transactions as transactions

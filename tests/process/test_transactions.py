@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.support.broker_process import BrokerProcess

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.offline.origin import StoreSource

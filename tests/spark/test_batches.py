@@ -20,7 +20,7 @@ from firearrow._native.bulk.batches import (
     single,
 )
 from firearrow._native.bulk.spans import Spans, from_answer
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 from firearrow.client.message import MessageQueue, decode_properties
 from firearrow.spark_tools.provenance import NAMES, Provenance
 from tests.spark.record_bytes import BORN_MS, properties_bytes, record_bytes, spans_of

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 from firearrow._native.base.text import valid
 from firearrow._native.bulk.columns import Columns
 from firearrow._native.bulk.spans import End, Spans, from_answer, walk
-from firearrow._native.store.record import Record, RecordError
+from firearrow._native.store.log.record import Record, RecordError
 from firearrow.client.compression import FLAGS, open_body, pack
 from firearrow.client.options import CompressionKind
 from firearrow.spark_tools.columns import (

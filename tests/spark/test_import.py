@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow.client.compression import COMPRESSED, open_body
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import MessageQueue

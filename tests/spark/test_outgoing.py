@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from firearrow._native.store.batch import items_of
+from firearrow._native.store.log.batch import items_of
 from firearrow.client.message import MessageQueue, decode_properties
 from firearrow.spark_tools import outgoing
 from firearrow.spark_tools.errors import InvalidOption, SendFailed, TopicNotFound

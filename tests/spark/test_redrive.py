@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import blocking
 from firearrow.client.handling.consuming import DeadLetter
 from firearrow.client.local_broker import LocalBroker

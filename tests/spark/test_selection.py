@@ -7,7 +7,7 @@ from hypothesis import strategies as some
 from firearrow._native.bulk.selection import RecordFilter
 from firearrow._native.bulk.spans import Spans, walk
 from firearrow._native.bulk.textset import StringSet
-from firearrow._native.store.record import Record, RecordError
+from firearrow._native.store.log.record import Record, RecordError
 from tests.spark.record_bytes import properties_bytes, record_bytes, spans_of
 from tests.spark.stores import Golden
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from firearrow._native.base.hash import java_hash
 from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import Spans, find, from_answer, walk
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 from tests.spark.test_spans import BASE, entries_of, log_of
 
 LOG, PLACES = log_of(12)
@@ -73,7 +73,7 @@ from firearrow._native.bulk.lookup import from_entries
 from firearrow._native.bulk.spans import find, from_answer, walk
 from tests.spark.test_spans import BASE
 from tests.spark.test_spans_fuzzed import ENTRIES, LOG
-from firearrow._native.store.record import RecordError
+from firearrow._native.store.log.record import RecordError
 import ctypes
 page = mmap.PAGESIZE
 room = -(-len(LOG) // page) * page

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from firearrow._native.store.notes import JournalPage
+from firearrow._native.store.log.journal_page import JournalPage
 
 HEAD = struct.Struct(">BHiqq")
 HEAD_BYTES = 27

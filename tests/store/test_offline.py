@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from firearrow._native.store.commitlog import CommitLog
-from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.files.segment import Segment
+from firearrow._native.store.log.commit_log import CommitLog
+from firearrow._native.store.log.consume_queue import ConsumeQueue
 from tests.support.stores import open_store, put
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from firearrow._native.base.hash import java_hash
 from firearrow._native.store.files.segment import fail_next, heal
-from firearrow._native.store.places import PutRefused
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
+from firearrow._native.store.log.results import PutRefused
 from firearrow._native.store.store import GetStatus, InnerMessage, MessageStore
 from tests.support.stores import HOST, HOST_V6, bodies, item, open_store, properties_of, put, read, split
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from firearrow._native.base.hash import CRC_WAYS, crc32, java_hash
 from firearrow._native.store.files.errors import StoreError
-from firearrow._native.store.record import RecordError, decode
+from firearrow._native.store.log.record import RecordError, decode
 from tests.support.stores import bodies, open_store, properties_of, put
 
 STEPS = some.lists(

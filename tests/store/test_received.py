@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow._native.store.received import ReceivedMessage, decode_messages
-from firearrow._native.store.record import RecordError
-from firearrow._native.store.record import decode as decode_record
+from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
+from firearrow._native.store.log.record import RecordError
+from firearrow._native.store.log.record import decode as decode_record
 from firearrow._native.wire.command import RemotingCommand
 from tests.golden import whole_frames
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.files.errors import StoreForeign
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from tests.support.stores import (
     QUEUE_FILE_BYTES,
     SEGMENT_BYTES,

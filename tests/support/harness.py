@@ -11,7 +11,7 @@ from typing import Any, cast
 from firearrow._native.path.holds import Queue
 from firearrow._native.path.news import ArrivalNotifier
 from firearrow._native.path.turn import WriteBatch
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.store import MessageStore, StoreConfig
 from firearrow.broker.config import Config
 from firearrow.broker.life.appender import Appender

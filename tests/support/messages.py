@@ -2,7 +2,7 @@
 
 import time
 
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import ResponseCode
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull

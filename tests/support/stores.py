@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.files.exclusive_file import discard
 from firearrow._native.store.files.segment import zero_range
-from firearrow._native.store.places import PutResult
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.commit_log import CommitLog
+from firearrow._native.store.log.record import Record, decode
+from firearrow._native.store.log.results import PutResult
 from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.batch import items_of
+from firearrow._native.store.log.batch import items_of
 from firearrow._native.wire.message_properties import batch_body, message_properties
 from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.client.message import Message, decode_properties

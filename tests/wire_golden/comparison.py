@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from firearrow._native.store.record import Record, RecordError, decode
+from firearrow._native.store.log.record import Record, RecordError, decode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import fastjson, properties
 from firearrow.broker.fastjson import MessageQueue

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.store import PutRefused, PutResult, PutStatus
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender

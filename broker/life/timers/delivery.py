@@ -6,7 +6,7 @@ Loop thread.
 
 import logging
 
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.store import MessageStore, PutRefused, PutResult, PutStatus
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.appender import Appender

@@ -12,7 +12,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow._native.store.store import MessageStore, PutRefused, PutResult
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.timers.clockwork import TimerFiles

@@ -7,7 +7,7 @@ Loop thread, at start.
 
 import logging
 
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.errors import StartError
 from firearrow.broker.life.timers.check import TimerCheckpoint

@@ -4,7 +4,7 @@ at start.
 A unit is checked for its form and its chain, not for the record it names: firing notices that.
 """
 
-from firearrow._native.store.record import decode
+from firearrow._native.store.log.record import decode
 from firearrow._native.store.store import MessageStore
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.rules import whole

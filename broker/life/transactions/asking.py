@@ -3,7 +3,7 @@
 import struct
 from dataclasses import replace
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow._native.store.store import PutResult
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from firearrow._native.store.record import Record, decode
+from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.store import PutRefused, PutResult
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind

@@ -5,7 +5,7 @@ A half message is the producer's message under another topic; its own topic and 
 
 from dataclasses import replace
 
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, TRANSACTION_COMMIT, delay_level

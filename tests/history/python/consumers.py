@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import RocketMQError
 from firearrow.client.handling.consuming import Answer, Retry
 from firearrow.client.message import MessageQueue, Property

@@ -7,7 +7,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import RocketMQError
 from firearrow.client.message import Message
 from firearrow.client.options import ClientOptions, ProducerOptions

@@ -10,7 +10,7 @@ import zlib
 
 import orjson
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.message import SendResult
 
 LARGE_BYTES = 20_000

@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.errors import ClientError
 from firearrow.client.message import MessageQueue
 

@@ -5,7 +5,7 @@ A message with the tag `again` is taken at its second try.
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.handling.consuming import Answer, ConsumeResult
 from firearrow.client.message import Message
 from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from firearrow._native.store.received import ReceivedMessage
+from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.message import Message
 from firearrow.client.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer

@@ -2,7 +2,7 @@
 
 import struct
 
-from firearrow._native.store.places import PutRefused, PutStatus
+from firearrow._native.store.log.results import PutRefused, PutStatus
 
 HEAD = struct.Struct(">iiiii")
 ITEM_BYTES_MIN = HEAD.size + 2

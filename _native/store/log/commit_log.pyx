@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from firearrow._native.base.endian cimport put_i32
 from firearrow._native.store.files.layout cimport MAGIC_BLANK, RECORD_END_BYTES
-from firearrow._native.store.record cimport (
+from firearrow._native.store.log.record cimport (
     RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of,
 )
 from firearrow._native.store.files.segment cimport Segment, zero_tail

@@ -1,6 +1,6 @@
-from firearrow._native.store.commitlog import CommitLog
-from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.files.repair_log import RepairLog
+from firearrow._native.store.log.commit_log import CommitLog
+from firearrow._native.store.log.consume_queue import ConsumeQueue
 
 class QueueRebuild:
     """Queues against the whole log; used by recovery."""

@@ -5,7 +5,7 @@ from types import TracebackType
 from firearrow._native.store.files.recycled_segment import RecycledSegment
 from firearrow._native.store.files.repair_log import RepairLog
 from firearrow._native.store.files.segment import Segment
-from firearrow._native.store.record import Record
+from firearrow._native.store.log.record import Record
 
 class CommitLog:
     """The log of all messages: segments in order. All offsets are physical: bytes from the log's beginning."""

@@ -1,11 +1,9 @@
 """Message records: written, checked and decoded (see record.pxd and layout.pxd)."""
 
 from dataclasses import dataclass
-
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp, memcpy
-
 from firearrow._native.base.endian cimport get_i16, get_i32, get_i64, put_i16, put_i32, put_i64
 from firearrow._native.base.hash cimport body_crc
 from firearrow._native.store.files.layout cimport (
@@ -13,7 +11,6 @@ from firearrow._native.store.files.layout cimport (
     AT_SIZE, AT_SYS_FLAG, HOST_V4_BYTES, HOST_V6_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, RECORD_END_BYTES,
     RECORD_FIXED_BYTES, SYS_BORN_V6, SYS_STORE_V6, TOPIC_V1_BYTES_MAX,
 )
-from firearrow._native.store.separators cimport Piece, begin, ends_piece, first_byte, has_value, marks_of
 
 
 cdef Py_ssize_t record_bytes(const Message *message) noexcept nogil:

@@ -10,8 +10,8 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 
 cdef class QueueRebuild:
     cdef CommitLog log

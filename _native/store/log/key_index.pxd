@@ -5,11 +5,17 @@
 # finds. Entries stand in the order of their physical offsets, so that the newest ones can be undone exactly,
 # one by one. Slots are reserved when a file is made, entries in steps of 1 MiB.
 # Owner: store. Thread: the appender's; `sync` may run in another one.
+# The index hashes of staged records, in the records' order: of `topic#key` for the unique key and each key,
+# and of `topic#T#tag`. One vector for all of them; a plan says how many of it are its own. `add_keys` lays a
+# record's hashes behind the others, the caller counts them once the record is planned: those of one that was
+# not are written over. How those of a topic begin, its queues keep.
+# Owner: dispatch. Thread: the appender's.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-
 from firearrow._native.store.files.segment cimport Segment
+from libc.stdint cimport int32_t, uint8_t
+from firearrow._native.store.log.record cimport Properties
 
 
 @cython.final
@@ -44,3 +50,15 @@ cdef class KeyIndex:
     cdef int reserve(self, int64_t entries) except -1
     cdef IndexFile next_file(self)
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1
+
+
+cdef int32_t keys_of(const uint8_t *topic, Py_ssize_t length) noexcept nogil
+
+
+@cython.final
+cdef class KeyHashes:
+    cdef int32_t *at
+    cdef Py_ssize_t count, capacity            # of the hashes of planned records
+
+    cdef int32_t add_keys(self, int32_t topic_key_hash, const Properties *properties) except -1
+    cdef int put(self, Py_ssize_t place, int32_t key_hash) except -1

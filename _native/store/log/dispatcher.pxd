@@ -8,12 +8,12 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.store.comparison cimport QueueRebuild
-from firearrow._native.store.consumequeue cimport ConsumeQueue
-from firearrow._native.store.keyhashes cimport KeyHashes
-from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.log.queue_check cimport QueueRebuild
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
+from firearrow._native.store.log.key_index cimport KeyHashes
+from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.files.mmap_budget cimport Mappings
-from firearrow._native.store.record cimport Properties, RecordView, Text
+from firearrow._native.store.log.record cimport Properties, RecordView, Text
 
 cdef struct Staged:
     void *queue                   # a ConsumeQueue, NULL where the record has no entry

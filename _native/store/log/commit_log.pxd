@@ -15,7 +15,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
-from firearrow._native.store.record cimport RecordView
+from firearrow._native.store.log.record cimport RecordView
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.files.sync_gate cimport SyncGate
 

@@ -6,7 +6,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memchr
 
 from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
-from firearrow._native.store.record cimport RECORD_OK, RecordView, Text, check_record
+from firearrow._native.store.log.record cimport RECORD_OK, RecordView, Text, check_record
 
 
 def property_values(const uint8_t[::1] record not None, dict names not None):

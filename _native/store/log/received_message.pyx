@@ -13,9 +13,9 @@ from firearrow._native.store.files.layout cimport (
     HOST_V6_BYTES, NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, SYS_BORN_V6, SYS_COMPRESSED, SYS_INNER_BATCH,
     SYS_NEED_UNWRAP, SYS_STORE_V6,
 )
-from firearrow._native.store.record cimport RECORD_OK, RecordView, check_record
+from firearrow._native.store.log.record cimport RECORD_OK, RecordView, check_record
 
-from firearrow._native.store.record import FAULTS, RecordError
+from firearrow._native.store.log.record import FAULTS, RecordError
 
 cdef enum:
     SYS_UNWRAP = SYS_INNER_BATCH | SYS_NEED_UNWRAP

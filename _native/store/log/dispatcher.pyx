@@ -10,21 +10,21 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memmove
 
 from firearrow._native.base.memory cimport prefetch_write
-from firearrow._native.store.comparison cimport QueueRebuild, is_valid_entry, points_to
-from firearrow._native.store.consumequeue cimport ConsumeQueue
+from firearrow._native.store.log.queue_check cimport QueueRebuild, is_valid_entry, points_to
+from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.base.hash cimport java_hash_more
-from firearrow._native.store.keyhashes cimport KeyHashes, keys_of
-from firearrow._native.store.keyindex cimport KeyIndex
+from firearrow._native.store.log.key_index cimport KeyHashes, keys_of
+from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.files.mmap_budget cimport Mappings
 from firearrow._native.store.files.layout cimport ENTRY_BYTES, SYS_PREPARED, SYS_ROLLBACK, SYS_TRANSACTION
-from firearrow._native.store.record cimport Properties, RecordView, Text, scan_properties
+from firearrow._native.store.log.record cimport Properties, RecordView, Text, scan_properties
 from firearrow._native.base.vector cimport grown
 
 from firearrow._native.store.files.parallel import for_each_parallel
 from firearrow._native.store.files.directory_sync import make_dirs, fsync_dir
-from firearrow._native.store.places import PutRefused, PutStatus
+from firearrow._native.store.log.results import PutRefused, PutStatus
 from firearrow._native.store.files.segment_files import repaired_queues
-from firearrow._native.store.strays import EntryRepairs
+from firearrow._native.store.log.entry_repair_log import EntryRepairs
 
 MULTI_DIGITS_MAX = 12
 QUEUE_ID_MAX = 65535

@@ -13,7 +13,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.store.commitlog cimport CommitLog
+from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.files.mmap_budget cimport Mappings
 from firearrow._native.store.files.segment cimport Segment
 

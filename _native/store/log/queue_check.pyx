@@ -10,7 +10,7 @@ from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.store.files.layout cimport (
     ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE, RECORD_FIXED_BYTES,
 )
-from firearrow._native.store.record cimport RECORD_OK, RecordView
+from firearrow._native.store.log.record cimport RECORD_OK, RecordView
 from firearrow._native.store.files.segment cimport Segment
 
 cdef enum:

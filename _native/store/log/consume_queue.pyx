@@ -8,11 +8,11 @@ from libc.errno cimport EIO
 from libc.string cimport memcpy, memset
 
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
-from firearrow._native.store.commitlog cimport CommitLog
-from firearrow._native.store.keyhashes cimport keys_of
+from firearrow._native.store.log.commit_log cimport CommitLog
+from firearrow._native.store.log.key_index cimport keys_of
 from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
 from firearrow._native.store.files.mmap_budget cimport Mappings, sync_file
-from firearrow._native.store.record cimport store_time_at
+from firearrow._native.store.log.record cimport store_time_at
 from firearrow._native.store.files.segment cimport Segment, unmappings
 
 from firearrow._native.store.files.segment_files import rolled_files

@@ -1,6 +1,6 @@
-from firearrow._native.store.consumequeue import ConsumeQueue
 from firearrow._native.store.files.repair_log import RepairLog
-from firearrow._native.store.keyindex import KeyIndex
+from firearrow._native.store.log.consume_queue import ConsumeQueue
+from firearrow._native.store.log.key_index import KeyIndex
 
 def is_file_name(name: bytes) -> bool: ...
 def multi_names(names: bytes, entries: bytes) -> list[tuple[bytes, int]]: ...

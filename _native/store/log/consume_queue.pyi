@@ -3,8 +3,8 @@ from os import PathLike
 from types import TracebackType
 from typing import Any
 
-from firearrow._native.store.commitlog import CommitLog
 from firearrow._native.store.files.mmap_budget import Mappings
+from firearrow._native.store.log.commit_log import CommitLog
 
 ENTRY_FIELDS: list[tuple[str, str]]
 

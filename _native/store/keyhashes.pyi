@@ -1,2 +1,0 @@
-class KeyHashes:
-    """Hashes of staged records' keys; nothing of it is for Python."""
