@@ -11,7 +11,7 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint8_t
 
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.store.astray cimport repair_entry
+from firearrow._native.store.recovery.entry_repair cimport repair_entry
 from firearrow._native.base.memory cimport copy_far
 from firearrow._native.store.files.layout cimport (
     AT_QUEUE_ID, AT_QUEUE_OFFSET, ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE,

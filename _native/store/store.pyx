@@ -28,7 +28,7 @@ from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.log.checkpoint import Checkpoint
 from firearrow._native.store.log.commit_log import CommitLog as Log
 from firearrow._native.store.log.dispatcher import is_file_name
-from firearrow._native.store.doubt import check_consistency, fingerprint
+from firearrow._native.store.recovery.consistency import check_consistency, fingerprint
 from firearrow._native.store.files.errors import StoreDamaged, StoreError, StoreForeign, StoreLocked
 from firearrow._native.store.fetch import GetStatus, GetResult
 from firearrow._native.store.folder import StoreFolder
@@ -36,7 +36,7 @@ from firearrow._native.store.log.key_index import KeyIndex as Index
 from firearrow._native.store.files.directory_sync import delete_incomplete_files
 from firearrow._native.store.files.repair_log import RepairLog
 from firearrow._native.store.log.results import PutResult, PutRefused, PutStatus, QueueEntry
-from firearrow._native.store.recover import recover
+from firearrow._native.store.recovery.recovery import recover
 
 __all__ = [
     "GetStatus", "GetResult", "InnerMessage", "MessageStore", "PutResult", "PutRefused", "PutStatus", "QueueEntry", "StoreConfig",

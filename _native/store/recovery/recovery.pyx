@@ -14,10 +14,10 @@ from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.queue_check cimport QueueRebuild, matches
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.dispatcher cimport Dispatch
-from firearrow._native.store.holes cimport fill_gap, next_valid_record
+from firearrow._native.store.recovery.log_salvage cimport fill_gap, next_valid_record
 from firearrow._native.store.log.record cimport RECORD_BLANK, RECORD_OK, RecordView
 from firearrow._native.store.files.segment cimport Segment
-from firearrow._native.store.trust cimport truncate_unsynced_keys, truncate_unsynced_entries
+from firearrow._native.store.recovery.untrusted_tail cimport truncate_unsynced_keys, truncate_unsynced_entries
 
 from firearrow._native.store.files.errors import StoreDamaged
 

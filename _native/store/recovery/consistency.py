@@ -10,7 +10,7 @@ from firearrow._native.store.files.repair_log import RepairLog
 from firearrow._native.store.log.checkpoint import Checkpoint, Seal
 from firearrow._native.store.log.commit_log import CommitLog
 from firearrow._native.store.log.dispatcher import Dispatch
-from firearrow._native.store.recover import disagreeing
+from firearrow._native.store.recovery.recovery import disagreeing
 
 COUNTS = struct.Struct(">II")
 FINGERPRINT = struct.Struct(">IIq")
