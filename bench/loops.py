@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from bench.programs import CACHE, NATIVE, ROOT
-from firearrow._native.store.reading import StoreReader
+from firearrow._native.store.store_reader import StoreReader
 
 SOURCE = NATIVE / "loops.pyx"
 DIRECTIVES = ("-X", "boundscheck=False", "-X", "cdivision=True", "-X", "initializedcheck=False")

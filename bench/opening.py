@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
+from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 BODY_BYTES = 1024

@@ -6,7 +6,7 @@ Made by the native store, in batches. Four properties a message, as Apache's cli
 import random
 from pathlib import Path
 
-from firearrow._native.store.store import InnerMessage, MessageStore
+from firearrow._native.store.message_store import InnerMessage, MessageStore
 
 TOPICS = tuple(f"orders-{number}" for number in range(4))
 QUEUES = 4

@@ -17,7 +17,7 @@ from firearrow._native.bulk.keycheck import check_chains
 from firearrow._native.bulk.queuecheck import count_entries
 from firearrow._native.bulk.spans import End
 from firearrow._native.bulk.survey import Survey
-from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
+from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
 from firearrow.spark_tools.offline.config import group_offsets
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))

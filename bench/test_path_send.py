@@ -18,7 +18,7 @@ from firearrow._native.path.news import ArrivalNotifier
 from firearrow._native.path.pull import Puller
 from firearrow._native.path.send import Sender
 from firearrow._native.path.turn import WriteBatch
-from firearrow._native.store.store import MessageStore, StoreConfig
+from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.broker.life.journal import Journal, Kind

@@ -11,7 +11,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from bench.frames import BATCH, TOPIC, properties, send_frame
 from bench.loops import Loops, StoreParts, loops
 from firearrow._native.base.hash import CRC_WAYS, java_hash
-from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
+from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
 from firearrow._native.wire.command import RemotingCommand
 
 TIMES = 1000

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
+from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
 from firearrow.broker.upkeep.backup import BackupOptions, backup
 from firearrow.broker.upkeep.verify import VerifyOptions, verify
 

@@ -23,7 +23,7 @@ from firearrow._native.path.holds import PullHoldService
 from firearrow._native.path.lane import FastHandler
 from firearrow._native.path.news import ArrivalNotifier
 from firearrow._native.path.turn import WriteBatch
-from firearrow._native.store.reading import memory_bytes
+from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config

@@ -5,7 +5,7 @@ import logging
 import sys
 from pathlib import Path
 
-from firearrow._native.store.store import MessageStore, StoreConfig, StoreError
+from firearrow._native.store.message_store import MessageStore, StoreConfig, StoreError
 from firearrow.broker.errors import StartError
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.options import Options

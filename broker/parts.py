@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass
 
 from firearrow._native.path.turn import WriteBatch
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.life.journal import Journal

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.path.count cimport Count
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
-from firearrow._native.store.store cimport MessageStore
+from firearrow._native.store.message_store cimport MessageStore
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.json cimport Span
 

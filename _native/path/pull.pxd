@@ -14,9 +14,9 @@ from firearrow._native.path.fields cimport PullFields
 from firearrow._native.path.holds cimport HeldRequest, PullHoldService
 from firearrow._native.path.lane cimport FastConnection
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
-from firearrow._native.store.fetch cimport PickedRecord, Scan
+from firearrow._native.store.get_message cimport PickedRecord, Scan
 from firearrow._native.store.log.journal_page cimport JournalPage
-from firearrow._native.store.store cimport MessageStore
+from firearrow._native.store.message_store cimport MessageStore
 from firearrow._native.base.clock cimport Clock
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header

@@ -8,7 +8,7 @@ from firearrow._native.path.fields cimport is_ascii, pull_fields
 from firearrow._native.path.found cimport write_pull_response
 from firearrow._native.path.holds cimport HeldRequest
 from firearrow._native.path.lane cimport NOT_HANDLED, HANDLED
-from firearrow._native.store.fetch cimport FOUND, PICKED_MAX, copy_picked, pick
+from firearrow._native.store.get_message cimport FOUND, PICKED_MAX, copy_picked, pick
 from firearrow._native.store.log.journal_page cimport ENTRY_HEAD_BYTES, NOTE_OFFSET
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from firearrow._native.wire.json cimport SPAN_ABSENT, Span

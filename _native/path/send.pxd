@@ -16,7 +16,7 @@ from firearrow._native.path.run cimport ReplyBatch
 from firearrow._native.path.turn cimport WriteBatch
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.record cimport Message
-from firearrow._native.store.store cimport MessageStore
+from firearrow._native.store.message_store cimport MessageStore
 from firearrow._native.base.clock cimport Clock
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header

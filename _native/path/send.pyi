@@ -4,7 +4,7 @@ from firearrow._native.base.clock import Clock
 from firearrow._native.path.count import Count
 from firearrow._native.path.gate import PlainTopics
 from firearrow._native.path.turn import WriteBatch
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.unique_ids import UniqueIds
 
 class Stats(Protocol):

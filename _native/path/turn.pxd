@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t
 from firearrow._native.path.news cimport ArrivalNotifier
 from firearrow._native.path.parked cimport Pending
 from firearrow._native.path.run cimport ReplyBatch
-from firearrow._native.store.store cimport MessageStore
+from firearrow._native.store.message_store cimport MessageStore
 from firearrow._native.base.clock cimport Clock
 
 cdef class WriteBatch:

@@ -4,7 +4,7 @@ from typing import Protocol
 from firearrow._native.base.clock import Clock
 from firearrow._native.path.holds import Queue
 from firearrow._native.path.news import ArrivalNotifier
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 
 RECOVERED_AFTER_MS: int

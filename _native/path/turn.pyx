@@ -6,7 +6,7 @@ from collections import deque
 
 from firearrow._native.path.parked cimport PendingReply
 
-from firearrow._native.store.store import StoreError
+from firearrow._native.store.message_store import StoreError
 
 log = logging.getLogger("firearrow.turn")
 

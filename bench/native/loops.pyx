@@ -13,11 +13,11 @@ from libc.string cimport memcpy, memset
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
-from firearrow._native.store.fetch cimport PickedRecord, Scan, copy_picked, pick
+from firearrow._native.store.get_message cimport PickedRecord, Scan, copy_picked, pick
 from firearrow._native.base.hash cimport body_crc, body_crc_by
 from firearrow._native.store.log.key_index cimport KeyHashes, keys_of
 from firearrow._native.store.log.key_index cimport KeyIndex
-from firearrow._native.store.reading cimport StoreReader
+from firearrow._native.store.store_reader cimport StoreReader
 from firearrow._native.store.log.record cimport (
     Message, Properties, RecordView, Text, check_record, encode_record, record_bytes, scan_properties,
 )

@@ -4,7 +4,7 @@ them (307, 309). The relayed bytes are never parsed. Loop thread.
 
 import orjson
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config

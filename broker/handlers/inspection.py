@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import orjson
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker import properties

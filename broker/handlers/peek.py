@@ -2,7 +2,7 @@
 
 import random
 
-from firearrow._native.store.store import GetStatus, MessageStore
+from firearrow._native.store.message_store import GetStatus, MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal

@@ -5,7 +5,7 @@ import random
 from typing import NamedTuple
 
 from firearrow._native.path.holds import weight_without_body
-from firearrow._native.store.store import PutRefused
+from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal, with_faq

@@ -3,7 +3,7 @@
 None of them asks whether the topic exists: an unknown queue is an empty one.
 """
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal

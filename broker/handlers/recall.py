@@ -1,6 +1,6 @@
 """RECALL_MESSAGE (370): call back a timer message before it is delivered (store-and-broker §6.4). Loop thread."""
 
-from firearrow._native.store.store import PutRefused
+from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock

@@ -6,7 +6,7 @@ The answer says whether the push arrived; a reply that cannot be stored is only 
 import logging
 import socket
 
-from firearrow._native.store.store import PutRefused, PutResult
+from firearrow._native.store.message_store import PutRefused, PutResult
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock

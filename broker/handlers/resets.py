@@ -5,7 +5,7 @@ A reset is done on our side (the group's next pull is sent there), or by telling
 
 import asyncio
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import LanguageCode, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from firearrow._native.store.store import InnerMessage, PutRefused, PutResult, PutStatus
+from firearrow._native.store.message_store import InnerMessage, PutRefused, PutResult, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal

@@ -3,7 +3,7 @@
 import random
 
 from firearrow._native.store.log.record import decode
-from firearrow._native.store.store import MessageStore, PutRefused
+from firearrow._native.store.message_store import MessageStore, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config

@@ -1,6 +1,6 @@
 """Topics made, changed, deleted and listed: 17, 18, 215, 21, 351, 305; what a topic holds: 202."""
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock

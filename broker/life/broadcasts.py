@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config

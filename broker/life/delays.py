@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from firearrow._native.store.log.record import decode
-from firearrow._native.store.store import MessageStore, PutRefused, PutResult, PutStatus, QueueEntry
+from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, PutStatus, QueueEntry
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal, Kind

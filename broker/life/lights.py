@@ -5,7 +5,7 @@ the message's properties, so that recovery can build the queues anew.
 """
 
 from firearrow._native.store.log.dispatcher import is_file_name
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.errors import Refusal
 from firearrow.broker.messages import Message, Property

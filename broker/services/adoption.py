@@ -5,7 +5,7 @@ Once at a start, with the tables loaded. Loop thread.
 
 import logging
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.tables.names import LMQ_PREFIX
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import InvalidTopic, TopicTable

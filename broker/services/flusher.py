@@ -7,8 +7,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from firearrow._native.store.groupcommit import GroupCommit
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.group_commit import GroupCommit
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.process import lower_priority
 
 log = logging.getLogger("firearrow.flusher")

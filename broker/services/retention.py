@@ -17,7 +17,7 @@ from collections.abc import Callable
 from firearrow._native.store.files.directory_sync import fsync_dir
 from firearrow._native.store.files.exclusive_file import delete_recycled
 from firearrow._native.store.files.segment import Segment
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.disk_space import DiskUse, Pressure, pressure

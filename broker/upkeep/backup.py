@@ -16,7 +16,7 @@ from pathlib import Path
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.files.rolled import SegmentFile
 from firearrow._native.store.files.errors import StoreUnreadable
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.upkeep.copying import copy_file, link_file, sync_path, sync_tree
 from firearrow.broker.upkeep.lock import held
 from firearrow.broker.upkeep.manifest import NAME, Manifest, stamp_of

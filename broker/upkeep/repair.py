@@ -17,7 +17,7 @@ from firearrow._native.audit.store import AuditedStore
 from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE
 from firearrow._native.files.rolled import SegmentFile, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreDamaged, StoreUnreadable
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.options import Options
 from firearrow.broker.upkeep.configs import repair_config, reset_offsets
 from firearrow.broker.upkeep.copying import copy_file, sync_path

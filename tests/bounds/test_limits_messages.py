@@ -25,7 +25,7 @@ from tests.support.stores import open_store, put
 
 PROPERTIES_BYTES_MAX = value_of("_native/store/files/layout", "PROPERTIES_BYTES_MAX")
 TOPIC_BYTES_MAX = value_of("_native/store/files/layout", "TOPIC_BYTES_MAX")
-QUEUE_ID_MAX = value_of("_native/store/store", "QUEUE_ID_MAX")
+QUEUE_ID_MAX = value_of("_native/store/message_store", "QUEUE_ID_MAX")
 
 
 def test_bytes_of_properties(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from firearrow._native.store.store import MessageStore, StoreConfig
+from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.tables.names import RETRY_PREFIX, is_system_topic
 from tests.crash import folder

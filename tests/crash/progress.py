@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.tables.files import ConfigFile

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from firearrow._native.store.files.errors import StoreError
-from firearrow._native.store.store import MessageStore, StoreConfig
+from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow.broker.errors import StartError
 from tests.crash.disk import SECTOR_BYTES
 from tests.crash.expected import ExpectedState, Queue, WrittenLog

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
+from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
 from tests.crash.marks import Marks
 from tests.support.stores import drop_segments, item, properties_of, put
 

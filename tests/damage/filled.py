@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from firearrow._native.store.log.record import Record
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from tests.support.stores import SEGMENT_BYTES, log_records, open_store, properties_of, put, split
 
 TOPICS = {"Orders": 3, "Trace": 1}

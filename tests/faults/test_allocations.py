@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import InnerMessage, MessageStore
+from firearrow._native.store.message_store import InnerMessage, MessageStore
 from tests.support.stores import HOST, bodies, item, log_records, open_store, properties_of, put
 
 testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")

@@ -8,7 +8,7 @@ import pytest
 from firearrow._native.path.news import ArrivalNotifier
 from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.files.segment import fail_next, heal
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from tests.support.clock import ManualClock
 from tests.support.stores import bodies, open_store, put
 

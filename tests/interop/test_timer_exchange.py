@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import MessageStore, StoreConfig
+from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode
 from tests.interop.peers import Apache, FireArrow, address
 from tests.interop.toolchain import java_class_path, need

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.life.broadcasts import BroadcastClient, BroadcastOffsets

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.audit.findings import Kind
-from firearrow._native.store.store import MessageStore, StoreConfig
+from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow.broker.life.timers.wheel import SLOT, SLOTS
 from firearrow.broker.upkeep.repair import Repair, RepairOptions
 from firearrow.broker.upkeep.verify import VerifyOptions, verify

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.log.record import decode
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.life.timers.intake import record_of, slot_ms
 from firearrow.broker.life.timers.log import RECORD_LAYOUT, TimerLog
 from firearrow.broker.life.timers.recovery import linked

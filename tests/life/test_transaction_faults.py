@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.store import PutRefused, PutResult, PutStatus
+from firearrow._native.store.message_store import PutRefused, PutResult, PutStatus
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.errors import Refusal
 from firearrow.broker.messages import Message

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.log.record import Record, decode
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import op_half_offsets
 from firearrow.broker.messages import Message

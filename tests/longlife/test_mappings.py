@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.files.mmap_budget import Mappings
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from tests.support.stores import bodies, open_store, put
 
 QUEUES, AT_MOST = 24, 6

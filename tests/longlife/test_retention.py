@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.fetch import GetStatus
+from firearrow._native.store.get_message import GetStatus
 from firearrow._native.store.log.results import PutRefused, PutStatus
 from firearrow.broker.config import ConfigError, apply
 from firearrow.broker.disk_space import DiskUse

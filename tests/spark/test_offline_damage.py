@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.files.entries import QueueReader
 from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.files.rolled import rolled_files
-from firearrow._native.store.store import MessageStore, StoreConfig
+from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import DataLoss, StoreUnreadable
 from firearrow.spark_tools.origin import QueueRange

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import MessageStore, StoreConfig
+from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue

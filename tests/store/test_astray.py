@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from tests.damage.filled import messages
 from tests.support.stores import QUEUE_FILE_BYTES, drop_segments, open_store, properties_of, put
 

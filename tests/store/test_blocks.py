@@ -6,8 +6,8 @@ from pathlib import Path
 
 from firearrow._native.store.files.preallocation import BYTES_MIN, TIMES, Preallocator
 from firearrow._native.store.files.segment import fail_next, heal
-from firearrow._native.store.groupcommit import GroupCommit
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.group_commit import GroupCommit
+from firearrow._native.store.message_store import MessageStore
 from tests.support.stores import open_store, put
 
 SEGMENT_BYTES = 16 << 20

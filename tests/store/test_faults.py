@@ -11,7 +11,7 @@ import pytest
 from firearrow._native.store.files.errors import StoreDamaged, StoreForeign, StoreLocked
 from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.log.results import PutRefused
-from firearrow._native.store.store import InnerMessage
+from firearrow._native.store.message_store import InnerMessage
 from tests.support.stores import HOST, bodies, item, open_store, properties_of, put
 
 

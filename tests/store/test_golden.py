@@ -13,7 +13,7 @@ import pytest
 
 from firearrow._native.base.hash import java_hash
 from firearrow._native.store.log.record import Record
-from firearrow._native.store.store import GetStatus, MessageStore, StoreConfig
+from firearrow._native.store.message_store import GetStatus, MessageStore, StoreConfig
 from tests.golden import GOLDEN
 from tests.support.stores import read, split
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.files.segment import fail_next, heal
-from firearrow._native.store.groupcommit import ZEROS_AHEAD_BYTES, GroupCommit
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.group_commit import ZEROS_AHEAD_BYTES, GroupCommit
+from firearrow._native.store.message_store import MessageStore
 from tests.support.stores import SEGMENT_BYTES, open_store, put
 
 WAIT_S = 20

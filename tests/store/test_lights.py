@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.log.dispatcher import multi_names
 from firearrow._native.store.log.results import PutRefused, PutResult
-from firearrow._native.store.store import InnerMessage, MessageStore
+from firearrow._native.store.message_store import InnerMessage, MessageStore
 from tests.support.stores import HOST, bodies, item, open_store, properties_of, put
 
 

@@ -10,7 +10,7 @@ from firearrow._native.base.hash import java_hash
 from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.log.results import PutRefused
-from firearrow._native.store.store import GetStatus, InnerMessage, MessageStore
+from firearrow._native.store.message_store import GetStatus, InnerMessage, MessageStore
 from tests.support.stores import HOST, HOST_V6, bodies, item, open_store, properties_of, put, read, split
 
 

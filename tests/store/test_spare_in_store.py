@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.files import recycled_segment as module
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from tests.support.stores import bodies, drop_segments, needs_zeroing, open_store, put
 
 EVER = 1 << 60

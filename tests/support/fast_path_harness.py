@@ -7,7 +7,7 @@ from firearrow._native.path.gate import PlainTopics
 from firearrow._native.path.holds import Queue
 from firearrow._native.path.lane import FastConnection
 from firearrow._native.path.send import Sender
-from firearrow._native.store.store import InnerMessage
+from firearrow._native.store.message_store import InnerMessage
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.unique_ids import UniqueIds

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config
 from firearrow.broker.dispatch import Dispatch

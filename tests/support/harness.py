@@ -12,7 +12,7 @@ from firearrow._native.path.holds import Queue
 from firearrow._native.path.news import ArrivalNotifier
 from firearrow._native.path.turn import WriteBatch
 from firearrow._native.store.log.record import Record, decode
-from firearrow._native.store.store import MessageStore, StoreConfig
+from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow.broker.config import Config
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal

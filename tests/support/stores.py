@@ -11,7 +11,7 @@ from firearrow._native.store.files.segment import zero_range
 from firearrow._native.store.log.commit_log import CommitLog
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.log.results import PutResult
-from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
+from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
 
 HOST = bytes((127, 0, 0, 1)) + (10911).to_bytes(4, "big")
 HOST_V6 = bytes(range(16)) + (10911).to_bytes(4, "big")

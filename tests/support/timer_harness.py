@@ -5,7 +5,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.timers import rules

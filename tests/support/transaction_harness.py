@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from firearrow._native.store.log.record import Record, decode
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.handlers.transactions import TransactionsHandler

@@ -5,7 +5,7 @@ And where a popping group stands, seen without moving it. Loop thread.
 
 from typing import NamedTuple
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.config import Config

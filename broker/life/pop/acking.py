@@ -5,7 +5,7 @@ Each becomes a message that meets its check point in the revive topic; what was 
 
 from collections.abc import Callable
 
-from firearrow._native.store.store import MessageStore, PutResult
+from firearrow._native.store.message_store import MessageStore, PutResult
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config

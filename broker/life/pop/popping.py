@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from firearrow._native.store.store import GetResult, GetStatus, MessageStore, PutResult
+from firearrow._native.store.message_store import GetResult, GetStatus, MessageStore, PutResult
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config
 from firearrow.broker.filters.selection import EntryFilter

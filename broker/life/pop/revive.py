@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from firearrow._native.store.log.record import Record, decode
-from firearrow._native.store.store import PutRefused, PutResult, PutStatus
+from firearrow._native.store.message_store import PutRefused, PutResult, PutStatus
 from firearrow.broker.errors import Refusal
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind

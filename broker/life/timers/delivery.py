@@ -7,7 +7,7 @@ Loop thread.
 import logging
 
 from firearrow._native.store.log.record import Record, decode
-from firearrow._native.store.store import MessageStore, PutRefused, PutResult, PutStatus
+from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, PutStatus
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal, Kind

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from firearrow._native.store.log.record import Record
-from firearrow._native.store.store import MessageStore, PutRefused, PutResult
+from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.delivery import TimerDelivery

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from firearrow._native.base.hash import java_hash
 from firearrow._native.store.log.record import Record
-from firearrow._native.store.store import MessageStore, PutRefused, PutResult, QueueEntry
+from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, QueueEntry
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.delivery import NEVER_WAITED_MS, TimerDelivery
 from firearrow.broker.life.timers.log import DEFAULT, DELETE, RECORD_LAYOUT, ROLL, TimerRecord

@@ -7,7 +7,7 @@ index, or without a unique key, it is not known and comes twice. Reads only; loo
 from typing import NamedTuple
 
 from firearrow._native.store.log.record import Record, decode
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.messages import Property
 from firearrow.broker.tables import names

@@ -8,7 +8,7 @@ Loop thread, at start.
 import logging
 
 from firearrow._native.store.log.record import decode
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.errors import StartError
 from firearrow.broker.life.timers.check import TimerCheckpoint
 from firearrow.broker.life.timers.log import RECORD_LAYOUT, TimerLog, TimerRecord

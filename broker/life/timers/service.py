@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.clock import Clock
 from firearrow.broker.errors import Refusal, StartError

@@ -8,7 +8,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from firearrow._native.store.store import PutRefused
+from firearrow._native.store.message_store import PutRefused
 from firearrow.broker.life.appender import Appender
 
 log = logging.getLogger("firearrow.timers")

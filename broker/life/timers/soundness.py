@@ -5,7 +5,7 @@ A unit is checked for its form and its chain, not for the record it names: firin
 """
 
 from firearrow._native.store.log.record import decode
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.life.timers.wheel import SLOTS

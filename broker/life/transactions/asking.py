@@ -4,7 +4,7 @@ import struct
 from dataclasses import replace
 
 from firearrow._native.store.log.record import Record
-from firearrow._native.store.store import PutResult
+from firearrow._native.store.message_store import PutResult
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal

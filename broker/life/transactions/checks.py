@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from firearrow._native.store.log.record import Record, decode
-from firearrow._native.store.store import PutRefused, PutResult
+from firearrow._native.store.message_store import PutRefused, PutResult
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.transactions import half

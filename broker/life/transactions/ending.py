@@ -6,7 +6,7 @@ The checks are Apache's, in its order. A second decision for what has ended chan
 from typing import NamedTuple
 
 from firearrow._native.store.log.record import Record, decode
-from firearrow._native.store.store import PutRefused, PutStatus
+from firearrow._native.store.message_store import PutRefused, PutStatus
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from firearrow._native.path.turn import WriteBatch
-from firearrow._native.store.store import PutRefused
+from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.clock import Clock

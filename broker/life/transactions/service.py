@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 
 from firearrow._native.store.log.record import decode
-from firearrow._native.store.store import PutRefused
+from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.errors import Refusal

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
+from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
 from firearrow.broker.handlers.query import QueryHandler
 from tests.support.handler_harness import HandlerHarness
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.store.store import InnerMessage, MessageStore, StoreConfig
+from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
 from firearrow.broker.handlers.offsets import OffsetsHandler
 from firearrow.broker.handlers.queues import QueuesHandler
 from firearrow.broker.tables.topics import TopicConfig

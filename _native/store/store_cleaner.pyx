@@ -4,7 +4,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
-from firearrow._native.store.reading cimport StoreReader
+from firearrow._native.store.store_reader cimport StoreReader
 
 from firearrow._native.store.files.exclusive_file import delete_recycled
 

@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t
 
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.key_index cimport KeyIndex
-from firearrow._native.store.reading cimport StoreReader
+from firearrow._native.store.store_reader cimport StoreReader
 
 @cython.final
 cdef class StoreCleaner:

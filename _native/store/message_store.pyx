@@ -10,7 +10,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.store.cleaning cimport StoreCleaner
+from firearrow._native.store.store_cleaner cimport StoreCleaner
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.dispatcher cimport Dispatch
@@ -20,7 +20,7 @@ from firearrow._native.store.files.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6,
     SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
 )
-from firearrow._native.store.reading cimport StoreReader
+from firearrow._native.store.store_reader cimport StoreReader
 from firearrow._native.store.log.record cimport Message, Properties, Text, encode_record, record_bytes, scan_properties
 
 from firearrow._native.store.files import page_cache
@@ -30,8 +30,8 @@ from firearrow._native.store.log.commit_log import CommitLog as Log
 from firearrow._native.store.log.dispatcher import is_file_name
 from firearrow._native.store.recovery.consistency import check_consistency, fingerprint
 from firearrow._native.store.files.errors import StoreDamaged, StoreError, StoreForeign, StoreLocked
-from firearrow._native.store.fetch import GetStatus, GetResult
-from firearrow._native.store.folder import StoreFolder
+from firearrow._native.store.get_message import GetStatus, GetResult
+from firearrow._native.store.store_folder import StoreFolder
 from firearrow._native.store.log.key_index import KeyIndex as Index
 from firearrow._native.store.files.directory_sync import delete_incomplete_files
 from firearrow._native.store.files.repair_log import RepairLog

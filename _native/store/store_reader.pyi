@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import final
 
-from firearrow._native.store.fetch import GetResult
+from firearrow._native.store.get_message import GetResult
 from firearrow._native.store.log.results import QueueEntry
 
 def memory_bytes(percent: int = 40) -> int:

@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.dispatcher cimport Dispatch
-from firearrow._native.store.fetch cimport Limits
+from firearrow._native.store.get_message cimport Limits
 from firearrow._native.store.log.key_index cimport KeyIndex
 
 @cython.final

@@ -4,19 +4,19 @@ from os import PathLike
 from types import TracebackType
 from typing import final
 
-from firearrow._native.store.cleaning import StoreCleaner
-from firearrow._native.store.fetch import GetResult as GetResult
-from firearrow._native.store.fetch import GetStatus as GetStatus
 from firearrow._native.store.files.errors import StoreDamaged as StoreDamaged
 from firearrow._native.store.files.errors import StoreError as StoreError
 from firearrow._native.store.files.errors import StoreForeign as StoreForeign
 from firearrow._native.store.files.errors import StoreLocked as StoreLocked
 from firearrow._native.store.files.mmap_budget import Mappings
+from firearrow._native.store.get_message import GetResult as GetResult
+from firearrow._native.store.get_message import GetStatus as GetStatus
 from firearrow._native.store.log.results import PutRefused as PutRefused
 from firearrow._native.store.log.results import PutResult as PutResult
 from firearrow._native.store.log.results import PutStatus as PutStatus
 from firearrow._native.store.log.results import QueueEntry as QueueEntry
-from firearrow._native.store.reading import StoreReader
+from firearrow._native.store.store_cleaner import StoreCleaner
+from firearrow._native.store.store_reader import StoreReader
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:

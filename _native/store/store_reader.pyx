@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.dispatcher cimport Dispatch
-from firearrow._native.store.fetch cimport get_message
+from firearrow._native.store.get_message cimport get_message
 from firearrow._native.base.hash cimport index_hash
 from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.log.record cimport RECORD_OK, RecordView

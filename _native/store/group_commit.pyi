@@ -1,4 +1,4 @@
-from firearrow._native.store.store import MessageStore
+from firearrow._native.store.message_store import MessageStore
 
 ZEROS_AHEAD_BYTES: int
 

@@ -5,12 +5,12 @@
 
 from libc.stdint cimport int64_t
 
-from firearrow._native.store.cleaning cimport StoreCleaner
+from firearrow._native.store.store_cleaner cimport StoreCleaner
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.dispatcher cimport Dispatch
 from firearrow._native.store.log.key_index cimport KeyIndex
-from firearrow._native.store.reading cimport StoreReader
+from firearrow._native.store.store_reader cimport StoreReader
 from firearrow._native.store.log.record cimport Message, Properties
 
 cdef class MessageStore:

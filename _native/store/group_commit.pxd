@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t
 
 from firearrow._native.store.files.sync_gate cimport pthread_mutex_t
 from firearrow._native.store.files.segment cimport Segment
-from firearrow._native.store.store cimport MessageStore
+from firearrow._native.store.message_store cimport MessageStore
 from firearrow._native.store.files.sync_gate cimport SyncGate
 
 cdef extern from "<pthread.h>" nogil:
