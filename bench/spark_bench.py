@@ -30,8 +30,8 @@ from bench.frames import batch_request
 from bench.measuring import quiet
 from bench.processes import Sampler, cpu_s, family
 from bench.results import append
-from firearrow._native.bulk.batches import PropertyEdits, batch_body
-from firearrow._native.bulk.spans import End, Spans, walk
+from firearrow._native.columnar.batch_encoder import PropertyEdits, batch_body
+from firearrow._native.columnar.record_spans import End, Spans, walk
 from firearrow._native.files.mappings import MappedFile
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker

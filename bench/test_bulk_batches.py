@@ -3,8 +3,8 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.bulk.batches import PropertyEdits, batch_body
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.batch_encoder import PropertyEdits, batch_body
+from firearrow._native.columnar.record_spans import Spans
 from tests.spark.record_bytes import properties_bytes, record_bytes, spans_of
 
 OF_BATCHES = {"UNIQ_KEY": "7F000001" * 4, "WAIT": "true", "TAGS": "TagA"}

@@ -9,7 +9,7 @@ import zlib
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.bulk.spans import Spans, walk
+from firearrow._native.columnar.record_spans import Spans, walk
 from firearrow.spark_tools.columns import ALL, record_batches
 
 WINDOW_BYTES = 64 << 20

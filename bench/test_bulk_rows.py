@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.bulk.rows import RowEncoder
+from firearrow._native.columnar.row_encoder import RowEncoder
 from firearrow.spark_tools.message_columns import rows_of
 
 ROWS = 10_000

@@ -9,9 +9,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from firearrow._native.base.hash import crc32, java_hash
-from firearrow._native.bulk.lookup import from_entries
-from firearrow._native.bulk.selection import RecordFilter
-from firearrow._native.bulk.spans import find, walk
+from firearrow._native.columnar.entry_lookup import from_entries
+from firearrow._native.columnar.record_filter import RecordFilter
+from firearrow._native.columnar.record_spans import find, walk
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.predicate import FilterEvaluator
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from firearrow._native.base.hash import java_hash
-from firearrow._native.bulk.selection import RecordFilter
+from firearrow._native.columnar.record_filter import RecordFilter
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from firearrow._native.bulk.arrow import ArrowBatch
-from firearrow._native.bulk.columns import Columns
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.arrow_export import ArrowBatch
+from firearrow._native.columnar.columns import Columns
+from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.store.log.record import Record
 from firearrow.client.compression import BodyUnreadable, open_body
 from firearrow.spark_tools.errors import InvalidOption, SparkToolsError

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from firearrow._native.bulk.arrays import ListArray, StringArray
-from firearrow._native.bulk.rows import RowEncoder
+from firearrow._native.columnar.arrow_import import ListArray, StringArray
+from firearrow._native.columnar.row_encoder import RowEncoder
 from firearrow.client.message import Property
 from firearrow.spark_tools.columns import COLUMNS
 from firearrow.spark_tools.errors import InvalidOption

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from firearrow._native.bulk.batches import BATCH_COUNT_MAX
-from firearrow._native.bulk.rows import RowEncoder
+from firearrow._native.columnar.batch_encoder import BATCH_COUNT_MAX
+from firearrow._native.columnar.row_encoder import RowEncoder
 from firearrow.client.clock import now_ms
 from firearrow.client.message import MessageQueue, Property
 from firearrow.client.names import RETRY

@@ -3,7 +3,7 @@
 Made where it is used, in the thread that uses it; keeps nothing of what it sees.
 """
 
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.sql92.expressions import names_read
 from firearrow._native.sql92.parser import parse
 from firearrow._native.sql92.tokens import InvalidExpression

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from firearrow._native.bulk.edits import (
+from firearrow._native.columnar.property_edits import (
     BROKER_OWN,
     REPLAY_BROKER,
     REPLAY_JOB,

@@ -3,8 +3,8 @@ from mmap import mmap
 from typing import NamedTuple, final
 
 from firearrow._native.bulk.faults import Faults
-from firearrow._native.bulk.names import NameCounters
-from firearrow._native.bulk.spans import End
+from firearrow._native.columnar.counters import NameCounters
+from firearrow._native.columnar.record_spans import End
 
 APACHE_DELAYS_S: tuple[int, ...]
 """Of Apache's delay levels, from 1 on."""

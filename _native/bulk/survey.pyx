@@ -6,7 +6,7 @@ from libc.string cimport memchr, memcmp, memset
 from firearrow._native.base.memory cimport prefetch_read
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.bulk.faults cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
-from firearrow._native.bulk.prefetch cimport CACHE_LINE
+from firearrow._native.columnar.record_spans cimport CACHE_LINE
 from firearrow._native.base.hash cimport body_crc, index_hash, java_hash_more
 from firearrow._native.store.log.key_index cimport keys_of
 from firearrow._native.store.files.layout cimport (
@@ -20,7 +20,7 @@ from firearrow._native.base.vector cimport grown
 
 from collections import namedtuple
 
-from firearrow._native.bulk.spans import End
+from firearrow._native.columnar.record_spans import End
 
 cdef int64_t SIZE_MAX = 0x7FFFFFFF
 cdef int64_t HOUR_MS = 3600000

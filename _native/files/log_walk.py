@@ -5,8 +5,8 @@ What is no record is told and passed over, never believed. One thread, that of t
 
 from collections.abc import Callable, Iterator
 
-from firearrow._native.bulk.gaps import first_written
-from firearrow._native.bulk.spans import End, Spans, find, walk
+from firearrow._native.columnar.record_spans import End, Spans, find, walk
+from firearrow._native.columnar.unwritten import first_written
 from firearrow._native.files.log import LogFiles
 from firearrow._native.files.mappings import MappedFile
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from firearrow._native.bulk.spans import End, walk
+from firearrow._native.columnar.record_spans import End, walk
 from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, QueueReader
 from firearrow._native.files.log import LogFiles
 from firearrow._native.files.log_walk import LogReader, boundary

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from firearrow._native.bulk.batches import BATCH_BYTES_MAX
+from firearrow._native.columnar.batch_encoder import BATCH_BYTES_MAX
 from firearrow.client.errors import ConfigError
 from firearrow.client.names import check_group, check_topic
 from firearrow.spark_tools.errors import InvalidOption

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import record_batches
 from firearrow.spark_tools.jobs.losses import SliceLosses

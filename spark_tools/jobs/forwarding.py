@@ -13,8 +13,8 @@ from functools import cache, partial
 from itertools import groupby, islice
 from typing import Any
 
-from firearrow._native.bulk.batches import BatchError, PropertyEdits, batch_body
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.batch_encoder import BatchError, PropertyEdits, batch_body
+from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.store.log.record import Record
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter

@@ -6,7 +6,7 @@ Knows properties only. Equal sharding keys go to one queue, the one Java's clien
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.message import MessageQueue
 from firearrow.client.names import DLQ, RETRY, is_system_topic
 from firearrow.client.sending.selectors import hash_index

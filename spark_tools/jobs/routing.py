@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Protocol
 
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import TopicNotFound
 from firearrow.spark_tools.live.sender import Sender

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from firearrow._native.bulk.batches import (
+from firearrow._native.columnar.batch_encoder import (
     REPLAY_BROKER,
     REPLAY_JOB,
     REPLAY_OFFSET,
     REPLAY_QUEUE,
     REPLAY_TOPIC,
 )
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import arrays, record_batches

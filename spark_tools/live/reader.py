@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Self, TypeVar
 
-from firearrow._native.bulk.spans import Spans, from_answer
+from firearrow._native.columnar.record_spans import Spans, from_answer
 from firearrow._native.store.log.record import RecordError
 from firearrow.client.admin import Admin
 from firearrow.client.errors import ClientError, NoRoute

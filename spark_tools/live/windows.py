@@ -6,7 +6,7 @@ The next pulls are on their way while a window is looked at. One thread.
 import time
 from collections.abc import Iterator
 
-from firearrow._native.bulk.spans import Spans, from_answer
+from firearrow._native.columnar.record_spans import Spans, from_answer
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.spark_tools.live.pulls import PullAnswer, PullPipeline
 from firearrow.spark_tools.origin import LMQ_PREFIX, OnDataLoss, QueueRange

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.files.log_walk import LogReader
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.offline.store import OfflineStore

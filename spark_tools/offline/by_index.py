@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from firearrow._native.base.hash import key_hash
-from firearrow._native.bulk.spans import walk
+from firearrow._native.columnar.record_spans import walk
 from firearrow._native.files.index import IndexHits, IndexReader, Stretch, outside
 from firearrow._native.files.log import LogFiles
 from firearrow._native.store.log.record import Record, RecordError

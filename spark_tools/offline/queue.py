@@ -10,8 +10,8 @@ from typing import Self
 
 import numpy as np
 
-from firearrow._native.bulk.lookup import from_entries
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.entry_lookup import from_entries
+from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, Entry, QueueReader
 from firearrow._native.files.log import LogFiles
 from firearrow._native.files.rolled import segment_at

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.files.log_walk import LogReader, Torn, boundary
 from firearrow._native.files.mappings import MappedFile, MappedFiles
 from firearrow._native.files.rolled import SegmentFile, missing

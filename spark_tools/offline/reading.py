@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from firearrow._native.bulk.lookup import from_entries
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.entry_lookup import from_entries
+from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.files.entries import ENTRY, Entry
 from firearrow._native.store.log.record import RecordError
 from firearrow.spark_tools.bodies import with_valid_crc

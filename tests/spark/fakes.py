@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import TopicNotFound

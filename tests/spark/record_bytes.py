@@ -5,7 +5,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from firearrow._native.bulk.spans import Spans, from_answer
+from firearrow._native.columnar.record_spans import Spans, from_answer
 
 HOST_V4, HOST_V6 = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F)), bytes(15) + b"\x01" + bytes((0, 0, 0x2A, 0x9F))
 BORN_MS, STORED_MS = 1_700_000_000_000, 1_700_000_000_777

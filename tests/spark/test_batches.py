@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from firearrow._native.bulk.batches import (
+from firearrow._native.columnar.batch_encoder import (
     BATCH_COUNT_MAX,
     BROKER_OWN,
     REPLAY_BROKER,
@@ -19,7 +19,7 @@ from firearrow._native.bulk.batches import (
     batch_body,
     single,
 )
-from firearrow._native.bulk.spans import Spans, from_answer
+from firearrow._native.columnar.record_spans import Spans, from_answer
 from firearrow._native.store.log.record import RecordError
 from firearrow.client.message import MessageQueue, decode_properties
 from firearrow.spark_tools.provenance import NAMES, Provenance

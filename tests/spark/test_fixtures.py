@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from firearrow._native.bulk.spans import End, walk
+from firearrow._native.columnar.record_spans import End, walk
 from firearrow.client.compression import COMPRESSED, open_body
 from tests.spark.stores import KnownStore
 
@@ -33,11 +33,11 @@ def test_the_known_store_holds_what_was_sent(store: KnownStore) -> None:
 
 
 def _version(number: int) -> str:
-    from firearrow._native.bulk import spans  # noqa: PLC0415 (imported where it runs: in a worker)
+    from firearrow._native.columnar import record_spans  # noqa: PLC0415(imported where it runs: in a worker)
 
-    return f"{number} {spans.__name__}"
+    return f"{number} {record_spans.__name__}"
 
 
 def test_workers_have_the_package(spark: "SparkSession") -> None:
     told = spark.sparkContext.parallelize([1, 2], 2).map(_version).collect()
-    assert told == ["1 firearrow._native.bulk.spans", "2 firearrow._native.bulk.spans"]
+    assert told == ["1 firearrow._native.columnar.record_spans", "2 firearrow._native.columnar.record_spans"]

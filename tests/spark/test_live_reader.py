@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message, MessageQueue

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from firearrow._native.bulk.batches import PropertyEdits, batch_body
+from firearrow._native.columnar.batch_encoder import PropertyEdits, batch_body
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client import blocking
 from firearrow.spark_tools.choice import MessageFilter

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.store.log.record import Record
 from firearrow.client.group.java_json import loads
 from firearrow.client.message import MessageQueue

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from firearrow._native.base.hash import java_hash
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.predicate import SQL_CHARS_MAX, FilterEvaluator

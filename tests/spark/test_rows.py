@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow._native.base.hash import java_hash
-from firearrow._native.bulk.arrays import ListArray, StringArray
-from firearrow._native.bulk.rows import RowEncoder
+from firearrow._native.columnar.arrow_import import ListArray, StringArray
+from firearrow._native.columnar.row_encoder import RowEncoder
 from firearrow._native.store.log.batch import items_of
 from firearrow.client.message import decode_properties
 from firearrow.spark_tools.message_columns import lists, pairs, texts, whole_numbers

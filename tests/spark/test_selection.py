@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from firearrow._native.bulk.selection import RecordFilter
-from firearrow._native.bulk.spans import Spans, walk
-from firearrow._native.bulk.textset import StringSet
+from firearrow._native.columnar.record_filter import RecordFilter
+from firearrow._native.columnar.record_spans import Spans, walk
+from firearrow._native.columnar.string_set import StringSet
 from firearrow._native.store.log.record import Record, RecordError
 from tests.spark.record_bytes import properties_bytes, record_bytes, spans_of
 from tests.spark.stores import Golden

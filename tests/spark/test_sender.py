@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.bulk.batches import PropertyEdits, batch_body
+from firearrow._native.columnar.batch_encoder import PropertyEdits, batch_body
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker

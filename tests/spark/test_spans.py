@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.base.hash import java_hash
-from firearrow._native.bulk.lookup import from_entries
-from firearrow._native.bulk.spans import End, Spans, find, from_answer, walk
+from firearrow._native.columnar.entry_lookup import from_entries
+from firearrow._native.columnar.record_spans import End, Spans, find, from_answer, walk
 from firearrow._native.store.log.record import RecordError
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from tests.spark.record_bytes import properties_bytes, record_bytes

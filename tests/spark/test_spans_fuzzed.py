@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from firearrow._native.base.hash import java_hash
-from firearrow._native.bulk.lookup import from_entries
-from firearrow._native.bulk.spans import Spans, find, from_answer, walk
+from firearrow._native.columnar.entry_lookup import from_entries
+from firearrow._native.columnar.record_spans import Spans, find, from_answer, walk
 from firearrow._native.store.log.record import RecordError
 from tests.spark.test_spans import BASE, entries_of, log_of
 
@@ -69,8 +69,8 @@ def test_the_end_of_a_window_is_the_end_of_memory(tmp_path: Path) -> None:
     """Behind the mapping lies a page that nobody may touch: reading a byte too far ends the process."""
     program = """
 import mmap, sys
-from firearrow._native.bulk.lookup import from_entries
-from firearrow._native.bulk.spans import find, from_answer, walk
+from firearrow._native.columnar.entry_lookup import from_entries
+from firearrow._native.columnar.record_spans import find, from_answer, walk
 from tests.spark.test_spans import BASE
 from tests.spark.test_spans_fuzzed import ENTRIES, LOG
 from firearrow._native.store.log.record import RecordError

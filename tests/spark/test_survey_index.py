@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from firearrow._native.audit.ranges import from_offset, group_ranges, split_log
 from firearrow._native.base.hash import java_hash
 from firearrow._native.bulk.faults import FaultKind, Faults
-from firearrow._native.bulk.gaps import first_written
 from firearrow._native.bulk.keycheck import (
     check_chains,
     covered_by,
@@ -20,9 +19,10 @@ from firearrow._native.bulk.keycheck import (
     settle_keys,
     slots_of,
 )
-from firearrow._native.bulk.names import NameCounters
 from firearrow._native.bulk.queuecheck import count_entries
 from firearrow._native.bulk.survey import Survey
+from firearrow._native.columnar.counters import NameCounters
+from firearrow._native.columnar.unwritten import first_written
 from firearrow._native.files.rolled import SegmentFile
 from tests.spark.test_survey import FAR, SMALL_LOG, entry
 

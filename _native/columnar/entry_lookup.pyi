@@ -1,4 +1,4 @@
-from firearrow._native.bulk.spans import Spans, Window
+from firearrow._native.columnar.record_spans import Spans, Window
 
 def from_entries(
     window: Window,

@@ -7,14 +7,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from firearrow._native.bulk.arrow cimport ArrowArray, ArrowBatch, begin_array, new_buffer
-from firearrow._native.bulk.fills cimport (
+from firearrow._native.columnar.arrow_export cimport ArrowArray, ArrowBatch, begin_array, new_buffer
+from firearrow._native.columnar.column_fill cimport (
     OFFSET_MAX, choose, repeat_text, write_hosts, write_i32, write_i64, write_offsets, write_texts,
     write_times,
 )
-from firearrow._native.bulk.hosts cimport HOST_TEXT_BYTES_MAX
-from firearrow._native.bulk.pairs cimport Pair, find_pairs, pairs_at_most
-from firearrow._native.bulk.spans cimport Spans
+from firearrow._native.columnar.column_fill cimport HOST_TEXT_BYTES_MAX
+from firearrow._native.columnar.property_pairs cimport Pair, find_pairs, pairs_at_most
+from firearrow._native.columnar.record_spans cimport Spans
 from firearrow._native.base.text cimport is_utf8
 from firearrow._native.store.files.layout cimport SYS_COMPRESSED
 from firearrow._native.store.log.record cimport RECORD_OK, RecordView, Text, record_of

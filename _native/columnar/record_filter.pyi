@@ -1,7 +1,7 @@
 from collections.abc import Collection
 from typing import final
 
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.record_spans import Spans
 
 @final
 class RecordFilter:

@@ -13,9 +13,9 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from firearrow._native.bulk.arrow cimport ArrowArray
-from firearrow._native.bulk.pairs cimport Pair
-from firearrow._native.bulk.spans cimport Spans
+from firearrow._native.columnar.arrow_export cimport ArrowArray
+from firearrow._native.columnar.property_pairs cimport Pair
+from firearrow._native.columnar.record_spans cimport Spans
 from firearrow._native.store.log.record cimport RecordView, Text
 
 cdef class Columns:

@@ -7,7 +7,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.bulk.arrays cimport ListArrayView, ByteView, StringArrayView
+from firearrow._native.columnar.arrow_import cimport ListArrayView, ByteView, StringArrayView
 
 cdef enum SourceKind:
     TEXT

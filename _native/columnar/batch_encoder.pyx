@@ -7,16 +7,16 @@ from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.base.endian cimport put_i16, put_i32
-from firearrow._native.bulk.edits cimport PropertyEdits, EditPlan, edited_bytes_max, write_edited
-from firearrow._native.bulk.spans cimport Spans
+from firearrow._native.columnar.property_edits cimport PropertyEdits, EditPlan, edited_bytes_max, write_edited
+from firearrow._native.columnar.record_spans cimport Spans
 from firearrow._native.base.memory cimport copy_far
 from firearrow._native.store.files.layout cimport PROPERTIES_BYTES_MAX, SYS_COMPRESSED
 from firearrow._native.store.log.record cimport RECORD_OK, RecordView
 
 from collections import namedtuple
 
-import firearrow._native.bulk.edits as edits_room
-from firearrow._native.bulk.edits import (  # re-exported
+import firearrow._native.columnar.property_edits as edits_room
+from firearrow._native.columnar.property_edits import (  # re-exported
     BROKER_OWN, REPLAY_BROKER, REPLAY_JOB, REPLAY_OFFSET, REPLAY_QUEUE, REPLAY_TOPIC,  # no-cython-lint
 )
 from firearrow._native.store.log.record import RecordError

@@ -7,8 +7,8 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from firearrow._native.bulk.spans cimport Spans
-from firearrow._native.bulk.textset cimport StringSet
+from firearrow._native.columnar.record_spans cimport Spans
+from firearrow._native.columnar.string_set cimport StringSet
 from firearrow._native.store.log.record cimport RecordView, Text
 
 

@@ -1,16 +1,13 @@
 """Spans, and how they are found: by walking a log, in an answer (see spans.pxd); by a queue's entries:
-lookup."""
+lookup.
+"""
 
 cimport cython
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr
-
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.bulk.prefetch cimport (
-    CACHE_LINE, HEADS_AHEAD, STRINGS_AHEAD, prefetch_body, prefetch_head, prefetch_strings,
-)
 from firearrow._native.store.files.layout cimport (
     AT_MAGIC, AT_PHYSICAL_OFFSET, AT_SIZE, MAGIC_V1, MAGIC_V2, RECORD_FIXED_BYTES,
 )
@@ -18,10 +15,9 @@ from firearrow._native.store.log.properties cimport values_of
 from firearrow._native.store.log.record cimport (
     RECORD_BAD_CRC, RECORD_BLANK, RECORD_OK, RecordView, check_record, has_its_crc, record_of,
 )
-
 from enum import IntEnum
-
 from firearrow._native.store.log.record import RecordError
+
 
 cdef enum:
     LIKELY_AHEAD = 8

@@ -3,11 +3,20 @@
 # Borrows everything, frees nothing. `at`: where in a RecordView the number or Text stands. Whoever calls has
 # made room: count numbers, (count + 7) / 8 bytes of bits, count + 1 offsets, as many bytes as `write_offsets`
 # says.
+# A host of a record as text: `192.0.2.1:10911`, `[2001:db8::1]:10911`. Any thread.
 
+from libc.stdint cimport uint8_t
+from firearrow._native.store.log.record cimport Text
 from libc.stdint cimport int32_t, int64_t, uint8_t
-
-from firearrow._native.bulk.pairs cimport Pair
+from firearrow._native.columnar.property_pairs cimport Pair
 from firearrow._native.store.log.record cimport RecordView, Text
+
+
+cdef enum:
+    HOST_TEXT_BYTES_MAX = 64      # [ 45 ]:-2147483648 and the zero behind
+
+cdef Py_ssize_t write_host(const Text *host, uint8_t *to) noexcept nogil   # bytes written
+
 
 cdef enum:
     OFFSET_MAX = 0x7FFFFFFF           # of Arrow's texts and lists

@@ -8,7 +8,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.endian cimport get_i32, put_i16, put_i32
-from firearrow._native.bulk.arrays cimport (
+from firearrow._native.columnar.arrow_import cimport (
     ListArray, ListArrayView, ByteView, StringArray, StringArrayView, items_at, values_bytes, text_at,
 )
 from firearrow._native.base.text cimport put_decimal

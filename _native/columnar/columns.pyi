@@ -1,8 +1,8 @@
 from collections.abc import Callable, Sequence
 from typing import final
 
-from firearrow._native.bulk.arrow import ArrowBatch
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.arrow_export import ArrowBatch
+from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.store.log.record import Record
 
 @final

@@ -1,13 +1,13 @@
 from typing import NamedTuple
 
-from firearrow._native.bulk.edits import BROKER_OWN as BROKER_OWN
-from firearrow._native.bulk.edits import REPLAY_BROKER as REPLAY_BROKER
-from firearrow._native.bulk.edits import REPLAY_JOB as REPLAY_JOB
-from firearrow._native.bulk.edits import REPLAY_OFFSET as REPLAY_OFFSET
-from firearrow._native.bulk.edits import REPLAY_QUEUE as REPLAY_QUEUE
-from firearrow._native.bulk.edits import REPLAY_TOPIC as REPLAY_TOPIC
-from firearrow._native.bulk.edits import PropertyEdits as PropertyEdits
-from firearrow._native.bulk.spans import Spans
+from firearrow._native.columnar.property_edits import BROKER_OWN as BROKER_OWN
+from firearrow._native.columnar.property_edits import REPLAY_BROKER as REPLAY_BROKER
+from firearrow._native.columnar.property_edits import REPLAY_JOB as REPLAY_JOB
+from firearrow._native.columnar.property_edits import REPLAY_OFFSET as REPLAY_OFFSET
+from firearrow._native.columnar.property_edits import REPLAY_QUEUE as REPLAY_QUEUE
+from firearrow._native.columnar.property_edits import REPLAY_TOPIC as REPLAY_TOPIC
+from firearrow._native.columnar.property_edits import PropertyEdits as PropertyEdits
+from firearrow._native.columnar.record_spans import Spans
 
 BATCH_BYTES_MAX: int
 """What a broker takes in one request (4 MiB), less a margin: a FireArrow broker counts whole records."""

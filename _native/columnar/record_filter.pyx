@@ -5,8 +5,8 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr
 
 from firearrow._native.base.endian cimport get_i32
-from firearrow._native.bulk.spans cimport Spans
-from firearrow._native.bulk.textset cimport StringSet
+from firearrow._native.columnar.record_spans cimport Spans
+from firearrow._native.columnar.string_set cimport StringSet
 from firearrow._native.store.files.layout cimport AT_SIZE, KEY_SEPARATOR
 from firearrow._native.store.log.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
 

@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Mapping
 from typing import final
 
-from firearrow._native.bulk.arrays import Bytes, ListArray, StringArray
+from firearrow._native.columnar.arrow_import import Bytes, ListArray, StringArray
 
 @final
 class RowEncoder:

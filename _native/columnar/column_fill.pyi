@@ -1,0 +1,4 @@
+"""Only for `cimport`: see fills.pxd.
+
+Only for `cimport`: see hosts.pxd.
+"""
