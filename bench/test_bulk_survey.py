@@ -12,10 +12,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from firearrow._native.audit.auditing import SerialExecutor, StoreAudit
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.bulk.faults import Faults
-from firearrow._native.bulk.keycheck import check_chains
-from firearrow._native.bulk.queuecheck import count_entries
-from firearrow._native.bulk.survey import Survey
+from firearrow._native.checks.findings import Faults
+from firearrow._native.checks.index_files import check_chains
+from firearrow._native.checks.log_records import Survey
+from firearrow._native.checks.queue_entries import count_entries
 from firearrow._native.columnar.record_spans import End
 from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
 from firearrow.spark_tools.offline.config import group_offsets

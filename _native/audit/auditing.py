@@ -29,7 +29,7 @@ from firearrow._native.audit.ranges import LogRange, group_ranges, split_log
 from firearrow._native.audit.stitching import LogResult, merge_parts
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.tallies import LogCounts
-from firearrow._native.bulk.survey import APACHE_DELAYS_S
+from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow._native.files.rolled import SegmentFile, missing
 
 QUEUES_PER_TASK = 256

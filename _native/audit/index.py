@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.wording import KINDS
-from firearrow._native.bulk.faults import Fault, FaultKind, Faults
-from firearrow._native.bulk.keycheck import IndexHeader, check_chains, head_of, slots_of
+from firearrow._native.checks.findings import Fault, FaultKind, Faults
+from firearrow._native.checks.index_files import IndexHeader, check_chains, head_of, slots_of
 from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.files.rolled import SegmentFile
 

@@ -16,9 +16,9 @@ from firearrow._native.audit.ranges import LogRange
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.tallies import LogCounts
 from firearrow._native.audit.wording import KINDS, gap_finding, log_finding, queue_finding
-from firearrow._native.bulk.faults import Fault, FaultKind
-from firearrow._native.bulk.keycheck import match_keys, settle_keys
-from firearrow._native.bulk.survey import APACHE_DELAYS_S, TORN, Survey, SurveyedQueue
+from firearrow._native.checks.findings import Fault, FaultKind
+from firearrow._native.checks.index_files import match_keys, settle_keys
+from firearrow._native.checks.log_records import APACHE_DELAYS_S, TORN, Survey, SurveyedQueue
 from firearrow._native.columnar.record_spans import End, find
 from firearrow._native.columnar.unwritten import first_written
 from firearrow._native.files.entries import QueueReader

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.wording import KINDS, queue_finding
-from firearrow._native.bulk.faults import FaultKind, Faults
-from firearrow._native.bulk.queuecheck import EntriesResult, check_entries, count_entries, list_entries
+from firearrow._native.checks.findings import FaultKind, Faults
+from firearrow._native.checks.queue_entries import EntriesResult, check_entries, count_entries, list_entries
 from firearrow._native.files.entries import ENTRY, QueueReader
 from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.files.rolled import SegmentFile, missing, rolled_files

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from firearrow._native.bulk.survey import Survey
+from firearrow._native.checks.log_records import Survey
 from firearrow._native.columnar.counters import NameCounters
 
 NAMES_MAX = 8192

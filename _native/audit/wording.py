@@ -5,7 +5,7 @@ from pathlib import Path
 
 from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.bulk.faults import Fault, FaultKind
+from firearrow._native.checks.findings import Fault, FaultKind
 from firearrow._native.files.entries import ENTRY
 from firearrow._native.files.rolled import SegmentFile, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreUnreadable

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from mmap import mmap
 
-from firearrow._native.bulk.keycheck import covered_by, find_keys, head_of, slots_of
+from firearrow._native.checks.index_files import covered_by, find_keys, head_of, slots_of
 from firearrow._native.files.mappings import MappedFiles
 from firearrow._native.files.rolled import SegmentFile
 from firearrow._native.store.files.errors import StoreUnreadable

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from firearrow._native.audit.auditing import StoreAudit, StoreResult
-from firearrow._native.bulk.survey import APACHE_DELAYS_S
+from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow.spark_tools.audit.stores import stores_of
 from firearrow.spark_tools.audit.summary import document
 from firearrow.spark_tools.errors import InvalidOption

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow._native.bulk.faults import FaultKind, Faults
-from firearrow._native.bulk.queuecheck import check_entries, count_entries, list_entries
-from firearrow._native.bulk.survey import TORN, Survey
+from firearrow._native.checks.findings import FaultKind, Faults
+from firearrow._native.checks.log_records import TORN, Survey
+from firearrow._native.checks.queue_entries import check_entries, count_entries, list_entries
 from firearrow._native.columnar.record_spans import End
 from tests.support.stores import HOST, HOST_V6, open_store, properties_of, put
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from firearrow._native.audit.ranges import from_offset, group_ranges, split_log
 from firearrow._native.base.hash import java_hash
-from firearrow._native.bulk.faults import FaultKind, Faults
-from firearrow._native.bulk.keycheck import (
+from firearrow._native.checks.findings import FaultKind, Faults
+from firearrow._native.checks.index_files import (
     check_chains,
     covered_by,
     find_keys,
@@ -19,8 +19,8 @@ from firearrow._native.bulk.keycheck import (
     settle_keys,
     slots_of,
 )
-from firearrow._native.bulk.queuecheck import count_entries
-from firearrow._native.bulk.survey import Survey
+from firearrow._native.checks.log_records import Survey
+from firearrow._native.checks.queue_entries import count_entries
 from firearrow._native.columnar.counters import NameCounters
 from firearrow._native.columnar.unwritten import first_written
 from firearrow._native.files.rolled import SegmentFile

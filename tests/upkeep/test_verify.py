@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.audit.findings import Kind
-from firearrow._native.bulk.keycheck import slots_of
+from firearrow._native.checks.index_files import slots_of
 from firearrow._native.store.files.errors import StoreLocked, StoreUnreadable
 from firearrow.broker.upkeep import lane, meaning
 from firearrow.broker.upkeep.lock import held

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow._native.bulk.timerunits import TimerLogSurvey
+from firearrow._native.checks.timer_log import TimerLogSurvey
 from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
 
 RECORD_LAYOUT = struct.Struct(">iqiqiqiiq")

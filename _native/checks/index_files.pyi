@@ -2,8 +2,8 @@ from collections.abc import Iterable
 from mmap import mmap
 from typing import NamedTuple
 
-from firearrow._native.bulk.faults import Faults
-from firearrow._native.bulk.survey import Survey
+from firearrow._native.checks.findings import Faults
+from firearrow._native.checks.log_records import Survey
 
 Window = bytes | bytearray | memoryview | mmap
 

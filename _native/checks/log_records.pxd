@@ -10,7 +10,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.bulk.faults cimport Faults
+from firearrow._native.checks.findings cimport Faults
 from firearrow._native.columnar.counters cimport NameCounters
 from firearrow._native.store.log.record cimport Properties, RecordView
 

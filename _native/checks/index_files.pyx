@@ -11,8 +11,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.bulk.faults cimport INDEX_CHAIN, INDEX_ORDER, INDEX_SLOT, NO_KEY, WRONG_KEY, Faults
-from firearrow._native.bulk.survey cimport KeyRow, Survey
+from firearrow._native.checks.findings cimport INDEX_CHAIN, INDEX_ORDER, INDEX_SLOT, NO_KEY, WRONG_KEY, Faults
+from firearrow._native.checks.log_records cimport KeyRow, Survey
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.files.layout cimport (
     INDEX_AT_BEGIN_OFFSET, INDEX_AT_COUNT, INDEX_AT_END_OFFSET, INDEX_AT_SLOTS_USED,
@@ -24,7 +24,7 @@ from collections import namedtuple
 
 IndexHeader = namedtuple(
     "IndexHeader", "begin_ms end_ms begin_place end_place slots_used next_entry",
-    module="firearrow._native.bulk.keycheck",
+    module="firearrow._native.checks.index_files",
 )
 
 cdef enum:

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from mmap import mmap
 from typing import NamedTuple, final
 
-from firearrow._native.bulk.faults import Faults
+from firearrow._native.checks.findings import Faults
 from firearrow._native.columnar.counters import NameCounters
 from firearrow._native.columnar.record_spans import End
 

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.bulk.faults cimport LOST_RECORD, QUEUE_GAP, QUEUE_ORDER, Faults
+from firearrow._native.checks.findings cimport LOST_RECORD, QUEUE_GAP, QUEUE_ORDER, Faults
 from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_BYTES, PRE_BLANK_SIZE
 from firearrow._native.store.log.record cimport RECORD_OK, RecordView, check_record
 

@@ -1,7 +1,7 @@
 from mmap import mmap
 from typing import NamedTuple
 
-from firearrow._native.bulk.faults import Faults
+from firearrow._native.checks.findings import Faults
 
 Window = bytes | bytearray | memoryview | mmap
 

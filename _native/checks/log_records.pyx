@@ -5,7 +5,7 @@ from libc.string cimport memchr, memcmp, memset
 
 from firearrow._native.base.memory cimport prefetch_read
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.bulk.faults cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
+from firearrow._native.checks.findings cimport BAD_CRC, NO_ENTRY, WRONG_ENTRY, WRONG_TAGS
 from firearrow._native.columnar.record_spans cimport CACHE_LINE
 from firearrow._native.base.hash cimport body_crc, index_hash, java_hash_more
 from firearrow._native.store.log.key_index cimport keys_of
