@@ -32,7 +32,7 @@ from bench.processes import Sampler, cpu_s, family
 from bench.results import append
 from firearrow._native.columnar.batch_encoder import PropertyEdits, batch_body
 from firearrow._native.columnar.record_spans import End, Spans, walk
-from firearrow._native.files.mappings import MappedFile
+from firearrow._native.offline.mapped_files import MappedFile
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.choice import MessageFilter

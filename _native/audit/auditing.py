@@ -30,7 +30,7 @@ from firearrow._native.audit.stitching import LogResult, merge_parts
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.tallies import LogCounts
 from firearrow._native.checks.log_records import APACHE_DELAYS_S
-from firearrow._native.files.rolled import SegmentFile, missing
+from firearrow._native.offline.segment_files import SegmentFile, missing
 
 QUEUES_PER_TASK = 256
 T = TypeVar("T")

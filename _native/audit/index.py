@@ -8,8 +8,8 @@ from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.wording import KINDS
 from firearrow._native.checks.findings import Fault, FaultKind, Faults
 from firearrow._native.checks.index_files import IndexHeader, check_chains, head_of, slots_of
-from firearrow._native.files.mappings import MappedFiles
-from firearrow._native.files.rolled import SegmentFile
+from firearrow._native.offline.mapped_files import MappedFiles
+from firearrow._native.offline.segment_files import SegmentFile
 
 HEAD_BYTES, SLOT_BYTES, ENTRY_BYTES = 40, 4, 20
 NO_HEAD = IndexHeader(0, 0, 0, -1, 0, 1)

@@ -21,9 +21,9 @@ from firearrow._native.checks.index_files import match_keys, settle_keys
 from firearrow._native.checks.log_records import APACHE_DELAYS_S, TORN, Survey, SurveyedQueue
 from firearrow._native.columnar.record_spans import End, find
 from firearrow._native.columnar.unwritten import first_written
-from firearrow._native.files.entries import QueueReader
-from firearrow._native.files.mappings import MappedFile, MappedFiles
-from firearrow._native.files.rolled import SegmentFile, segment_at
+from firearrow._native.offline.mapped_files import MappedFile, MappedFiles
+from firearrow._native.offline.queue_reader import QueueReader
+from firearrow._native.offline.segment_files import SegmentFile, segment_at
 from firearrow._native.store.files.errors import StoreUnreadable
 
 ENTRIES_AT_ONCE = 1 << 18

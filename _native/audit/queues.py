@@ -13,9 +13,9 @@ from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.wording import KINDS, queue_finding
 from firearrow._native.checks.findings import FaultKind, Faults
 from firearrow._native.checks.queue_entries import EntriesResult, check_entries, count_entries, list_entries
-from firearrow._native.files.entries import ENTRY, QueueReader
-from firearrow._native.files.mappings import MappedFiles
-from firearrow._native.files.rolled import SegmentFile, missing, rolled_files
+from firearrow._native.offline.mapped_files import MappedFiles
+from firearrow._native.offline.queue_reader import ENTRY, QueueReader
+from firearrow._native.offline.segment_files import SegmentFile, missing, rolled_files
 from firearrow._native.store.files.errors import StoreUnreadable
 
 QueueName = tuple[str, int]

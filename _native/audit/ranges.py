@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firearrow._native.files.rolled import SegmentFile
+from firearrow._native.offline.segment_files import SegmentFile
 
 RANGE_BYTES = 128 << 20
 

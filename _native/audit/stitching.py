@@ -10,7 +10,7 @@ from firearrow._native.audit.ranges import LogRange, from_offset
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.audit.tallies import LogCounts
 from firearrow._native.audit.wording import gap_finding
-from firearrow._native.files.rolled import SegmentFile, segment_at
+from firearrow._native.offline.segment_files import SegmentFile, segment_at
 
 Again = Callable[[Sequence[LogRange]], PartResult]
 """Looks at a part whose first record begins where its first range does."""

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from firearrow._native.files.log import LogFiles
-from firearrow._native.files.log_walk import boundary
-from firearrow._native.files.mappings import MappedFiles
-from firearrow._native.files.rolled import SegmentFile, rolled_files
+from firearrow._native.offline.log_file import LogFiles
+from firearrow._native.offline.log_reader import boundary
+from firearrow._native.offline.mapped_files import MappedFiles
+from firearrow._native.offline.segment_files import SegmentFile, rolled_files
 from firearrow._native.store.files.errors import StoreUnreadable
 
 QUEUE_ID_MAX = (1 << 31) - 1

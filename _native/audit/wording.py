@@ -6,8 +6,8 @@ from pathlib import Path
 from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.store import AuditedStore
 from firearrow._native.checks.findings import Fault, FaultKind
-from firearrow._native.files.entries import ENTRY
-from firearrow._native.files.rolled import SegmentFile, rolled_files, segment_at
+from firearrow._native.offline.queue_reader import ENTRY
+from firearrow._native.offline.segment_files import SegmentFile, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreUnreadable
 
 KINDS = {

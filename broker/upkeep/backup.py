@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.files.rolled import SegmentFile
+from firearrow._native.offline.segment_files import SegmentFile
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.upkeep.copying import copy_file, link_file, sync_path, sync_tree

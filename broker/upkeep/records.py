@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from firearrow._native.columnar.record_spans import End, walk
-from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, QueueReader
-from firearrow._native.files.log import LogFiles
-from firearrow._native.files.log_walk import LogReader, boundary
-from firearrow._native.files.mappings import MappedFiles
+from firearrow._native.offline.log_file import LogFiles
+from firearrow._native.offline.log_reader import LogReader, boundary
+from firearrow._native.offline.mapped_files import MappedFiles
+from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE, QueueReader
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.log.record import Record, RecordError, decode
 

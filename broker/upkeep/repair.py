@@ -14,8 +14,8 @@ from pathlib import Path
 
 from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE
-from firearrow._native.files.rolled import SegmentFile, rolled_files, segment_at
+from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE
+from firearrow._native.offline.segment_files import SegmentFile, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreDamaged, StoreUnreadable
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.options import Options

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from firearrow._native.audit.index import ENTRY_BYTES, HEAD_BYTES, SLOT_BYTES, index_files
 from firearrow._native.audit.store import AuditedStore
-from firearrow._native.files.rolled import SegmentFile, rolled_files
+from firearrow._native.offline.segment_files import SegmentFile, rolled_files
 from firearrow._native.store.message_store import StoreConfig
 
 SEGMENT_BYTES = 1 << 30

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.files.mappings import MappedFiles
-from firearrow._native.files.rolled import SegmentFile, missing, rolled_files, segment_at
+from firearrow._native.offline.mapped_files import MappedFiles
+from firearrow._native.offline.segment_files import SegmentFile, missing, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow.broker.life.timers.check import FIELDS, PAGE_BYTES
 from firearrow.broker.life.timers.log import MAGIC_BITS, RECORD_LAYOUT

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from firearrow._native.base.hash import key_hash
 from firearrow._native.columnar.record_spans import walk
-from firearrow._native.files.index import IndexHits, IndexReader, Stretch, outside
-from firearrow._native.files.log import LogFiles
+from firearrow._native.offline.index_reader import IndexHits, IndexReader, Stretch, outside
+from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.store.log.record import Record, RecordError
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline.queue import StoredQueue

@@ -12,9 +12,9 @@ import numpy as np
 
 from firearrow._native.columnar.entry_lookup import from_entries
 from firearrow._native.columnar.record_spans import Spans
-from firearrow._native.files.entries import ENTRY, PRE_BLANK_SIZE, Entry, QueueReader
-from firearrow._native.files.log import LogFiles
-from firearrow._native.files.rolled import segment_at
+from firearrow._native.offline.log_file import LogFiles
+from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE, Entry, QueueReader
+from firearrow._native.offline.segment_files import segment_at
 from firearrow._native.store.log.record import RecordError
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.origin import LMQ_PREFIX

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from firearrow._native.columnar.record_spans import Spans
-from firearrow._native.files.log_walk import LogReader, Torn, boundary
-from firearrow._native.files.mappings import MappedFile, MappedFiles
-from firearrow._native.files.rolled import SegmentFile, missing
+from firearrow._native.offline.log_reader import LogReader, Torn, boundary
+from firearrow._native.offline.mapped_files import MappedFile, MappedFiles
+from firearrow._native.offline.segment_files import SegmentFile, missing
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption, TopicNotFound

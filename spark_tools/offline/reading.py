@@ -10,7 +10,7 @@ import numpy as np
 
 from firearrow._native.columnar.entry_lookup import from_entries
 from firearrow._native.columnar.record_spans import Spans
-from firearrow._native.files.entries import ENTRY, Entry
+from firearrow._native.offline.queue_reader import ENTRY, Entry
 from firearrow._native.store.log.record import RecordError
 from firearrow.spark_tools.bodies import with_valid_crc
 from firearrow.spark_tools.choice import MessageFilter

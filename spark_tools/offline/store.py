@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterator
 
-from firearrow._native.files.log import LogFiles
-from firearrow._native.files.mappings import MappedFiles
+from firearrow._native.offline.log_file import LogFiles
+from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.store.files.segment_files import FILE_NAME
 from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import StoreUnreadable, TopicNotFound

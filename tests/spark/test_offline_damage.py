@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.files.entries import QueueReader
-from firearrow._native.files.mappings import MappedFiles
-from firearrow._native.files.rolled import rolled_files
+from firearrow._native.offline.mapped_files import MappedFiles
+from firearrow._native.offline.queue_reader import QueueReader
+from firearrow._native.offline.segment_files import rolled_files
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import DataLoss, StoreUnreadable

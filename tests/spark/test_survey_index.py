@@ -23,7 +23,7 @@ from firearrow._native.checks.log_records import Survey
 from firearrow._native.checks.queue_entries import count_entries
 from firearrow._native.columnar.counters import NameCounters
 from firearrow._native.columnar.unwritten import first_written
-from firearrow._native.files.rolled import SegmentFile
+from firearrow._native.offline.segment_files import SegmentFile
 from tests.spark.test_survey import FAR, SMALL_LOG, entry
 
 # ---- index -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from firearrow._native.files.rolled import SegmentFile, next_base, rolled_files, segment_at
+from firearrow._native.offline.segment_files import SegmentFile, next_base, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreUnreadable
 
 ENTRY = struct.Struct(">qiq")

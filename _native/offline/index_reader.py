@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from mmap import mmap
 
 from firearrow._native.checks.index_files import covered_by, find_keys, head_of, slots_of
-from firearrow._native.files.mappings import MappedFiles
-from firearrow._native.files.rolled import SegmentFile
+from firearrow._native.offline.mapped_files import MappedFiles
+from firearrow._native.offline.segment_files import SegmentFile
 from firearrow._native.store.files.errors import StoreUnreadable
 
 FILE_NAME = re.compile(r"[0-9]{17}")

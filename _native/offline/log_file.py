@@ -6,8 +6,8 @@ Listed when asked for what is not known yet, and at `refresh`. Never waits for a
 import os
 
 from firearrow._native.columnar.record_spans import End, walk
-from firearrow._native.files.mappings import MappedFile, MappedFiles
-from firearrow._native.files.rolled import SegmentFile, next_base, rolled_files, segment_at
+from firearrow._native.offline.mapped_files import MappedFile, MappedFiles
+from firearrow._native.offline.segment_files import SegmentFile, next_base, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreUnreadable
 
 WALK_BYTES = 16 << 20

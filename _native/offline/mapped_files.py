@@ -11,7 +11,7 @@ import os
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from firearrow._native.files.rolled import SegmentFile
+from firearrow._native.offline.segment_files import SegmentFile
 from firearrow._native.store.files.errors import StoreUnreadable
 
 MAPPINGS_MAX = 16

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from firearrow._native.columnar.record_spans import End, Spans, find, walk
 from firearrow._native.columnar.unwritten import first_written
-from firearrow._native.files.log import LogFiles
-from firearrow._native.files.mappings import MappedFile
+from firearrow._native.offline.log_file import LogFiles
+from firearrow._native.offline.mapped_files import MappedFile
 
 Torn = Callable[[int, int, str], None]
 """Told of physical offsets [start, end) that hold no record that can be read, and why."""
