@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from firearrow._native.audit.auditing import SerialExecutor, StoreAudit
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.audit import SerialExecutor, StoreAudit
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.checks.findings import Faults
 from firearrow._native.checks.index_files import check_chains
 from firearrow._native.checks.log_records import Survey

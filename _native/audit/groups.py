@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.audit.queues import QueueName, QueueResult
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.store.files.errors import StoreUnreadable
 
 Offsets = Mapping[tuple[str, str], Mapping[int, int]]

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.audit.store import AuditedStore
-from firearrow._native.audit.wording import KINDS
+from firearrow._native.audit.findings import KINDS, Finding, Findings, Kind
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.checks.findings import Fault, FaultKind, Faults
 from firearrow._native.checks.index_files import IndexHeader, check_chains, head_of, slots_of
 from firearrow._native.offline.mapped_files import MappedFiles

@@ -8,9 +8,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from firearrow._native.audit.findings import Finding, Findings, Kind
-from firearrow._native.audit.store import AuditedStore
-from firearrow._native.audit.wording import KINDS, queue_finding
+from firearrow._native.audit.findings import KINDS, Finding, Findings, Kind, queue_finding
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.checks.findings import FaultKind, Faults
 from firearrow._native.checks.queue_entries import EntriesResult, check_entries, count_entries, list_entries
 from firearrow._native.offline.mapped_files import MappedFiles

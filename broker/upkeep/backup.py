@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.offline.segment_files import SegmentFile
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.message_store import MessageStore

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from firearrow._native.audit.index import index_files
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.store.log.checkpoint import SEAL_AT, Checkpoint
 from firearrow._native.store.log.record import Record
 from firearrow.broker.upkeep.records import queue_entries, queue_folder

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from firearrow._native.audit.findings import Finding, Kind
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE
 from firearrow._native.offline.segment_files import SegmentFile, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreDamaged, StoreUnreadable

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from firearrow._native.audit.index import ENTRY_BYTES, HEAD_BYTES, SLOT_BYTES, index_files
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.offline.segment_files import SegmentFile, rolled_files
 from firearrow._native.store.message_store import StoreConfig
 

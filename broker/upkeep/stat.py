@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from firearrow._native.audit.auditing import StoreResult
+from firearrow._native.audit.audit import StoreResult
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.files.recycled_segment import NAME as SPARE
 from firearrow.broker.upkeep.dump import checkpoint_row, time_text

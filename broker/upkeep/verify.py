@@ -7,9 +7,9 @@ import os
 import time
 from dataclasses import dataclass
 
-from firearrow._native.audit.auditing import StoreAudit, StoreResult
+from firearrow._native.audit.audit import StoreAudit, StoreResult
 from firearrow._native.audit.findings import Finding
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow.broker.upkeep.lane import ProcessExecutor
 from firearrow.broker.upkeep.lock import check_folder

@@ -1,6 +1,6 @@
 """Which stores an audit looks at, by the paths that are given."""
 
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow.spark_tools.offline.origin import StoreSource
 
 

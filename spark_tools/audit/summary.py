@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from firearrow._native.audit.auditing import StoreResult
-from firearrow._native.audit.tallies import TopCounts
+from firearrow._native.audit.audit import StoreResult
+from firearrow._native.audit.top_counts import TopCounts
 from firearrow.client.names import DLQ, RETRY, is_system_topic
 from firearrow.spark_tools.origin import LMQ_PREFIX
 

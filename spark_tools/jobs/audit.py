@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from firearrow._native.audit.auditing import StoreAudit, StoreResult
+from firearrow._native.audit.audit import StoreAudit, StoreResult
 from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow.spark_tools.audit.stores import stores_of
 from firearrow.spark_tools.audit.summary import document

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from firearrow._native.audit.auditing import StoreResult
-from firearrow._native.audit.tallies import TopCounts
+from firearrow._native.audit.audit import StoreResult
+from firearrow._native.audit.top_counts import TopCounts
 from firearrow.spark_tools.audit.summary import QueueRow, queue_rows, topic_rows
 from firearrow.spark_tools.jobs.audit_charts import by_name, over_time, shortened
 

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from firearrow._native.audit.auditing import StoreResult
-from firearrow._native.audit.tallies import TopCounts
+from firearrow._native.audit.audit import StoreResult
+from firearrow._native.audit.top_counts import TopCounts
 from firearrow.spark_tools.audit.summary import queue_rows
 from firearrow.spark_tools.errors import InvalidOption
 

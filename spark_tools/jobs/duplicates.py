@@ -12,7 +12,7 @@ import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow.spark_tools.sessions import register
 
 NAMED_MAX = 100

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.auditing import SerialExecutor, StoreAudit, StoreResult
+from firearrow._native.audit.audit import SerialExecutor, StoreAudit, StoreResult
 from firearrow._native.audit.findings import Finding, Kind
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.message import Message

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.audit.auditing import SerialExecutor, StoreAudit, StoreResult
+from firearrow._native.audit.audit import SerialExecutor, StoreAudit, StoreResult
 from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.groups import GroupLag
 from firearrow._native.audit.queues import QueueResult
-from firearrow._native.audit.store import AuditedStore
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow.spark_tools.audit.summary import document, kind_of, topic_rows
 from firearrow.spark_tools.jobs.audit_charts import by_name, over_time, shortened
 from firearrow.spark_tools.jobs.audit_page import page

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow._native.audit.ranges import from_offset, group_ranges, split_log
+from firearrow._native.audit.log_ranges import from_offset, group_ranges, split_log
 from firearrow._native.base.hash import java_hash
 from firearrow._native.checks.findings import FaultKind, Faults
 from firearrow._native.checks.index_files import (

@@ -15,7 +15,9 @@ from typing import Protocol, TypeVar
 from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.audit.groups import GroupLag, ReadOffsets, lags, read_offsets
 from firearrow._native.audit.index import IndexFileInfo, check_index, index_files
-from firearrow._native.audit.log import LogPart, PartResult, PartSettings
+from firearrow._native.audit.log_part import LogPart, PartResult, PartSettings
+from firearrow._native.audit.log_ranges import LogRange, group_ranges, split_log
+from firearrow._native.audit.merge_parts import LogResult, merge_parts
 from firearrow._native.audit.queues import (
     LogBounds,
     QueueName,
@@ -25,10 +27,8 @@ from firearrow._native.audit.queues import (
     is_written,
     survey_queues,
 )
-from firearrow._native.audit.ranges import LogRange, group_ranges, split_log
-from firearrow._native.audit.stitching import LogResult, merge_parts
-from firearrow._native.audit.store import AuditedStore
-from firearrow._native.audit.tallies import LogCounts
+from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.audit.top_counts import LogCounts
 from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow._native.offline.segment_files import SegmentFile, missing
 

@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from firearrow._native.audit.findings import Findings, Kind
-from firearrow._native.audit.log import PartEnd, PartResult
-from firearrow._native.audit.ranges import LogRange, from_offset
-from firearrow._native.audit.store import AuditedStore
-from firearrow._native.audit.tallies import LogCounts
-from firearrow._native.audit.wording import gap_finding
+from firearrow._native.audit.findings import Findings, Kind, gap_finding
+from firearrow._native.audit.log_part import PartEnd, PartResult
+from firearrow._native.audit.log_ranges import LogRange, from_offset
+from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.audit.top_counts import LogCounts
 from firearrow._native.offline.segment_files import SegmentFile, segment_at
 
 Again = Callable[[Sequence[LogRange]], PartResult]

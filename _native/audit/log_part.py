@@ -10,12 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from firearrow._native.audit.findings import Finding, Findings, Kind
+from firearrow._native.audit.findings import (
+    KINDS,
+    Finding,
+    Findings,
+    Kind,
+    gap_finding,
+    log_finding,
+    queue_finding,
+)
 from firearrow._native.audit.index import IndexFileInfo
-from firearrow._native.audit.ranges import LogRange
-from firearrow._native.audit.store import AuditedStore
-from firearrow._native.audit.tallies import LogCounts
-from firearrow._native.audit.wording import KINDS, gap_finding, log_finding, queue_finding
+from firearrow._native.audit.log_ranges import LogRange
+from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.audit.top_counts import LogCounts
 from firearrow._native.checks.findings import Fault, FaultKind
 from firearrow._native.checks.index_files import match_keys, settle_keys
 from firearrow._native.checks.log_records import APACHE_DELAYS_S, TORN, Survey, SurveyedQueue
