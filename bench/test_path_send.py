@@ -9,15 +9,14 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from bench.frames import BATCH, TOPIC, batch_frame, pull_frame, send_frame
 from firearrow._native.base.clock import Clock
-from firearrow._native.path.count import Count
-from firearrow._native.path.fast import FastDispatch
-from firearrow._native.path.gate import PlainTopics
-from firearrow._native.path.holds import PullHoldService
-from firearrow._native.path.lane import FastConnection
-from firearrow._native.path.news import ArrivalNotifier
-from firearrow._native.path.pull import Puller
-from firearrow._native.path.send import Sender
-from firearrow._native.path.turn import WriteBatch
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.fastpath.fast_connection import FastConnection
+from firearrow._native.fastpath.fast_dispatch import FastDispatch
+from firearrow._native.fastpath.long_polling import PullHoldService
+from firearrow._native.fastpath.pull_message import Puller
+from firearrow._native.fastpath.send_message import Sender
+from firearrow._native.fastpath.topic_cache import Count, PlainTopics
+from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.unique_ids import UniqueIds

@@ -19,10 +19,10 @@ from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
-from firearrow._native.path.holds import PullHoldService
-from firearrow._native.path.lane import FastHandler
-from firearrow._native.path.news import ArrivalNotifier
-from firearrow._native.path.turn import WriteBatch
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.fastpath.fast_connection import FastHandler
+from firearrow._native.fastpath.long_polling import PullHoldService
+from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.clock import Clock

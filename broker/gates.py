@@ -5,12 +5,12 @@ A topic is in the gate if a plain message to it is stored as it comes: none of a
 
 from collections.abc import Iterable
 
-from firearrow._native.path.fast import FastDispatch
-from firearrow._native.path.gate import PlainTopics
-from firearrow._native.path.holds import PullHoldService
-from firearrow._native.path.lane import FastHandler
-from firearrow._native.path.pull import Puller
-from firearrow._native.path.send import Sender
+from firearrow._native.fastpath.fast_connection import FastHandler
+from firearrow._native.fastpath.fast_dispatch import FastDispatch
+from firearrow._native.fastpath.long_polling import PullHoldService
+from firearrow._native.fastpath.pull_message import Puller
+from firearrow._native.fastpath.send_message import Sender
+from firearrow._native.fastpath.topic_cache import PlainTopics
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.messageids import unique_ids
 from firearrow.broker.messages import Property, properties_text

@@ -7,7 +7,7 @@ import logging
 from contextlib import ExitStack
 from pathlib import Path
 
-from firearrow._native.path.news import ArrivalNotifier
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.handlers.delays import DelaysHandler
 from firearrow.broker.handlers.replies import RepliesHandler

@@ -7,7 +7,7 @@ that would take more than eight arguments takes the bundle.
 import asyncio
 from dataclasses import dataclass
 
-from firearrow._native.path.turn import WriteBatch
+from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.clock import Clock
 from firearrow.broker.config import Config

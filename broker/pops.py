@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from firearrow._native.path.news import ArrivalNotifier
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.notification import NotificationHandler

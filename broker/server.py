@@ -11,7 +11,7 @@ import math
 import socket
 from collections.abc import Callable, Collection
 
-from firearrow._native.path.lane import FastConnection, FastHandler
+from firearrow._native.fastpath.fast_connection import FastConnection, FastHandler
 from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.poller import EpollPoller

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from firearrow._native.path.count import Count
+from firearrow._native.fastpath.topic_cache import Count
 
 ITEMS_MAX = 100_000
 """Counters beyond this many keys are not made: a flood of names costs no memory."""

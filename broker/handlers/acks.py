@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Callable
 
-from firearrow._native.path.turn import WriteBatch
+from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand

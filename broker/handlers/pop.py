@@ -4,7 +4,7 @@ import logging
 import random
 from typing import NamedTuple
 
-from firearrow._native.path.holds import weight_without_body
+from firearrow._native.fastpath.long_polling import weight_without_body
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand

@@ -3,7 +3,7 @@
 import logging
 from typing import NamedTuple
 
-from firearrow._native.path.holds import HeldCallback, PullHoldService, weight_without_body
+from firearrow._native.fastpath.long_polling import HeldCallback, PullHoldService, weight_without_body
 from firearrow._native.store.message_store import GetResult, GetStatus
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand

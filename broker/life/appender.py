@@ -8,7 +8,7 @@ real topic and queue in properties. Counts nothing and answers nothing by itself
 
 from collections.abc import Callable
 
-from firearrow._native.path.turn import WriteBatch
+from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import InnerMessage, MessageStore, PutResult
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from firearrow._native.path.holds import (
+from firearrow._native.fastpath.long_polling import (
     BYTES_MAX,
     REQUEST_BYTES,
     HeldCallback,

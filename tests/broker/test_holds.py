@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
-from firearrow._native.path.holds import HeldCallback, PullHoldService
-from firearrow._native.path.news import ArrivalNotifier
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.fastpath.long_polling import HeldCallback, PullHoldService
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
 

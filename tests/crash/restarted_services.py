@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from firearrow._native.path.news import ArrivalNotifier
-from firearrow._native.path.turn import WriteBatch
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand

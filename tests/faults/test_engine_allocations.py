@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.path.lane import FastConnection
+from firearrow._native.fastpath.fast_connection import FastConnection
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.connection import Connection
 from firearrow._native.wire.poller import EpollPoller

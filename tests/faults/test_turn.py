@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.path.news import ArrivalNotifier
-from firearrow._native.path.turn import WriteBatch
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.message_store import MessageStore
 from tests.support.clock import ManualClock

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from firearrow._native.path.fast import FastDispatch
-from firearrow._native.path.holds import PullHoldService
-from firearrow._native.path.pull import Puller
+from firearrow._native.fastpath.fast_dispatch import FastDispatch
+from firearrow._native.fastpath.long_polling import PullHoldService
+from firearrow._native.fastpath.pull_message import Puller
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.life.journal import FILE_BYTES, Journal, Kind

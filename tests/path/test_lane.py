@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow._native.path.gate import PlainTopics
+from firearrow._native.fastpath.topic_cache import PlainTopics
 from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.log.results import PutRefused

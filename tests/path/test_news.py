@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from firearrow._native.path.holds import HeldCallback, PullHoldService, Queue
-from firearrow._native.path.news import ArrivalNotifier
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.fastpath.long_polling import HeldCallback, PullHoldService, Queue
 from firearrow.broker.tables import names
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from firearrow._native.path.fast import FastDispatch
-from firearrow._native.path.gate import PlainTopics
-from firearrow._native.path.holds import Queue
-from firearrow._native.path.lane import FastConnection
-from firearrow._native.path.send import Sender
+from firearrow._native.fastpath.fast_connection import FastConnection
+from firearrow._native.fastpath.fast_dispatch import FastDispatch
+from firearrow._native.fastpath.long_polling import Queue
+from firearrow._native.fastpath.send_message import Sender
+from firearrow._native.fastpath.topic_cache import PlainTopics
 from firearrow._native.store.message_store import InnerMessage
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand

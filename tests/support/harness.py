@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from firearrow._native.path.holds import Queue
-from firearrow._native.path.news import ArrivalNotifier
-from firearrow._native.path.turn import WriteBatch
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.fastpath.long_polling import Queue
+from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow.broker.config import Config

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from firearrow._native.path.holds import BYTES_MAX, REQUEST_BYTES
+from firearrow._native.fastpath.long_polling import BYTES_MAX, REQUEST_BYTES
 from firearrow.broker.clock import Clock
 from firearrow.broker.life.pop.receipts import retry_topic
 from firearrow.broker.peer import Peer

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from firearrow._native.path.turn import WriteBatch
+from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand

@@ -4,15 +4,21 @@
 # Ownership: `topics` owns the Topics, the slots of the hash table borrow them; a Topic owns its queues.
 # Queues that the store forgot are noticed by its count of forgotten topics: then all are looked up again.
 # Thread: the loop's.
+# Count: a counter incremented where the event happens; the statistics hold the same object. Owner: Stats.
+# Thread: the loop's.
 
+from libc.stdint cimport int64_t
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
-
-from firearrow._native.path.count cimport Count
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.message_store cimport MessageStore
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.json cimport Span
+
+
+cdef class Count:
+    cdef public int64_t value, times
+
 
 cdef enum:
     INLINE_NAME_BYTES = 46

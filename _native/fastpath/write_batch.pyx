@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 
-from firearrow._native.path.parked cimport PendingReply
+from firearrow._native.fastpath.pending_replies cimport PendingReply
 
 from firearrow._native.store.message_store import StoreError
 

@@ -2,7 +2,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from firearrow._native.base.clock import Clock
-from firearrow._native.path.holds import PullHoldService
+from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.store.log.journal_page import JournalPage
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand

@@ -2,8 +2,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from firearrow._native.base.clock import Clock
-from firearrow._native.path.holds import Queue
-from firearrow._native.path.news import ArrivalNotifier
+from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow._native.fastpath.long_polling import Queue
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
 

@@ -3,11 +3,11 @@
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 
-from firearrow._native.path.batch cimport ITEMS_MAX, item_at, items_bytes
-from firearrow._native.path.completion cimport BUFFER_BYTES, add, add_unique_key, read_given
-from firearrow._native.path.fields cimport PROPERTIES_VALUE, TOPIC_VALUE, send_fields
-from firearrow._native.path.lane cimport NOT_HANDLED, HANDLED
-from firearrow._native.path.pattern cimport HeaderTemplate
+from firearrow._native.fastpath.batch_items cimport ITEMS_MAX, item_at, items_bytes
+from firearrow._native.fastpath.send_properties cimport BUFFER_BYTES, add, add_unique_key, read_given
+from firearrow._native.fastpath.request_fields cimport PROPERTIES_VALUE, TOPIC_VALUE, send_fields
+from firearrow._native.fastpath.fast_connection cimport NOT_HANDLED, HANDLED
+from firearrow._native.fastpath.header_template cimport HeaderTemplate
 from firearrow._native.store.files.layout cimport (
     PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_STORE_V6,
     SYS_TRANSACTION,

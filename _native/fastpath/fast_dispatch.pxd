@@ -1,9 +1,9 @@
 # FastDispatch: dispatches requests to the parts of the fast path. Each listener has its own, since the VIP port
 # takes no pulls. Thread: the loop's.
 
-from firearrow._native.path.lane cimport FastHandler
-from firearrow._native.path.pull cimport Puller
-from firearrow._native.path.send cimport Sender
+from firearrow._native.fastpath.fast_connection cimport FastHandler
+from firearrow._native.fastpath.pull_message cimport Puller
+from firearrow._native.fastpath.send_message cimport Sender
 
 cdef class FastDispatch(FastHandler):
     cdef Sender sender

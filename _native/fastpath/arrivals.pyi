@@ -1,6 +1,6 @@
 from collections.abc import Callable, Collection, Iterable
 
-from firearrow._native.path.holds import PullHoldService, Queue
+from firearrow._native.fastpath.long_polling import PullHoldService, Queue
 
 class ArrivalNotifier:
     """Notifies `hold_service` and all listeners. Call it with queues that have messages which readers may see now."""

@@ -1,9 +1,8 @@
 from typing import Protocol
 
 from firearrow._native.base.clock import Clock
-from firearrow._native.path.count import Count
-from firearrow._native.path.gate import PlainTopics
-from firearrow._native.path.turn import WriteBatch
+from firearrow._native.fastpath.topic_cache import Count, PlainTopics
+from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.unique_ids import UniqueIds
 

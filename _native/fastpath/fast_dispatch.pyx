@@ -1,6 +1,6 @@
 """FastDispatch: dispatches requests by their code to the fast path (see fast.pxd)."""
 
-from firearrow._native.path.lane cimport NOT_HANDLED, FastConnection
+from firearrow._native.fastpath.fast_connection cimport NOT_HANDLED, FastConnection
 from firearrow._native.wire.codes cimport PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header

@@ -4,16 +4,16 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.string cimport memcpy
 
-from firearrow._native.path.fields cimport is_ascii, pull_fields
-from firearrow._native.path.found cimport write_pull_response
-from firearrow._native.path.holds cimport HeldRequest
-from firearrow._native.path.lane cimport NOT_HANDLED, HANDLED
+from firearrow._native.fastpath.request_fields cimport is_ascii, pull_fields
+from firearrow._native.fastpath.pull_response cimport write_pull_response
+from firearrow._native.fastpath.long_polling cimport HeldRequest
+from firearrow._native.fastpath.fast_connection cimport NOT_HANDLED, HANDLED
 from firearrow._native.store.get_message cimport FOUND, PICKED_MAX, copy_picked, pick
 from firearrow._native.store.log.journal_page cimport ENTRY_HEAD_BYTES, NOTE_OFFSET
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from firearrow._native.wire.json cimport SPAN_ABSENT, Span
 
-from firearrow._native.path.holds import REQUEST_BYTES
+from firearrow._native.fastpath.long_polling import REQUEST_BYTES
 from firearrow._native.wire.command import RemotingCommand
 
 cdef enum:

@@ -1,6 +1,6 @@
-from firearrow._native.path.lane import FastHandler
-from firearrow._native.path.pull import Puller
-from firearrow._native.path.send import Sender
+from firearrow._native.fastpath.fast_connection import FastHandler
+from firearrow._native.fastpath.pull_message import Puller
+from firearrow._native.fastpath.send_message import Sender
 
 class FastDispatch(FastHandler):
     """Plain sends and pulls without a Python object for each; `puller` None: sends only."""

@@ -2,7 +2,7 @@
 # mostly no service of the broker listens: then no object is made. Topics on which services listen are the
 # system's own. Thread: the loop's.
 
-from firearrow._native.path.holds cimport PullHoldService
+from firearrow._native.fastpath.long_polling cimport PullHoldService
 
 cdef class ArrivalListener:
     cdef object call, waiters

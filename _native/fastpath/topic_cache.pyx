@@ -1,11 +1,18 @@
-"""Gate: the topics of the fast path (see gate.pxd). Knows names and queues, no configs."""
+"""Gate: the topics of the fast path (see gate.pxd). Knows names and queues, no configs.
+
+Count: a sum and the number of additions to it (see count.pxd).
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
-
 from firearrow._native.base.memory cimport prefetch_write, prefetch_write_range
 from firearrow._native.base.memory cimport fa_same
+
+
+cdef class Count:
+    pass
+
 
 cdef extern from "<stdlib.h>" nogil:
     void *aligned_alloc(size_t alignment, size_t size)

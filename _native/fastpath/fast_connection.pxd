@@ -10,7 +10,7 @@
 
 from libc.stdint cimport uint8_t
 
-from firearrow._native.path.pattern cimport HeaderTemplate
+from firearrow._native.fastpath.header_template cimport HeaderTemplate
 from firearrow._native.wire.connection cimport Connection
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header

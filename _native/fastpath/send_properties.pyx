@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from firearrow._native.path.fields cimport is_ascii
+from firearrow._native.fastpath.request_fields cimport is_ascii
 from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.wire.json cimport unescape
 from firearrow._native.wire.json cimport SPAN_ABSENT, SPAN_ESCAPED

@@ -9,9 +9,9 @@
 
 from libc.stdint cimport int64_t
 
-from firearrow._native.path.news cimport ArrivalNotifier
-from firearrow._native.path.parked cimport Pending
-from firearrow._native.path.run cimport ReplyBatch
+from firearrow._native.fastpath.arrivals cimport ArrivalNotifier
+from firearrow._native.fastpath.pending_replies cimport Pending
+from firearrow._native.fastpath.pending_replies cimport ReplyBatch
 from firearrow._native.store.message_store cimport MessageStore
 from firearrow._native.base.clock cimport Clock
 

@@ -10,9 +10,9 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.path.fields cimport PullFields
-from firearrow._native.path.holds cimport HeldRequest, PullHoldService
-from firearrow._native.path.lane cimport FastConnection
+from firearrow._native.fastpath.request_fields cimport PullFields
+from firearrow._native.fastpath.long_polling cimport HeldRequest, PullHoldService
+from firearrow._native.fastpath.fast_connection cimport FastConnection
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.get_message cimport PickedRecord, Scan
 from firearrow._native.store.log.journal_page cimport JournalPage

@@ -7,13 +7,13 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from firearrow._native.path.completion cimport CompletedProperties
-from firearrow._native.path.fields cimport SendFields
-from firearrow._native.path.gate cimport PlainTopics, Topic
-from firearrow._native.path.lane cimport FastConnection
-from firearrow._native.path.receipt cimport SendResponse
-from firearrow._native.path.run cimport ReplyBatch
-from firearrow._native.path.turn cimport WriteBatch
+from firearrow._native.fastpath.send_properties cimport CompletedProperties
+from firearrow._native.fastpath.request_fields cimport SendFields
+from firearrow._native.fastpath.topic_cache cimport PlainTopics, Topic
+from firearrow._native.fastpath.fast_connection cimport FastConnection
+from firearrow._native.fastpath.send_response cimport SendResponse
+from firearrow._native.fastpath.pending_replies cimport ReplyBatch
+from firearrow._native.fastpath.write_batch cimport WriteBatch
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.record cimport Message
 from firearrow._native.store.message_store cimport MessageStore

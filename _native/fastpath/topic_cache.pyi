@@ -1,3 +1,10 @@
+class Count:
+    """`value`: the sum; `times`: the number of additions."""
+
+    value: int
+    times: int
+
+
 class PlainTopics:
     """The topics of the fast path; requests for others take the complete path."""
 

@@ -3,3 +3,7 @@ class Pending:
 
 class PendingReply(Pending):
     """One answer."""
+
+
+class ReplyBatch(Pending):
+    """Answers of one turn's fast path that wait for its write."""

@@ -1,0 +1,4 @@
+"""Only for `cimport`: see pattern.pxd.
+
+Only for `cimport`: see propertypattern.pxd.
+"""

@@ -1,5 +1,0 @@
-class Count:
-    """`value`: the sum; `times`: the number of additions."""
-
-    value: int
-    times: int
