@@ -25,12 +25,17 @@ from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
-from firearrow.broker.disk_space import measured
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.disk_space import measured
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.message_ids import host_bytes
+from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import Address, Routes
+from firearrow.broker.base.process import seconds_since_start, stop_on_signals
+from firearrow.broker.base.stats import Stats
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.durable import reply_when_saved
-from firearrow.broker.errors import StartError
 from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.gates import FastPathSetup
 from firearrow.broker.handlers.alone import SingleBrokerHandler
@@ -52,13 +57,9 @@ from firearrow.broker.handlers.resets import ResetsHandler
 from firearrow.broker.handlers.topics import TopicsHandler
 from firearrow.broker.life.broadcasts import BroadcastOffsets
 from firearrow.broker.living import MessageServices
-from firearrow.broker.messageids import host_bytes
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.opening import close_store, open_journal, open_store, report_entry_repairs
-from firearrow.broker.options import Options
 from firearrow.broker.parts import BrokerContext
-from firearrow.broker.peer import Address, Routes
-from firearrow.broker.process import seconds_since_start, stop_on_signals
 from firearrow.broker.server import Server
 from firearrow.broker.services.adoption import recover_topics
 from firearrow.broker.services.flusher import Flusher
@@ -69,7 +70,6 @@ from firearrow.broker.services.routing import RouteLookup
 from firearrow.broker.services.sampler import StatsTimer
 from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.state import load, make_state
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables.announcement import BrokerIdentity
 from firearrow.broker.tables.naming_options import NamingOptions
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from firearrow.broker.config import Config, ConfigError, apply, from_file
-from firearrow.broker.errors import StartError
-from firearrow.broker.options import Options
+from firearrow.broker.base.config import Config, ConfigError, apply, from_file
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.options import Options
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints

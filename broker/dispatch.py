@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.broker.errors import Refusal
-from firearrow.broker.peer import Handler, Peer, Routes
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Handler, Peer, Routes
 
 log = logging.getLogger("firearrow.dispatch")
 

@@ -11,10 +11,10 @@ from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.pull_message import Puller
 from firearrow._native.fastpath.send_message import Sender
 from firearrow._native.fastpath.topic_cache import PlainTopics
+from firearrow.broker.base.message import Property, properties_text
+from firearrow.broker.base.message_ids import unique_ids
+from firearrow.broker.base.options import Options
 from firearrow.broker.handlers.pull import PullHandler
-from firearrow.broker.messageids import unique_ids
-from firearrow.broker.messages import Property, properties_text
-from firearrow.broker.options import Options
 from firearrow.broker.parts import BrokerContext
 from firearrow.broker.tables import names
 from firearrow.broker.tables.topics import TopicConfig

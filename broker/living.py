@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow.broker.base.message import Message
+from firearrow.broker.base.peer import Routes
 from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.handlers.delays import DelaysHandler
 from firearrow.broker.handlers.replies import RepliesHandler
@@ -20,9 +22,7 @@ from firearrow.broker.life.journal import Entry, Kind
 from firearrow.broker.life.lights import LmqDispatch
 from firearrow.broker.life.retries import RetryRouting
 from firearrow.broker.life.transactions.service import TransactionService
-from firearrow.broker.messages import Message
 from firearrow.broker.parts import BrokerContext
-from firearrow.broker.peer import Routes
 from firearrow.broker.pops import PopServices
 from firearrow.broker.services.periodic import Periodic
 from firearrow.broker.state import load

@@ -7,12 +7,12 @@ Loop thread.
 import asyncio
 from collections.abc import Callable
 
-from firearrow.broker.clock import Clock
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.peer import Routes
 from firearrow.broker.handlers.kv import KvHandler
 from firearrow.broker.handlers.naming import NamingHandler
 from firearrow.broker.handlers.naming_admin import NamingAdminHandler
 from firearrow.broker.handlers.registration import RegistrationHandler
-from firearrow.broker.peer import Routes
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.routes import RouteTable

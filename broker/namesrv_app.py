@@ -7,11 +7,11 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from firearrow.broker.clock import Clock
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.peer import Address
+from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
-from firearrow.broker.peer import Address
-from firearrow.broker.process import seconds_since_start, stop_on_signals
 from firearrow.broker.server import Server
 from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.tables.files import ConfigFile

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow.broker.base.peer import Routes
 from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.notification import NotificationHandler
@@ -18,7 +19,6 @@ from firearrow.broker.life.pop.orders import QUEUES_MAX, ConsumerOrderInfo
 from firearrow.broker.life.pop.popping import PopService
 from firearrow.broker.life.pop.revive import ReviveService
 from firearrow.broker.parts import BrokerContext
-from firearrow.broker.peer import Routes
 from firearrow.broker.state import load
 
 

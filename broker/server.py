@@ -16,10 +16,10 @@ from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.poller import EpollPoller
 from firearrow.broker import crowding
-from firearrow.broker.errors import StartError
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.message_ids import host_bytes
+from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.listener import Listener
-from firearrow.broker.messageids import host_bytes
-from firearrow.broker.peer import Address, Peer
 
 log = logging.getLogger("firearrow.server")
 

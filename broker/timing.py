@@ -5,6 +5,8 @@ With timerWheelEnable=false the service is one that does nothing; messages for i
 
 from pathlib import Path
 
+from firearrow.broker.base.message import Message
+from firearrow.broker.base.peer import Routes
 from firearrow.broker.handlers.recall import RecallHandler
 from firearrow.broker.handlers.timers import TimersHandler
 from firearrow.broker.life.appender import Appender
@@ -12,9 +14,7 @@ from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import recall_handle
 from firearrow.broker.life.timers.service import DisabledTimers, TimerService
-from firearrow.broker.messages import Message
 from firearrow.broker.parts import BrokerContext
-from firearrow.broker.peer import Routes
 from firearrow.broker.state import load
 
 

@@ -11,9 +11,9 @@ from firearrow._native.sql92.tokens import InvalidExpression
 from firearrow._native.sql92.values import Incomparable
 from firearrow._native.store.log.properties import property_values
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
-from firearrow.broker.messages import Property as Names
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Property as Names
 from firearrow.broker.tables import names
 from firearrow.broker.tables.subscriptions import EXPRESSION_CHARS_MAX, Subscription
 

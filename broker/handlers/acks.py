@@ -8,9 +8,10 @@ from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal, with_faq
-from firearrow.broker.fastjson import loads_body
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.fastjson import loads_body
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.life.pop.acking import AckService
 from firearrow.broker.life.pop.checkpoints import AckMessage
 from firearrow.broker.life.pop.receipts import (
@@ -19,7 +20,6 @@ from firearrow.broker.life.pop.receipts import (
     ReceiptHandle,
     real_topic,
 )
-from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.topics import TopicTable
 

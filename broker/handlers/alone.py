@@ -4,9 +4,9 @@ one that keeps pops and timers in Apache's files, not in RocksDB (200056, 5001).
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer, Routes
 
 ENGINE, FILE_WHEEL, ROCKSDB = "E_T", "F", "R"
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import MessageQueue, dumps, loads_body
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.fastjson import MessageQueue, dumps, loads_body
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables import allocation, names, reading
 from firearrow.broker.tables.clients import BROADCASTING, ClientTable
 from firearrow.broker.tables.groups import GroupTable

@@ -9,12 +9,12 @@ from collections.abc import Generator
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import dumps, loads_body
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.fastjson import dumps, loads_body
+from firearrow.broker.base.peer import Answer, Peer, Routes
 from firearrow.broker.filters.selection import FilterCache
-from firearrow.broker.peer import Answer, Peer, Routes
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.clients import ClientsFull, ClientTable, ConsumerGroup, Member
 from firearrow.broker.tables.groups import GroupConfig, GroupTable

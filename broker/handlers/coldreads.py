@@ -6,9 +6,9 @@ import orjson
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import properties
-from firearrow.broker.errors import Refusal
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base import properties
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.names import group_fault
 

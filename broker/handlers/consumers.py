@@ -7,10 +7,10 @@ import orjson
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
-from firearrow.broker.messageids import offset_of
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message_ids import offset_of
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables.clients import ClientTable, Member
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets

@@ -2,8 +2,8 @@
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.fastjson import dumps
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base.fastjson import dumps
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 
 

@@ -2,11 +2,11 @@
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import dumps, loads_body
-from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.stats import Stats
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.fastjson import dumps, loads_body
+from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.attributes import InvalidAttribute
 from firearrow.broker.tables.groups import GroupConfig, GroupTable, InvalidGroup

@@ -9,13 +9,13 @@ import orjson
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import properties
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config, ConfigError
-from firearrow.broker.disk_space import measured
-from firearrow.broker.errors import Refusal
-from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.stats import Stats, Window
+from firearrow.broker.base import properties
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config, ConfigError
+from firearrow.broker.base.disk_space import measured
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.stats import Stats, Window
 
 VERSION_DESC = f"V5_{(PROTOCOL_VERSION - 413) // 20}_{(PROTOCOL_VERSION - 413) % 20 // 2}"
 

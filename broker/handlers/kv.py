@@ -4,9 +4,9 @@ GET_KVLIST_BY_NAMESPACE 219. Loop thread.
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson
-from firearrow.broker.errors import Refusal
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base import fastjson
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables.kv import KvTable
 
 

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import MessageQueue, dumps, loads_body, message_queue
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.fastjson import MessageQueue, dumps, loads_body, message_queue
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
 

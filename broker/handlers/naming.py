@@ -8,10 +8,10 @@ from typing import Any
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson
-from firearrow.broker.clock import Clock
-from firearrow.broker.errors import Refusal, with_faq
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base import fastjson
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.routes import BrokerData, RouteTable, TopicFlag

@@ -5,8 +5,8 @@ GET_NAMESRV_CONFIG 319. Loop thread.
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.broker import fastjson, properties
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base import fastjson, properties
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.reading import items, members
 from firearrow.broker.tables.registration import QueueData, name, queue_data

@@ -11,13 +11,13 @@ from firearrow._native.fastpath.long_polling import weight_without_body
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.life.pop.access import PopPermissions, PopTarget, rotated
 from firearrow.broker.life.pop.holds import HeldPop, PopHoldService
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
-from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 
 log = logging.getLogger("firearrow.notification")

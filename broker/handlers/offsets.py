@@ -5,10 +5,10 @@ from collections.abc import Callable
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import dumps
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.fastjson import dumps
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset, queue_id_fault
 from firearrow.broker.tables.paging import too_large

@@ -5,10 +5,10 @@ import random
 from firearrow._native.store.message_store import GetStatus, MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.stats import Stats
 from firearrow.broker.life.pop.access import PopPermissions, PopTarget, rotated
-from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.stats import Stats
 
 MESSAGES_MAX = 32
 """More in one answer are not given, however many are asked for."""

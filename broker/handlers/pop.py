@@ -8,13 +8,13 @@ from firearrow._native.fastpath.long_polling import weight_without_body
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.life.pop.holds import HeldPop, PopHoldService
 from firearrow.broker.life.pop.popping import PopQuery, PopResult, PopService
 from firearrow.broker.life.pop.receipts import ORDER_REVIVE_QUEUE, retry_topic
 from firearrow.broker.parts import Parts
-from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import names
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription

@@ -4,9 +4,9 @@ import orjson
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.errors import Refusal
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables.clients import ClientTable
 
 

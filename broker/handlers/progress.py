@@ -9,13 +9,13 @@ from typing import NamedTuple
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal, with_faq
-from firearrow.broker.fastjson import MessageQueue
-from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.stats import Stats
+from firearrow.broker.base import fastjson
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.fastjson import MessageQueue
+from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets

@@ -7,11 +7,11 @@ from firearrow._native.fastpath.long_polling import HeldCallback, PullHoldServic
 from firearrow._native.store.message_store import GetResult, GetStatus
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.filters.selection import EntryFilter, FilterCache
 from firearrow.broker.life.broadcasts import BroadcastOffsets
 from firearrow.broker.parts import Parts
-from firearrow.broker.peer import Peer, Routes
 from firearrow.broker.tables import names
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.offsets import InvalidOffset

@@ -6,8 +6,8 @@ None of them asks whether the topic exists: an unknown queue is an empty one.
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import Refusal
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables.offsets import queue_id_fault
 
 

@@ -7,9 +7,9 @@ import zlib
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.broker import fastjson
-from firearrow.broker.errors import Refusal
-from firearrow.broker.peer import Answer, Peer, Routes
+from firearrow.broker.base import fastjson
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Answer, Peer, Routes
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
 from firearrow.broker.tables.naming_options import NamingOptions

@@ -9,15 +9,15 @@ import socket
 from firearrow._native.store.message_store import PutRefused, PutResult
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Message, Property, properties_of, properties_text
+from firearrow.broker.base.message_ids import host_bytes, offset_id
+from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.stats import Stats
 from firearrow.broker.life.admission import SendChecks, SendRequest, queue_of
 from firearrow.broker.life.appender import Appender
-from firearrow.broker.messageids import host_bytes, offset_id
-from firearrow.broker.messages import Message, Property, properties_of, properties_text
-from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.topics import TopicTable
 

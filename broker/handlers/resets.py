@@ -8,10 +8,10 @@ import asyncio
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import LanguageCode, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import JsonError, MessageQueue, dumps, loads_body
-from firearrow.broker.peer import Peer, Routes
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.fastjson import JsonError, MessageQueue, dumps, loads_body
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.clients import ClientTable, ConsumerGroup, Member
 from firearrow.broker.tables.groups import GroupTable

@@ -2,8 +2,8 @@
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.life.timers.service import DisabledTimers, TimerService
-from firearrow.broker.peer import Peer, Routes
 
 
 class TimersHandler:

@@ -3,12 +3,12 @@
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
-from firearrow.broker.fastjson import MessageQueue, dumps, loads_body
-from firearrow.broker.peer import Peer, Routes
-from firearrow.broker.stats import Stats
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.fastjson import MessageQueue, dumps, loads_body
+from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.attributes import InvalidAttribute, parsed
 from firearrow.broker.tables.dataversion import DataVersion

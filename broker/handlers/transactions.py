@@ -2,11 +2,11 @@
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.life.appender import TRANSACTION_BITS, TRANSACTION_COMMIT
 from firearrow.broker.life.transactions.ending import Decision
 from firearrow.broker.life.transactions.service import TransactionService
-from firearrow.broker.peer import Peer, Routes
 
 UNKNOWN, TRANSACTION_ROLLBACK = 0, TRANSACTION_BITS
 

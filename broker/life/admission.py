@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal, with_faq
-from firearrow.broker.peer import Peer
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.tables import names
 from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicTable
 

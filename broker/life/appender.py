@@ -12,10 +12,10 @@ from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import InnerMessage, MessageStore, PutResult
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.errors import Refusal
-from firearrow.broker.messages import Message, Property, properties_text
-from firearrow.broker.peer import Peer
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Message, Property, properties_text
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.tables import names
 
 TRANSACTION_BITS, TRANSACTION_COMMIT = 0xC, 0x8

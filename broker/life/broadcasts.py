@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
-from firearrow.broker.peer import Peer
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset
 

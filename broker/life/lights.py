@@ -7,8 +7,8 @@ the message's properties, so that recovery can build the queues anew.
 from firearrow._native.store.log.dispatcher import is_file_name
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker.errors import Refusal
-from firearrow.broker.messages import Message, Property
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Message, Property
 from firearrow.broker.tables import names
 
 NOT_DISPATCHED = frozenset((names.SCHEDULE_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC))

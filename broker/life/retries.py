@@ -3,8 +3,8 @@
 from typing import NoReturn
 
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker.errors import Refusal, with_faq
-from firearrow.broker.messages import Message, Property
+from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.message import Message, Property
 from firearrow.broker.tables import names
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks

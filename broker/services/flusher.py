@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from firearrow._native.store.group_commit import GroupCommit
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.process import lower_priority
+from firearrow.broker.base.process import lower_priority
 
 log = logging.getLogger("firearrow.flusher")
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson
-from firearrow.broker.errors import Refusal, StartError
-from firearrow.broker.peer import Address, Peer
+from firearrow.broker.base import fastjson
+from firearrow.broker.base.errors import Refusal, StartError
+from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.tables.announcement import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
 from firearrow.broker.tables.reading import members, members_or_none

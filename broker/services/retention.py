@@ -18,10 +18,10 @@ from firearrow._native.store.files.directory_sync import fsync_dir
 from firearrow._native.store.files.exclusive_file import delete_recycled
 from firearrow._native.store.files.segment import Segment
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
-from firearrow.broker.disk_space import DiskUse, Pressure, pressure
-from firearrow.broker.process import lower_priority, single_thread_executor
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.disk_space import DiskUse, Pressure, pressure
+from firearrow.broker.base.process import lower_priority, single_thread_executor
 
 log = logging.getLogger("firearrow.retention")
 

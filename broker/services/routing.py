@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.clock import Clock
-from firearrow.broker.fastjson import MessageQueue, loads_body
-from firearrow.broker.peer import Address, Peer
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.fastjson import MessageQueue, loads_body
+from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.routes import RouteTable
 

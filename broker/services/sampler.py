@@ -3,8 +3,8 @@
 import asyncio
 import datetime
 
-from firearrow.broker.clock import Clock
-from firearrow.broker.stats import Stats
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.stats import Stats
 
 SAMPLE_EVERY = 10
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firearrow.broker.process import single_thread_executor
+from firearrow.broker.base.process import single_thread_executor
 
 log = logging.getLogger("firearrow.saver")
 

@@ -6,7 +6,7 @@ Queues and clients come sorted; a client that is not among `clients` gets none.
 from collections.abc import Callable, Sequence
 
 from firearrow._native.protocol.queue_allocation import averagely, by_circle
-from firearrow.broker.fastjson import MessageQueue
+from firearrow.broker.base.fastjson import MessageQueue
 
 Strategy = Callable[[str, Sequence[MessageQueue], Sequence[str]], Sequence[MessageQueue]]
 

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from firearrow.broker import fastjson
+from firearrow.broker.base import fastjson
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.names import PERM_READ, PERM_WRITE
 from firearrow.broker.tables.registration import QueueData, Registration

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.codes import LanguageCode
-from firearrow.broker.clock import Clock
-from firearrow.broker.peer import Peer
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.tables.subscriptions import Subscription
 
 BROADCASTING = "BROADCASTING"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
-from firearrow.broker.errors import StartError
+from firearrow.broker.base.errors import StartError
 
 log = logging.getLogger("firearrow.files")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from firearrow.broker.fastjson import loads_body
+from firearrow.broker.base.fastjson import loads_body
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.subscriptions import Subscription
 

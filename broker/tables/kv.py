@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker import fastjson
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base import fastjson
+from firearrow.broker.base.errors import Refusal
 from firearrow.broker.tables.unknown import UnknownFields
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"

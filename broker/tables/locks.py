@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from firearrow.broker.clock import Clock
-from firearrow.broker.fastjson import MessageQueue
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.fastjson import MessageQueue
 
 LOCK_LIFE_MS = 60_000
 """A lock that its owner does not renew is free after so long."""

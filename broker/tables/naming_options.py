@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.errors import Refusal
 
 
 class NamingOption(NamedTuple):

@@ -6,8 +6,8 @@ Loop thread; `to_json` may run in another one.
 
 from collections.abc import Callable, Collection, Mapping
 
-from firearrow.broker.clock import Clock
-from firearrow.broker.fastjson import loads, pretty
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.fastjson import loads, pretty
 from firearrow.broker.tables import names, reading
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.unknown import VERSION, UnknownFields

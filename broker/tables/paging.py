@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from firearrow.broker.fastjson import loads
+from firearrow.broker.base.fastjson import loads
 from firearrow.broker.tables.dataversion import DataVersion
 
 BODY_BYTES_MAX = 15 << 20

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from firearrow.broker import fastjson
+from firearrow.broker.base import fastjson
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.reading import items, members, members_or_none, number
 

@@ -6,7 +6,7 @@ Loop thread; `to_json` may run in another one.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firearrow.broker.fastjson import loads, pretty
+from firearrow.broker.base.fastjson import loads, pretty
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.unknown import EACH, UnknownFields
 

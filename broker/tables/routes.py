@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from enum import IntFlag
 
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker.clock import Clock
-from firearrow.broker.errors import Refusal
-from firearrow.broker.peer import Peer
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.registration import QueueData, Registration
 

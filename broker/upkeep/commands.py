@@ -14,8 +14,8 @@ from typing import Annotated, Any, NoReturn, ParamSpec
 import typer
 
 from firearrow._native.store.files.errors import StoreError
-from firearrow.broker.config import from_file
-from firearrow.broker.options import Options
+from firearrow.broker.base.config import from_file
+from firearrow.broker.base.options import Options
 from firearrow.broker.upkeep import backup, dump, repair, report, stat, verify
 from firearrow.broker.upkeep.lock import check_folder, held
 from firearrow.broker.upkeep.records import RecordQuery, records

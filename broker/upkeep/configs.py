@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from firearrow.broker import fastjson
+from firearrow.broker.base import fastjson
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.upkeep.offsets import FILES, read_object
 from firearrow.broker.upkeep.removed import Quarantine

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from firearrow._native.store.files.errors import StoreUnreadable
-from firearrow.broker import fastjson
+from firearrow.broker.base import fastjson
 
 FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 DIGITS_MAX = 10

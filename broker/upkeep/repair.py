@@ -18,7 +18,7 @@ from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE
 from firearrow._native.offline.segment_files import SegmentFile, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreDamaged, StoreUnreadable
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.options import Options
+from firearrow.broker.base.options import Options
 from firearrow.broker.upkeep.configs import repair_config, reset_offsets
 from firearrow.broker.upkeep.copying import copy_file, sync_path
 from firearrow.broker.upkeep.records import is_boundary

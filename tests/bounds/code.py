@@ -13,7 +13,7 @@ LINE = re.compile(
 
 
 def constants(module: str) -> dict[str, int | float]:
-    """Numbers with a name in the files of a module (`broker/fastjson`)."""
+    """Numbers with a name in the files of a module (`broker/base/fastjson`)."""
     found: dict[str, int | float] = {}
     for kind in KINDS:
         path = ROOT / f"{module}{kind}"

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from firearrow.broker.options import Options, options_by_key, text_of
+from firearrow.broker.base.options import Options, options_by_key, text_of
 from tests.bounds.code import KINDS, ROOT, constants
 
 STORAGE = ROOT / "STORAGE.md"

@@ -10,14 +10,14 @@ from firearrow._native.store.log.batch import items_of
 from firearrow._native.store.log.received_message import decode_messages
 from firearrow._native.store.log.results import PutRefused
 from firearrow._native.wire.command import FieldError, RemotingCommand, WireError
-from firearrow.broker import fastjson, properties
-from firearrow.broker.config import apply
+from firearrow.broker.base import fastjson, properties
+from firearrow.broker.base.config import apply
+from firearrow.broker.base.message import properties_of, properties_text
+from firearrow.broker.base.options import Options
 from firearrow.broker.filters.selection import CompiledFilter
 from firearrow.broker.life.pop.checkpoints import AckMessage, PopCheckPoint
 from firearrow.broker.life.pop.receipts import ReceiptHandle, receipt_handle_text
 from firearrow.broker.life.timers.recall import RecallHandle
-from firearrow.broker.messages import properties_of, properties_text
-from firearrow.broker.options import Options
 from firearrow.broker.tables import attributes
 from firearrow.broker.tables.heartbeats import HeartbeatData
 from firearrow.broker.tables.registration import register_body

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from firearrow.broker import properties
-from firearrow.broker.fastjson import MessageQueue
+from firearrow.broker.base import properties
+from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.tables import (
     attributes,
     clients,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.broker import properties
-from firearrow.broker.config import Config, ConfigError, apache_keys, apply, from_file
-from firearrow.broker.options import Options, options_by_key
+from firearrow.broker.base import properties
+from firearrow.broker.base.config import Config, ConfigError, apache_keys, apply, from_file
+from firearrow.broker.base.options import Options, options_by_key
 
 OURS = {
     "maxTopicNums",

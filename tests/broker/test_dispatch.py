@@ -7,9 +7,9 @@ import pytest
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.peer import Answer, Peer
 from firearrow.broker.dispatch import Dispatch
-from firearrow.broker.errors import Refusal
-from firearrow.broker.peer import Answer, Peer
 from tests.support.peers import RecordedPeer
 
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from firearrow.broker.fastjson import BODY_LENIENT_BYTES_MAX, BODY_VALUES_MAX, JsonError, loads, loads_body
+from firearrow.broker.base.fastjson import (
+    BODY_LENIENT_BYTES_MAX,
+    BODY_VALUES_MAX,
+    JsonError,
+    loads,
+    loads_body,
+)
 
 
 def bare(size: int) -> bytes:

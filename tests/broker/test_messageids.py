@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow.broker.messageids import host_bytes, offset_id, unique_ids
+from firearrow.broker.base.message_ids import host_bytes, offset_id, unique_ids
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.durable import reply_when_saved
-from firearrow.broker.peer import Peer
 from firearrow.broker.services import saver as module
 from firearrow.broker.services.saver import TableSaver
 from tests.support.peers import RecordedPeer

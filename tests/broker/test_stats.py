@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
-from firearrow.broker import stats as module
-from firearrow.broker.stats import Stats
+from firearrow.broker.base import stats as module
+from firearrow.broker.base.stats import Stats
 
 
 def test_a_counter_over_a_minute_and_an_hour() -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from firearrow._native.store.files.errors import StoreError
-from firearrow.broker.errors import StartError
+from firearrow.broker.base.errors import StartError
 from firearrow.broker.life.timers import check
 from tests.crash.promises import Promises, Sent
 from tests.crash.restarted_services import RestartedServices

@@ -6,7 +6,7 @@
 from pathlib import Path
 
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.clock import Clock
+from firearrow.broker.base.clock import Clock
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.offsets import ConsumerOffsets

@@ -14,18 +14,18 @@ from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config, apply
+from firearrow.broker.base.config import Config, apply
+from firearrow.broker.base.options import Options
+from firearrow.broker.base.stats import Stats
 from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.living import MessageServices
 from firearrow.broker.opening import open_store
-from firearrow.broker.options import Options
 from firearrow.broker.parts import BrokerContext, Tables
 from firearrow.broker.services.adoption import recover_topics
 from firearrow.broker.services.saver import SavedTable, TableSaver
 from firearrow.broker.state import make_state
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables.clients import Member
 from tests.support.clock import ManualClock
 from tests.support.harness import HOST, ManualLoop

@@ -12,7 +12,7 @@ from typing import Any
 
 from firearrow._native.store.files.errors import StoreError
 from firearrow._native.store.message_store import MessageStore, StoreConfig
-from firearrow.broker.errors import StartError
+from firearrow.broker.base.errors import StartError
 from tests.crash.disk import SECTOR_BYTES
 from tests.crash.expected import ExpectedState, Queue, WrittenLog
 from tests.crash.progress import progress_faults

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.clock import Clock
-from firearrow.broker.fastjson import loads
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.fastjson import loads
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.files import ConfigFile

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.fastjson import dumps, loads
+from firearrow.broker.base.fastjson import dumps, loads
 from tests.interop.contents import OWN_GROUPS
 from tests.interop.pending_work import ok
 from tests.support.client_socket import ClientSocket

@@ -8,7 +8,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson
+from firearrow.broker.base import fastjson
 from tests.interop.peers import Apache, FireArrow
 from tests.interop.toolchain import java_class_path, need
 from tests.support.client_socket import ClientSocket

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from firearrow.broker.base.options import Options
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.pop.checkpoints import Acks, PopCheckPoint, revive_topic
 from firearrow.broker.life.pop.revive import ReviveService
-from firearrow.broker.options import Options
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicTable

@@ -7,6 +7,8 @@ import pytest
 
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.base.message import Message
+from firearrow.broker.base.options import Options
 from firearrow.broker.life.pop.checkpoints import (
     ACK,
     BATCH_ACK,
@@ -16,8 +18,6 @@ from firearrow.broker.life.pop.checkpoints import (
     revive_topic,
 )
 from firearrow.broker.life.timers.rules import schedule
-from firearrow.broker.messages import Message
-from firearrow.broker.options import Options
 from tests.store.test_golden import CONFIG, Golden
 
 REVIVE = revive_topic("DefaultCluster")

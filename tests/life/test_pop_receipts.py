@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow._native.store.log.record import decode
+from firearrow.broker.base.message import Message
 from firearrow.broker.life.pop.receipts import (
     InvalidReceiptHandle,
     ReceiptHandle,
@@ -15,7 +16,6 @@ from firearrow.broker.life.pop.receipts import (
     retry_topic,
 )
 from firearrow.broker.life.pop.recoding import rewrite_record
-from firearrow.broker.messages import Message
 from tests.support.harness import Harness
 
 NAMES = st.text("abcXYZ09-_%|", min_size=1, max_size=20)

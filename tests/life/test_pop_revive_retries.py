@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from firearrow.broker.base.message import Message
 from firearrow.broker.life.pop.checkpoints import PopCheckPoint, deliver_ms
 from firearrow.broker.life.pop.revive import RETRY_MS, RETRY_MS_MAX
-from firearrow.broker.messages import Message
 from firearrow.broker.tables.names import TIMER_TOPIC
 from firearrow.broker.tables.topics import TopicTable
 from tests.life.revive_harness import INVISIBLE_MS, RETRY, ReviveHarness, filled

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.broker.errors import StartError
+from firearrow.broker.base.errors import StartError
 from firearrow.broker.life.timers import check
 from tests.life.killing import Killed, killed_behind
 from tests.support.timer_harness import DAY_MS, NOW, TIMER, TimerHarness

@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Message
+from firearrow.broker.base.options import Options, options_by_key, value_of
 from firearrow.broker.life.timers import metrics as timer_metrics
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import InvalidRecallHandle, RecallHandle, recall_handle
-from firearrow.broker.messages import Message
-from firearrow.broker.options import Options, options_by_key, value_of
 from tests.support.clock import ManualClock
 
 NOW = 1_700_000_000_250

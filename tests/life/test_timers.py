@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.errors import Refusal
 from tests.support.stores import drop_segments
 from tests.support.timer_harness import DAY_MS, NOW, TIMER, TimerHarness
 

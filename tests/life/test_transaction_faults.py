@@ -10,8 +10,8 @@ import pytest
 
 from firearrow._native.store.message_store import PutRefused, PutResult, PutStatus
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker.errors import Refusal
-from firearrow.broker.messages import Message
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Message
 from tests.support.transaction_harness import COMMIT, HALF, OP, ROLLBACK, TransactionHarness, asked_for
 
 

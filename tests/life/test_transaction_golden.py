@@ -7,9 +7,9 @@ import pytest
 
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.base.message import Message
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import op_half_offsets
-from firearrow.broker.messages import Message
 from tests.store.test_golden import CONFIG, Golden
 from tests.support.transaction_harness import COMMIT, HALF, OP, TransactionHarness
 

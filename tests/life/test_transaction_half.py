@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from firearrow._native.store.log.record import Record, decode
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Message, properties_text
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.asking import encoded
-from firearrow.broker.messages import Message, properties_text
 from tests.support.harness import HOST
 
 PREPARED = {

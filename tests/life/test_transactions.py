@@ -8,8 +8,8 @@ import pytest
 from firearrow._native.store.log.record import decode
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import Refusal
-from firearrow.broker.messageids import offset_id
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message_ids import offset_id
 from tests.support.harness import HOST
 from tests.support.transaction_harness import (
     COMMIT,

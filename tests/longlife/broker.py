@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from firearrow.broker import app
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.disk_space import DiskUse
 from firearrow.broker.cli import cli
-from firearrow.broker.clock import Clock
-from firearrow.broker.disk_space import DiskUse
 from firearrow.broker.services.retention import Retention
 
 RATE = int(os.environ.get("FIREARROW_CLOCK_RATE", "3600"))

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from firearrow.broker.config import Config
-from firearrow.broker.disk_space import DiskUse
-from firearrow.broker.options import Options
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.disk_space import DiskUse
+from firearrow.broker.base.options import Options
 from firearrow.broker.services.retention import Retention
 from tests.support.clock import ManualClock
 from tests.support.stores import open_store, put

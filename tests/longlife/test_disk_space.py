@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from firearrow.broker.disk_space import DiskUse, Pressure, measured, pressure, used_share
-from firearrow.broker.options import Options
+from firearrow.broker.base.disk_space import DiskUse, Pressure, measured, pressure, used_share
+from firearrow.broker.base.options import Options
 
 
 class About(NamedTuple):

@@ -10,9 +10,9 @@ import pytest
 
 from firearrow._native.store.get_message import GetStatus
 from firearrow._native.store.log.results import PutRefused, PutStatus
-from firearrow.broker.config import ConfigError, apply
-from firearrow.broker.disk_space import DiskUse
-from firearrow.broker.options import Options
+from firearrow.broker.base.config import ConfigError, apply
+from firearrow.broker.base.disk_space import DiskUse
+from firearrow.broker.base.options import Options
 from firearrow.broker.services.retention import HOUR_MS
 from tests.longlife.retention_harness import RetentionHarness
 from tests.support.stores import needs_zeroing, open_store, put, read, split

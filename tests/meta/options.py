@@ -13,8 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from firearrow.broker.config import apache_keys
-from firearrow.broker.options import NO_LIMIT, Options, text_of
+from firearrow.broker.base.config import apache_keys
+from firearrow.broker.base.options import NO_LIMIT, Options, text_of
 from firearrow.broker.tables.naming_options import ACTING
 from firearrow.client.options import (
     ClientOptions,

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from firearrow.broker.options import Options
+from firearrow.broker.base.options import Options
 from firearrow.broker.tables.naming_options import ACTING
 from tests.meta.options import CLIENT_KINDS, INTERNAL, OPTIONS, document, meanings
 

@@ -1,6 +1,6 @@
 """ManualClock: a clock that stands still until a test moves it, for broker, client and Spark tools alike."""
 
-from firearrow.broker.clock import Clock
+from firearrow.broker.base.clock import Clock
 
 NOW_MS = 1_700_000_000_000
 

@@ -11,9 +11,9 @@ from firearrow._native.store.message_store import InnerMessage
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.unique_ids import UniqueIds
-from firearrow.broker.messageids import host_bytes
-from firearrow.broker.peer import Peer
-from firearrow.broker.stats import Stats
+from firearrow.broker.base.message_ids import host_bytes
+from firearrow.broker.base.peer import Peer
+from firearrow.broker.base.stats import Stats
 from tests.support.frames import commands_in
 from tests.support.harness import HOST, Harness
 from tests.support.stores import open_store

@@ -11,7 +11,10 @@ from typing import Any, Protocol, cast
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.options import Options
+from firearrow.broker.base.peer import Routes
+from firearrow.broker.base.stats import Stats
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.handlers.cleaning import CleaningHandler
@@ -22,9 +25,6 @@ from firearrow.broker.handlers.offsets import OffsetsHandler
 from firearrow.broker.handlers.queues import QueuesHandler
 from firearrow.broker.handlers.resets import ResetsHandler
 from firearrow.broker.handlers.topics import TopicsHandler
-from firearrow.broker.options import Options
-from firearrow.broker.peer import Routes
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks

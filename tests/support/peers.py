@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.peer import Address, Peer
+from firearrow.broker.base.peer import Address, Peer
 
 
 class RecordedPeer:

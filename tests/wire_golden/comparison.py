@@ -12,9 +12,9 @@ from typing import Any
 
 from firearrow._native.store.log.record import Record, RecordError, decode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson, properties
-from firearrow.broker.fastjson import MessageQueue
-from firearrow.broker.messages import properties_of
+from firearrow.broker.base import fastjson, properties
+from firearrow.broker.base.fastjson import MessageQueue
+from firearrow.broker.base.message import properties_of
 from tests.wire_golden.player import Exchange
 from tests.wire_golden.pops import in_order
 from tests.wire_golden.translation import Translation

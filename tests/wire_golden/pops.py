@@ -7,7 +7,7 @@ answered; a receipt and an acknowledgement name their pop by its time.
 import time
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.fastjson import dumps, loads
+from firearrow.broker.base.fastjson import dumps, loads
 
 POP, ACK, CHANGE, BATCH_ACK = 200050, 200051, 200053, 200151
 WALKED = ("startOffsetInfo", "msgOffsetInfo")

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal, with_faq
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.life.pop.receipts import retry_topic
-from firearrow.broker.peer import Peer
 from firearrow.broker.tables import names
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets

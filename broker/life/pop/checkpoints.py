@@ -7,9 +7,9 @@ second before its messages are to be visible again, an acknowledgement when they
 from dataclasses import dataclass
 from typing import Any
 
-from firearrow.broker.fastjson import dumps, loads
+from firearrow.broker.base.fastjson import dumps, loads
+from firearrow.broker.base.message import Message, Property
 from firearrow.broker.life.pop.receipts import whole
-from firearrow.broker.messages import Message, Property
 from firearrow.broker.tables import reading
 
 CHECK_POINT, ACK, BATCH_ACK = "ck", "ack", "bAck"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from firearrow._native.fastpath.long_polling import BYTES_MAX, REQUEST_BYTES
-from firearrow.broker.clock import Clock
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.life.pop.receipts import retry_topic
-from firearrow.broker.peer import Peer
 from firearrow.broker.tables import names
 
 log = logging.getLogger("firearrow.pop")

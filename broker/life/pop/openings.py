@@ -7,7 +7,7 @@ are, may have been set back meanwhile. Loop thread.
 import asyncio
 from collections.abc import Callable
 
-from firearrow.broker.clock import Clock
+from firearrow.broker.base.clock import Clock
 from firearrow.broker.life.pop.holds import Place
 
 

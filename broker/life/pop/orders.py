@@ -7,8 +7,8 @@ attempt that popped it. Loop thread; `to_json` may run in another one.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from firearrow.broker.clock import Clock
-from firearrow.broker.fastjson import loads, pretty
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.fastjson import loads, pretty
 from firearrow.broker.life.pop.receipts import mark_of
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.unknown import EACH, EACH_NUMBER, UnknownFields

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from firearrow._native.store.message_store import GetResult, GetStatus, MessageStore, PutResult
-from firearrow.broker.clock import Clock
-from firearrow.broker.config import Config
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.message import Message
+from firearrow.broker.base.stats import Stats
 from firearrow.broker.filters.selection import EntryFilter
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.pop.checkpoints import PopCheckPoint, revive_topic
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.life.pop.receipts import mark_of, receipt_handle_text
 from firearrow.broker.life.pop.recoding import rewrite_record
-from firearrow.broker.messages import Message
-from firearrow.broker.stats import Stats
 from firearrow.broker.tables import names
 from firearrow.broker.tables.offsets import ConsumerOffsets
 

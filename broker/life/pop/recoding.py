@@ -5,7 +5,7 @@ Only messages of retry topics are written anew; all others go out as they stand 
 
 import struct
 
-from firearrow.broker.messages import Property
+from firearrow.broker.base.message import Property
 
 SYS_FLAG_AT, BODY_AT_V4 = 36, 84
 BORN_V6, STORE_V6 = 0x10, 0x20

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused, PutResult, PutStatus
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Message, Property
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.pop.checkpoints import (
@@ -27,7 +28,6 @@ from firearrow.broker.life.pop.checkpoints import (
     revive_topic,
 )
 from firearrow.broker.life.pop.receipts import normal_topic, retry_topic
-from firearrow.broker.messages import Message, Property
 from firearrow.broker.parts import Parts
 from firearrow.broker.tables import names
 from firearrow.broker.tables.topics import InvalidTopic

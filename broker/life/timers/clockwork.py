@@ -6,7 +6,7 @@ which is never before it, so a slot that is being fired grows no more.
 
 import logging
 
-from firearrow.broker.clock import Clock
+from firearrow.broker.base.clock import Clock
 from firearrow.broker.life.timers.check import TimerCheckpoint
 from firearrow.broker.life.timers.log import TimerLog
 from firearrow.broker.life.timers.wheel import BLANK_SLOTS, SLOTS, TimerWheel

@@ -14,13 +14,13 @@ from collections.abc import Callable
 
 from firearrow._native.store.log.record import Record
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult
-from firearrow.broker.clock import Clock
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.message import Property
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.delivery import TimerDelivery
 from firearrow.broker.life.timers.log import DELETE, ROLL, TimerRecord
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.slices import SliceLoop
-from firearrow.broker.messages import Property
 from firearrow.broker.tables import names
 
 log = logging.getLogger("firearrow.timers")

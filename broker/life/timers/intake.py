@@ -13,6 +13,7 @@ from typing import NamedTuple
 from firearrow._native.base.hash import java_hash
 from firearrow._native.store.log.record import Record
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, QueueEntry
+from firearrow.broker.base.message import Property
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.delivery import NEVER_WAITED_MS, TimerDelivery
 from firearrow.broker.life.timers.log import DEFAULT, DELETE, RECORD_LAYOUT, ROLL, TimerRecord
@@ -21,7 +22,6 @@ from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.life.timers.slices import SliceLoop
 from firearrow.broker.life.timers.wheel import BLANK_SLOTS, ROUND, Slot
-from firearrow.broker.messages import Property
 from firearrow.broker.tables import names
 
 log = logging.getLogger("firearrow.timers")

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from firearrow.broker import fastjson
-from firearrow.broker.clock import Clock
+from firearrow.broker.base import fastjson
+from firearrow.broker.base.clock import Clock
 from firearrow.broker.tables import reading
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.unknown import EACH, VERSION, UnknownFields

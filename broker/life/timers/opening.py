@@ -5,12 +5,12 @@ import logging
 from pathlib import Path
 
 from firearrow._native.store.files.directory_sync import fsync_dir
-from firearrow.broker.clock import Clock
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.options import Options
 from firearrow.broker.life.timers.check import TimerCheckpoint
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.log import TimerLog, TimerLogDamaged
 from firearrow.broker.life.timers.wheel import TimerWheel
-from firearrow.broker.options import Options
 from firearrow.broker.tables.files import set_aside
 
 log = logging.getLogger("firearrow.timers")

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.base.message import Property
 from firearrow.broker.life.timers.rules import whole
-from firearrow.broker.messages import Property
 from firearrow.broker.tables import names
 
 SLICE = 1000

@@ -7,7 +7,7 @@ import base64
 import binascii
 from typing import NamedTuple
 
-from firearrow.broker.messages import Message, Property
+from firearrow.broker.base.message import Message, Property
 from firearrow.broker.tables import names
 
 VERSION = "v1"

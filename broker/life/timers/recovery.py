@@ -9,11 +9,11 @@ import logging
 
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.errors import StartError
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.options import TIMER_STEPS_MS
 from firearrow.broker.life.timers.check import TimerCheckpoint
 from firearrow.broker.life.timers.log import RECORD_LAYOUT, TimerLog, TimerRecord
 from firearrow.broker.life.timers.wheel import BLANK_SLOTS, ROUND, SLOTS, Slot, TimerWheel
-from firearrow.broker.options import TIMER_STEPS_MS
 from firearrow.broker.tables import names
 
 log = logging.getLogger("firearrow.timers")

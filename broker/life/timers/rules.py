@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker.errors import Refusal
-from firearrow.broker.messages import Message, Property
-from firearrow.broker.options import Options
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Message, Property
+from firearrow.broker.base.options import Options
 from firearrow.broker.tables import names
 
 DIGITS_MAX = 18

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.broker.clock import Clock
-from firearrow.broker.errors import Refusal, StartError
+from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.errors import Refusal, StartError
+from firearrow.broker.base.options import Options
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.timers.delivery import TimerDelivery
 from firearrow.broker.life.timers.firing import TimerDequeue
@@ -23,7 +24,6 @@ from firearrow.broker.life.timers.pending import TimerRebuild, TrustedCheckpoint
 from firearrow.broker.life.timers.recall import delete_key
 from firearrow.broker.life.timers.recovery import Recovery
 from firearrow.broker.life.timers.soundness import TimerFileCheck
-from firearrow.broker.options import Options
 from firearrow.broker.parts import Parts
 from firearrow.broker.tables import names
 

@@ -6,10 +6,10 @@ A unit is checked for its form and its chain, not for the record it names: firin
 
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.base.message import Property
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.life.timers.wheel import SLOTS
-from firearrow.broker.messages import Property
 from firearrow.broker.tables import names
 
 LAG_MAX = 10_000

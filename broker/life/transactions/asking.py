@@ -7,11 +7,11 @@ from firearrow._native.store.log.record import Record
 from firearrow._native.store.message_store import PutResult
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Message, Property, properties_text
+from firearrow.broker.base.message_ids import offset_id
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.life.transactions.half import real_place
-from firearrow.broker.messageids import offset_id
-from firearrow.broker.messages import Message, Property, properties_text
-from firearrow.broker.peer import Peer
 from firearrow.broker.tables import names
 from firearrow.broker.tables.clients import ClientTable
 

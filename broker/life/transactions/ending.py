@@ -9,15 +9,15 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused, PutStatus
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Property
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages
 from firearrow.broker.life.transactions.marks import OpEntry, OpMessageWriter
-from firearrow.broker.messages import Property
 from firearrow.broker.parts import Parts
-from firearrow.broker.peer import Peer
 from firearrow.broker.tables import names
 
 TOO_LATE = "the time in which the producer may end it unasked has passed, it will be asked"

@@ -12,7 +12,10 @@ from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.message import Message, Property
+from firearrow.broker.base.message_ids import offset_of
+from firearrow.broker.base.peer import Peer
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.asking import CheckRequestSender
@@ -20,10 +23,7 @@ from firearrow.broker.life.transactions.checks import CheckService
 from firearrow.broker.life.transactions.ending import Decision, EndTransactionService
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages, op_half_offsets
 from firearrow.broker.life.transactions.marks import TAG, OpMessageWriter
-from firearrow.broker.messageids import offset_of
-from firearrow.broker.messages import Message, Property
 from firearrow.broker.parts import Parts
-from firearrow.broker.peer import Peer
 from firearrow.broker.tables import names
 
 log = logging.getLogger("firearrow.transactions")

@@ -7,12 +7,12 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.config import Config
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base.config import Config
+from firearrow.broker.base.errors import Refusal
+from firearrow.broker.base.options import Options
 from firearrow.broker.handlers import coldreads
 from firearrow.broker.handlers.alone import SingleBrokerHandler
 from firearrow.broker.handlers.coldreads import ColdReadsHandler
-from firearrow.broker.options import Options
 from tests.support.peers import RecordedPeer
 
 

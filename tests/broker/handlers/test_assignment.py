@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.fastjson import MessageQueue
+from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.tables.request_modes import InvalidRequestMode, RequestMode, RequestModes
 from tests.support.handler_harness import HandlerHarness

@@ -12,7 +12,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson
+from firearrow.broker.base import fastjson
 from tests.golden import Recorded, session, sessions
 from tests.support.handler_harness import HandlerHarness
 from tests.support.peers import RecordedPeer

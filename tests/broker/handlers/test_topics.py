@@ -5,8 +5,8 @@ import json
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson
-from firearrow.broker.fastjson import MessageQueue
+from firearrow.broker.base import fastjson
+from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.handlers.topics import LIST_MAX
 from firearrow.broker.tables.topics import TopicConfig
 from tests.support.handler_harness import HandlerHarness

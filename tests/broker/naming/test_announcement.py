@@ -4,7 +4,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.errors import StartError
+from firearrow.broker.base.errors import StartError
 from firearrow.broker.services.registrar import addresses
 from firearrow.broker.tables import announcement
 from firearrow.broker.tables.announcement import BrokerAnnouncement, BrokerIdentity

@@ -6,7 +6,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson
+from firearrow.broker.base import fastjson
 from tests.golden import Recorded, session, sessions
 from tests.support.name_server_harness import NameServerHarness
 from tests.support.peers import RecordedPeer

@@ -6,8 +6,8 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson
-from firearrow.broker.errors import Refusal
+from firearrow.broker.base import fastjson
+from firearrow.broker.base.errors import Refusal
 from firearrow.broker.tables import kv as bounds
 from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.kv import KvTable

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker import fastjson
+from firearrow.broker.base import fastjson
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 

@@ -10,9 +10,9 @@ import uvloop
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
-from firearrow.broker.peer import Address, Peer
 from firearrow.broker.server import Server
 from firearrow.broker.services import registrar as timing
 from firearrow.broker.services.registrar import Registrar, addresses

@@ -6,7 +6,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import fastjson
+from firearrow.broker.base import fastjson
 from firearrow.broker.tables import routes as bounds
 from tests.support.name_server_harness import HERE, NameServerHarness, config, register_body
 from tests.support.peers import RecordedPeer

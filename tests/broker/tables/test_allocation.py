@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow._native.protocol.queue_allocation import averagely, by_circle
-from firearrow.broker.fastjson import MessageQueue
+from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.tables.allocation import STRATEGIES, for_pop
 
 

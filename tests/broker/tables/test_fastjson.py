@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.fastjson import (
+from firearrow.broker.base.fastjson import (
     DEPTH_MAX,
     LENIENT_BYTES_MAX,
     JsonError,

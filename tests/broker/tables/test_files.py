@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.broker.errors import StartError
+from firearrow.broker.base.errors import StartError
 from firearrow.broker.tables.files import ConfigFile
 
 

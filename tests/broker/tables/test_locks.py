@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow.broker.fastjson import MessageQueue
+from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.tables.locks import LOCK_LIFE_MS, LocksFull, RebalanceLocks
 from tests.support.clock import ManualClock
 

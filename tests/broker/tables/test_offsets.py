@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker import fastjson
+from firearrow.broker.base import fastjson
 from firearrow.broker.tables.offsets import QUEUE_ID_MAX, ConsumerOffsets, InvalidOffset
 from tests.broker.tables.golden_config import config_file
 from tests.support.clock import ManualClock

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from firearrow._native.wire.fastjson import DEPTH_MAX
-from firearrow.broker.fastjson import dumps, loads
+from firearrow.broker.base.fastjson import dumps, loads
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.tables import unknown

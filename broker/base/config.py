@@ -8,8 +8,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from firearrow.broker import properties
-from firearrow.broker.options import Options, options_by_key, text_of, value_of
+from firearrow.broker.base import properties
+from firearrow.broker.base.options import Options, options_by_key, text_of, value_of
 
 log = logging.getLogger("firearrow.config")
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from enum import IntEnum
 
-from firearrow.broker.options import Options
+from firearrow.broker.base.options import Options
 
 RECLAIM_PERCENT = (10, 95)
 FORCE_PERCENT = (30, 85)

@@ -1,0 +1,1 @@
+"""What every package of the broker may import: options, clock, errors, peers, small formats."""
