@@ -36,7 +36,6 @@ from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.durable import reply_when_saved
-from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.gates import FastPathSetup
 from firearrow.broker.handlers.alone import SingleBrokerHandler
 from firearrow.broker.handlers.assignment import AssignmentHandler
@@ -70,8 +69,9 @@ from firearrow.broker.services.routing import RouteLookup
 from firearrow.broker.services.sampler import StatsTimer
 from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.state import load, make_state
-from firearrow.broker.tables.announcement import BrokerIdentity
 from firearrow.broker.tables.naming_options import NamingOptions
+from firearrow.broker.tables.registration import BrokerIdentity
+from firearrow.broker.tables.subscription_filter import FilterCache
 
 log = logging.getLogger("firearrow.app")
 

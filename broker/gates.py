@@ -16,7 +16,7 @@ from firearrow.broker.base.message_ids import unique_ids
 from firearrow.broker.base.options import Options
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.parts import BrokerContext
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import TopicConfig
 
 
@@ -26,7 +26,7 @@ class FastPathSetup:
     def __init__(self, context: BrokerContext, store_host: bytes, pulls: PullHandler, hold_service: PullHoldService) -> None:
         self._topics = context.tables.topics
         self._plain_topics = PlainTopics()
-        self._may_order = bool(context.config.options.broker_permission & names.PERM_WRITE)
+        self._may_order = bool(context.config.options.broker_permission & name_rules.PERM_WRITE)
         self._sender = Sender(
             self._plain_topics, context.store, context.write_batch, context.stats, context.clock, unique_ids(store_host), store_host
         )
@@ -62,16 +62,16 @@ class FastPathSetup:
 
     def _is_plain(self, topic: TopicConfig) -> bool:
         name = topic.name
-        if name.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX, names.LMQ_PREFIX)):
+        if name.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.LMQ_PREFIX)):
             return False
-        return names.topic_fault(name) is None and not self._topics.is_system(name)
+        return name_rules.topic_fault(name) is None and not self._topics.is_system(name)
 
     def _configure(self, options: Options) -> None:
         marks = {Property.REGION: options.region_id, Property.TRACE_ON: str(options.trace_on).lower()}
         added = properties_text(marks | {Property.CLUSTER: options.cluster_name})
         self._sender.configure(added, marks, options.accept_sends_from_ms)
         self._puller.forget()
-        may_order = bool(options.broker_permission & names.PERM_WRITE)
+        may_order = bool(options.broker_permission & name_rules.PERM_WRITE)
         if may_order != self._may_order:
             self._may_order = may_order
             self.changed(self._topics)

@@ -10,7 +10,6 @@ from pathlib import Path
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
-from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.handlers.delays import DelaysHandler
 from firearrow.broker.handlers.replies import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
@@ -26,8 +25,9 @@ from firearrow.broker.parts import BrokerContext
 from firearrow.broker.pops import PopServices
 from firearrow.broker.services.periodic import Periodic
 from firearrow.broker.state import load
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
+from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.timing import TimerServices
 
 log = logging.getLogger("firearrow.living")
@@ -162,8 +162,8 @@ class MessageServices:
         return self._timer_services.service.runtime() | self._delays.info()
 
     def listen(self, arrivals: ArrivalNotifier) -> None:
-        arrivals.listen(self._delays.messages_arrived, topics=(names.SCHEDULE_TOPIC,))
-        arrivals.listen(self._timer_services.service.messages_arrived, topics=(names.TIMER_TOPIC,))
+        arrivals.listen(self._delays.messages_arrived, topics=(name_rules.SCHEDULE_TOPIC,))
+        arrivals.listen(self._timer_services.service.messages_arrived, topics=(name_rules.TIMER_TOPIC,))
         self._pop_services.listen(arrivals)
 
     def _schedule(self, message: Message) -> None:

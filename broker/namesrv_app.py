@@ -14,7 +14,7 @@ from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.server import Server
 from firearrow.broker.services.saver import TableSaver
-from firearrow.broker.tables.files import ConfigFile
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.naming_options import NamingOptions
 
 STOP_S = 1.0

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow.broker.base.peer import Routes
-from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.notification import NotificationHandler
 from firearrow.broker.handlers.peek import PeekHandler
@@ -20,6 +19,7 @@ from firearrow.broker.life.pop.popping import PopService
 from firearrow.broker.life.pop.revive import ReviveService
 from firearrow.broker.parts import BrokerContext
 from firearrow.broker.state import load
+from firearrow.broker.tables.subscription_filter import FilterCache
 
 
 class PopServices:

@@ -12,9 +12,9 @@ from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.parts import Tables
 from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
-from firearrow.broker.tables.files import ConfigFile
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.groups import GroupTable
-from firearrow.broker.tables.lights import LmqGroupTable, LmqTopicTable
+from firearrow.broker.tables.lmq import LmqGroupTable, LmqTopicTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes

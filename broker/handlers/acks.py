@@ -20,7 +20,7 @@ from firearrow.broker.life.pop.receipts import (
     ReceiptHandle,
     real_topic,
 )
-from firearrow.broker.tables import names, reading
+from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.topics import TopicTable
 
 BATCH_MAX = 1024
@@ -78,17 +78,17 @@ class AcksHandler:
 
     def acknowledge_batch(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         of = _parsed(request.body) if request.body else {}
-        entries = reading.items(of.get("acks"), "acks")
+        entries = json_fields.items(of.get("acks"), "acks")
         if not entries:
             raise Refusal(ResponseCode.NO_MESSAGE, "the body names no messages")
         if len(entries) > BATCH_MAX:
             remark = f"{len(entries)} acks in one request, at most {BATCH_MAX}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
-        broker = reading.text(of, "brokerName", self._config.options.broker_name)
+        broker = json_fields.text(of, "brokerName", self._config.options.broker_name)
         last: PutResult | None = None
         for entry in entries:
             try:
-                last = self._entry(reading.members(entry, "acks"), broker) or last
+                last = self._entry(json_fields.members(entry, "acks"), broker) or last
             except ValueError as error:
                 raise Refusal(ResponseCode.INVALID_PARAMETER, f"acks: {error}") from None
         return self._when_stored(request, peer, request.answer(), last)
@@ -139,20 +139,20 @@ class AcksHandler:
         except InvalidReceiptHandle as wrong:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
 
-    def _entry(self, of: reading.Members, broker: str) -> PutResult | None:
+    def _entry(self, of: json_fields.Members, broker: str) -> PutResult | None:
         """One check point's acknowledgements, under their short or their long names. ValueError."""
 
         def text(short: str, long: str) -> str:
-            return reading.text(of, short if short in of else long)
+            return json_fields.text(of, short if short in of else long)
 
-        def number(short: str, long: str, high: int = reading.INT_MAX) -> int:
-            return reading.number(of, short if short in of else long, high=high)
+        def number(short: str, long: str, high: int = json_fields.INT_MAX) -> int:
+            return json_fields.number(of, short if short in of else long, high=high)
 
         group = text("c", "consumerGroup")
         topic = real_topic(text("t", "topic"), group, text("r", "retry"))
-        queue_id, start = number("q", "queueId"), number("so", "startOffset", reading.LONG_MAX)
-        pop_ms = number("pt", "popTime", reading.LONG_MAX)
-        invisible_ms = number("it", "invisibleTime", reading.LONG_MAX)
+        queue_id, start = number("q", "queueId"), number("so", "startOffset", json_fields.LONG_MAX)
+        pop_ms = number("pt", "popTime", json_fields.LONG_MAX)
+        invisible_ms = number("it", "invisibleTime", json_fields.LONG_MAX)
         revive_queue = number("rq", "reviveQueueId")
         low, high = (
             self._store.reader.min_offset(topic, queue_id),
@@ -182,7 +182,7 @@ class AcksHandler:
     ) -> RemotingCommand | None:
         if last is None:
             return answer
-        self._write_batch.reply_after(last.end, (names.TIMER_TOPIC, 0), peer, None if request.is_oneway else answer)
+        self._write_batch.reply_after(last.end, (name_rules.TIMER_TOPIC, 0), peer, None if request.is_oneway else answer)
         return None
 
 
@@ -194,9 +194,9 @@ def _changed(invisible_ms: int, pop_ms: int, receipt_handle: ReceiptHandle) -> d
     }
 
 
-def _parsed(body: bytes) -> reading.Members:
+def _parsed(body: bytes) -> json_fields.Members:
     try:
-        return reading.members_or_none(loads_body(body), "body")
+        return json_fields.members_or_none(loads_body(body), "body")
     except ValueError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
 

@@ -13,7 +13,7 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.fastjson import MessageQueue, dumps, loads_body
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.tables import allocation, names, reading
+from firearrow.broker.tables import allocation, json_fields, name_rules
 from firearrow.broker.tables.clients import BROADCASTING, ClientTable
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.request_modes import POP, PULL, InvalidRequestMode, RequestMode, RequestModes
@@ -34,15 +34,15 @@ class AssignmentRequest(NamedTuple):
     @staticmethod
     def of(body: bytes) -> "AssignmentRequest":
         """ValueError names the member that is wrong."""
-        of = reading.members(loads_body(body, BYTES_MAX), "body")
-        model = reading.text(of, "messageModel", CLUSTERING)
+        of = json_fields.members(loads_body(body, BYTES_MAX), "body")
+        model = json_fields.text(of, "messageModel", CLUSTERING)
         if model not in (CLUSTERING, BROADCASTING):
             raise ValueError(f"messageModel must be CLUSTERING or BROADCASTING, not {model[:64]}")
         return AssignmentRequest(
-            topic=reading.text(of, "topic"),
-            group=reading.text(of, "consumerGroup"),
-            client=reading.text(of, "clientId", ""),
-            strategy=reading.text(of, "strategyName", ""),
+            topic=json_fields.text(of, "topic"),
+            group=json_fields.text(of, "consumerGroup"),
+            client=json_fields.text(of, "clientId", ""),
+            strategy=json_fields.text(of, "strategyName", ""),
             model=model,
         )
 
@@ -91,14 +91,14 @@ class AssignmentHandler:
         if found is not None:
             return found
         options = self._config.options
-        retried = asked.topic.startswith(names.RETRY_PREFIX)
+        retried = asked.topic.startswith(name_rules.RETRY_PREFIX)
         mode = PULL if retried else options.default_request_mode
         share = options.pop_share_queues if mode == POP else 0
         return RequestMode(asked.topic, asked.group, mode, share)
 
     async def _queues(self, asked: AssignmentRequest, mode: RequestMode) -> Queues | None:
         options = self._config.options
-        if asked.model == CLUSTERING and asked.topic.startswith(names.LMQ_PREFIX):
+        if asked.model == CLUSTERING and asked.topic.startswith(name_rules.LMQ_PREFIX):
             queues: Queues | None = [MessageQueue(options.broker_name, 0, asked.topic)]
         else:
             queues = await self._route(asked.topic)
@@ -118,7 +118,7 @@ class AssignmentHandler:
             wanted = RequestMode.from_object(loads_body(request.body, BYTES_MAX))
         except ValueError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"request mode: {error}") from None
-        if wanted.topic.startswith(names.RETRY_PREFIX):
+        if wanted.topic.startswith(name_rules.RETRY_PREFIX):
             raise Refusal(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         if wanted.topic not in self._topics:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{wanted.topic}] not exist")

@@ -6,7 +6,7 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.tables.names import LMQ_PREFIX
+from firearrow.broker.tables.name_rules import LMQ_PREFIX
 from firearrow.broker.tables.topics import TopicTable
 
 

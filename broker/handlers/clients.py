@@ -14,12 +14,11 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.fastjson import dumps, loads_body
 from firearrow.broker.base.peer import Answer, Peer, Routes
-from firearrow.broker.filters.selection import FilterCache
-from firearrow.broker.tables import names, reading
+from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.clients import ClientsFull, ClientTable, ConsumerGroup, Member
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
-from firearrow.broker.tables.heartbeats import BYTES_MAX, ConsumerData, HeartbeatData
-from firearrow.broker.tables.subscriptions import Subscription
+from firearrow.broker.tables.subscription_filter import FilterCache
+from firearrow.broker.tables.subscriptions import BYTES_MAX, ConsumerData, HeartbeatData, Subscription
 from firearrow.broker.tables.topics import InvalidTopic, TopicTable
 
 LARGE_BYTES = 16 << 10
@@ -92,7 +91,7 @@ class ClientsHandler:
     def check_client_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """An expression that is none is refused when its consumer starts, with words that say where."""
         try:
-            body = reading.members_or_none(
+            body = json_fields.members_or_none(
                 loads_body(request.body, BYTES_MAX) if request.body else None, "body"
             )
             raw = body.get("subscriptionData")
@@ -181,8 +180,8 @@ class ClientsHandler:
             if n % STEP == 0:
                 yield
         yield
-        unit = names.UNIT_SUB_FLAG if beat.unit_mode else 0
-        self._topics.create(names.retry_topic(beat.group), config.retry_queues, sys_flag=unit, order=ordered)
+        unit = name_rules.UNIT_SUB_FLAG if beat.unit_mode else 0
+        self._topics.create(name_rules.retry_topic(beat.group), config.retry_queues, sys_flag=unit, order=ordered)
         changed = self._clients.begin_consumer(
             beat.group, member, beat.consume_type, beat.message_model, beat.consume_from_where
         )

@@ -9,8 +9,8 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import properties
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.tables import reading
-from firearrow.broker.tables.names import group_fault
+from firearrow.broker.tables import json_fields
+from firearrow.broker.tables.name_rules import group_fault
 
 GROUPS_MAX = 10_000
 GROUP_BYTES, BROKER_BYTES = 3 << 20, 100 << 20
@@ -75,7 +75,7 @@ def _limit(group: str, text: str) -> int:
     fault = group_fault(group)
     if fault is not None:
         raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= reading.LONG_MAX):
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= json_fields.LONG_MAX):
         remark = f"the limit of group {group} is no number of bytes: {text[:40]!r}"
         raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
     return int(text)

@@ -7,7 +7,7 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.fastjson import dumps, loads_body
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables import names, reading
+from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.attributes import InvalidAttribute
 from firearrow.broker.tables.groups import GroupConfig, GroupTable, InvalidGroup
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -44,8 +44,8 @@ class GroupsHandler:
     def update_list(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """All or none."""
         try:
-            body = reading.members(loads_body(request.body), "body")
-            raw = reading.items(body.get("groupConfigList"), "groupConfigList")
+            body = json_fields.members(loads_body(request.body), "body")
+            raw = json_fields.items(body.get("groupConfigList"), "groupConfigList")
             if len(raw) > LIST_MAX:
                 raise ValueError(f"groupConfigList of {len(raw)} groups, at most {LIST_MAX}")
             configs = [GroupConfig.from_object(value) for value in raw]
@@ -87,7 +87,7 @@ class GroupsHandler:
     def forbid(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """Without `readable` it only tells."""
         group, topic = request.text("group"), request.text("topic")
-        fault = names.group_fault(group) or names.topic_fault(topic)
+        fault = name_rules.group_fault(group) or name_rules.topic_fault(topic)
         if fault is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         if "readable" in request.ext:

@@ -7,7 +7,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.fastjson import MessageQueue, dumps, loads_body, message_queue
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.tables import reading
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
 
 BYTES_MAX = 4 << 20
@@ -44,11 +44,11 @@ class LocksHandler:
 
 def _read(body: bytes) -> LockRequest:
     try:
-        of = reading.members(loads_body(body, BYTES_MAX), "body")
-        raw = reading.items(of.get("mqSet"), "mqSet")
+        of = json_fields.members(loads_body(body, BYTES_MAX), "body")
+        raw = json_fields.items(of.get("mqSet"), "mqSet")
         if len(raw) > QUEUES_MAX:
             raise ValueError(f"mqSet of {len(raw)} queues, at most {QUEUES_MAX}")
-        group, client = reading.text(of, "consumerGroup"), reading.text(of, "clientId")
+        group, client = json_fields.text(of, "consumerGroup"), json_fields.text(of, "clientId")
         return LockRequest(group, client, [_queue(value) for value in raw])
     except ValueError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"lock request: {error}") from None

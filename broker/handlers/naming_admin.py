@@ -7,8 +7,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.broker.base import fastjson, properties
 from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.tables.json_fields import items, members
 from firearrow.broker.tables.naming_options import NamingOptions
-from firearrow.broker.tables.reading import items, members
 from firearrow.broker.tables.registration import QueueData, name, queue_data
 from firearrow.broker.tables.routes import BROKERS_MAX, RouteTable
 

@@ -10,13 +10,13 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.life.pop.holds import HeldPop, PopHoldService
 from firearrow.broker.life.pop.popping import PopQuery, PopResult, PopService
 from firearrow.broker.life.pop.receipts import ORDER_REVIVE_QUEUE, retry_topic
 from firearrow.broker.parts import Parts
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
+from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 from firearrow.broker.tables.topics import TopicConfig
 
@@ -99,7 +99,7 @@ class PopHandler:
             return
         answer = request.answer(code, _status(popped), _header(pop, popped), b"".join(popped.bodies))
         if popped.last is not None:
-            self._write_batch.reply_after(popped.last.end, (names.TIMER_TOPIC, 0), peer, answer)
+            self._write_batch.reply_after(popped.last.end, (name_rules.TIMER_TOPIC, 0), peer, answer)
         elif not request.is_oneway:
             peer.reply(answer)
 
@@ -110,7 +110,7 @@ class PopHandler:
         ip = options.broker_ip or peer.local[0]
         if not final and self._clock.now_ms() - pop.born_ms - pop.poll_ms > TOO_LATE_MS:
             raise Refusal(ResponseCode.POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
-        if not options.broker_permission & names.PERM_READ:
+        if not options.broker_permission & name_rules.PERM_READ:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] pop message is forbidden")
         if pop.count_max > MESSAGES_MAX:
             remark = f"the broker[{ip}] pop message's num is greater than 32"

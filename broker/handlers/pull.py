@@ -9,12 +9,12 @@ from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.filters.selection import EntryFilter, FilterCache
 from firearrow.broker.life.broadcasts import BroadcastOffsets
 from firearrow.broker.parts import Parts
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.offsets import InvalidOffset
+from firearrow.broker.tables.subscription_filter import EntryFilter, FilterCache
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 from firearrow.broker.tables.topics import TopicConfig
 
@@ -174,7 +174,7 @@ class PullHandler:
         group, topic = self._groups.get(group_name), self._topics.get(topic_name)
         if group is None or topic is None or group_name in self._clients.broadcasting:
             return None
-        may = group.consume_enable and topic.readable and options.broker_permission & names.PERM_READ
+        may = group.consume_enable and topic.readable and options.broker_permission & name_rules.PERM_READ
         if not may or options.slave_read:
             return None
         pull = PullRequest(group_name, topic_name, 0, 0, 1, flags, 0, 0, version, expression, expression_type)
@@ -192,7 +192,7 @@ class PullHandler:
     def _permitted(self, request: RemotingCommand, peer: Peer, pull: PullRequest) -> tuple[GroupConfig, TopicConfig]:
         options = self._config.options
         ip = options.broker_ip or peer.local[0]
-        if not options.broker_permission & names.PERM_READ:
+        if not options.broker_permission & name_rules.PERM_READ:
             raise _forbidden(f"the broker[{ip}] pulling message is forbidden", FORBIDDEN_BY_BROKER)
         if request.code == RequestCode.LITE_PULL_MESSAGE and not options.lite_pull:
             raise _forbidden(f"the broker[{ip}] for lite pull consumer is forbidden", FORBIDDEN_BY_BROKER)

@@ -13,7 +13,7 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.timers.recall import InvalidRecallHandle, RecallHandle, recalling
 from firearrow.broker.life.timers.rules import whole
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import TopicTable
 
 NOT_SET = "not set any response code"
@@ -66,7 +66,7 @@ class RecallHandler:
     def _check_broker(self, options: Options) -> None:
         if not options.recall:
             raise Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
-        writable = options.broker_permission & names.PERM_WRITE or options.recall_unwritable
+        writable = options.broker_permission & name_rules.PERM_WRITE or options.recall_unwritable
         if self._clock.now_ms() < options.accept_sends_from_ms or not writable:
             raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "recall failed, broker service not available")
 

@@ -12,10 +12,10 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.fastjson import JsonError, MessageQueue, dumps, loads_body
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.tables import reading
+from firearrow.broker.tables import json_fields
 from firearrow.broker.tables.clients import ClientTable, ConsumerGroup, Member
 from firearrow.broker.tables.groups import GroupTable
-from firearrow.broker.tables.names import group_fault
+from firearrow.broker.tables.name_rules import group_fault
 from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset, queue_id_fault
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
@@ -121,7 +121,7 @@ class ResetsHandler:
         compared = self._offsets.of(request.text("compareGroup"), topic) or {}
         for queue_id, at in compared.items():
             if smallest.get(queue_id, at + 1) > at:
-                smallest[queue_id] = reading.LONG_MAX
+                smallest[queue_id] = json_fields.LONG_MAX
         return request.answer(body=dumps({"correctionOffsets": smallest}))
 
     def _targets(self, request: RemotingCommand, config: TopicConfig, timestamp: int) -> dict[int, int]:

@@ -13,7 +13,7 @@ from firearrow.broker.life.admission import SendChecks, SendRequest, queue_of
 from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
 from firearrow.broker.life.retries import RetryRouting
 from firearrow.broker.parts import Parts
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import TopicConfig
 
 COMPRESSED, MULTI_TAGS, COMPRESSION_BITS = 0x1, 0x2, 0x700
@@ -136,7 +136,7 @@ class SendHandler:
             host_bytes(*peer.remote),
             reconsume_times=send_request.reconsume_times,
         )
-        if send_request.topic.startswith(names.RETRY_PREFIX):
+        if send_request.topic.startswith(name_rules.RETRY_PREFIX):
             self._retries.redirect(message, send_request.retries_max)
         properties |= marks
         properties[Property.CLUSTER] = self._config.options.cluster_name
@@ -192,7 +192,7 @@ class SendHandler:
         self._note(send_request, answer, ext, placed)
 
     def _check_batch(self, send_request: SendRequest, properties: dict[str, str]) -> None:
-        if send_request.topic.startswith(names.RETRY_PREFIX):
+        if send_request.topic.startswith(name_rules.RETRY_PREFIX):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
         for name in NO_BATCH & properties.keys():
             if properties[name] not in ("0", "false"):

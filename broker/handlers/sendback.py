@@ -15,7 +15,7 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.life.admission import client_retry_limit
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.retries import RetryRouting
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 
 
@@ -37,7 +37,7 @@ class SendBackHandler:
         unit_mode, most = request.boolean_or("unitMode", False), client_retry_limit(request, "maxReconsumeTimes")
         group = self._retries.group(request.text("group"))
         options = self._config.options
-        if not options.broker_permission & names.PERM_WRITE:
+        if not options.broker_permission & name_rules.PERM_WRITE:
             ip = options.broker_ip or peer.local[0]
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
         if group.retry_queues <= 0:
@@ -55,8 +55,8 @@ class SendBackHandler:
         return None
 
     def _writable_topic(self, group: GroupConfig, unit_mode: bool) -> str:
-        sys_flag = names.UNIT_SUB_FLAG if unit_mode else 0
-        topic = self._retries.topic(names.retry_topic(group.name), group.retry_queues, sys_flag)
+        sys_flag = name_rules.UNIT_SUB_FLAG if unit_mode else 0
+        topic = self._retries.topic(name_rules.retry_topic(group.name), group.retry_queues, sys_flag)
         if not topic.writable:
             remark = f"the topic[{topic.name}] sending message is forbidden"
             raise Refusal(ResponseCode.NO_PERMISSION, remark)

@@ -9,7 +9,7 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.fastjson import MessageQueue, dumps, loads_body
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.tables import names, reading
+from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.attributes import InvalidAttribute, parsed
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -77,8 +77,8 @@ class TopicsHandler:
     def update_list(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         """All or none; Apache makes none if one of them is as it should be already."""
         try:
-            raw = reading.items(
-                reading.members(loads_body(request.body), "body").get("topicConfigList"), "topicConfigList"
+            raw = json_fields.items(
+                json_fields.members(loads_body(request.body), "body").get("topicConfigList"), "topicConfigList"
             )
             if len(raw) > LIST_MAX:
                 raise ValueError(f"topicConfigList of {len(raw)} topics, at most {LIST_MAX}")
@@ -96,7 +96,7 @@ class TopicsHandler:
         if not topic.strip():
             raise Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
         self._check_system(topic)
-        retries = [f"{names.RETRY_PREFIX}{group}_{topic}" for group in self._offsets.groups_of(topic)]
+        retries = [f"{name_rules.RETRY_PREFIX}{group}_{topic}" for group in self._offsets.groups_of(topic)]
         for name in (topic, *(retry for retry in retries if retry in self._topics)):
             self._topics.delete(name)
             self._offsets.remove_topic(name)
@@ -175,7 +175,7 @@ class TopicsHandler:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
 
     def _check_name(self, topic: str) -> None:
-        fault = names.topic_fault(topic)
+        fault = name_rules.topic_fault(topic)
         if fault is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         self._check_system(topic)

@@ -12,7 +12,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicTable
 
 V1 = {
@@ -28,12 +28,12 @@ RETRY_LIMIT_SINCE_VERSION = 121
 
 NOT_SENDABLE = frozenset(
     (
-        names.SCHEDULE_TOPIC,
-        names.HALF_TOPIC,
-        names.OP_HALF_TOPIC,
+        name_rules.SCHEDULE_TOPIC,
+        name_rules.HALF_TOPIC,
+        name_rules.OP_HALF_TOPIC,
         "TRANS_CHECK_MAX_TIME_TOPIC",
-        names.SELF_TEST_TOPIC,
-        names.OFFSET_MOVED_TOPIC,
+        name_rules.SELF_TEST_TOPIC,
+        name_rules.OFFSET_MOVED_TOPIC,
     )
 )
 
@@ -67,7 +67,7 @@ class SendRequest(NamedTuple):
         key = V1 if request.code in LONG_NAMES else V2
         group = request.text(key["group"])
         topic = request.text(key["topic"])
-        retried = topic.startswith(names.RETRY_PREFIX)
+        retried = topic.startswith(name_rules.RETRY_PREFIX)
         return SendRequest(
             group=group,
             topic=topic,
@@ -98,10 +98,10 @@ class SendChecks:
             remark = f"broker unable to service, until {options.accept_sends_from_ms}"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         topic = self._topics.get(send_request.topic)
-        if topic is not None and topic.order and not options.broker_permission & names.PERM_WRITE:
+        if topic is not None and topic.order and not options.broker_permission & name_rules.PERM_WRITE:
             ip = options.broker_ip or peer.local[0]
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] sending message is forbidden")
-        fault = names.topic_fault(send_request.topic)
+        fault = name_rules.topic_fault(send_request.topic)
         if fault is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         if send_request.topic in NOT_SENDABLE:
@@ -116,7 +116,7 @@ class SendChecks:
         return topic
 
     def _created(self, send_request: SendRequest) -> TopicConfig:
-        sys_flag = names.UNIT_FLAG if send_request.unit_mode else 0
+        sys_flag = name_rules.UNIT_FLAG if send_request.unit_mode else 0
         try:
             topic = self._topics.create_by_send(
                 send_request.topic, send_request.default_topic, send_request.default_queues, sys_flag
@@ -138,7 +138,7 @@ def _described(topic: TopicConfig) -> str:
     """The topic as Java prints it."""
     perm = "".join(
         letter if topic.perm & bit else "-"
-        for letter, bit in (("R", names.PERM_READ), ("W", names.PERM_WRITE), ("X", names.PERM_INHERIT))
+        for letter, bit in (("R", name_rules.PERM_READ), ("W", name_rules.PERM_WRITE), ("X", name_rules.PERM_INHERIT))
     )
     attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
     return (

@@ -16,7 +16,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property, properties_text
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 TRANSACTION_BITS, TRANSACTION_COMMIT = 0xC, 0x8
 LEVEL_DIGITS_MAX = 9
@@ -36,7 +36,7 @@ def delay_level(properties: dict[str, str]) -> int:
 
 def is_timed(message: Message) -> bool:
     """It was with the timer already."""
-    return message.topic == names.TIMER_TOPIC or Property.TIMER_OUT_MS in message.properties
+    return message.topic == name_rules.TIMER_TOPIC or Property.TIMER_OUT_MS in message.properties
 
 
 class Appender:
@@ -116,7 +116,7 @@ class Appender:
         return self._multi(message, hooks)
 
     def _hooked(self, message: Message) -> None:
-        if message.topic == names.HALF_TOPIC:  # Apache loses it; here it is delayed once it is committed
+        if message.topic == name_rules.HALF_TOPIC:  # Apache loses it; here it is delayed once it is committed
             return
         properties = message.properties
         level = delay_level(properties)
@@ -131,4 +131,4 @@ class Appender:
         message.properties[Property.DELAY] = str(level)
         message.properties[Property.REAL_TOPIC] = message.topic
         message.properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
-        message.topic, message.queue_id = names.SCHEDULE_TOPIC, level - 1
+        message.topic, message.queue_id = name_rules.SCHEDULE_TOPIC, level - 1

@@ -16,7 +16,7 @@ from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal, Kind
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 
 log = logging.getLogger("firearrow.delays")
@@ -69,8 +69,8 @@ class DelayService:
     def start(self) -> None:
         self._running = True
         for level in self._levels:
-            low = self._store.reader.min_offset(names.SCHEDULE_TOPIC, level.number - 1)
-            high = self._store.reader.max_offset(names.SCHEDULE_TOPIC, level.number - 1)
+            low = self._store.reader.min_offset(name_rules.SCHEDULE_TOPIC, level.number - 1)
+            high = self._store.reader.max_offset(name_rules.SCHEDULE_TOPIC, level.number - 1)
             level.offset = min(max(self._offsets.get(level.number), low), high)
             self._run(level)
 
@@ -81,7 +81,7 @@ class DelayService:
 
     def messages_arrived(self, queues: set[tuple[str, int]]) -> None:
         for topic, queue_id in queues:
-            if topic == names.SCHEDULE_TOPIC and queue_id < len(self._levels):
+            if topic == name_rules.SCHEDULE_TOPIC and queue_id < len(self._levels):
                 level = self._levels[queue_id]
                 if level.timer is None:
                     self._run(level)
@@ -90,7 +90,7 @@ class DelayService:
         """For the runtime info: of each level that was used, the next offset and the end of its queue."""
         return {
             f"scheduleMessageOffset_{level.number}": (
-                f"{level.offset},{self._store.reader.max_offset(names.SCHEDULE_TOPIC, level.number - 1)}"
+                f"{level.offset},{self._store.reader.max_offset(name_rules.SCHEDULE_TOPIC, level.number - 1)}"
             )
             for level in self._levels
             if self._offsets.knows(level.number)
@@ -101,10 +101,10 @@ class DelayService:
         _disarm(level)
         if level.busy or not self._running:
             return
-        low = self._store.reader.min_offset(names.SCHEDULE_TOPIC, level.number - 1)
+        low = self._store.reader.min_offset(name_rules.SCHEDULE_TOPIC, level.number - 1)
         now, at = self._clock.now_ms(), max(level.offset, low)
         last: PutResult | None = None
-        for entry in self._store.reader.entries(names.SCHEDULE_TOPIC, level.number - 1, at, SLICE):
+        for entry in self._store.reader.entries(name_rules.SCHEDULE_TOPIC, level.number - 1, at, SLICE):
             wait_ms = entry.tags_code - now
             if 0 < wait_ms <= level.delay_ms:
                 if last is None:
@@ -178,7 +178,7 @@ def delivered(scheduled: Message) -> Message | None:
     topic, or the half messages'."""
     topic = scheduled.properties.get(Property.REAL_TOPIC)
     queue = scheduled.properties.get(Property.REAL_QUEUE_ID, "")
-    if topic is None or not queue.isdecimal() or topic == names.HALF_TOPIC:
+    if topic is None or not queue.isdecimal() or topic == name_rules.HALF_TOPIC:
         return None
     scheduled.topic, scheduled.queue_id = topic, int(queue)
     return scheduled

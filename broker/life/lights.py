@@ -9,10 +9,10 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
-NOT_DISPATCHED = frozenset((names.SCHEDULE_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC))
-NOT_DISPATCHED_PREFIXES = (names.RETRY_PREFIX, names.DLQ_PREFIX, names.SYSTEM_TOPIC_PREFIX)
+NOT_DISPATCHED = frozenset((name_rules.SCHEDULE_TOPIC, name_rules.HALF_TOPIC, name_rules.OP_HALF_TOPIC))
+NOT_DISPATCHED_PREFIXES = (name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.SYSTEM_TOPIC_PREFIX)
 LMQ_QUEUE_ID = 0
 
 
@@ -56,7 +56,7 @@ class LmqDispatch:
 
 
 def _fault(name: str) -> Refusal | None:
-    if name.startswith(names.LMQ_PREFIX) and is_file_name(name.encode("utf-8", "replace")):
+    if name.startswith(name_rules.LMQ_PREFIX) and is_file_name(name.encode("utf-8", "replace")):
         return None
     remark = f"INNER_MULTI_DISPATCH names {name[:64]!r}: a light queue is %LMQ% and a name without a slash"
     return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)

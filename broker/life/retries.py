@@ -5,7 +5,7 @@ from typing import NoReturn
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicTable
@@ -51,14 +51,14 @@ class RetryRouting:
     def redirect(self, message: Message, max_times: int | None) -> None:
         """A message that its consumer sent to the retry topic itself: to the dead letters if it was tried too often,
         or while the group consumes in order. Refusal without the group."""
-        group = self.group(message.topic.removeprefix(names.RETRY_PREFIX).partition("+")[0])
+        group = self.group(message.topic.removeprefix(name_rules.RETRY_PREFIX).partition("+")[0])
         most = group.retry_max_times if max_times is None else max_times
         if message.reconsume_times > most or self._locks.any_locked(group.name):
             self._to_dead_letters(message, group.name)
             message.properties[Property.DELAY] = "-1"
 
     def _to_dead_letters(self, message: Message, group: str) -> None:
-        message.topic = self.topic(names.dlq_topic(group), DLQ_QUEUES).name
+        message.topic = self.topic(name_rules.dlq_topic(group), DLQ_QUEUES).name
         message.queue_id = 0
 
 

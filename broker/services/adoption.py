@@ -6,7 +6,7 @@ Once at a start, with the tables loaded. Loop thread.
 import logging
 
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.tables.names import LMQ_PREFIX
+from firearrow.broker.tables.name_rules import LMQ_PREFIX
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import InvalidTopic, TopicTable
 

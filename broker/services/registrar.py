@@ -15,9 +15,9 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.peer import Address, Peer
-from firearrow.broker.tables.announcement import BrokerAnnouncement, BrokerIdentity
+from firearrow.broker.tables.json_fields import members, members_or_none
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
-from firearrow.broker.tables.reading import members, members_or_none
+from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.routes import RouteTable
 from firearrow.broker.tables.topics import TopicTable
 

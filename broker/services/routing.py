@@ -13,7 +13,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.fastjson import MessageQueue, loads_body
 from firearrow.broker.base.peer import Address, Peer
-from firearrow.broker.tables import names, reading
+from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.routes import RouteTable
 
 log = logging.getLogger("firearrow.routing")
@@ -97,18 +97,18 @@ class RouteLookup:
 
 def _queues_of(topic: str, body: bytes) -> Queues:
     """Of a TopicRouteData. ValueError."""
-    of = reading.members(loads_body(body), "the route")
+    of = json_fields.members(loads_body(body), "the route")
     found = []
-    for item in reading.items(of.get("queueDatas"), "queueDatas"):
-        data = reading.members(item, "queueDatas")
-        count = reading.number(data, "readQueueNums")
-        found.append((reading.text(data, "brokerName"), reading.number(data, "perm"), count))
+    for item in json_fields.items(of.get("queueDatas"), "queueDatas"):
+        data = json_fields.members(item, "queueDatas")
+        count = json_fields.number(data, "readQueueNums")
+        found.append((json_fields.text(data, "brokerName"), json_fields.number(data, "perm"), count))
     return _readable(topic, found)
 
 
 def _readable(topic: str, found: list[tuple[str, int, int]]) -> Queues:
     """Of brokers by name, permission and queues to read. ValueError."""
-    readable = [(name, count) for name, perm, count in found if perm & names.PERM_READ]
+    readable = [(name, count) for name, perm, count in found if perm & name_rules.PERM_READ]
     if sum(count for _, count in readable) > QUEUES_MAX:
         raise ValueError(f"readQueueNums add up to more than {QUEUES_MAX}")
     return sorted(MessageQueue(name, number, topic) for name, count in readable for number in range(count))

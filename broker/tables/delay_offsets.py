@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.fastjson import loads, pretty
-from firearrow.broker.tables import reading
+from firearrow.broker.tables import json_fields
+from firearrow.broker.tables.config_file import VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
-from firearrow.broker.tables.unknown import VERSION, UnknownFields
 
 VERSION_STEP = 200
 """Deliveries between two moves of the version (delayOffsetUpdateVersionStep)."""
@@ -50,16 +50,16 @@ class DelayOffsets:
 
     def load(self, text: bytes) -> None:
         """Take the file's offsets for ours. ValueError: nothing was taken."""
-        of = reading.members(loads(text), "delayOffset.json")
+        of = json_fields.members(loads(text), "delayOffset.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
-        table = reading.members_or_none(of.get("offsetTable"), "offsetTable")
-        self._table = {_level(level): reading.whole(offset, "offsetTable") for level, offset in table.items()}
+        table = json_fields.members_or_none(of.get("offsetTable"), "offsetTable")
+        self._table = {_level(level): json_fields.whole(offset, "offsetTable") for level, offset in table.items()}
         self._unknown.collect(of)
         self.version = version
 
 
 def _level(key: object) -> int:
-    level = reading.whole(key, "level")
+    level = json_fields.whole(key, "level")
     if not 1 <= level <= LEVEL_MAX:
         raise ValueError(f"offsetTable has level {level}")
     return level

@@ -9,10 +9,10 @@ from typing import Any
 
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.fastjson import loads, pretty
-from firearrow.broker.tables import names, reading
+from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.attributes import GROUP_ATTRIBUTES, apply_changes
+from firearrow.broker.tables.config_file import EACH, VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
-from firearrow.broker.tables.unknown import EACH, VERSION, UnknownFields
 
 RETRY_QUEUES_MAX = 4096
 RETRY_TIMES_MAX = 1 << 20
@@ -71,31 +71,31 @@ class GroupConfig:
     @staticmethod
     def from_object(value: object) -> "GroupConfig":
         """ValueError names the member that is wrong."""
-        of = reading.members(value, "group config")
+        of = json_fields.members(value, "group config")
         subscriptions = of.get("subscriptionDataSet")
-        policy = reading.members_or_none(of.get("groupRetryPolicy"), "groupRetryPolicy")
+        policy = json_fields.members_or_none(of.get("groupRetryPolicy"), "groupRetryPolicy")
         for name, kept in (("groupRetryPolicy", policy), ("subscriptionDataSet", subscriptions)):
-            reading.size(kept, name, FILE_DEPTH)
+            json_fields.size(kept, name, FILE_DEPTH)
         return GroupConfig(
-            name=reading.text(of, "groupName"),
-            consume_enable=reading.boolean(of, "consumeEnable", True),
-            consume_from_min_enable=reading.boolean(of, "consumeFromMinEnable", True),
-            consume_broadcast_enable=reading.boolean(of, "consumeBroadcastEnable", True),
-            consume_orderly=reading.boolean(of, "consumeMessageOrderly", False),
-            retry_queues=reading.number(of, "retryQueueNums", 1),
-            retry_max_times=reading.number(of, "retryMaxTimes", 16, low=-1),
-            broker_id=reading.number(of, "brokerId", 0, high=reading.LONG_MAX),
-            which_broker_when_slow=reading.number(
-                of, "whichBrokerWhenConsumeSlowly", 1, high=reading.LONG_MAX
+            name=json_fields.text(of, "groupName"),
+            consume_enable=json_fields.boolean(of, "consumeEnable", True),
+            consume_from_min_enable=json_fields.boolean(of, "consumeFromMinEnable", True),
+            consume_broadcast_enable=json_fields.boolean(of, "consumeBroadcastEnable", True),
+            consume_orderly=json_fields.boolean(of, "consumeMessageOrderly", False),
+            retry_queues=json_fields.number(of, "retryQueueNums", 1),
+            retry_max_times=json_fields.number(of, "retryMaxTimes", 16, low=-1),
+            broker_id=json_fields.number(of, "brokerId", 0, high=json_fields.LONG_MAX),
+            which_broker_when_slow=json_fields.number(
+                of, "whichBrokerWhenConsumeSlowly", 1, high=json_fields.LONG_MAX
             ),
-            notify_changed=reading.boolean(of, "notifyConsumerIdsChangedEnable", True),
-            sys_flag=reading.number(of, "groupSysFlag", 0),
-            consume_timeout_minute=reading.number(of, "consumeTimeoutMinute", 15),
+            notify_changed=json_fields.boolean(of, "notifyConsumerIdsChangedEnable", True),
+            sys_flag=json_fields.number(of, "groupSysFlag", 0),
+            consume_timeout_minute=json_fields.number(of, "consumeTimeoutMinute", 15),
             retry_policy=policy or {"type": "CUSTOMIZED"},
             subscriptions=None
             if subscriptions is None
-            else reading.items(subscriptions, "subscriptionDataSet"),
-            attributes=reading.texts(of.get("attributes"), "attributes"),
+            else json_fields.items(subscriptions, "subscriptionDataSet"),
+            attributes=json_fields.texts(of.get("attributes"), "attributes"),
         )
 
 
@@ -122,7 +122,7 @@ class GroupTable:
         self._changed = changed
         self._auto_create = auto_create
         self._groups_max = groups_max
-        self._table = {name: GroupConfig(name) for name in names.PREDEFINED_GROUPS}
+        self._table = {name: GroupConfig(name) for name in name_rules.PREDEFINED_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}
         self._unknown = UnknownFields("subscriptionGroup.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
@@ -142,9 +142,9 @@ class GroupTable:
     def find(self, name: str) -> GroupConfig | None:
         """The group, made with defaults if groups may be made so; None if not, or if the name is wrong."""
         known = self._table.get(name)
-        if known is not None or not (self._auto_create or names.is_system_group(name)):
+        if known is not None or not (self._auto_create or name_rules.is_system_group(name)):
             return known
-        if names.group_fault(name) is not None or len(self._table) >= self._groups_max:
+        if name_rules.group_fault(name) is not None or len(self._table) >= self._groups_max:
             return None
         config = GroupConfig(name)
         self._put([config])
@@ -208,13 +208,13 @@ class GroupTable:
 
     def load(self, text: bytes) -> None:
         """Saved groups go over the predefined ones. ValueError: nothing was taken."""
-        of = reading.members(loads(text), "subscriptionGroup.json")
+        of = json_fields.members(loads(text), "subscriptionGroup.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
-        table = reading.members_or_none(of.get("subscriptionGroupTable"), "subscriptionGroupTable")
-        forbidden = reading.members_or_none(of.get("forbiddenTable"), "forbiddenTable")
+        table = json_fields.members_or_none(of.get("subscriptionGroupTable"), "subscriptionGroupTable")
+        forbidden = json_fields.members_or_none(of.get("forbiddenTable"), "forbiddenTable")
         masks = {
             name: {
-                topic: reading.number(topics, topic) for topic in reading.members(topics, "forbiddenTable")
+                topic: json_fields.number(topics, topic) for topic in json_fields.members(topics, "forbiddenTable")
             }
             for name, topics in forbidden.items()
         }
@@ -230,7 +230,7 @@ class GroupTable:
 
     def _put(self, configs: list[GroupConfig]) -> None:
         for config in configs:
-            fault = names.group_fault(config.name)
+            fault = name_rules.group_fault(config.name)
             if fault is not None:
                 raise InvalidGroup(fault)
             if not 0 <= config.retry_queues <= RETRY_QUEUES_MAX:

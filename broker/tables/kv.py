@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.tables.unknown import UnknownFields
+from firearrow.broker.tables.config_file import UnknownFields
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of the order topics: topic → `brokerName:queues;…`."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.fastjson import loads, pretty
-from firearrow.broker.tables import names, reading
+from firearrow.broker.tables import json_fields, name_rules
+from firearrow.broker.tables.config_file import VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
-from firearrow.broker.tables.unknown import VERSION, UnknownFields
 
 FILE = {
     "dataVersion": VERSION,
@@ -196,11 +196,11 @@ class ConsumerOffsets:
 
     def load(self, text: bytes) -> None:
         """Take the file's offsets for ours. ValueError: nothing was taken."""
-        of = reading.members(loads(text), "consumerOffset.json")
+        of = json_fields.members(loads(text), "consumerOffset.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table, pulls = _queues(of, "offsetTable"), _queues(of, "pullOffsetTable")
-        is_lmq_enabled = reading.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
-        table |= {_pair(key): {0: reading.number(is_lmq_enabled, key, high=reading.LONG_MAX)} for key in is_lmq_enabled}
+        is_lmq_enabled = json_fields.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
+        table |= {_pair(key): {0: json_fields.number(is_lmq_enabled, key, high=json_fields.LONG_MAX)} for key in is_lmq_enabled}
         self._table.clear()
         self._topics, self._groups, self._count = {}, {}, 0
         self._pulls = {f"{topic}@{group}": queues for (group, topic), queues in pulls.items()}
@@ -266,7 +266,7 @@ class ConsumerOffsets:
 
 def _is_lmq(key: str, queues: Offsets) -> bool:
     """Offsets of a group with %LMQ% in front, which has one for a topic."""
-    return f"@{names.LMQ_PREFIX}" in key and queues.keys() == {0}
+    return f"@{name_rules.LMQ_PREFIX}" in key and queues.keys() == {0}
 
 
 def _drop(index: dict[str, set[str]], key: str, item: str) -> None:
@@ -283,18 +283,18 @@ def _pair(key: object) -> tuple[str, str]:
     return group, topic
 
 
-def _queues(of: reading.Members, name: str) -> dict[tuple[str, str], Offsets]:
-    table = reading.members_or_none(of.get(name), name)
+def _queues(of: json_fields.Members, name: str) -> dict[tuple[str, str], Offsets]:
+    table = json_fields.members_or_none(of.get(name), name)
     return {
         _pair(key): {
-            _queue_id(queue): reading.whole(at, name) for queue, at in reading.members(queues, name).items()
+            _queue_id(queue): json_fields.whole(at, name) for queue, at in json_fields.members(queues, name).items()
         }
         for key, queues in table.items()
     }
 
 
 def _queue_id(key: object) -> int:
-    number = reading.whole(key, "queueId")
+    number = json_fields.whole(key, "queueId")
     fault = queue_id_fault(number)
     if fault is not None:
         raise ValueError(fault)

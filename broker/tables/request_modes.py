@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from firearrow.broker.base.fastjson import loads, pretty
-from firearrow.broker.tables import reading
-from firearrow.broker.tables.unknown import EACH, UnknownFields
+from firearrow.broker.tables import json_fields
+from firearrow.broker.tables.config_file import EACH, UnknownFields
 
 PULL, POP = "PULL", "POP"
 MODES_MAX = 100_000
@@ -38,15 +38,15 @@ class RequestMode:
     @staticmethod
     def from_object(value: object) -> "RequestMode":
         """ValueError names the member that is wrong."""
-        of = reading.members(value, "request mode")
-        mode = reading.text(of, "mode", PULL)
+        of = json_fields.members(value, "request mode")
+        mode = json_fields.text(of, "mode", PULL)
         if mode not in (PULL, POP):
             raise ValueError(f"mode must be PULL or POP, not {mode[:64]}")
         return RequestMode(
-            reading.text(of, "topic"),
-            reading.text(of, "consumerGroup"),
+            json_fields.text(of, "topic"),
+            json_fields.text(of, "consumerGroup"),
             mode,
-            reading.number(of, "popShareQueueNum", 0, low=-1 - reading.INT_MAX),
+            json_fields.number(of, "popShareQueueNum", 0, low=-1 - json_fields.INT_MAX),
         )
 
 
@@ -82,11 +82,11 @@ class RequestModes:
 
     def load(self, text: bytes) -> None:
         """Take the file's modes for ours. ValueError: nothing was taken."""
-        of = reading.members(loads(text), "messageRequestMode.json")
-        table = reading.members_or_none(of.get("messageRequestModeMap"), "messageRequestModeMap")
+        of = json_fields.members(loads(text), "messageRequestMode.json")
+        table = json_fields.members_or_none(of.get("messageRequestModeMap"), "messageRequestModeMap")
         fresh = RequestModes()
         for modes in table.values():
-            for mode in reading.members(modes, "messageRequestModeMap").values():
+            for mode in json_fields.members(modes, "messageRequestModeMap").values():
                 fresh._put(RequestMode.from_object(mode))
         self._table, self._count = fresh._table, fresh._count
         self._unknown.collect(of)

@@ -1,9 +1,15 @@
-"""Subscription: what a consumer wants of a topic (SubscriptionData). An immutable value."""
+"""Subscription: what a consumer wants of a topic (SubscriptionData). An immutable value.
 
+Heartbeat: the body of HEART_BEAT as clients in every language send it. Reads, registers nothing.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from firearrow._native.base.hash import java_hash
-from firearrow.broker.tables import reading
+from firearrow.broker.base.fastjson import loads_body
+from firearrow.broker.tables import json_fields
 
 ALL = "*"
 TAG = "TAG"
@@ -49,22 +55,22 @@ class Subscription:
     @staticmethod
     def from_object(value: object) -> "Subscription":
         """As heartbeats carry it; C++ and Go leave members out, send texts for numbers. ValueError."""
-        of = reading.members(value, "subscriptionData")
-        tags = reading.items(of.get("tagsSet"), "tagsSet")
+        of = json_fields.members(value, "subscriptionData")
+        tags = json_fields.items(of.get("tagsSet"), "tagsSet")
         if not all(isinstance(tag, str) for tag in tags):
             raise ValueError("tagsSet holds something that is no text")
-        codes = reading.items(of.get("codeSet"), "codeSet")
-        expression = reading.text(of, "subString", ALL)
+        codes = json_fields.items(of.get("codeSet"), "codeSet")
+        expression = json_fields.text(of, "subString", ALL)
         if len(expression) > EXPRESSION_CHARS_MAX:
             raise ValueError(f"subString of {len(expression)} characters, at most {EXPRESSION_CHARS_MAX}")
         return Subscription(
-            topic=reading.text(of, "topic"),
+            topic=json_fields.text(of, "topic"),
             expression=expression,
             tags=tuple(tags),
-            codes=frozenset(reading.whole(code, "codeSet") for code in codes),
-            version=reading.number(of, "subVersion", 0, low=-reading.LONG_MAX, high=reading.LONG_MAX),
-            expression_type=reading.text(of, "expressionType", TAG),
-            class_filter=reading.boolean(of, "classFilterMode", False),
+            codes=frozenset(json_fields.whole(code, "codeSet") for code in codes),
+            version=json_fields.number(of, "subVersion", 0, low=-json_fields.LONG_MAX, high=json_fields.LONG_MAX),
+            expression_type=json_fields.text(of, "expressionType", TAG),
+            class_filter=json_fields.boolean(of, "classFilterMode", False),
         )
 
     @staticmethod
@@ -84,3 +90,86 @@ class Subscription:
         if not tags:
             raise InvalidSubscription("subString split error")
         return Subscription(topic, expression, tags, frozenset(map(java_hash, tags)), version)
+
+
+BYTES_MAX = 4 << 20
+CLIENT_ID_CHARS_MAX = 1024
+
+CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
+CONSUME_FROM_WHERE = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerData:
+    """One consumer group of a heartbeat; its subscriptions are read one by one, for they may be many."""
+
+    group: str
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+    unit_mode: bool
+    raw_subscriptions: list[Any]
+
+    def subscriptions(self) -> Iterator[Subscription]:
+        """ValueError names the member that is wrong."""
+        return map(Subscription.from_object, self.raw_subscriptions)
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatData:
+    """`fingerprint` 0 is the first form; `without_sub` says that the subscriptions are as before."""
+
+    client_id: str
+    consumers: list[ConsumerData]
+    producers: list[str]
+    fingerprint: int
+    without_sub: bool
+
+    @staticmethod
+    def read(body: bytes) -> "HeartbeatData":
+        """ValueError names the member that is wrong."""
+        of = json_fields.members(loads_body(body, BYTES_MAX), "heartbeat")
+        client_id = json_fields.text(of, "clientID")
+        if len(client_id) > CLIENT_ID_CHARS_MAX:
+            raise ValueError(f"clientID of {len(client_id)} characters, at most {CLIENT_ID_CHARS_MAX}")
+        producers = json_fields.items(of.get("producerDataSet"), "producerDataSet")
+        consumers = json_fields.items(of.get("consumerDataSet"), "consumerDataSet")
+        return HeartbeatData(
+            client_id,
+            [_consumer(value) for value in consumers],
+            [json_fields.text(json_fields.members(value, "producerDataSet"), "groupName") for value in producers],
+            json_fields.number(of, "heartbeatFingerprint", 0, low=-json_fields.INT_MAX - 1),
+            json_fields.boolean(of, "withoutSub", False),
+        )
+
+
+def _consumer(value: object) -> ConsumerData:
+    of = json_fields.members(value, "consumerDataSet")
+    return ConsumerData(
+        json_fields.text(of, "groupName"),
+        _name(of, "consumeType", CONSUME_TYPES, "CONSUME_PASSIVELY"),
+        _name(of, "messageModel", MESSAGE_MODELS, "CLUSTERING"),
+        _name(of, "consumeFromWhere", CONSUME_FROM_WHERE, "CONSUME_FROM_LAST_OFFSET"),
+        json_fields.boolean(of, "unitMode", False),
+        json_fields.items(of.get("subscriptionDataSet"), "subscriptionDataSet"),
+    )
+
+
+def _name(of: json_fields.Members, member: str, names: tuple[str, ...], default: str) -> str:
+    """An enum: its name, or its ordinal as C++ sends it."""
+    value = of.get(member)
+    if value is None:
+        return default
+    if type(value) is int and 0 <= value < len(names):
+        return names[value]
+    if isinstance(value, str) and value.upper() in names:
+        return value.upper()
+    raise ValueError(f"{member} is unknown: {str(value)[:64]}")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.fastjson import loads, pretty
-from firearrow.broker.tables import names, reading
+from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes
+from firearrow.broker.tables.config_file import EACH, VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
-from firearrow.broker.tables.unknown import EACH, VERSION, UnknownFields
 
 Changed = Callable[[Collection[str]], None]
 """Hears which names of a table are new, other or gone."""
@@ -29,7 +29,7 @@ class TopicConfig:
     name: str
     read_queues: int = 16
     write_queues: int = 16
-    perm: int = names.PERM_READ | names.PERM_WRITE
+    perm: int = name_rules.PERM_READ | name_rules.PERM_WRITE
     filter_type: str = "SINGLE_TAG"
     sys_flag: int = 0
     order: bool = False
@@ -37,11 +37,11 @@ class TopicConfig:
 
     @property
     def readable(self) -> bool:
-        return self.perm & names.PERM_READ != 0
+        return self.perm & name_rules.PERM_READ != 0
 
     @property
     def writable(self) -> bool:
-        return self.perm & names.PERM_WRITE != 0
+        return self.perm & name_rules.PERM_WRITE != 0
 
     def to_object(self) -> dict[str, object]:
         return {
@@ -58,19 +58,19 @@ class TopicConfig:
     @staticmethod
     def from_object(value: object) -> "TopicConfig":
         """ValueError names the member that is wrong."""
-        of = reading.members(value, "topic config")
-        filter_type = reading.text(of, "topicFilterType", "SINGLE_TAG")
+        of = json_fields.members(value, "topic config")
+        filter_type = json_fields.text(of, "topicFilterType", "SINGLE_TAG")
         if filter_type not in FILTER_TYPES:
             raise ValueError(f"topicFilterType is unknown: {filter_type[:64]}")
         return TopicConfig(
-            name=reading.text(of, "topicName"),
-            read_queues=reading.number(of, "readQueueNums", 16),
-            write_queues=reading.number(of, "writeQueueNums", 16),
-            perm=reading.number(of, "perm", 6),
+            name=json_fields.text(of, "topicName"),
+            read_queues=json_fields.number(of, "readQueueNums", 16),
+            write_queues=json_fields.number(of, "writeQueueNums", 16),
+            perm=json_fields.number(of, "perm", 6),
             filter_type=filter_type,
-            sys_flag=reading.number(of, "topicSysFlag", 0),
-            order=reading.boolean(of, "order", False),
-            attributes=reading.texts(of.get("attributes"), "attributes"),
+            sys_flag=json_fields.number(of, "topicSysFlag", 0),
+            order=json_fields.boolean(of, "order", False),
+            attributes=json_fields.texts(of.get("attributes"), "attributes"),
         )
 
 
@@ -89,7 +89,7 @@ class TopicSettings:
     cluster_topic: bool = True
     broker_topic: bool = True
     trace_topic: bool = False
-    trace_topic_name: str = names.TRACE_TOPIC
+    trace_topic_name: str = name_rules.TRACE_TOPIC
     timer_topic: bool = True
     revive_queues: int = 8
     topics_max: int = 100_000
@@ -98,24 +98,24 @@ class TopicSettings:
     def start_up_topics(self) -> list[TopicConfig]:
         cluster, broker = self.cluster, self.broker
         topics = [
-            TopicConfig(names.SELF_TEST_TOPIC, 1, 1),
-            TopicConfig(names.BENCHMARK_TOPIC, 1024, 1024),
+            TopicConfig(name_rules.SELF_TEST_TOPIC, 1, 1),
+            TopicConfig(name_rules.BENCHMARK_TOPIC, 1024, 1024),
             TopicConfig(cluster, 16, 16, 7 if self.cluster_topic else 1),
             TopicConfig(broker, 1, 1, 7 if self.broker_topic else 1),
-            TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1),
-            TopicConfig(names.SCHEDULE_TOPIC, 18, 18),
+            TopicConfig(name_rules.OFFSET_MOVED_TOPIC, 1, 1),
+            TopicConfig(name_rules.SCHEDULE_TOPIC, 18, 18),
             TopicConfig(f"{cluster}_REPLY_TOPIC", 1, 1),
             TopicConfig(f"rmq_sys_REVIVE_LOG_{cluster}", self.revive_queues, self.revive_queues),
-            TopicConfig(f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, 1, names.PERM_INHERIT),
-            TopicConfig(names.HALF_TOPIC, 1, 1),
-            TopicConfig(names.OP_HALF_TOPIC, 1, 1),
+            TopicConfig(f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, 1, name_rules.PERM_INHERIT),
+            TopicConfig(name_rules.HALF_TOPIC, 1, 1),
+            TopicConfig(name_rules.OP_HALF_TOPIC, 1, 1),
         ]
         if self.auto_create:
-            topics.append(TopicConfig(names.AUTO_CREATE_TOPIC, self.default_queues, self.default_queues, 7))
+            topics.append(TopicConfig(name_rules.AUTO_CREATE_TOPIC, self.default_queues, self.default_queues, 7))
         if self.trace_topic:
             topics.append(TopicConfig(self.trace_topic_name, 1, 1))
         if self.timer_topic:
-            topics.append(TopicConfig(names.TIMER_TOPIC, 1, 1))
+            topics.append(TopicConfig(name_rules.TIMER_TOPIC, 1, 1))
         return topics
 
 
@@ -154,10 +154,10 @@ class TopicTable:
         return list(self._table.values())
 
     def is_system(self, name: str) -> bool:
-        return name in self._own or names.is_system_topic(name)
+        return name in self._own or name_rules.is_system_topic(name)
 
     def system_names(self) -> list[str]:
-        return sorted(self._own | names.SYSTEM_TOPICS)
+        return sorted(self._own | name_rules.SYSTEM_TOPICS)
 
     def create_by_send(
         self, name: str, template_name: str, queues: int, sys_flag: int = 0
@@ -173,12 +173,12 @@ class TopicTable:
         if template is None:
             return None
         perm = template.perm
-        if template_name == names.AUTO_CREATE_TOPIC and not self._auto_create:
-            perm = names.PERM_READ | names.PERM_WRITE
-        if not perm & names.PERM_INHERIT:
+        if template_name == name_rules.AUTO_CREATE_TOPIC and not self._auto_create:
+            perm = name_rules.PERM_READ | name_rules.PERM_WRITE
+        if not perm & name_rules.PERM_INHERIT:
             return None
         count = max(0, min(queues, template.write_queues))
-        config = TopicConfig(name, count, count, perm & ~names.PERM_INHERIT, template.filter_type, sys_flag)
+        config = TopicConfig(name, count, count, perm & ~name_rules.PERM_INHERIT, template.filter_type, sys_flag)
         self._put([config])
         return config
 
@@ -230,9 +230,9 @@ class TopicTable:
 
     def load(self, text: bytes) -> None:
         """Saved topics go over the start-up ones. ValueError: nothing was taken."""
-        of = reading.members(loads(text), "topics.json")
+        of = json_fields.members(loads(text), "topics.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
-        table = reading.members_or_none(of.get("topicConfigTable"), "topicConfigTable")
+        table = json_fields.members_or_none(of.get("topicConfigTable"), "topicConfigTable")
         self._table |= {config.name: config for config in map(TopicConfig.from_object, table.values())}
         self._unknown.collect(of)
         self.version = version
@@ -252,7 +252,7 @@ class TopicTable:
         self._note([config.name for config in configs])
 
     def _check(self, config: TopicConfig) -> None:
-        fault = names.own_topic_fault(config.name)
+        fault = name_rules.own_topic_fault(config.name)
         if fault is not None:
             raise InvalidTopic(fault)
         known = self._table.get(config.name)

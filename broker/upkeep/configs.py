@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from firearrow.broker.base import fastjson
-from firearrow.broker.tables.files import ConfigFile
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.upkeep.offsets import FILES, read_object
 from firearrow.broker.upkeep.removed import Quarantine
 from firearrow.broker.upkeep.smallfiles import config_fault

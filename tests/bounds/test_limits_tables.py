@@ -11,20 +11,18 @@ from firearrow.broker.tables import (
     attributes,
     clients,
     groups,
-    heartbeats,
-    names,
+    json_fields,
+    name_rules,
     paging,
-    reading,
     subscriptions,
 )
 from firearrow.broker.tables.attributes import InvalidAttribute
 from firearrow.broker.tables.clients import ClientsFull, ClientTable, Member
 from firearrow.broker.tables.delay_offsets import LEVEL_MAX, DelayOffsets
 from firearrow.broker.tables.groups import GroupConfig, GroupTable, InvalidGroup
-from firearrow.broker.tables.heartbeats import HeartbeatData
 from firearrow.broker.tables.locks import LocksFull, RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset
-from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
+from firearrow.broker.tables.subscriptions import HeartbeatData, InvalidSubscription, Subscription
 from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicSettings, TopicTable
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
@@ -35,10 +33,10 @@ CLOCK = ManualClock()
 @pytest.mark.parametrize(
     ("fault", "prefix", "most"),
     [
-        (names.topic_fault, "", names.TOPIC_CHARS_MAX),
-        (names.topic_fault, names.RETRY_PREFIX, names.RETRY_TOPIC_CHARS_MAX),
-        (names.topic_fault, names.DLQ_PREFIX, names.RETRY_TOPIC_CHARS_MAX),
-        (names.group_fault, "", names.GROUP_CHARS_MAX),
+        (name_rules.topic_fault, "", name_rules.TOPIC_CHARS_MAX),
+        (name_rules.topic_fault, name_rules.RETRY_PREFIX, name_rules.RETRY_TOPIC_CHARS_MAX),
+        (name_rules.topic_fault, name_rules.DLQ_PREFIX, name_rules.RETRY_TOPIC_CHARS_MAX),
+        (name_rules.group_fault, "", name_rules.GROUP_CHARS_MAX),
     ],
 )
 def test_names(fault: Callable[[str], str | None], prefix: str, most: int) -> None:
@@ -64,13 +62,13 @@ def beat(client_id: str, padding: int = 0) -> bytes:
 
 
 def test_heartbeats() -> None:
-    most = heartbeats.CLIENT_ID_CHARS_MAX
+    most = subscriptions.CLIENT_ID_CHARS_MAX
     assert HeartbeatData.read(beat("c" * most)).client_id == "c" * most
     with pytest.raises(ValueError, match=f"at most {most}"):
         HeartbeatData.read(beat("c" * (most + 1)))
-    room = heartbeats.BYTES_MAX - len(beat("c"))
+    room = subscriptions.BYTES_MAX - len(beat("c"))
     assert HeartbeatData.read(beat("c", room)).client_id == "c"
-    with pytest.raises(ValueError, match=f"at most {heartbeats.BYTES_MAX}"):
+    with pytest.raises(ValueError, match=f"at most {subscriptions.BYTES_MAX}"):
         HeartbeatData.read(beat("c", room + 1))
 
 
@@ -216,10 +214,10 @@ def test_delay_levels_of_the_file() -> None:
 
 
 def test_numbers_of_bodies() -> None:
-    for most, high in ((reading.INT_MAX, {}), (reading.LONG_MAX, {"high": reading.LONG_MAX})):
-        assert reading.number({"n": most}, "n", **high) == most
+    for most, high in ((json_fields.INT_MAX, {}), (json_fields.LONG_MAX, {"high": json_fields.LONG_MAX})):
+        assert json_fields.number({"n": most}, "n", **high) == most
         with pytest.raises(ValueError, match="n"):
-            reading.number({"n": most + 1}, "n", **high)
+            json_fields.number({"n": most + 1}, "n", **high)
 
 
 def test_tables_in_an_answer() -> None:

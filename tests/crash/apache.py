@@ -15,7 +15,7 @@ from pathlib import Path
 
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.tables.names import RETRY_PREFIX, is_system_topic
+from firearrow.broker.tables.name_rules import RETRY_PREFIX, is_system_topic
 from tests.crash import folder
 from tests.crash.cuts import Cut, drawn, image_of
 from tests.crash.disk import Disk

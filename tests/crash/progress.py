@@ -8,7 +8,7 @@ from pathlib import Path
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.life.journal import Journal, Kind
-from firearrow.broker.tables.files import ConfigFile
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from tests.crash.expected import ExpectedState, Queue
 from tests.crash.marks import Marks

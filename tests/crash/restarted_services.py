@@ -17,7 +17,6 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config, apply
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.life.journal import Journal
 from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.living import MessageServices
@@ -27,6 +26,7 @@ from firearrow.broker.services.adoption import recover_topics
 from firearrow.broker.services.saver import SavedTable, TableSaver
 from firearrow.broker.state import make_state
 from firearrow.broker.tables.clients import Member
+from firearrow.broker.tables.subscription_filter import FilterCache
 from tests.support.clock import ManualClock
 from tests.support.harness import HOST, ManualLoop
 from tests.support.peers import RecordedPeer

@@ -13,8 +13,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.fastjson import loads
 from firearrow.broker.life.timers.metrics import TimerMetrics
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.delay_offsets import DelayOffsets
-from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.offsets import ConsumerOffsets

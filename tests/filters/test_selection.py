@@ -9,7 +9,7 @@ from firearrow._native.store.log.properties import property_values
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.options import Options
-from firearrow.broker.filters.selection import ALIVE_MAX, FilterCache
+from firearrow.broker.tables.subscription_filter import ALIVE_MAX, FilterCache
 from firearrow.broker.tables.subscriptions import Subscription
 from tests.support.stores import HOST_V6, open_store, properties_of, put
 

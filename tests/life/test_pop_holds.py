@@ -11,12 +11,12 @@ from firearrow._native.store.files.segment import fail_next, heal
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.filters.selection import EntryFilter
 from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.pop.holds import ANY_QUEUE, HeldPop, PopHoldService
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.life.pop.popping import PopQuery, PopResult, PopService
 from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.subscription_filter import EntryFilter
 from tests.support.clock import ManualClock
 from tests.support.harness import Harness, ManualLoop
 from tests.support.peers import RecordedPeer

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from tests.life.test_delays import DelayHarness
 from tests.support.harness import Harness
 from tests.support.stores import drop_segments
@@ -22,7 +22,7 @@ def test_a_level_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
     for number in range(5):
         harness.put("T", b"%d" % number, DELAY="1")
     delete_front(harness)
-    assert harness.store.reader.min_offset(names.SCHEDULE_TOPIC, 0) == 5
+    assert harness.store.reader.min_offset(name_rules.SCHEDULE_TOPIC, 0) == 5
     harness.put("T", b"kept", DELAY="1")
     harness.timers.run(1001)
     assert harness.bodies("T") == [b"kept"]
@@ -37,7 +37,7 @@ def test_the_timer_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
     harness.listeners.remove(harness.service.messages_arrived)
     harness.send(b"2", 5000)
     delete_front(harness)
-    assert harness.store.reader.min_offset(names.TIMER_TOPIC, 0) == 2
+    assert harness.store.reader.min_offset(name_rules.TIMER_TOPIC, 0) == 2
     harness.listeners.append(harness.service.messages_arrived)
     harness.send(b"3", 5000)
     harness.timers.run(10_000)

@@ -6,7 +6,7 @@ import pytest
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow._native.fastpath.long_polling import HeldCallback, PullHoldService, Queue
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer
 
@@ -57,7 +57,7 @@ def test_held_pulls_hear_before_others(heard: list[tuple[str, set[Queue]]]) -> N
     loop.close()
 
 
-@pytest.mark.parametrize("topic", [names.SCHEDULE_TOPIC, names.TIMER_TOPIC])
+@pytest.mark.parametrize("topic", [name_rules.SCHEDULE_TOPIC, name_rules.TIMER_TOPIC])
 def test_topics_in_which_services_listen_are_the_systems_own(topic: str) -> None:
     """None of them passes the fast lane's gate, so nobody needs to be told of its queues unless somebody waits."""
-    assert names.is_system_topic(topic)
+    assert name_rules.is_system_topic(topic)

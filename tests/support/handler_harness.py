@@ -16,7 +16,6 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.dispatch import Dispatch
-from firearrow.broker.filters.selection import FilterCache
 from firearrow.broker.handlers.cleaning import CleaningHandler
 from firearrow.broker.handlers.clients import ClientsHandler
 from firearrow.broker.handlers.groups import GroupsHandler
@@ -29,6 +28,7 @@ from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer

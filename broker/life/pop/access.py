@@ -12,7 +12,7 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.life.pop.receipts import retry_topic
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
@@ -52,7 +52,7 @@ class PopPermissions:
         group, name = request.text("consumerGroup"), request.text("topic")
         queue_id = max(request.integer("queueId", 32), ALL_QUEUES)
         options = self._config.options
-        if not options.broker_permission & names.PERM_READ:
+        if not options.broker_permission & name_rules.PERM_READ:
             ip = options.broker_ip or peer.local[0]
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] peeking message is forbidden")
         topic = self._topics.get(name)

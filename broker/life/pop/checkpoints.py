@@ -10,7 +10,7 @@ from typing import Any
 from firearrow.broker.base.fastjson import dumps, loads
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.life.pop.receipts import whole
-from firearrow.broker.tables import reading
+from firearrow.broker.tables import json_fields
 
 CHECK_POINT, ACK, BATCH_ACK = "ck", "ack", "bAck"
 BEFORE_MS = 1000
@@ -81,22 +81,22 @@ class PopCheckPoint:
     @staticmethod
     def of(body: bytes) -> "PopCheckPoint":
         """ValueError."""
-        of = reading.members(loads(body), "check point")
-        start, count = _offset(of, "so"), reading.number(of, "n", 0, high=MESSAGES_MAX)
-        differences = reading.items(of.get("d"), "d")[:MESSAGES_MAX]
-        offsets = [start + reading.whole(one, "d") for one in differences] or list(
+        of = json_fields.members(loads(body), "check point")
+        start, count = _offset(of, "so"), json_fields.number(of, "n", 0, high=MESSAGES_MAX)
+        differences = json_fields.items(of.get("d"), "d")[:MESSAGES_MAX]
+        offsets = [start + json_fields.whole(one, "d") for one in differences] or list(
             range(start, start + count)
         )
         return PopCheckPoint(
-            topic=reading.text(of, "t"),
-            group=reading.text(of, "c"),
-            queue_id=reading.number(of, "q", 0),
+            topic=json_fields.text(of, "t"),
+            group=json_fields.text(of, "c"),
+            queue_id=json_fields.number(of, "q", 0),
             start_offset=start,
             pop_ms=_offset(of, "pt"),
-            invisible_ms=reading.number(of, "it", 0, high=INVISIBLE_MS_MAX),
+            invisible_ms=json_fields.number(of, "it", 0, high=INVISIBLE_MS_MAX),
             offsets=offsets,
-            broker=reading.text(of, "bn", ""),
-            suspend=reading.boolean(of, "sp", False),
+            broker=json_fields.text(of, "bn", ""),
+            suspend=json_fields.boolean(of, "sp", False),
         )
 
 
@@ -133,23 +133,23 @@ class AckMessage:
     @staticmethod
     def of(body: bytes, broker: str) -> "AckMessage":
         """`broker` stands in for one that is missing. ValueError."""
-        of = reading.members(loads(body), "acknowledgement")
-        several = reading.items(of.get("aol"), "aol")[:MESSAGES_MAX]
-        offsets = [reading.whole(one, "aol") for one in several] or [reading.whole(of.get("ao"), "ao")]
+        of = json_fields.members(loads(body), "acknowledgement")
+        several = json_fields.items(of.get("aol"), "aol")[:MESSAGES_MAX]
+        offsets = [json_fields.whole(one, "aol") for one in several] or [json_fields.whole(of.get("ao"), "ao")]
         return AckMessage(
-            topic=reading.text(of, "t"),
-            group=reading.text(of, "c"),
-            queue_id=reading.number(of, "q", 0),
+            topic=json_fields.text(of, "t"),
+            group=json_fields.text(of, "c"),
+            queue_id=json_fields.number(of, "q", 0),
             start_offset=_offset(of, "so"),
             pop_ms=_offset(of, "pt"),
-            broker=reading.text(of, "bn", "") or broker,
+            broker=json_fields.text(of, "bn", "") or broker,
             offsets=tuple(offsets),
             alone=not several,
         )
 
 
-def _offset(of: reading.Members, name: str) -> int:
-    return reading.number(of, name, 0, high=OFFSET_MAX)
+def _offset(of: json_fields.Members, name: str) -> int:
+    return json_fields.number(of, name, 0, high=OFFSET_MAX)
 
 
 def _message(

@@ -13,7 +13,7 @@ from firearrow._native.fastpath.long_polling import BYTES_MAX, REQUEST_BYTES
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.life.pop.receipts import retry_topic
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.pop")
 
@@ -97,7 +97,7 @@ class PopHoldService:
         if not self._count:
             return
         for topic, queue_id in queues:
-            if topic.startswith(names.RETRY_PREFIX):
+            if topic.startswith(name_rules.RETRY_PREFIX):
                 retried = self._retried.get(topic)
                 if retried is not None:
                     self.retry_held((*retried, ANY_QUEUE))

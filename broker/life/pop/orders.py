@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.fastjson import loads, pretty
 from firearrow.broker.life.pop.receipts import mark_of
-from firearrow.broker.tables import reading
-from firearrow.broker.tables.unknown import EACH, EACH_NUMBER, UnknownFields
+from firearrow.broker.tables import json_fields
+from firearrow.broker.tables.config_file import EACH, EACH_NUMBER, UnknownFields
 
 EXPIRE_MS = 24 * 3_600_000
 QUEUES_MAX = 200_000
@@ -73,18 +73,18 @@ class OrderInfo:
     @staticmethod
     def from_object(value: object) -> "OrderInfo":
         """ValueError."""
-        of = reading.members(value, "order info")
-        listed = [reading.whole(one, "o") for one in reading.items(of.get("o"), "o")]
+        of = json_fields.members(value, "order info")
+        listed = [json_fields.whole(one, "o") for one in json_fields.items(of.get("o"), "o")]
         if not 0 < len(listed) <= OFFSETS_MAX:
             raise ValueError(f"order info has {len(listed)} offsets")
         attempt = of.get("a")
         return OrderInfo(
-            pop_ms=reading.number(of, "popTime", high=reading.LONG_MAX),
-            invisible_ms=reading.number(of, "i", 0, high=reading.LONG_MAX),
+            pop_ms=json_fields.number(of, "popTime", high=json_fields.LONG_MAX),
+            invisible_ms=json_fields.number(of, "i", 0, high=json_fields.LONG_MAX),
             offsets=[listed[0], *(listed[0] + one for one in listed[1:])],
-            attempt=None if attempt is None else reading.text(of, "a"),
-            used_ms=reading.number(of, "l", 0, high=reading.LONG_MAX),
-            acked=reading.number(of, "cm", 0, low=-reading.LONG_MAX - 1, high=reading.LONG_MAX)
+            attempt=None if attempt is None else json_fields.text(of, "a"),
+            used_ms=json_fields.number(of, "l", 0, high=json_fields.LONG_MAX),
+            acked=json_fields.number(of, "cm", 0, low=-json_fields.LONG_MAX - 1, high=json_fields.LONG_MAX)
             & (1 << 64) - 1,
             visible=_numbers(of, "ot"),
             counts=_numbers(of, "oc"),
@@ -209,14 +209,14 @@ class ConsumerOrderInfo:
 
     def load(self, text: bytes) -> None:
         """Take the file's for ours. ValueError: nothing was taken."""
-        of = reading.members(loads(text), "consumerOrderInfo.json")
+        of = json_fields.members(loads(text), "consumerOrderInfo.json")
         table: dict[tuple[str, str, int], OrderInfo] = {}
-        for key, queues in reading.members_or_none(of.get("table"), "table").items():
+        for key, queues in json_fields.members_or_none(of.get("table"), "table").items():
             topic, at, group = str(key).partition("@")
             if not at:
                 raise ValueError(f"table has a key without @: {str(key)[:64]}")
-            for queue_id, order in reading.members(queues, "table").items():
-                table[topic, group, reading.whole(queue_id, "queueId")] = OrderInfo.from_object(order)
+            for queue_id, order in json_fields.members(queues, "table").items():
+                table[topic, group, json_fields.whole(queue_id, "queueId")] = OrderInfo.from_object(order)
         self._table = dict(list(table.items())[: self._queues_max])
         self._unknown.collect(of)
         for key, order in self._table.items():
@@ -238,9 +238,9 @@ class ConsumerOrderInfo:
             self._free_at(*key, max(order.visible_ms(offset) for offset in waiting))
 
 
-def _numbers(of: reading.Members, name: str) -> dict[int, int]:
-    found = reading.members_or_none(of.get(name), name)
+def _numbers(of: json_fields.Members, name: str) -> dict[int, int]:
+    found = json_fields.members_or_none(of.get(name), name)
     return {
-        reading.whole(key, name): reading.whole(value, name)
+        json_fields.whole(key, name): json_fields.whole(value, name)
         for key, value in list(found.items())[:OFFSETS_MAX]
     }

@@ -14,14 +14,14 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.filters.selection import EntryFilter
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.pop.checkpoints import PopCheckPoint, revive_topic
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.life.pop.receipts import mark_of, receipt_handle_text
 from firearrow.broker.life.pop.recoding import rewrite_record
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.subscription_filter import EntryFilter
 
 WRONG_PLACE = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
 PASSED_OVER = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.OFFSET_FOUND_NULL, GetStatus.MESSAGE_WAS_REMOVING)
@@ -193,7 +193,7 @@ class PopService:
     def _first(self, query: PopQuery, topic: str, queue_id: int) -> int:
         """For a group that never consumed the queue."""
         low = self._store.reader.min_offset(topic, queue_id)
-        if query.from_start or topic.startswith(names.RETRY_PREFIX):
+        if query.from_start or topic.startswith(name_rules.RETRY_PREFIX):
             return low
         if self._config.options.pop_from_memory and low <= 0 and self._begins_in_memory(topic, queue_id):
             return 0

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 ORDER_REVIVE_QUEUE = 999
 """Stands in the receipt of a message that was popped in order: no check point was written for it."""
@@ -56,12 +56,12 @@ def whole(text: str, field: str) -> int:
 
 def retry_topic(topic: str, group: str, v2: bool) -> str:
     """Where messages go that a popping group did not acknowledge in time."""
-    return f"{names.RETRY_PREFIX}{group}{'+' if v2 else '_'}{topic}"
+    return f"{name_rules.RETRY_PREFIX}{group}{'+' if v2 else '_'}{topic}"
 
 
 def mark_of(topic: str) -> str:
     """The kind of topic, as receipts and answers write it."""
-    if not topic.startswith(names.RETRY_PREFIX):
+    if not topic.startswith(name_rules.RETRY_PREFIX):
         return NORMAL
     return RETRY_V2 if "+" in topic else RETRY_V1
 

@@ -29,7 +29,7 @@ from firearrow.broker.life.pop.checkpoints import (
 )
 from firearrow.broker.life.pop.receipts import normal_topic, retry_topic
 from firearrow.broker.parts import Parts
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic
 
 log = logging.getLogger("firearrow.revive")
@@ -255,7 +255,7 @@ class ReviveService:
         if record is None:
             return None
         message = Message.of_record(decode(record, False))
-        if not message.topic.startswith(names.RETRY_PREFIX):
+        if not message.topic.startswith(name_rules.RETRY_PREFIX):
             message.topic = retry_topic(message.topic, checkpoint.group, self._config.options.pop_retry_v2)
         properties = message.properties
         if message.reconsume_times == 0 or Property.FIRST_POP_TIME not in properties:

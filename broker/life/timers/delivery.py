@@ -14,14 +14,14 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.life.timers.rules import whole
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.timers")
 
 MARKS = (Property.TIMER_ENQUEUE_MS, Property.TIMER_DEQUEUE_MS, Property.TIMER_ROLL_TIMES)
 NEVER_WAITED_MS = (1 << 63) - 1
 """Time of enqueueing of a message that was due when it came."""
-NOT_REAL = frozenset((names.TIMER_TOPIC, names.SCHEDULE_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC))
+NOT_REAL = frozenset((name_rules.TIMER_TOPIC, name_rules.SCHEDULE_TOPIC, name_rules.HALF_TOPIC, name_rules.OP_HALF_TOPIC))
 """Topics that a message cannot come out to: it would run in a circle."""
 
 
@@ -44,7 +44,7 @@ class TimerDelivery:
             return None
         data = self._store.reader.record_at(physical_offset)
         record = None if data is None else decode(data, False)
-        return record if record is not None and record.topic == names.TIMER_TOPIC else None
+        return record if record is not None and record.topic == name_rules.TIMER_TOPIC else None
 
     def names_none(self, physical_offset: int) -> bool:
         """No timer message is there, and none was deleted with the log's oldest files: whoever names it is damaged."""

@@ -21,7 +21,7 @@ from firearrow.broker.life.timers.delivery import TimerDelivery
 from firearrow.broker.life.timers.log import DELETE, ROLL, TimerRecord
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.slices import SliceLoop
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.timers")
 
@@ -241,7 +241,7 @@ class TimerDequeue(SliceLoop):
 
     def _queued(self) -> int:
         """The end of the timer's topic."""
-        return self._store.reader.max_offset(names.TIMER_TOPIC, 0)
+        return self._store.reader.max_offset(name_rules.TIMER_TOPIC, 0)
 
     def _timer_record(self, position: int) -> TimerRecord:
         timer_record = self._files.log.read(position)

@@ -22,7 +22,7 @@ from firearrow.broker.life.timers.recovery import linked
 from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.life.timers.slices import SliceLoop
 from firearrow.broker.life.timers.wheel import BLANK_SLOTS, ROUND, Slot
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.timers")
 
@@ -73,8 +73,8 @@ class TimerEnqueue(SliceLoop):
         of now, so that what recalls it is heard. OSError."""
         files, before, last = self._files, self.total, None
         write_ms = files.write_ms()
-        files.checkpoint.queue_offset = self._store.reader.min_offset(names.TIMER_TOPIC, 0)
-        while entries := self._store.reader.entries(names.TIMER_TOPIC, 0, files.checkpoint.queue_offset, SLICE):
+        files.checkpoint.queue_offset = self._store.reader.min_offset(name_rules.TIMER_TOPIC, 0)
+        while entries := self._store.reader.entries(name_rules.TIMER_TOPIC, 0, files.checkpoint.queue_offset, SLICE):
             messages = [self._opened(entry) for entry in entries]
             messages = [
                 TimerMessage(entry, record if record is not None and waits(record) else None, max(out_ms, write_ms))
@@ -88,9 +88,9 @@ class TimerEnqueue(SliceLoop):
 
     def _take(self) -> None:
         checkpoint = self._files.checkpoint
-        checkpoint.queue_offset = max(checkpoint.queue_offset, self._store.reader.min_offset(names.TIMER_TOPIC, 0))
+        checkpoint.queue_offset = max(checkpoint.queue_offset, self._store.reader.min_offset(name_rules.TIMER_TOPIC, 0))
         offset = checkpoint.queue_offset
-        entries = self._store.reader.entries(names.TIMER_TOPIC, 0, offset, SLICE)
+        entries = self._store.reader.entries(name_rules.TIMER_TOPIC, 0, offset, SLICE)
         if not entries:
             return
         messages: list[TimerMessage] = []

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.tables import reading
+from firearrow.broker.tables import json_fields
+from firearrow.broker.tables.config_file import EACH, VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
-from firearrow.broker.tables.unknown import EACH, VERSION, UnknownFields
 
 TOPICS_MAX = 100_000
 """Past it, topics of which nothing waits are forgotten, and further ones are not counted."""
@@ -50,13 +50,13 @@ class TimerMetrics:
 
     def load(self, text: bytes) -> None:
         """Take the file's counts for ours. ValueError: nothing was taken."""
-        of = reading.members(fastjson.loads(text), "timermetrics")
+        of = json_fields.members(fastjson.loads(text), "timermetrics")
         version = DataVersion.from_object(of.get("dataVersion", {}))
         counts: dict[str, tuple[int, int]] = {}
-        for topic, entry in reading.members_or_none(of.get("timingCount"), "timingCount").items():
-            members = reading.members(entry, "timingCount")
-            changed_ms = reading.whole(members.get("timeStamp", 0), "timeStamp")
-            counts[str(topic)] = (reading.whole(members.get("count"), "count"), changed_ms)
+        for topic, entry in json_fields.members_or_none(of.get("timingCount"), "timingCount").items():
+            members = json_fields.members(entry, "timingCount")
+            changed_ms = json_fields.whole(members.get("timeStamp", 0), "timeStamp")
+            counts[str(topic)] = (json_fields.whole(members.get("count"), "count"), changed_ms)
         self._counts, self.version = counts, version
         self._unknown.collect(of)
 

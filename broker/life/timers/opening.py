@@ -11,7 +11,7 @@ from firearrow.broker.life.timers.check import TimerCheckpoint
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.log import TimerLog, TimerLogDamaged
 from firearrow.broker.life.timers.wheel import TimerWheel
-from firearrow.broker.tables.files import set_aside
+from firearrow.broker.tables.config_file import set_aside
 
 log = logging.getLogger("firearrow.timers")
 

@@ -10,7 +10,7 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Property
 from firearrow.broker.life.timers.rules import whole
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 SLICE = 1000
 COPIES_MAX = 32
@@ -32,7 +32,7 @@ class TimerRebuild:
         self._now_ms = now_ms
         self._rolls: dict[tuple[str, str], int] = {}
         """Key and time → how often the newest copy in the timer's queue was rolled."""
-        at, end = store.reader.min_offset(names.TIMER_TOPIC, 0), store.reader.max_offset(names.TIMER_TOPIC, 0)
+        at, end = store.reader.min_offset(name_rules.TIMER_TOPIC, 0), store.reader.max_offset(name_rules.TIMER_TOPIC, 0)
         while at < end:
             self._note_rolls(at)
             at += SLICE
@@ -51,7 +51,7 @@ class TimerRebuild:
         return out_ms >= self._now_ms or not self._was_delivered(record, key, out_ms)
 
     def _note_rolls(self, offset: int) -> None:
-        for entry in self._store.reader.entries(names.TIMER_TOPIC, 0, offset, SLICE):
+        for entry in self._store.reader.entries(name_rules.TIMER_TOPIC, 0, offset, SLICE):
             data = self._store.reader.record_at(entry.physical_offset)
             if data is None or Property.TIMER_ROLL_TIMES.encode() not in data:
                 continue

@@ -8,7 +8,7 @@ import binascii
 from typing import NamedTuple
 
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 VERSION = "v1"
 FIELDS = 5
@@ -46,7 +46,7 @@ def recall_handle(message: Message, broker: str) -> str | None:
     """Of a message that went to the timer; None if it cannot be recalled."""
     out_ms = message.properties.get(Property.TIMER_OUT_MS)
     topic = message.properties.get(Property.REAL_TOPIC)
-    if out_ms is None or not out_ms.isdecimal() or topic is None or topic.startswith(names.RETRY_PREFIX):
+    if out_ms is None or not out_ms.isdecimal() or topic is None or topic.startswith(name_rules.RETRY_PREFIX):
         return None
     unique_key = message.properties.get(Property.UNIQUE_KEY, "")
     return RecallHandle(topic, broker, str(int(out_ms) + 1), unique_key).text()

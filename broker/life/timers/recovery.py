@@ -14,7 +14,7 @@ from firearrow.broker.base.options import TIMER_STEPS_MS
 from firearrow.broker.life.timers.check import TimerCheckpoint
 from firearrow.broker.life.timers.log import RECORD_LAYOUT, TimerLog, TimerRecord
 from firearrow.broker.life.timers.wheel import BLANK_SLOTS, ROUND, SLOTS, Slot, TimerWheel
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.timers")
 
@@ -83,7 +83,7 @@ class Recovery:
     def _read_tail(self, begin: int, queue_offset: int) -> None:
         """Link what the wheel lacks, and cut the log behind its last good unit."""
         end, reach = begin, self._store.written
-        first = self._store.reader.entries(names.TIMER_TOPIC, 0, queue_offset, 1)
+        first = self._store.reader.entries(name_rules.TIMER_TOPIC, 0, queue_offset, 1)
         taken_from = first[0].physical_offset if first else reach
         for position, timer_record in self._log.records(begin):
             if timer_record.physical_offset + timer_record.size > reach:
@@ -124,10 +124,10 @@ class Recovery:
         """How far the timer's queue was taken, as the check point says; not the messages of the last `unsure_ms`."""
         store, offset = self._store, self._clamped(self._checkpoint.queue_offset)
         if unsure_ms:
-            low = store.reader.min_offset(names.TIMER_TOPIC, 0)
-            newest = store.reader.max_offset(names.TIMER_TOPIC, 0) - 1
-            since_ms = store.reader.store_time(names.TIMER_TOPIC, 0, newest) - unsure_ms
-            while offset > low and store.reader.store_time(names.TIMER_TOPIC, 0, offset - 1) >= since_ms:
+            low = store.reader.min_offset(name_rules.TIMER_TOPIC, 0)
+            newest = store.reader.max_offset(name_rules.TIMER_TOPIC, 0) - 1
+            since_ms = store.reader.store_time(name_rules.TIMER_TOPIC, 0, newest) - unsure_ms
+            while offset > low and store.reader.store_time(name_rules.TIMER_TOPIC, 0, offset - 1) >= since_ms:
                 offset -= 1
         return offset
 
@@ -140,8 +140,8 @@ class Recovery:
         return min(offset, after_last or 0) if self._checkpoint.lost_power else offset
 
     def _clamped(self, offset: int) -> int:
-        low = self._store.reader.min_offset(names.TIMER_TOPIC, 0)
-        return min(max(offset, low), self._store.reader.max_offset(names.TIMER_TOPIC, 0))
+        low = self._store.reader.min_offset(name_rules.TIMER_TOPIC, 0)
+        return min(max(offset, low), self._store.reader.max_offset(name_rules.TIMER_TOPIC, 0))
 
     def _after_last(self) -> int | None:
         """Queue offset behind that of the log's last unit; None if there is none, or its message is gone."""
@@ -150,7 +150,7 @@ class Recovery:
         if data is None:
             return None
         record = decode(data, False)
-        return record.queue_offset + 1 if record.topic == names.TIMER_TOPIC else None
+        return record.queue_offset + 1 if record.topic == name_rules.TIMER_TOPIC else None
 
 
 def linked(slot: Slot, position: int, timer_record: TimerRecord) -> Slot:

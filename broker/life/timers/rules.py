@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.options import Options
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 DIGITS_MAX = 18
 """More digits would not fit Java's long."""
@@ -44,7 +44,7 @@ def schedule(message: Message, now_ms: int, options: Options, slot_count: Callab
     properties[Property.TIMER_OUT_MS] = str(out_ms)
     properties[Property.REAL_TOPIC] = message.topic
     properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
-    message.topic, message.queue_id = names.TIMER_TOPIC, 0
+    message.topic, message.queue_id = name_rules.TIMER_TOPIC, 0
 
 
 def deliver_time(properties: dict[str, str], now_ms: int) -> int | None:

@@ -25,13 +25,13 @@ from firearrow.broker.life.timers.recall import delete_key
 from firearrow.broker.life.timers.recovery import Recovery
 from firearrow.broker.life.timers.soundness import TimerFileCheck
 from firearrow.broker.parts import Parts
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.timers")
 
 CLEAN_S = 30.0
 RATE_MS = 1000
-QUEUE = (names.TIMER_TOPIC, 0)
+QUEUE = (name_rules.TIMER_TOPIC, 0)
 FILES = "timers"
 """Their name for the saver."""
 NO_TIMER = {

@@ -10,7 +10,7 @@ from firearrow.broker.base.message import Property
 from firearrow.broker.life.timers.clockwork import TimerFiles
 from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.life.timers.wheel import SLOTS
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 LAG_MAX = 10_000
 """So many messages behind the log's last unit are looked at."""
@@ -25,7 +25,7 @@ class TimerFileCheck:
 
     def fault_of_check(self, now_ms: int) -> str | None:
         """Before recovery."""
-        checkpoint, end = self._files.checkpoint, self._store.reader.max_offset(names.TIMER_TOPIC, 0)
+        checkpoint, end = self._files.checkpoint, self._store.reader.max_offset(name_rules.TIMER_TOPIC, 0)
         if checkpoint.is_suspect:
             return "lacked messages in the last run"
         if checkpoint.cut:
@@ -65,14 +65,14 @@ class TimerFileCheck:
         """A message that was taken up, and that the log's last unit does not come to."""
         store, offset = self._store, self._files.checkpoint.queue_offset
         last = self._files.log.last()
-        begin = store.reader.min_offset(names.TIMER_TOPIC, 0)
+        begin = store.reader.min_offset(name_rules.TIMER_TOPIC, 0)
         if last is not None:
             data = store.reader.record_at(last.physical_offset)
             record = None if data is None else decode(data, False)
-            if record is None or record.topic != names.TIMER_TOPIC:
+            if record is None or record.topic != name_rules.TIMER_TOPIC:
                 return None
             begin = record.queue_offset + 1
-        for entry in store.reader.entries(names.TIMER_TOPIC, 0, begin, min(offset - begin, LAG_MAX)):
+        for entry in store.reader.entries(name_rules.TIMER_TOPIC, 0, begin, min(offset - begin, LAG_MAX)):
             data = store.reader.record_at(entry.physical_offset)
             if (
                 data is not None

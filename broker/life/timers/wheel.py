@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from firearrow.broker.tables.files import set_aside
+from firearrow.broker.tables.config_file import set_aside
 
 log = logging.getLogger("firearrow.timers")
 

@@ -12,7 +12,7 @@ from firearrow.broker.base.message import Message, Property, properties_text
 from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.life.transactions.half import real_place
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import ClientTable
 
 TRIES = 3
@@ -41,7 +41,7 @@ class CheckRequestSender:
         unique_id = copy.properties.get(Property.UNIQUE_KEY)
         ext = {
             "bname": self._broker_name,
-            "topic": names.HALF_TOPIC,
+            "topic": name_rules.HALF_TOPIC,
             "tranStateTableOffset": str(placed.queue_offset),
             "commitLogOffset": str(placed.physical_offset),
             "offsetMsgId": offset_id(self._host, placed.physical_offset),

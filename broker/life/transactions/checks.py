@@ -21,7 +21,7 @@ from firearrow.broker.life.transactions.asking import CheckRequestSender
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages
 from firearrow.broker.life.transactions.marks import OpMessageWriter
 from firearrow.broker.parts import Parts
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic
 
 log = logging.getLogger("firearrow.transactions")
@@ -127,9 +127,9 @@ class CheckService:
 
     def _half(self) -> Record | None:
         """The half message at `_at`, or the next that is there; None at the end of the queue."""
-        self._open_halves.skip_to(self._store.reader.min_offset(names.HALF_TOPIC, 0))
+        self._open_halves.skip_to(self._store.reader.min_offset(name_rules.HALF_TOPIC, 0))
         self._at = self._open_halves.next_open(self._at)
-        while entries := self._store.reader.entries(names.HALF_TOPIC, 0, self._at, 1):
+        while entries := self._store.reader.entries(name_rules.HALF_TOPIC, 0, self._at, 1):
             raw = self._store.reader.record_at(entries[0].physical_offset)
             if raw is not None:
                 return decode(raw, False)
@@ -182,7 +182,7 @@ class CheckService:
 
     def _put(self, record: Record, message: Message) -> PutResult:
         placed = self._appender.put(message, hooks=False)
-        key = f"{names.HALF_TOPIC}@{half.GROUP}"
+        key = f"{name_rules.HALF_TOPIC}@{half.GROUP}"
         self._journal.note(Kind.OFFSET, key, 0, record.queue_offset + 1, placed.end)
         self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
         return placed

@@ -18,7 +18,7 @@ from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages
 from firearrow.broker.life.transactions.marks import OpEntry, OpMessageWriter
 from firearrow.broker.parts import Parts
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 TOO_LATE = "the time in which the producer may end it unasked has passed, it will be asked"
 
@@ -60,7 +60,7 @@ class EndTransactionService:
     def _prepared(self, decision: Decision) -> Record:
         raw = self._store.reader.record_at(decision.physical_offset)
         record = None if raw is None else decode(raw, False)
-        if record is None or record.topic != names.HALF_TOPIC:
+        if record is None or record.topic != name_rules.HALF_TOPIC:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
         properties = record.properties
         if not decision.checked and self._is_late(record, properties):

@@ -10,7 +10,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, TRANSACTION_COMMIT, delay_level
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP = "CID_RMQ_SYS_TRANS"
@@ -28,7 +28,7 @@ def make_half(message: Message) -> None:
     properties[Property.REAL_TOPIC] = message.topic
     properties[Property.REAL_QUEUE_ID] = str(message.queue_id)
     message.sys_flag &= ~TRANSACTION_BITS
-    message.topic, message.queue_id = names.HALF_TOPIC, 0
+    message.topic, message.queue_id = name_rules.HALF_TOPIC, 0
 
 
 def committed(half: Record) -> Message:
@@ -66,7 +66,7 @@ def discarded(half: Record) -> Message:
 
 def resumed(discarded_half: Record) -> Message:
     """A discarded one is a half message again, never asked for."""
-    message = replace(Message.of_record(discarded_half), topic=names.HALF_TOPIC, queue_id=0)
+    message = replace(Message.of_record(discarded_half), topic=name_rules.HALF_TOPIC, queue_id=0)
     message.properties[Property.TRANSACTION_CHECKS] = "0"
     return message
 
@@ -74,7 +74,7 @@ def resumed(discarded_half: Record) -> Message:
 def real_place(properties: dict[str, str]) -> tuple[str, int]:
     """Topic and queue of the final message. Refusal when there are none."""
     topic, queue_id = properties.get(Property.REAL_TOPIC, ""), properties.get(Property.REAL_QUEUE_ID, "")
-    if names.topic_fault(topic) is not None or number_of(queue_id) < 0 or topic == names.HALF_TOPIC:
+    if name_rules.topic_fault(topic) is not None or number_of(queue_id) < 0 or topic == name_rules.HALF_TOPIC:
         raise Refusal(ResponseCode.SYSTEM_ERROR, NO_PLACE)
     return topic, int(queue_id)
 

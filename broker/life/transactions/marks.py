@@ -20,7 +20,7 @@ from firearrow.broker.base.peer import Peer
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.transactions")
 
@@ -119,12 +119,12 @@ class OpMessageWriter:
                 self._open_halves.reopen(entry.half_offset)
 
         properties = {Property.WAIT: "true", Property.TAGS: TAG}
-        message = Message(names.OP_HALF_TOPIC, 0, body, properties, born_ms=self._clock.now_ms())
+        message = Message(name_rules.OP_HALF_TOPIC, 0, body, properties, born_ms=self._clock.now_ms())
         placed = self._appender.put(message, hooks=False, on_stored=stored)
         self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
         for entry in entries:
             if entry.answer is not None:
-                self._write_batch.reply_after(placed.end, (names.OP_HALF_TOPIC, 0), entry.peer, entry.answer)
+                self._write_batch.reply_after(placed.end, (name_rules.OP_HALF_TOPIC, 0), entry.peer, entry.answer)
 
     def _refuse(self, entries: list[OpEntry], refused: Exception) -> None:
         log.warning("%d decided transactions cannot be marked now: %s", len(entries), refused)

@@ -24,7 +24,7 @@ from firearrow.broker.life.transactions.ending import Decision, EndTransactionSe
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages, op_half_offsets
 from firearrow.broker.life.transactions.marks import TAG, OpMessageWriter
 from firearrow.broker.parts import Parts
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.transactions")
 
@@ -62,9 +62,9 @@ class TransactionService:
         self._decided.append(value)
 
     def start(self) -> None:
-        self._open_halves.base = self._offset(names.HALF_TOPIC)
-        self._open_halves.op_base = self._offset(names.OP_HALF_TOPIC)
-        at, high = self._open_halves.op_base, self._store.reader.max_offset(names.OP_HALF_TOPIC, 0)
+        self._open_halves.base = self._offset(name_rules.HALF_TOPIC)
+        self._open_halves.op_base = self._offset(name_rules.OP_HALF_TOPIC)
+        at, high = self._open_halves.op_base, self._store.reader.max_offset(name_rules.OP_HALF_TOPIC, 0)
         self._op_writer.one_each = self._one_each(high)
         while at < high:
             self._load_page(at)
@@ -88,7 +88,7 @@ class TransactionService:
         if options.reject_transactions:
             remark = f"the broker[{self._ip}] sending transaction message is forbidden"
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
-        waiting = self._store.reader.max_offset(names.HALF_TOPIC, 0) - self._open_halves.base
+        waiting = self._store.reader.max_offset(name_rules.HALF_TOPIC, 0) - self._open_halves.base
         if waiting >= options.halves_max:
             remark = f"{waiting} half messages wait, at most {options.halves_max}"
             raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
@@ -124,7 +124,7 @@ class TransactionService:
 
     def _op_bodies(self, at: int, count: int) -> Iterator[bytes]:
         """Of the op messages from there on; empty if one is none."""
-        for entry in self._store.reader.entries(names.OP_HALF_TOPIC, 0, at, count):
+        for entry in self._store.reader.entries(name_rules.OP_HALF_TOPIC, 0, at, count):
             raw = self._store.reader.record_at(entry.physical_offset)
             record = None if raw is None else decode(raw, False)
             yield record.body if record is not None and record.properties.get(Property.TAGS) == TAG else b""
@@ -139,8 +139,8 @@ class TransactionService:
         """They count if the log holds the copies and marks that they speak of."""
         end = 0 if self._config.options.sync_flush else self._store.written
         for topic, offset in (
-            (names.HALF_TOPIC, self._open_halves.base),
-            (names.OP_HALF_TOPIC, self._open_halves.op_base),
+            (name_rules.HALF_TOPIC, self._open_halves.base),
+            (name_rules.OP_HALF_TOPIC, self._open_halves.op_base),
         ):
             if self._kept[topic] != offset:
                 self._offsets.commit(half.GROUP, topic, 0, offset, end)

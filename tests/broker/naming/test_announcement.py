@@ -6,9 +6,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.services.registrar import addresses
-from firearrow.broker.tables import announcement
-from firearrow.broker.tables.announcement import BrokerAnnouncement, BrokerIdentity
-from firearrow.broker.tables.registration import register_body
+from firearrow.broker.tables import registration
+from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdentity, register_body
 from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from tests.golden import session
 from tests.support.name_server_harness import NameServerHarness
@@ -37,7 +36,7 @@ def test_our_request_is_apaches() -> None:
 
 
 def test_many_topics_go_in_parts_that_all_take_effect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcement, "PART_TOPICS", 4)
+    monkeypatch.setattr(registration, "PART_TOPICS", 4)
     harness = NameServerHarness()
     topics = TopicTable(harness.clock, TopicSettings(cluster="C", broker="own"))
     for queues in (4, 8):

@@ -9,7 +9,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.tables import kv as bounds
-from firearrow.broker.tables.files import ConfigFile
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
 from tests.support.name_server_harness import NameServerHarness, register_request

@@ -5,7 +5,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
-from firearrow.broker.tables.announcement import BrokerAnnouncement, BrokerIdentity
+from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.topics import TopicSettings, TopicTable
 from tests.support.name_server_harness import HERE, NameServerHarness
 from tests.support.peers import RecordedPeer

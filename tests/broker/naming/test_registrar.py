@@ -16,9 +16,8 @@ from firearrow.broker.nameserver import NameServer
 from firearrow.broker.server import Server
 from firearrow.broker.services import registrar as timing
 from firearrow.broker.services.registrar import Registrar, addresses
-from firearrow.broker.tables.announcement import BrokerIdentity
 from firearrow.broker.tables.naming_options import NamingOptions
-from firearrow.broker.tables.registration import Registration, register_body
+from firearrow.broker.tables.registration import BrokerIdentity, Registration, register_body
 from firearrow.broker.tables.routes import BrokerLiveInfo
 from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from tests.support.clock import ManualClock

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.broker.base.errors import StartError
-from firearrow.broker.tables.files import ConfigFile
+from firearrow.broker.tables.config_file import ConfigFile
 
 
 def taker(into: list[bytes]) -> Callable[[bytes], None]:

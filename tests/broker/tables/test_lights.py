@@ -1,7 +1,7 @@
 """Topics and groups of light queues: there by their name alone, and kept nowhere."""
 
 from firearrow.broker.tables.groups import GroupConfig
-from firearrow.broker.tables.lights import LmqGroupTable, LmqTopicTable
+from firearrow.broker.tables.lmq import LmqGroupTable, LmqTopicTable
 from firearrow.broker.tables.topics import TopicConfig
 from tests.support.clock import ManualClock
 

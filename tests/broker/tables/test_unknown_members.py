@@ -13,9 +13,9 @@ from firearrow._native.wire.fastjson import DEPTH_MAX
 from firearrow.broker.base.fastjson import dumps, loads
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.tables import unknown
+from firearrow.broker.tables import config_file
+from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.delay_offsets import DelayOffsets
-from firearrow.broker.tables.files import ConfigFile
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -223,7 +223,7 @@ def topics_with(members: dict[str, object], *, top: bool = False) -> dict[str, A
     return {name: of[name] for name in members if name in of}
 
 
-@pytest.mark.parametrize(("top", "most"), [(False, unknown.ENTRY_BYTES_MAX), (True, unknown.FILE_BYTES_MAX)])
+@pytest.mark.parametrize(("top", "most"), [(False, config_file.ENTRY_BYTES_MAX), (True, config_file.FILE_BYTES_MAX)])
 def test_bytes_are_bounded(top: bool, most: int, caplog: pytest.LogCaptureFixture) -> None:
     full = {"first": "x" * (most - len('"first""""b"1')), "b": 1}
     assert topics_with(full, top=top) == full

@@ -14,7 +14,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Property as Names
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.subscriptions import EXPRESSION_CHARS_MAX, Subscription
 
 SQL92 = "SQL92"
@@ -73,7 +73,7 @@ class FilterCache:
         self._must_be_on(subscription)
         if subscription.class_filter:
             return EntryFilter(None, None)
-        if self._config.options.filter_retries and subscription.topic.startswith(names.RETRY_PREFIX):
+        if self._config.options.filter_retries and subscription.topic.startswith(name_rules.RETRY_PREFIX):
             return EntryFilter(None, self._retried(group))
         return EntryFilter(None, found.accept)
 

@@ -2,13 +2,13 @@
 with defaults, that no table holds and no file keeps. Loop thread.
 """
 
-from firearrow.broker.tables import names
+from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
 
 def is_lmq(name: str) -> bool:
-    return name.startswith(names.LMQ_PREFIX) and len(name) <= names.RETRY_TOPIC_CHARS_MAX
+    return name.startswith(name_rules.LMQ_PREFIX) and len(name) <= name_rules.RETRY_TOPIC_CHARS_MAX
 
 
 class LmqTopicTable(TopicTable):

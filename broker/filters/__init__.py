@@ -1,1 +1,0 @@
-"""SQL92 filters: text → tokens → expression → what a record is asked."""
