@@ -20,7 +20,7 @@ from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.unique_ids import UniqueIds
-from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.tables.offsets import ConsumerOffsets
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))

@@ -25,6 +25,7 @@ from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import measured
@@ -54,7 +55,6 @@ from firearrow.broker.handlers.query import QueryHandler
 from firearrow.broker.handlers.queues import QueuesHandler
 from firearrow.broker.handlers.resets import ResetsHandler
 from firearrow.broker.handlers.topics import TopicsHandler
-from firearrow.broker.life.broadcasts import BroadcastOffsets
 from firearrow.broker.living import MessageServices
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.opening import close_store, open_journal, open_store, report_entry_repairs

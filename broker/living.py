@@ -8,6 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.delay_levels import DelayService
+from firearrow.broker.append.lmq import LmqDispatch
+from firearrow.broker.append.progress_journal import Entry, Kind
+from firearrow.broker.append.retry_routing import RetryRouting
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.handlers.delays import DelaysHandler
@@ -15,11 +20,6 @@ from firearrow.broker.handlers.replies import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.sendback import SendBackHandler
 from firearrow.broker.handlers.transactions import TransactionsHandler
-from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.delays import DelayService
-from firearrow.broker.life.journal import Entry, Kind
-from firearrow.broker.life.lights import LmqDispatch
-from firearrow.broker.life.retries import RetryRouting
 from firearrow.broker.life.transactions.service import TransactionService
 from firearrow.broker.parts import BrokerContext
 from firearrow.broker.pops import PopServices

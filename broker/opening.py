@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from firearrow._native.store.message_store import MessageStore, StoreConfig, StoreError
+from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.life.journal import Journal
 
 log = logging.getLogger("firearrow.opening")
 

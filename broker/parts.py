@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.journal import Journal
 from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.notification import NotificationHandler
 from firearrow.broker.handlers.peek import PeekHandler
 from firearrow.broker.handlers.pop import PopHandler
-from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.pop.access import PopPermissions
 from firearrow.broker.life.pop.acking import AckService
 from firearrow.broker.life.pop.holds import ANY_QUEUE, Place, PopHoldService

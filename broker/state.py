@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.parts import Tables
 from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable

@@ -5,11 +5,11 @@ With timerWheelEnable=false the service is one that does nothing; messages for i
 
 from pathlib import Path
 
+from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.handlers.recall import RecallHandler
 from firearrow.broker.handlers.timers import TimersHandler
-from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import recall_handle

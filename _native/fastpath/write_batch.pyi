@@ -20,7 +20,7 @@ class Peer(Protocol):
     def reply(self, answer: RemotingCommand) -> None: ...
 
 class Journal(Protocol):
-    """Entries written before their records (broker/life/journal)."""
+    """Entries written before their records (broker/append/progress_journal)."""
 
     @property
     def has_promises(self) -> bool: ...

@@ -7,9 +7,9 @@ from firearrow._native.fastpath.long_polling import HeldCallback, PullHoldServic
 from firearrow._native.store.message_store import GetResult, GetStatus
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.life.broadcasts import BroadcastOffsets
 from firearrow.broker.parts import Parts
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig

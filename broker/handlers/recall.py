@@ -3,6 +3,7 @@
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
@@ -10,7 +11,6 @@ from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.timers.recall import InvalidRecallHandle, RecallHandle, recalling
 from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.tables import name_rules

@@ -9,6 +9,8 @@ import socket
 from firearrow._native.store.message_store import PutRefused, PutResult
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.send_checks import SendChecks, SendRequest, queue_of
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
@@ -16,8 +18,6 @@ from firearrow.broker.base.message import Message, Property, properties_of, prop
 from firearrow.broker.base.message_ids import host_bytes, offset_id
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.admission import SendChecks, SendRequest, queue_of
-from firearrow.broker.life.appender import Appender
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.topics import TopicTable
 

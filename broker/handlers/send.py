@@ -5,13 +5,13 @@ from collections.abc import Callable
 from firearrow._native.store.message_store import InnerMessage, PutRefused, PutResult, PutStatus
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
+from firearrow.broker.append.retry_routing import RetryRouting
+from firearrow.broker.append.send_checks import SendChecks, SendRequest, queue_of
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property, properties_of
 from firearrow.broker.base.message_ids import host_bytes, offset_id, unique_ids
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.life.admission import SendChecks, SendRequest, queue_of
-from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, Appender, delay_level
-from firearrow.broker.life.retries import RetryRouting
 from firearrow.broker.parts import Parts
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import TopicConfig

@@ -6,15 +6,15 @@ from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import MessageStore, PutRefused
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.retry_routing import RetryRouting
+from firearrow.broker.append.send_checks import client_retry_limit
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.admission import client_retry_limit
-from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.retries import RetryRouting
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 

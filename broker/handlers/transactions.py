@@ -2,9 +2,9 @@
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.appender import TRANSACTION_BITS, TRANSACTION_COMMIT
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.life.appender import TRANSACTION_BITS, TRANSACTION_COMMIT
 from firearrow.broker.life.transactions.ending import Decision
 from firearrow.broker.life.transactions.service import TransactionService
 

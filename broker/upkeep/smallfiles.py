@@ -8,8 +8,8 @@ from pathlib import Path
 from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.store.log.checkpoint import FILE_BYTES as CHECKPOINT_BYTES
 from firearrow._native.store.log.checkpoint import NUMBERS
+from firearrow.broker.append.progress_journal import HEAD, SPARE, entries_of
 from firearrow.broker.base import fastjson
-from firearrow.broker.life.journal import HEAD, SPARE, entries_of
 
 CONFIG_OTHERS = ("timermetrics", "transactionMetrics", "consumerOrderInfo")
 TABLES = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.files.recycled_segment import NAME as SPARE
-from firearrow.broker.life.journal import HEAD, entries_of
+from firearrow.broker.append.progress_journal import HEAD, entries_of
 from firearrow.broker.upkeep.copying import copy_file
 from firearrow.broker.upkeep.manifest import NAME, Stamp, stamp_of
 

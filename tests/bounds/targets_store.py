@@ -16,7 +16,7 @@ from firearrow._native.store.log.checkpoint import Checkpoint
 from firearrow._native.store.log.commit_log import CommitLog
 from firearrow._native.store.log.consume_queue import ConsumeQueue
 from firearrow._native.store.log.record import decode
-from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.life.timers.check import TimerCheckpoint
 from firearrow.broker.life.timers.log import TimerLog, TimerLogDamaged
 from tests.bounds.fuzz import Target

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.log.results import PutRefused
+from firearrow.broker.append.progress_journal import NAME_BYTES_MAX, Journal, Kind
 from firearrow.broker.handlers import acks
 from firearrow.broker.handlers.acks import _bits
-from firearrow.broker.life.journal import NAME_BYTES_MAX, Journal, Kind
 from firearrow.broker.life.pop import checkpoints
 from firearrow.broker.life.pop.checkpoints import PopCheckPoint
 from firearrow.broker.life.pop.orders import OFFSETS_MAX, OrderInfo

@@ -6,8 +6,8 @@
 from pathlib import Path
 
 from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from tests.crash.expected import ExpectedState, Queue

@@ -14,10 +14,10 @@ from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.config import Config, apply
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.journal import Journal
 from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.living import MessageServices
 from firearrow.broker.opening import open_store

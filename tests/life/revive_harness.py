@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.options import Options
-from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.pop.checkpoints import Acks, PopCheckPoint, revive_topic
 from firearrow.broker.life.pop.revive import ReviveService
 from firearrow.broker.tables.groups import GroupTable

@@ -4,9 +4,9 @@ from typing import cast
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.broadcast_offsets import BroadcastClient, BroadcastOffsets
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
-from firearrow.broker.life.broadcasts import BroadcastClient, BroadcastOffsets
 from firearrow.broker.tables.clients import ClientTable, Member
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from tests.support.clock import ManualClock

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from firearrow.broker.append.delay_levels import DelayService
+from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.delays import DelayService
-from firearrow.broker.life.journal import Kind
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from tests.support.clock import ManualClock
 from tests.support.harness import Harness

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.life.journal import (
+from firearrow.broker.append.progress_journal import (
     FILE_BYTES,
     HEAD,
     OLDER_KEPT,

@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from firearrow._native.store.files.segment import fail_next, heal
+from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.pop.holds import ANY_QUEUE, HeldPop, PopHoldService
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.life.pop.popping import PopQuery, PopResult, PopService

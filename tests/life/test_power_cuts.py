@@ -11,8 +11,8 @@ from firearrow._native.store.files.directory_sync import fsync_dir
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.life import journal
-from firearrow.broker.life.journal import Journal, Kind
+from firearrow.broker.append import progress_journal
+from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.life.pop.revive import GROUP
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.saver import TableSaver
@@ -177,7 +177,7 @@ def test_a_file_of_the_journal_is_gone_for_good_before_a_newer_one(
         fsync_dir(folder)
 
     monkeypatch.setattr(Path, "unlink", unlinking)
-    monkeypatch.setattr(journal, "fsync_dir", syncing)
+    monkeypatch.setattr(progress_journal, "fsync_dir", syncing)
     for number in numbers:
         each.drop_before(number)
     assert done == [".0000000000", "synced", ".0000000001", "synced", ".0000000002"]

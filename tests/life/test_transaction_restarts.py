@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.log.record import decode
+from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message
-from firearrow.broker.life.journal import Kind
 from tests.support.transaction_harness import COMMIT, GROUP, HALF, OP, ROLLBACK, TransactionHarness, asked_for
 
 

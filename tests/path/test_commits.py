@@ -12,7 +12,7 @@ from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.pull_message import Puller
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.life.journal import FILE_BYTES, Journal, Kind
+from firearrow.broker.append.progress_journal import FILE_BYTES, Journal, Kind
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from tests.support.fast_path_harness import FastPathConnection, FastPathHarness
 from tests.support.send_frames import plain

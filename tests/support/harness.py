@@ -13,13 +13,13 @@ from firearrow._native.fastpath.long_polling import Queue
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore, StoreConfig
+from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Journal
 from firearrow.broker.parts import BrokerContext, Tables
 from firearrow.broker.services.saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable

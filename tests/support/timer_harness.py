@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.options import Options
-from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import RecallHandle, recall_handle, recalling

@@ -6,11 +6,11 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.options import Options
 from firearrow.broker.handlers.transactions import TransactionsHandler
-from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.transactions.service import TransactionService
 from firearrow.broker.tables.clients import ClientTable, Member
 from firearrow.broker.tables.offsets import ConsumerOffsets

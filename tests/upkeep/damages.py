@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from firearrow._native.audit.findings import Kind
-from firearrow.broker.life.journal import FILE_BYTES, Journal
-from firearrow.broker.life.journal import Kind as Note
+from firearrow.broker.append.progress_journal import FILE_BYTES, Journal
+from firearrow.broker.append.progress_journal import Kind as Note
 from tests.upkeep.damaged import LOG_0, cut, flip, index_file, overwrite, queue_file, write_config
 
 Damage = Callable[[Path, list[int]], Path]

@@ -1,4 +1,4 @@
-# The journal's entries as bytes (broker/life/journal says what they mean): crc32 u32 of all that follows,
+# The journal's entries as bytes (broker/append/progress_journal says what they mean): crc32 u32 of all that follows,
 # kind u8, bytes of the name u16, number i32, value i64, end i64, name; big-endian.
 #
 # Notes: the page that entries are written to, one behind the other. Whoever opens it keeps the page, and lets

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from firearrow._native.store.message_store import MessageStore, PutResult
 from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
 from firearrow.broker.life.pop.holds import Place
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from firearrow._native.store.message_store import GetResult, GetStatus, MessageStore, PutResult
+from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.pop.checkpoints import PopCheckPoint, revive_topic
 from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.life.pop.receipts import mark_of, receipt_handle_text

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused, PutResult, PutStatus
+from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.pop.checkpoints import (
     ACK,
     BATCH_ACK,

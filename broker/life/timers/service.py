@@ -11,10 +11,10 @@ from pathlib import Path
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.timers.delivery import TimerDelivery
 from firearrow.broker.life.timers.firing import TimerDequeue
 from firearrow.broker.life.timers.intake import TimerEnqueue

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from firearrow._native.store.message_store import PutRefused
-from firearrow.broker.life.appender import Appender
+from firearrow.broker.append.appender import Appender
 
 log = logging.getLogger("firearrow.timers")
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused, PutResult
+from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.asking import CheckRequestSender
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages

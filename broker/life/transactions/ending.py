@@ -9,11 +9,11 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import PutRefused, PutStatus
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Property
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Kind
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages
 from firearrow.broker.life.transactions.marks import OpEntry, OpMessageWriter

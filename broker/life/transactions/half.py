@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker.append.appender import TIMER_REQUESTS, TRANSACTION_BITS, TRANSACTION_COMMIT, delay_level
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.life.appender import TIMER_REQUESTS, TRANSACTION_BITS, TRANSACTION_COMMIT, delay_level
 from firearrow.broker.tables import name_rules
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"

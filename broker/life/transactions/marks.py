@@ -13,12 +13,12 @@ from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages
 from firearrow.broker.tables import name_rules
 

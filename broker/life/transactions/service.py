@@ -12,11 +12,11 @@ from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import PutRefused
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.life.appender import Appender
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.asking import CheckRequestSender
 from firearrow.broker.life.transactions.checks import CheckService

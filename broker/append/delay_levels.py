@@ -11,11 +11,11 @@ import logging
 
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, PutStatus, QueueEntry
+from firearrow.broker.append.appender import Appender
+from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.appender import Appender
-from firearrow.broker.life.journal import Journal, Kind
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 

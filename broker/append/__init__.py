@@ -1,0 +1,1 @@
+"""The way of a message into the store: checks, delay levels, retry topics, LMQ, the progress journal."""
