@@ -60,14 +60,14 @@ from firearrow.broker.nameserver import NameServer
 from firearrow.broker.opening import close_store, open_journal, open_store, report_entry_repairs
 from firearrow.broker.parts import BrokerContext
 from firearrow.broker.server import Server
-from firearrow.broker.services.adoption import recover_topics
 from firearrow.broker.services.flusher import Flusher
-from firearrow.broker.services.periodic import Periodic
-from firearrow.broker.services.registrar import Registrar, addresses
+from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention
-from firearrow.broker.services.routing import RouteLookup
-from firearrow.broker.services.sampler import StatsTimer
-from firearrow.broker.services.saver import TableSaver
+from firearrow.broker.services.route_lookup import RouteLookup
+from firearrow.broker.services.stats_timer import StatsTimer
+from firearrow.broker.services.table_saver import TableSaver
+from firearrow.broker.services.timers import Periodic
+from firearrow.broker.services.topic_recovery import recover_topics
 from firearrow.broker.state import load, make_state
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.registration import BrokerIdentity

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Answer, Handler, Peer, Routes
-from firearrow.broker.services.saver import TableSaver
+from firearrow.broker.services.table_saver import TableSaver
 
 CHANGE_CODES = frozenset(
     (

@@ -23,7 +23,7 @@ from firearrow.broker.handlers.transactions import TransactionsHandler
 from firearrow.broker.life.transactions.service import TransactionService
 from firearrow.broker.parts import BrokerContext
 from firearrow.broker.pops import PopServices
-from firearrow.broker.services.periodic import Periodic
+from firearrow.broker.services.timers import Periodic
 from firearrow.broker.state import load
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets

@@ -10,7 +10,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.parts import Tables
-from firearrow.broker.services.saver import TableSaver
+from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.groups import GroupTable

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from firearrow.broker.services.periodic import Periodic
+from firearrow.broker.services.timers import Periodic
 
 
 def test_an_interval_is_read_before_each_wait_and_a_failure_ends_nothing() -> None:

@@ -10,8 +10,8 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.durable import reply_when_saved
-from firearrow.broker.services import saver as module
-from firearrow.broker.services.saver import TableSaver
+from firearrow.broker.services import table_saver as module
+from firearrow.broker.services.table_saver import TableSaver
 from tests.support.peers import RecordedPeer
 
 

@@ -22,8 +22,8 @@ from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.living import MessageServices
 from firearrow.broker.opening import open_store
 from firearrow.broker.parts import BrokerContext, Tables
-from firearrow.broker.services.adoption import recover_topics
-from firearrow.broker.services.saver import SavedTable, TableSaver
+from firearrow.broker.services.table_saver import SavedTable, TableSaver
+from firearrow.broker.services.topic_recovery import recover_topics
 from firearrow.broker.state import make_state
 from firearrow.broker.tables.clients import Member
 from firearrow.broker.tables.subscription_filter import FilterCache

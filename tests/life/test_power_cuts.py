@@ -15,7 +15,7 @@ from firearrow.broker.append import progress_journal
 from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.life.pop.revive import GROUP
 from firearrow.broker.services.flusher import Flusher
-from firearrow.broker.services.saver import TableSaver
+from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.state import load
 from tests.crash.restarted_services import RestartedServices
 from tests.life.revive_harness import REVIVE, ReviveHarness

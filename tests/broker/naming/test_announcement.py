@@ -5,7 +5,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import StartError
-from firearrow.broker.services.registrar import addresses
+from firearrow.broker.services.registration import addresses
 from firearrow.broker.tables import registration
 from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdentity, register_body
 from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable

@@ -14,8 +14,8 @@ from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.server import Server
-from firearrow.broker.services import registrar as timing
-from firearrow.broker.services.registrar import Registrar, addresses
+from firearrow.broker.services import registration as timing
+from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.registration import BrokerIdentity, Registration, register_body
 from firearrow.broker.tables.routes import BrokerLiveInfo
