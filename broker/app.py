@@ -35,6 +35,8 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.base.stats import Stats
+from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.context.tables import load, make_state
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.durable import reply_when_saved
 from firearrow.broker.gates import FastPathSetup
@@ -58,7 +60,6 @@ from firearrow.broker.handlers.topics import TopicsHandler
 from firearrow.broker.living import MessageServices
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.opening import close_store, open_journal, open_store, report_entry_repairs
-from firearrow.broker.parts import BrokerContext
 from firearrow.broker.server import Server
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
@@ -68,7 +69,6 @@ from firearrow.broker.services.stats_timer import StatsTimer
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.services.topic_recovery import recover_topics
-from firearrow.broker.state import load, make_state
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.subscription_filter import FilterCache

@@ -14,8 +14,8 @@ from firearrow._native.fastpath.topic_cache import PlainTopics
 from firearrow.broker.base.message import Property, properties_text
 from firearrow.broker.base.message_ids import unique_ids
 from firearrow.broker.base.options import Options
+from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.handlers.pull import PullHandler
-from firearrow.broker.parts import BrokerContext
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import TopicConfig
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.peer import Routes
+from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.context.tables import load
 from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.notification import NotificationHandler
 from firearrow.broker.handlers.peek import PeekHandler
@@ -17,8 +19,6 @@ from firearrow.broker.life.pop.openings import OrderUnlockTimer
 from firearrow.broker.life.pop.orders import QUEUES_MAX, ConsumerOrderInfo
 from firearrow.broker.life.pop.popping import PopService
 from firearrow.broker.life.pop.revive import ReviveService
-from firearrow.broker.parts import BrokerContext
-from firearrow.broker.state import load
 from firearrow.broker.tables.subscription_filter import FilterCache
 
 

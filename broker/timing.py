@@ -8,14 +8,14 @@ from pathlib import Path
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
+from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.context.tables import load
 from firearrow.broker.handlers.recall import RecallHandler
 from firearrow.broker.handlers.timers import TimersHandler
 from firearrow.broker.life.timers import rules
 from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.life.timers.recall import recall_handle
 from firearrow.broker.life.timers.service import DisabledTimers, TimerService
-from firearrow.broker.parts import BrokerContext
-from firearrow.broker.state import load
 
 
 class TimerServices:

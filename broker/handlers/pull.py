@@ -10,7 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.parts import Parts
+from firearrow.broker.context.broker_context import Parts
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.offsets import InvalidOffset

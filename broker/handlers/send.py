@@ -12,7 +12,7 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property, properties_of
 from firearrow.broker.base.message_ids import host_bytes, offset_id, unique_ids
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.parts import Parts
+from firearrow.broker.context.broker_context import Parts
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import TopicConfig
 

@@ -18,13 +18,13 @@ from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.config import Config, apply
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
+from firearrow.broker.context.broker_context import BrokerContext, Tables
+from firearrow.broker.context.tables import make_state
 from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.living import MessageServices
 from firearrow.broker.opening import open_store
-from firearrow.broker.parts import BrokerContext, Tables
 from firearrow.broker.services.table_saver import SavedTable, TableSaver
 from firearrow.broker.services.topic_recovery import recover_topics
-from firearrow.broker.state import make_state
 from firearrow.broker.tables.clients import Member
 from firearrow.broker.tables.subscription_filter import FilterCache
 from tests.support.clock import ManualClock

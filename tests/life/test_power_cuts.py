@@ -13,10 +13,10 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append import progress_journal
 from firearrow.broker.append.progress_journal import Journal, Kind
+from firearrow.broker.context.tables import load
 from firearrow.broker.life.pop.revive import GROUP
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.table_saver import TableSaver
-from firearrow.broker.state import load
 from tests.crash.restarted_services import RestartedServices
 from tests.life.revive_harness import REVIVE, ReviveHarness
 from tests.life.test_timer_recovery import lose_from

@@ -20,7 +20,7 @@ from firearrow.broker.base.message import Message
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.parts import BrokerContext, Tables
+from firearrow.broker.context.broker_context import BrokerContext, Tables
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable

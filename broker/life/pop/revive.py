@@ -17,6 +17,7 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
+from firearrow.broker.context.broker_context import Parts
 from firearrow.broker.life.pop.checkpoints import (
     ACK,
     BATCH_ACK,
@@ -28,7 +29,6 @@ from firearrow.broker.life.pop.checkpoints import (
     revive_topic,
 )
 from firearrow.broker.life.pop.receipts import normal_topic, retry_topic
-from firearrow.broker.parts import Parts
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic
 

@@ -15,6 +15,7 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
+from firearrow.broker.context.broker_context import Parts
 from firearrow.broker.life.timers.delivery import TimerDelivery
 from firearrow.broker.life.timers.firing import TimerDequeue
 from firearrow.broker.life.timers.intake import TimerEnqueue
@@ -24,7 +25,6 @@ from firearrow.broker.life.timers.pending import TimerRebuild, TrustedCheckpoint
 from firearrow.broker.life.timers.recall import delete_key
 from firearrow.broker.life.timers.recovery import Recovery
 from firearrow.broker.life.timers.soundness import TimerFileCheck
-from firearrow.broker.parts import Parts
 from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.timers")

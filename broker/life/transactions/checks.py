@@ -16,11 +16,11 @@ from firearrow._native.store.message_store import PutRefused, PutResult
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message, Property
+from firearrow.broker.context.broker_context import Parts
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.asking import CheckRequestSender
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages
 from firearrow.broker.life.transactions.marks import OpMessageWriter
-from firearrow.broker.parts import Parts
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic
 

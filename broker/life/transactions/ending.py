@@ -14,10 +14,10 @@ from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Property
 from firearrow.broker.base.peer import Peer
+from firearrow.broker.context.broker_context import Parts
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages
 from firearrow.broker.life.transactions.marks import OpEntry, OpMessageWriter
-from firearrow.broker.parts import Parts
 from firearrow.broker.tables import name_rules
 
 TOO_LATE = "the time in which the producer may end it unasked has passed, it will be asked"

@@ -17,13 +17,13 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.base.peer import Peer
+from firearrow.broker.context.broker_context import Parts
 from firearrow.broker.life.transactions import half
 from firearrow.broker.life.transactions.asking import CheckRequestSender
 from firearrow.broker.life.transactions.checks import CheckService
 from firearrow.broker.life.transactions.ending import Decision, EndTransactionService
 from firearrow.broker.life.transactions.ledger import OpenHalfMessages, op_half_offsets
 from firearrow.broker.life.transactions.marks import TAG, OpMessageWriter
-from firearrow.broker.parts import Parts
 from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.transactions")

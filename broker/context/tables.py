@@ -9,7 +9,7 @@ from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.parts import Tables
+from firearrow.broker.context.broker_context import Tables
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.config_file import ConfigFile
