@@ -12,13 +12,12 @@ from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.notification import NotificationHandler
 from firearrow.broker.handlers.peek import PeekHandler
 from firearrow.broker.handlers.pop import PopHandler
-from firearrow.broker.life.pop.access import PopPermissions
-from firearrow.broker.life.pop.acking import AckService
-from firearrow.broker.life.pop.holds import ANY_QUEUE, Place, PopHoldService
-from firearrow.broker.life.pop.openings import OrderUnlockTimer
-from firearrow.broker.life.pop.orders import QUEUES_MAX, ConsumerOrderInfo
-from firearrow.broker.life.pop.popping import PopService
-from firearrow.broker.life.pop.revive import ReviveService
+from firearrow.broker.pop.ack import AckService
+from firearrow.broker.pop.long_polling import ANY_QUEUE, Place, PopHoldService
+from firearrow.broker.pop.order_info import QUEUES_MAX, ConsumerOrderInfo, OrderUnlockTimer
+from firearrow.broker.pop.permissions import PopPermissions
+from firearrow.broker.pop.pop import PopService
+from firearrow.broker.pop.revive import ReviveService
 from firearrow.broker.tables.subscription_filter import FilterCache
 
 

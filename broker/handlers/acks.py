@@ -12,9 +12,9 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.fastjson import loads_body
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.life.pop.acking import AckService
-from firearrow.broker.life.pop.checkpoints import AckMessage
-from firearrow.broker.life.pop.receipts import (
+from firearrow.broker.pop.ack import AckService
+from firearrow.broker.pop.checkpoints import AckMessage
+from firearrow.broker.pop.receipt_handles import (
     ORDER_REVIVE_QUEUE,
     InvalidReceiptHandle,
     ReceiptHandle,

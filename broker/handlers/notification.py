@@ -14,9 +14,9 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.life.pop.access import PopPermissions, PopTarget, rotated
-from firearrow.broker.life.pop.holds import HeldPop, PopHoldService
-from firearrow.broker.life.pop.orders import ConsumerOrderInfo
+from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
+from firearrow.broker.pop.order_info import ConsumerOrderInfo
+from firearrow.broker.pop.permissions import PopPermissions, PopTarget, rotated
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 

@@ -8,7 +8,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.pop.access import PopPermissions, PopTarget, rotated
+from firearrow.broker.pop.permissions import PopPermissions, PopTarget, rotated
 
 MESSAGES_MAX = 32
 """More in one answer are not given, however many are asked for."""

@@ -11,9 +11,9 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.context.broker_context import Parts
-from firearrow.broker.life.pop.holds import HeldPop, PopHoldService
-from firearrow.broker.life.pop.popping import PopQuery, PopResult, PopService
-from firearrow.broker.life.pop.receipts import ORDER_REVIVE_QUEUE, retry_topic
+from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
+from firearrow.broker.pop.pop import PopQuery, PopResult, PopService
+from firearrow.broker.pop.receipt_handles import ORDER_REVIVE_QUEUE, retry_topic
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.subscription_filter import FilterCache

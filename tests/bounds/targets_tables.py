@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from firearrow.broker.life.pop.orders import ConsumerOrderInfo
+from firearrow.broker.pop.order_info import ConsumerOrderInfo
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.kv import KvTable

@@ -10,10 +10,10 @@ from firearrow._native.store.log.results import PutRefused
 from firearrow.broker.append.progress_journal import NAME_BYTES_MAX, Journal, Kind
 from firearrow.broker.handlers import acks
 from firearrow.broker.handlers.acks import _bits
-from firearrow.broker.life.pop import checkpoints
-from firearrow.broker.life.pop.checkpoints import PopCheckPoint
-from firearrow.broker.life.pop.orders import OFFSETS_MAX, OrderInfo
-from firearrow.broker.life.pop.receipts import (
+from firearrow.broker.pop import checkpoints
+from firearrow.broker.pop.checkpoints import PopCheckPoint
+from firearrow.broker.pop.order_info import OFFSETS_MAX, OrderInfo
+from firearrow.broker.pop.receipt_handles import (
     DIGITS_MAX,
     RECEIPT_HANDLE_CHARS_MAX,
     InvalidReceiptHandle,

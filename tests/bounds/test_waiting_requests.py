@@ -19,8 +19,8 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.handlers.pull import TAG_BYTES, PullHandler, PullRequest
-from firearrow.broker.life.pop import holds as pop_holds
-from firearrow.broker.life.pop.holds import HeldPop, PopHoldService
+from firearrow.broker.pop import long_polling as pop_holds
+from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
 from firearrow.broker.tables.subscription_filter import EntryFilter
 from tests.support.clock import ManualClock
 from tests.support.peers import RecordedPeer

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.options import Options
-from firearrow.broker.life.pop.checkpoints import Acks, PopCheckPoint, revive_topic
-from firearrow.broker.life.pop.revive import ReviveService
+from firearrow.broker.pop.checkpoints import Acks, PopCheckPoint, revive_topic
+from firearrow.broker.pop.revive import ReviveService
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicTable

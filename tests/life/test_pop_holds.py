@@ -12,9 +12,9 @@ from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.pop.holds import ANY_QUEUE, HeldPop, PopHoldService
-from firearrow.broker.life.pop.orders import ConsumerOrderInfo
-from firearrow.broker.life.pop.popping import PopQuery, PopResult, PopService
+from firearrow.broker.pop.long_polling import ANY_QUEUE, HeldPop, PopHoldService
+from firearrow.broker.pop.order_info import ConsumerOrderInfo
+from firearrow.broker.pop.pop import PopQuery, PopResult, PopService
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.subscription_filter import EntryFilter
 from tests.support.clock import ManualClock

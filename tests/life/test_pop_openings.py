@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from firearrow.broker.life.pop.holds import Place
-from firearrow.broker.life.pop.openings import OrderUnlockTimer
+from firearrow.broker.pop.long_polling import Place
+from firearrow.broker.pop.order_info import OrderUnlockTimer
 from tests.support.clock import ManualClock
 from tests.support.harness import ManualLoop
 

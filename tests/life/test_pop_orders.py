@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.broker.life.pop.orders import EXPIRE_MS, ILLEGAL, PASSED, QUEUES_MAX, ConsumerOrderInfo
+from firearrow.broker.pop.order_info import EXPIRE_MS, ILLEGAL, PASSED, QUEUES_MAX, ConsumerOrderInfo
 from tests.support.clock import ManualClock
 
 NOW = 1_700_000_000_000

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from firearrow._native.store.log.record import decode
 from firearrow.broker.base.message import Message
-from firearrow.broker.life.pop.receipts import (
+from firearrow.broker.pop.pop import rewrite_record
+from firearrow.broker.pop.receipt_handles import (
     InvalidReceiptHandle,
     ReceiptHandle,
     mark_of,
@@ -15,7 +16,6 @@ from firearrow.broker.life.pop.receipts import (
     receipt_handle_text,
     retry_topic,
 )
-from firearrow.broker.life.pop.recoding import rewrite_record
 from tests.support.harness import Harness
 
 NAMES = st.text("abcXYZ09-_%|", min_size=1, max_size=20)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.log.record import Record
-from firearrow.broker.life.pop.checkpoints import PopCheckPoint
-from firearrow.broker.life.pop.revive import GROUP
+from firearrow.broker.pop.checkpoints import PopCheckPoint
+from firearrow.broker.pop.revive import GROUP
 from tests.life.revive_harness import INVISIBLE_MS, RETRY, REVIVE, ReviveHarness, filled
 
 

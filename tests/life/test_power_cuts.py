@@ -14,7 +14,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append import progress_journal
 from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.context.tables import load
-from firearrow.broker.life.pop.revive import GROUP
+from firearrow.broker.pop.revive import GROUP
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.table_saver import TableSaver
 from tests.crash.restarted_services import RestartedServices

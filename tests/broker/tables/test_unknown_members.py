@@ -11,8 +11,8 @@ import pytest
 
 from firearrow._native.wire.fastjson import DEPTH_MAX
 from firearrow.broker.base.fastjson import dumps, loads
-from firearrow.broker.life.pop.orders import ConsumerOrderInfo
 from firearrow.broker.life.timers.metrics import TimerMetrics
+from firearrow.broker.pop.order_info import ConsumerOrderInfo
 from firearrow.broker.tables import config_file
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.delay_offsets import DelayOffsets

@@ -18,7 +18,7 @@ from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.context.broker_context import Parts
-from firearrow.broker.life.pop.checkpoints import (
+from firearrow.broker.pop.checkpoints import (
     ACK,
     BATCH_ACK,
     CHECK_POINT,
@@ -28,7 +28,7 @@ from firearrow.broker.life.pop.checkpoints import (
     deliver_ms,
     revive_topic,
 )
-from firearrow.broker.life.pop.receipts import normal_topic, retry_topic
+from firearrow.broker.pop.receipt_handles import normal_topic, retry_topic
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic
 

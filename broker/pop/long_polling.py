@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from firearrow._native.fastpath.long_polling import BYTES_MAX, REQUEST_BYTES
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.life.pop.receipts import retry_topic
+from firearrow.broker.pop.receipt_handles import retry_topic
 from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.pop")

@@ -11,7 +11,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.life.pop.receipts import retry_topic
+from firearrow.broker.pop.receipt_handles import retry_topic
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets

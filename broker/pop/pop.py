@@ -2,6 +2,10 @@
 
 The group's offset moves on when its check point is written, in the same turn: there is nothing in flight in memory, and
 a kill leaves either both or none. Messages that are not acknowledged come back through `revive`.
+
+A stored record as a popping client is to see it: another topic, and its receipt as a property. Pure.
+
+Only messages of retry topics are written anew; all others go out as they stand in the log.
 """
 
 import struct
@@ -13,15 +17,42 @@ from firearrow._native.store.message_store import GetResult, GetStatus, MessageS
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
-from firearrow.broker.base.message import Message
+from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.pop.checkpoints import PopCheckPoint, revive_topic
-from firearrow.broker.life.pop.orders import ConsumerOrderInfo
-from firearrow.broker.life.pop.receipts import mark_of, receipt_handle_text
-from firearrow.broker.life.pop.recoding import rewrite_record
+from firearrow.broker.pop.checkpoints import PopCheckPoint, revive_topic
+from firearrow.broker.pop.order_info import ConsumerOrderInfo
+from firearrow.broker.pop.receipt_handles import mark_of, receipt_handle_text
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.subscription_filter import EntryFilter
+
+SYS_FLAG_AT, BODY_AT_V4 = 36, 84
+BORN_V6, STORE_V6 = 0x10, 0x20
+HOST_V6_MORE = 12
+MAGIC_V1 = struct.pack(">i", -626843481)
+_I32, _I16 = struct.Struct(">i"), struct.Struct(">h")
+
+
+def rewrite_record(record: bytes, topic: str, receipt_handle: str) -> bytes:
+    """`record`, checked before, under `topic`, a name of at most 127 bytes; a receipt that it carries already stays."""
+    (sys_flag,) = _I32.unpack_from(record, SYS_FLAG_AT)
+    at = BODY_AT_V4 + HOST_V6_MORE * (bool(sys_flag & BORN_V6) + bool(sys_flag & STORE_V6))
+    body_end = at + 4 + _I32.unpack_from(record, at)[0]
+    if record[4:8] == MAGIC_V1:
+        properties_at = body_end + 1 + record[body_end]
+    else:
+        properties_at = body_end + 2 + _I16.unpack_from(record, body_end)[0]
+    properties = record[properties_at + 2 :]
+    mark = f"{Property.POP_CHECK_POINT}\x01".encode()
+    if not (properties.startswith(mark) or b"\x02" + mark in properties):
+        if properties and not properties.endswith(b"\x02"):
+            properties += b"\x02"
+        properties += mark + receipt_handle.encode() + b"\x02"
+    name = topic.encode()
+    tail = bytes((len(name),)) + name + _I16.pack(len(properties)) + properties
+    size = _I32.pack(body_end + len(tail))
+    return size + MAGIC_V1 + record[8:body_end] + tail
+
 
 WRONG_PLACE = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
 PASSED_OVER = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.OFFSET_FOUND_NULL, GetStatus.MESSAGE_WAS_REMOVING)

@@ -9,7 +9,7 @@ from typing import Any
 
 from firearrow.broker.base.fastjson import dumps, loads
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.life.pop.receipts import whole
+from firearrow.broker.pop.receipt_handles import whole
 from firearrow.broker.tables import json_fields
 
 CHECK_POINT, ACK, BATCH_ACK = "ck", "ack", "bAck"

@@ -11,10 +11,10 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.life.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
-from firearrow.broker.life.pop.holds import Place
-from firearrow.broker.life.pop.orders import ConsumerOrderInfo
-from firearrow.broker.life.pop.receipts import ReceiptHandle
+from firearrow.broker.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
+from firearrow.broker.pop.long_polling import Place
+from firearrow.broker.pop.order_info import ConsumerOrderInfo
+from firearrow.broker.pop.receipt_handles import ReceiptHandle
 from firearrow.broker.tables.offsets import ConsumerOffsets
 
 

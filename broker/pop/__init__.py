@@ -1,0 +1,1 @@
+"""POP consumption: taking messages, acknowledging them, reviving those that were not."""
