@@ -12,10 +12,10 @@ from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.context.tables import load
 from firearrow.broker.handlers.recall import RecallHandler
 from firearrow.broker.handlers.timers import TimersHandler
-from firearrow.broker.life.timers import rules
-from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.life.timers.recall import recall_handle
-from firearrow.broker.life.timers.service import DisabledTimers, TimerService
+from firearrow.broker.timers import rules
+from firearrow.broker.timers.metrics import TimerMetrics
+from firearrow.broker.timers.recall_handle import recall_handle
+from firearrow.broker.timers.service import DisabledTimers, TimerService
 
 
 class TimerServices:

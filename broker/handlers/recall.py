@@ -11,10 +11,10 @@ from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Peer, Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.timers.recall import InvalidRecallHandle, RecallHandle, recalling
-from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import TopicTable
+from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle, recalling
+from firearrow.broker.timers.rules import whole
 
 NOT_SET = "not set any response code"
 """Apache leaves this remark in the answer of a recall that went well."""

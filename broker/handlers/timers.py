@@ -3,7 +3,7 @@
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.life.timers.service import DisabledTimers, TimerService
+from firearrow.broker.timers.service import DisabledTimers, TimerService
 
 
 class TimersHandler:

@@ -13,9 +13,9 @@ from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.segment_files import SegmentFile, missing, rolled_files, segment_at
 from firearrow._native.store.files.errors import StoreUnreadable
-from firearrow.broker.life.timers.check import FIELDS, PAGE_BYTES
-from firearrow.broker.life.timers.log import MAGIC_BITS, RECORD_LAYOUT
-from firearrow.broker.life.timers.wheel import DATA_BYTES_MAX, SLOT, SLOTS, Slot
+from firearrow.broker.timers.checkpoint import FIELDS, PAGE_BYTES
+from firearrow.broker.timers.log import MAGIC_BITS, RECORD_LAYOUT
+from firearrow.broker.timers.wheel import DATA_BYTES_MAX, SLOT, SLOTS, Slot
 
 STEP_MS = 1000
 """Apache's precision; a wheel of another one has other times in its slots, and fewer of them are judged."""

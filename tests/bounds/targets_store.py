@@ -17,8 +17,8 @@ from firearrow._native.store.log.commit_log import CommitLog
 from firearrow._native.store.log.consume_queue import ConsumeQueue
 from firearrow._native.store.log.record import decode
 from firearrow.broker.append.progress_journal import Journal, Kind
-from firearrow.broker.life.timers.check import TimerCheckpoint
-from firearrow.broker.life.timers.log import TimerLog, TimerLogDamaged
+from firearrow.broker.timers.checkpoint import TimerCheckpoint
+from firearrow.broker.timers.log import TimerLog, TimerLogDamaged
 from tests.bounds.fuzz import Target
 from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, properties_of, put
 

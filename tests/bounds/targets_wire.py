@@ -14,13 +14,13 @@ from firearrow.broker.base import fastjson, properties
 from firearrow.broker.base.config import apply
 from firearrow.broker.base.message import properties_of, properties_text
 from firearrow.broker.base.options import Options
-from firearrow.broker.life.timers.recall import RecallHandle
 from firearrow.broker.pop.checkpoints import AckMessage, PopCheckPoint
 from firearrow.broker.pop.receipt_handles import ReceiptHandle, receipt_handle_text
 from firearrow.broker.tables import attributes
 from firearrow.broker.tables.registration import register_body
 from firearrow.broker.tables.subscription_filter import CompiledFilter
 from firearrow.broker.tables.subscriptions import HeartbeatData, Subscription
+from firearrow.broker.timers.recall_handle import RecallHandle
 from firearrow.client.compression import BodyUnreadable, open_body
 from tests.bounds.fuzz import Target
 from tests.golden import whole_frames

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from firearrow._native.wire.codes import RequestCode
-from firearrow.broker.life.timers import service
+from firearrow.broker.timers import service
 from tests.crash.marks import Marks
 from tests.crash.recorded_broker import serve
 from tests.support.client_socket import ClientSocket

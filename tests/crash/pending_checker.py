@@ -12,7 +12,7 @@ from pathlib import Path
 
 from firearrow._native.store.files.errors import StoreError
 from firearrow.broker.base.errors import StartError
-from firearrow.broker.life.timers import check
+from firearrow.broker.timers import checkpoint
 from tests.crash.promises import Promises, Sent
 from tests.crash.restarted_services import RestartedServices
 from tests.process.pops import GROUP
@@ -25,14 +25,14 @@ SLOWER = {"transactionCheckInterval": "400"}
 @contextmanager
 def boot(root: Path, *, another: bool) -> Iterator[None]:
     """After a power cut the machine has another boot id."""
-    before, told = check.BOOT_ID, root.with_name("boot_id")
+    before, told = checkpoint.BOOT_ID, root.with_name("boot_id")
     try:
         if another:
             told.write_text("after the cut")
-            check.BOOT_ID = told
+            checkpoint.BOOT_ID = told
         yield
     finally:
-        check.BOOT_ID = before
+        checkpoint.BOOT_ID = before
 
 
 class PendingChecker:

@@ -20,13 +20,13 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext, Tables
 from firearrow.broker.context.tables import make_state
-from firearrow.broker.life.timers.service import TimerService
 from firearrow.broker.living import MessageServices
 from firearrow.broker.opening import open_store
 from firearrow.broker.services.table_saver import SavedTable, TableSaver
 from firearrow.broker.services.topic_recovery import recover_topics
 from firearrow.broker.tables.clients import Member
 from firearrow.broker.tables.subscription_filter import FilterCache
+from firearrow.broker.timers.service import TimerService
 from tests.support.clock import ManualClock
 from tests.support.harness import HOST, ManualLoop
 from tests.support.peers import RecordedPeer

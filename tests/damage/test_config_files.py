@@ -12,7 +12,6 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.fastjson import loads
-from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.groups import GroupTable
@@ -20,6 +19,7 @@ from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
 from firearrow.broker.tables.topics import TopicConfig, TopicTable
+from firearrow.broker.timers.metrics import TimerMetrics
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import read_queue, send

@@ -9,7 +9,6 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.options import Options
-from firearrow.broker.life.timers.rules import schedule
 from firearrow.broker.pop.checkpoints import (
     ACK,
     BATCH_ACK,
@@ -18,6 +17,7 @@ from firearrow.broker.pop.checkpoints import (
     PopCheckPoint,
     revive_topic,
 )
+from firearrow.broker.timers.rules import schedule
 from tests.store.test_golden import CONFIG, Golden
 
 REVIVE = revive_topic("DefaultCluster")

@@ -13,7 +13,7 @@ import pytest
 
 from firearrow._native.audit.findings import Kind
 from firearrow._native.store.message_store import MessageStore, StoreConfig
-from firearrow.broker.life.timers.wheel import SLOT, SLOTS
+from firearrow.broker.timers.wheel import SLOT, SLOTS
 from firearrow.broker.upkeep.repair import Repair, RepairOptions
 from firearrow.broker.upkeep.verify import VerifyOptions, verify
 from tests.life.killing import Killed, killed_behind

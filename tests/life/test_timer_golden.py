@@ -8,10 +8,10 @@ import pytest
 
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.life.timers.intake import record_of, slot_ms
-from firearrow.broker.life.timers.log import RECORD_LAYOUT, TimerLog
-from firearrow.broker.life.timers.recovery import linked
-from firearrow.broker.life.timers.wheel import SLOT, Slot, TimerWheel
+from firearrow.broker.timers.enqueue import record_of, slot_ms
+from firearrow.broker.timers.log import RECORD_LAYOUT, TimerLog
+from firearrow.broker.timers.recovery import linked
+from firearrow.broker.timers.wheel import SLOT, Slot, TimerWheel
 from tests.store.test_golden import CONFIG, Golden
 from tests.support.timer_harness import TIMER, TimerHarness
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.broker.base.errors import StartError
-from firearrow.broker.life.timers import check
+from firearrow.broker.timers import checkpoint
 from tests.life.killing import Killed, killed_behind
 from tests.support.timer_harness import DAY_MS, NOW, TIMER, TimerHarness
 
@@ -162,7 +162,7 @@ def test_a_kill_between_any_two_writes(tmp_path: Path, monkeypatch: pytest.Monke
 def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "boot_id"
     path.write_text("first boot")
-    monkeypatch.setattr(check, "BOOT_ID", path)
+    monkeypatch.setattr(checkpoint, "BOOT_ID", path)
     return path
 
 

@@ -8,10 +8,10 @@ import pytest
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.options import Options, options_by_key, value_of
-from firearrow.broker.life.timers import metrics as timer_metrics
-from firearrow.broker.life.timers import rules
-from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.life.timers.recall import InvalidRecallHandle, RecallHandle, recall_handle
+from firearrow.broker.timers import metrics as timer_metrics
+from firearrow.broker.timers import rules
+from firearrow.broker.timers.metrics import TimerMetrics
+from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle, recall_handle
 from tests.support.clock import ManualClock
 
 NOW = 1_700_000_000_250

@@ -10,10 +10,10 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.options import Options
-from firearrow.broker.life.timers import rules
-from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.life.timers.recall import RecallHandle, recall_handle, recalling
-from firearrow.broker.life.timers.service import TimerService
+from firearrow.broker.timers import rules
+from firearrow.broker.timers.metrics import TimerMetrics
+from firearrow.broker.timers.recall_handle import RecallHandle, recall_handle, recalling
+from firearrow.broker.timers.service import TimerService
 from tests.support.harness import HOST, Harness
 
 TIMER = "rmq_sys_wheel_timer"

@@ -9,7 +9,7 @@ from typing import Any
 
 from firearrow.broker.base.fastjson import MessageQueue
 from firearrow.broker.base.options import options_by_key
-from firearrow.broker.life.timers.recall import InvalidRecallHandle, RecallHandle
+from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle
 from tests.wire_golden import pops
 from tests.wire_golden.comparison import ABSENT, Difference
 from tests.wire_golden.translation import Translation

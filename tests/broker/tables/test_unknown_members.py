@@ -11,7 +11,6 @@ import pytest
 
 from firearrow._native.wire.fastjson import DEPTH_MAX
 from firearrow.broker.base.fastjson import dumps, loads
-from firearrow.broker.life.timers.metrics import TimerMetrics
 from firearrow.broker.pop.order_info import ConsumerOrderInfo
 from firearrow.broker.tables import config_file
 from firearrow.broker.tables.config_file import ConfigFile
@@ -21,6 +20,7 @@ from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import POP, PULL, RequestMode, RequestModes
 from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
+from firearrow.broker.timers.metrics import TimerMetrics
 from tests.broker.tables.golden_config import config_file
 from tests.support.clock import ManualClock
 from tests.support.handler_harness import HandlerHarness

@@ -16,12 +16,12 @@ from firearrow._native.store.log.record import Record
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.message import Property
-from firearrow.broker.life.timers.clockwork import TimerFiles
-from firearrow.broker.life.timers.delivery import TimerDelivery
-from firearrow.broker.life.timers.log import DELETE, ROLL, TimerRecord
-from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.life.timers.slices import SliceLoop
 from firearrow.broker.tables import name_rules
+from firearrow.broker.timers.deliver import TimerDelivery
+from firearrow.broker.timers.log import DELETE, ROLL, TimerRecord
+from firearrow.broker.timers.metrics import TimerMetrics
+from firearrow.broker.timers.slice_loop import SliceLoop
+from firearrow.broker.timers.timer_files import TimerFiles
 
 log = logging.getLogger("firearrow.timers")
 

@@ -13,8 +13,8 @@ from firearrow.broker.append.progress_journal import Journal, Kind
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.tables import name_rules
+from firearrow.broker.timers.rules import whole
 
 log = logging.getLogger("firearrow.timers")
 

@@ -14,15 +14,15 @@ from firearrow._native.base.hash import java_hash
 from firearrow._native.store.log.record import Record
 from firearrow._native.store.message_store import MessageStore, PutRefused, PutResult, QueueEntry
 from firearrow.broker.base.message import Property
-from firearrow.broker.life.timers.clockwork import TimerFiles
-from firearrow.broker.life.timers.delivery import NEVER_WAITED_MS, TimerDelivery
-from firearrow.broker.life.timers.log import DEFAULT, DELETE, RECORD_LAYOUT, ROLL, TimerRecord
-from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.life.timers.recovery import linked
-from firearrow.broker.life.timers.rules import whole
-from firearrow.broker.life.timers.slices import SliceLoop
-from firearrow.broker.life.timers.wheel import BLANK_SLOTS, ROUND, Slot
 from firearrow.broker.tables import name_rules
+from firearrow.broker.timers.deliver import NEVER_WAITED_MS, TimerDelivery
+from firearrow.broker.timers.log import DEFAULT, DELETE, RECORD_LAYOUT, ROLL, TimerRecord
+from firearrow.broker.timers.metrics import TimerMetrics
+from firearrow.broker.timers.recovery import linked
+from firearrow.broker.timers.rules import whole
+from firearrow.broker.timers.slice_loop import SliceLoop
+from firearrow.broker.timers.timer_files import TimerFiles
+from firearrow.broker.timers.wheel import BLANK_SLOTS, ROUND, Slot
 
 log = logging.getLogger("firearrow.timers")
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Property
-from firearrow.broker.life.timers.rules import whole
 from firearrow.broker.tables import name_rules
+from firearrow.broker.timers.rules import whole
 
 SLICE = 1000
 COPIES_MAX = 32

@@ -16,16 +16,15 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.context.broker_context import Parts
-from firearrow.broker.life.timers.delivery import TimerDelivery
-from firearrow.broker.life.timers.firing import TimerDequeue
-from firearrow.broker.life.timers.intake import TimerEnqueue
-from firearrow.broker.life.timers.metrics import TimerMetrics
-from firearrow.broker.life.timers.opening import TimerFolder
-from firearrow.broker.life.timers.pending import TimerRebuild, TrustedCheckpoint
-from firearrow.broker.life.timers.recall import delete_key
-from firearrow.broker.life.timers.recovery import Recovery
-from firearrow.broker.life.timers.soundness import TimerFileCheck
 from firearrow.broker.tables import name_rules
+from firearrow.broker.timers.deliver import TimerDelivery
+from firearrow.broker.timers.dequeue import TimerDequeue
+from firearrow.broker.timers.enqueue import TimerEnqueue
+from firearrow.broker.timers.metrics import TimerMetrics
+from firearrow.broker.timers.rebuild import TimerRebuild, TrustedCheckpoint
+from firearrow.broker.timers.recall_handle import delete_key
+from firearrow.broker.timers.recovery import Recovery, TimerFileCheck
+from firearrow.broker.timers.timer_files import TimerFolder
 
 log = logging.getLogger("firearrow.timers")
 

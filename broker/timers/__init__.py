@@ -1,0 +1,1 @@
+"""Timer messages: the timer wheel and log, enqueue, dequeue, recovery."""
