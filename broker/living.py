@@ -22,13 +22,13 @@ from firearrow.broker.handlers.replies import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.sendback import SendBackHandler
 from firearrow.broker.handlers.transactions import TransactionsHandler
-from firearrow.broker.life.transactions.service import TransactionService
 from firearrow.broker.pops import PopServices
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.timing import TimerServices
+from firearrow.broker.transactions.service import TransactionService
 
 log = logging.getLogger("firearrow.living")
 

@@ -5,8 +5,8 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.appender import TRANSACTION_BITS, TRANSACTION_COMMIT
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.life.transactions.ending import Decision
-from firearrow.broker.life.transactions.service import TransactionService
+from firearrow.broker.transactions.end_transaction import Decision
+from firearrow.broker.transactions.service import TransactionService
 
 UNKNOWN, TRANSACTION_ROLLBACK = 0, TRANSACTION_BITS
 

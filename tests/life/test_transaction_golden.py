@@ -8,8 +8,8 @@ import pytest
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Message
-from firearrow.broker.life.transactions import half
-from firearrow.broker.life.transactions.ledger import op_half_offsets
+from firearrow.broker.transactions import half_message
+from firearrow.broker.transactions.open_halves import op_half_offsets
 from tests.store.test_golden import CONFIG, Golden
 from tests.support.transaction_harness import COMMIT, HALF, OP, TransactionHarness
 
@@ -51,7 +51,7 @@ def test_final_messages_are_made_alike(store: MessageStore) -> None:
     for final in finals:
         raw = store.reader.record_at(final.prepared_offset)
         assert raw is not None
-        assert same(half.committed(decode(raw)), final)
+        assert same(half_message.committed(decode(raw)), final)
 
 
 def test_copies_are_made_alike(store: MessageStore) -> None:
@@ -60,7 +60,7 @@ def test_copies_are_made_alike(store: MessageStore) -> None:
     assert len(copies) >= 6
     for copy in copies:
         before = [one for one in halves[: copy.queue_offset] if one.born_timestamp == copy.born_timestamp]
-        assert any(same(half.copied_half(one, immune=False), copy) for one in before)
+        assert any(same(half_message.copied_half(one, immune=False), copy) for one in before)
 
 
 def test_half_messages_are_made_alike(store: MessageStore) -> None:
@@ -68,11 +68,11 @@ def test_half_messages_are_made_alike(store: MessageStore) -> None:
         if "TRANSACTION_CHECK_TIMES" in record.properties:
             continue
         message = Message.of_record(record)
-        message.topic, message.queue_id = half.real_place(message.properties)
+        message.topic, message.queue_id = half_message.real_place(message.properties)
         for name in ("REAL_TOPIC", "REAL_QID", "__transactionId__"):
             del message.properties[name]
         message.sys_flag |= 4
-        half.make_half(message)
+        half_message.make_half(message)
         assert same(message, record)
 
 

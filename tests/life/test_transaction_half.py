@@ -7,8 +7,8 @@ import pytest
 from firearrow._native.store.log.record import Record, decode
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, properties_text
-from firearrow.broker.life.transactions import half
-from firearrow.broker.life.transactions.asking import encoded
+from firearrow.broker.transactions import half_message
+from firearrow.broker.transactions.check_sender import encoded
 from tests.support.harness import HOST
 
 PREPARED = {
@@ -28,7 +28,7 @@ def record(**properties: str) -> Record:
 
 def test_a_message_becomes_half() -> None:
     message = Message("T", 3, b"body", {"TRAN_MSG": "true", "UNIQ_KEY": "U"}, sys_flag=0x5)
-    half.make_half(message)
+    half_message.make_half(message)
     assert (message.topic, message.queue_id, message.sys_flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0x1)
     assert message.properties == {
         "TRAN_MSG": "true", "UNIQ_KEY": "U", "__transactionId__": "U", "REAL_TOPIC": "T", "REAL_QID": "3",
@@ -37,12 +37,12 @@ def test_a_message_becomes_half() -> None:
 
 def test_a_delay_that_is_no_number_is_refused_before_it_is_half() -> None:
     with pytest.raises(Refusal, match="DELAY"):
-        half.make_half(Message("T", 0, b"", {"TRAN_MSG": "true", "DELAY": "soon"}))
+        half_message.make_half(Message("T", 0, b"", {"TRAN_MSG": "true", "DELAY": "soon"}))
 
 
 def test_the_final_message() -> None:
     """As 5.5.0 stores it: TRAN_MSG stays, REAL_* go."""
-    final = half.committed(record())
+    final = half_message.committed(record())
     assert (final.topic, final.queue_id, final.sys_flag, final.flag) == ("T", 3, 0x9, 5)
     assert (final.prepared_offset, final.born_ms, final.reconsume_times) == (900, 1000, 2)
     assert final.properties == {k: v for k, v in PREPARED.items() if not k.startswith("REAL_")}
@@ -53,7 +53,7 @@ def test_the_final_message() -> None:
     [({"DELAY": "2"}, False), ({"TIMER_DELAY_MS": "9"}, False), ({"DELAY": "0"}, True), ({}, True)],
 )
 def test_a_hook_writes_the_properties_again(more: dict[str, str], kept: bool) -> None:
-    assert ("TRAN_MSG" in half.committed(record(**more)).properties) == kept
+    assert ("TRAN_MSG" in half_message.committed(record(**more)).properties) == kept
 
 
 @pytest.mark.parametrize(
@@ -69,20 +69,20 @@ def test_a_hook_writes_the_properties_again(more: dict[str, str], kept: bool) ->
 )
 def test_a_half_message_without_a_place_cannot_be_committed(broken: dict[str, str]) -> None:
     with pytest.raises(Refusal, match="no topic and queue"):
-        half.committed(record(**broken))
+        half_message.committed(record(**broken))
 
 
 @pytest.mark.parametrize(("before", "after"), [({}, "1"), ({"TRANSACTION_CHECK_TIMES": "4"}, "5")])
 def test_a_copy_counts(before: dict[str, str], after: str) -> None:
-    copy = half.copied_half(record(**before), immune=False)
+    copy = half_message.copied_half(record(**before), immune=False)
     assert (copy.topic, copy.queue_id, copy.flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 5)
     assert copy.properties == PREPARED | {"TRANSACTION_CHECK_TIMES": after}
 
 
 def test_an_immune_copy_remembers_where_it_stood_first() -> None:
-    first = half.copied_half(record(), immune=True)
+    first = half_message.copied_half(record(), immune=True)
     assert first.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "12"
-    again = half.copied_half(record(TRAN_PREPARED_QUEUE_OFFSET="4"), immune=True)
+    again = half_message.copied_half(record(TRAN_PREPARED_QUEUE_OFFSET="4"), immune=True)
     assert again.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "4"
 
 
@@ -91,7 +91,7 @@ def test_an_immune_copy_remembers_where_it_stood_first() -> None:
 )
 def test_immunity(text: str | None, ms: int | None) -> None:
     properties = {} if text is None else {"CHECK_IMMUNITY_TIME_IN_SECONDS": text}
-    assert half.immunity_ms(properties, 6000) == ms
+    assert half_message.immunity_ms(properties, 6000) == ms
 
 
 @pytest.mark.parametrize("topic", ["T", "L" * 127, "%RETRY%" + "L" * 200])

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from firearrow.broker.life.transactions import ledger as module
-from firearrow.broker.life.transactions.ledger import OpenHalfMessages, op_half_offsets
+from firearrow.broker.transactions import open_halves as module
+from firearrow.broker.transactions.open_halves import OpenHalfMessages, op_half_offsets
 
 
 def open_below(open_halves: OpenHalfMessages, high: int) -> list[int]:

@@ -11,10 +11,10 @@ from firearrow.broker.base.message import Message
 from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.options import Options
 from firearrow.broker.handlers.transactions import TransactionsHandler
-from firearrow.broker.life.transactions.service import TransactionService
 from firearrow.broker.tables.clients import ClientTable, Member
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicSettings, TopicTable
+from firearrow.broker.transactions.service import TransactionService
 from tests.support.harness import HOST, Harness
 from tests.support.peers import RecordedPeer
 

@@ -19,8 +19,8 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.life.transactions.ledger import OpenHalfMessages
 from firearrow.broker.tables import name_rules
+from firearrow.broker.transactions.open_halves import OpenHalfMessages
 
 log = logging.getLogger("firearrow.transactions")
 

@@ -11,9 +11,9 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property, properties_text
 from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.life.transactions.half import real_place
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.transactions.half_message import real_place
 
 TRIES = 3
 MAGIC_V1, MAGIC_V2 = -626843481, -626843477

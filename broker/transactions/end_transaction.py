@@ -15,10 +15,10 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Property
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.context.broker_context import Parts
-from firearrow.broker.life.transactions import half
-from firearrow.broker.life.transactions.ledger import OpenHalfMessages
-from firearrow.broker.life.transactions.marks import OpEntry, OpMessageWriter
 from firearrow.broker.tables import name_rules
+from firearrow.broker.transactions import half_message
+from firearrow.broker.transactions.op_messages import OpEntry, OpMessageWriter
+from firearrow.broker.transactions.open_halves import OpenHalfMessages
 
 TOO_LATE = "the time in which the producer may end it unasked has passed, it will be asked"
 
@@ -76,13 +76,13 @@ class EndTransactionService:
     def _is_late(self, record: Record, properties: dict[str, str]) -> bool:
         """With an immunity of its own, only a check may end it afterwards."""
         timeout_ms = self._config.options.transaction_timeout_ms
-        immunity = half.immunity_ms(properties, timeout_ms)
+        immunity = half_message.immunity_ms(properties, timeout_ms)
         if immunity is None:
             return False
         return self._clock.now_ms() - record.born_timestamp > max(immunity, timeout_ms)
 
     def _commit(self, prepared: Record, newest: int, peer: Peer, answer: RemotingCommand | None) -> None:
-        final = half.committed(prepared)
+        final = half_message.committed(prepared)
         try:
             placed = self._appender.put(final, peer=peer, answer=answer)
         except PutRefused as refused:

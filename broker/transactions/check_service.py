@@ -17,12 +17,12 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.context.broker_context import Parts
-from firearrow.broker.life.transactions import half
-from firearrow.broker.life.transactions.asking import CheckRequestSender
-from firearrow.broker.life.transactions.ledger import OpenHalfMessages
-from firearrow.broker.life.transactions.marks import OpMessageWriter
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic
+from firearrow.broker.transactions import half_message
+from firearrow.broker.transactions.check_sender import CheckRequestSender
+from firearrow.broker.transactions.op_messages import OpMessageWriter
+from firearrow.broker.transactions.open_halves import OpenHalfMessages
 
 log = logging.getLogger("firearrow.transactions")
 
@@ -33,7 +33,7 @@ HOUR_MS = 3_600_000
 class CheckStep(NamedTuple):
     """What was put for a half message; `asks`: its producers are asked then, `copied`: it goes on as another one."""
 
-    half: Record
+    half_message: Record
     message: Message
     placed: PutResult
     copied: bool
@@ -141,26 +141,26 @@ class CheckService:
         """Deal with one half message: True if it has ended, None if the round ends before it."""
         options, now = self._config.options, self._clock.now_ms()
         properties = record.properties
-        first = half.number_of(properties.get(Property.PREPARED_QUEUE_OFFSET, ""))
+        first = half_message.number_of(properties.get(Property.PREPARED_QUEUE_OFFSET, ""))
         if self._open_halves.was_ended_early(first):
             self._op_writer.queue_mark(record.queue_offset)
             self._op_writer.write_queued()
             return True
         checks, age = (
-            half.number_of(properties.get(Property.TRANSACTION_CHECKS, "")),
+            half_message.number_of(properties.get(Property.TRANSACTION_CHECKS, "")),
             now - record.born_timestamp,
         )
         if checks >= options.transaction_check_max or age > options.reserved_hours * HOUR_MS:
             return self._discard(record)
         if record.store_timestamp >= self._began_ms:
             return None
-        immunity = half.immunity_ms(properties, options.transaction_timeout_ms)
+        immunity = half_message.immunity_ms(properties, options.transaction_timeout_ms)
         if immunity is None and 0 <= age <= options.transaction_timeout_ms:
             return None
         return self._copy(record, immune=immunity is not None and age <= immunity)
 
     def _copy(self, record: Record, immune: bool) -> CheckStep:
-        message = half.copied_half(record, immune)
+        message = half_message.copied_half(record, immune)
         placed = self._put(record, message)
         self._open_halves.copy(record.queue_offset, placed.queue_offset)
         return CheckStep(record, message, placed, copied=True, asks=not immune)
@@ -168,13 +168,13 @@ class CheckService:
     def _discard(self, record: Record) -> CheckStep:
         log.warning(
             "transaction %s was never ended, it goes to %s",
-            record.properties.get(Property.UNIQUE_KEY), half.DISCARD_TOPIC,
+            record.properties.get(Property.UNIQUE_KEY), half_message.DISCARD_TOPIC,
         )  # fmt: skip
-        if half.DISCARD_TOPIC not in self._topics:
-            self._topics.create(half.DISCARD_TOPIC, 1)
+        if half_message.DISCARD_TOPIC not in self._topics:
+            self._topics.create(half_message.DISCARD_TOPIC, 1)
         self._open_halves.begin(record.queue_offset)
         try:
-            message = half.discarded(record)
+            message = half_message.discarded(record)
             return CheckStep(record, message, self._put(record, message), copied=False, asks=False)
         except PutRefused:
             self._open_halves.reopen(record.queue_offset)
@@ -182,7 +182,7 @@ class CheckService:
 
     def _put(self, record: Record, message: Message) -> PutResult:
         placed = self._appender.put(message, hooks=False)
-        key = f"{name_rules.HALF_TOPIC}@{half.GROUP}"
+        key = f"{name_rules.HALF_TOPIC}@{half_message.GROUP}"
         self._journal.note(Kind.OFFSET, key, 0, record.queue_offset + 1, placed.end)
         self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
         return placed

@@ -18,13 +18,13 @@ from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.context.broker_context import Parts
-from firearrow.broker.life.transactions import half
-from firearrow.broker.life.transactions.asking import CheckRequestSender
-from firearrow.broker.life.transactions.checks import CheckService
-from firearrow.broker.life.transactions.ending import Decision, EndTransactionService
-from firearrow.broker.life.transactions.ledger import OpenHalfMessages, op_half_offsets
-from firearrow.broker.life.transactions.marks import TAG, OpMessageWriter
 from firearrow.broker.tables import name_rules
+from firearrow.broker.transactions import half_message
+from firearrow.broker.transactions.check_sender import CheckRequestSender
+from firearrow.broker.transactions.check_service import CheckService
+from firearrow.broker.transactions.end_transaction import Decision, EndTransactionService
+from firearrow.broker.transactions.op_messages import TAG, OpMessageWriter
+from firearrow.broker.transactions.open_halves import OpenHalfMessages, op_half_offsets
 
 log = logging.getLogger("firearrow.transactions")
 
@@ -92,7 +92,7 @@ class TransactionService:
         if waiting >= options.halves_max:
             remark = f"{waiting} half messages wait, at most {options.halves_max}"
             raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
-        half.make_half(message)
+        half_message.make_half(message)
 
     def end(self, decision: Decision, peer: Peer, answer: RemotingCommand | None) -> bool:
         """False: it had ended before, and nobody answers. Refusal."""
@@ -105,10 +105,10 @@ class TransactionService:
         except ValueError:
             raw = None
         record = None if raw is None else decode(raw, False)
-        if record is None or record.topic != half.DISCARD_TOPIC:
+        if record is None or record.topic != half_message.DISCARD_TOPIC:
             raise Refusal(ResponseCode.SYSTEM_ERROR, NOT_RESUMED)
         try:
-            self._appender.put(half.resumed(record), hooks=False, peer=peer, answer=answer)
+            self._appender.put(half_message.resumed(record), hooks=False, peer=peer, answer=answer)
         except PutRefused:
             remark = "Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed."
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark) from None
@@ -131,7 +131,7 @@ class TransactionService:
 
     def _offset(self, topic: str) -> int:
         low, high = self._store.reader.min_offset(topic, 0), self._store.reader.max_offset(topic, 0)
-        committed = self._offsets.committed(half.GROUP, topic, 0)
+        committed = self._offsets.committed(half_message.GROUP, topic, 0)
         self._kept[topic] = low if committed < 0 else committed
         return min(max(committed, low), high)
 
@@ -143,7 +143,7 @@ class TransactionService:
             (name_rules.OP_HALF_TOPIC, self._open_halves.op_base),
         ):
             if self._kept[topic] != offset:
-                self._offsets.commit(half.GROUP, topic, 0, offset, end)
+                self._offsets.commit(half_message.GROUP, topic, 0, offset, end)
                 self._kept[topic] = offset
 
 

@@ -1,1 +1,0 @@
-"""Transactions: half messages, how they end, and the producers that are asked when they do not. Loop thread."""

@@ -1,0 +1,1 @@
+"""Transactions: half messages, their decisions and checks."""
