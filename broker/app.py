@@ -37,8 +37,6 @@ from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.context.tables import load, make_state
-from firearrow.broker.dispatch import Dispatch
-from firearrow.broker.durable import reply_when_saved
 from firearrow.broker.gates import FastPathSetup
 from firearrow.broker.handlers.alone import SingleBrokerHandler
 from firearrow.broker.handlers.assignment import AssignmentHandler
@@ -59,8 +57,10 @@ from firearrow.broker.handlers.resets import ResetsHandler
 from firearrow.broker.handlers.topics import TopicsHandler
 from firearrow.broker.living import MessageServices
 from firearrow.broker.nameserver import NameServer
+from firearrow.broker.net.dispatch import Dispatch
+from firearrow.broker.net.durable_replies import reply_when_saved
+from firearrow.broker.net.server import Server
 from firearrow.broker.opening import close_store, open_journal, open_store, report_entry_repairs
-from firearrow.broker.server import Server
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention

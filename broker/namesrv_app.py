@@ -10,9 +10,9 @@ from pathlib import Path
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
-from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
-from firearrow.broker.server import Server
+from firearrow.broker.net.dispatch import Dispatch
+from firearrow.broker.net.server import Server
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.naming_options import NamingOptions

@@ -13,15 +13,15 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import crowding
-from firearrow.broker.crowding import (
+from firearrow.broker.net import connection_limits
+from firearrow.broker.net.connection_limits import (
     RESERVED_MAX,
     connections_max,
     idle_newcomers,
     largest_holders,
     unsent_bytes,
 )
-from firearrow.broker.server import Server
+from firearrow.broker.net.server import Server
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
 
@@ -84,7 +84,7 @@ WAYS = pytest.mark.parametrize("engine", [True, False])
 
 @WAYS
 def test_one_more_than_there_may_be_is_closed(monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
-    monkeypatch.setattr(crowding, "connections_max", lambda: 2)
+    monkeypatch.setattr(connection_limits, "connections_max", lambda: 2)
 
     async def work(server: Server, port: int) -> None:
         places = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
@@ -98,8 +98,8 @@ def test_one_more_than_there_may_be_is_closed(monkeypatch: pytest.MonkeyPatch, e
 
 @WAYS
 def test_the_silent_make_room(monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
-    monkeypatch.setattr(crowding, "connections_max", lambda: 2)
-    monkeypatch.setattr(crowding, "SILENT_S", -1.0)
+    monkeypatch.setattr(connection_limits, "connections_max", lambda: 2)
+    monkeypatch.setattr(connection_limits, "SILENT_S", -1.0)
 
     async def work(server: Server, port: int) -> None:
         places = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
@@ -113,12 +113,12 @@ def test_the_silent_make_room(monkeypatch: pytest.MonkeyPatch, engine: bool) -> 
 
 
 def test_what_waits_in_the_kernel_is_shared() -> None:
-    assert unsent_bytes(0) == crowding.UNSENT_BYTES_MAX
-    few = crowding.UNSENT_BYTES // crowding.UNSENT_BYTES_MAX
-    assert unsent_bytes(few - 1) == crowding.UNSENT_BYTES_MAX
-    assert unsent_bytes(few) < crowding.UNSENT_BYTES_MAX
-    many = crowding.UNSENT_BYTES // crowding.UNSENT_BYTES_MIN
-    assert unsent_bytes(many - 1) == unsent_bytes(many) == unsent_bytes(1 << 20) == crowding.UNSENT_BYTES_MIN
+    assert unsent_bytes(0) == connection_limits.UNSENT_BYTES_MAX
+    few = connection_limits.UNSENT_BYTES // connection_limits.UNSENT_BYTES_MAX
+    assert unsent_bytes(few - 1) == connection_limits.UNSENT_BYTES_MAX
+    assert unsent_bytes(few) < connection_limits.UNSENT_BYTES_MAX
+    many = connection_limits.UNSENT_BYTES // connection_limits.UNSENT_BYTES_MIN
+    assert unsent_bytes(many - 1) == unsent_bytes(many) == unsent_bytes(1 << 20) == connection_limits.UNSENT_BYTES_MIN
 
 
 def test_a_crowd_that_asks_for_much_does_not_stand_before_those_who_were_there(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from firearrow._native.fastpath.long_polling import (
 )
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker import dispatch
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.handlers.pull import TAG_BYTES, PullHandler, PullRequest
+from firearrow.broker.net import dispatch
+from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.pop import long_polling as pop_holds
 from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
 from firearrow.broker.tables.subscription_filter import EntryFilter

@@ -9,7 +9,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.peer import Answer, Peer
-from firearrow.broker.dispatch import Dispatch
+from firearrow.broker.net.dispatch import Dispatch
 from tests.support.peers import RecordedPeer
 
 

@@ -8,8 +8,8 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.dispatch import Dispatch
-from firearrow.broker.durable import reply_when_saved
+from firearrow.broker.net.dispatch import Dispatch
+from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.services import table_saver as module
 from firearrow.broker.services.table_saver import TableSaver
 from tests.support.peers import RecordedPeer

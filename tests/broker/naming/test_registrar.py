@@ -11,9 +11,9 @@ import uvloop
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.peer import Address, Peer
-from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
-from firearrow.broker.server import Server
+from firearrow.broker.net.dispatch import Dispatch
+from firearrow.broker.net.server import Server
 from firearrow.broker.services import registration as timing
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.tables.naming_options import NamingOptions

@@ -11,9 +11,9 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.peer import Address
-from firearrow.broker.dispatch import Dispatch
 from firearrow.broker.nameserver import NameServer
-from firearrow.broker.server import Server
+from firearrow.broker.net.dispatch import Dispatch
+from firearrow.broker.net.server import Server
 from firearrow.broker.tables.naming_options import NamingOptions
 from tests.golden import session
 from tests.support.clock import ManualClock

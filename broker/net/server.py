@@ -15,11 +15,11 @@ from firearrow._native.fastpath.fast_connection import FastConnection, FastHandl
 from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.poller import EpollPoller
-from firearrow.broker import crowding
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.peer import Address, Peer
-from firearrow.broker.listener import Listener
+from firearrow.broker.net import connection_limits
+from firearrow.broker.net.acceptor import Listener
 
 log = logging.getLogger("firearrow.server")
 
@@ -56,7 +56,7 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
             self.host = host_bytes(*self.remote)
         opened = transport.get_extra_info("socket")
         if opened.family != socket.AF_UNIX:
-            unsent = crowding.unsent_bytes(len(self._server.connections))
+            unsent = connection_limits.unsent_bytes(len(self._server.connections))
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent)
         return self._server.joined(self)
 
@@ -127,13 +127,13 @@ class Server:
         idle_s: float,
         frame_bytes_max: int,
         engine: bool = False,
-        held_bytes_max: int = crowding.HELD_BYTES_MAX,
+        held_bytes_max: int = connection_limits.HELD_BYTES_MAX,
     ) -> None:
         self.loop = loop
         self._engine = EpollPoller(loop) if engine else None
         self.frame_bytes_max = frame_bytes_max
         self.budget = MemoryBudget(loop, held_bytes_max, self._close_largest)
-        self._connections_max = crowding.connections_max()
+        self._connections_max = connection_limits.connections_max()
         self._full_logged_at = -math.inf
         self._idle_s = idle_s
         self._listeners: list[Listener] = []
@@ -202,7 +202,7 @@ class Server:
         now = self.loop.time()
         if now - self._full_logged_at >= FULL_LOG_S:
             self._full_logged_at = now
-            gone = crowding.idle_newcomers(self._connections, now - crowding.IDLE_NEWCOMER_S)
+            gone = connection_limits.idle_newcomers(self._connections, now - connection_limits.IDLE_NEWCOMER_S)
             log.error(
                 "%d connections are all there may be: %d silent ones go", self._connections_max, len(gone)
             )
@@ -213,7 +213,7 @@ class Server:
     def _close_largest(self) -> None:
         """Connections hold too much: the heaviest go until a quarter of the room is free."""
         excess = self.budget.held - self.budget.bytes_max * 3 // 4
-        gone = crowding.largest_holders(self._connections, excess)
+        gone = connection_limits.largest_holders(self._connections, excess)
         held = self.budget.held
         log.error(
             "closed %d connections: all held %d bytes, %d are too many",

@@ -1,0 +1,1 @@
+"""Listeners, connections and the dispatch of request codes."""
