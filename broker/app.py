@@ -38,23 +38,17 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.context.tables import load, make_state
 from firearrow.broker.gates import FastPathSetup
-from firearrow.broker.handlers.alone import SingleBrokerHandler
 from firearrow.broker.handlers.assignment import AssignmentHandler
-from firearrow.broker.handlers.cleaning import CleaningHandler
+from firearrow.broker.handlers.broker_admin import ColdReadsHandler, InspectionHandler, SingleBrokerHandler
 from firearrow.broker.handlers.clients import ClientsHandler
-from firearrow.broker.handlers.coldreads import ColdReadsHandler
-from firearrow.broker.handlers.consumers import ConsumersHandler
+from firearrow.broker.handlers.consumer_admin import ConsumersHandler, ProducersHandler, ProgressHandler
 from firearrow.broker.handlers.groups import GroupsHandler
-from firearrow.broker.handlers.inspection import InspectionHandler
-from firearrow.broker.handlers.locks import LocksHandler
-from firearrow.broker.handlers.offsets import OffsetsHandler
-from firearrow.broker.handlers.producers import ProducersHandler
-from firearrow.broker.handlers.progress import ProgressHandler
+from firearrow.broker.handlers.lock_queues import LocksHandler
+from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
 from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.handlers.query import QueryHandler
-from firearrow.broker.handlers.queues import QueuesHandler
-from firearrow.broker.handlers.resets import ResetsHandler
-from firearrow.broker.handlers.topics import TopicsHandler
+from firearrow.broker.handlers.reset_offsets import ResetsHandler
+from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
 from firearrow.broker.living import MessageServices
 from firearrow.broker.nameserver import NameServer
 from firearrow.broker.net.dispatch import Dispatch

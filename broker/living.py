@@ -17,11 +17,11 @@ from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.context.tables import load
-from firearrow.broker.handlers.delays import DelaysHandler
-from firearrow.broker.handlers.replies import RepliesHandler
+from firearrow.broker.handlers.end_transaction import TransactionsHandler
+from firearrow.broker.handlers.reply_messages import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
-from firearrow.broker.handlers.sendback import SendBackHandler
-from firearrow.broker.handlers.transactions import TransactionsHandler
+from firearrow.broker.handlers.send_back import SendBackHandler
+from firearrow.broker.handlers.timers import DelaysHandler
 from firearrow.broker.pops import PopServices
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables import name_rules

@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Routes
-from firearrow.broker.handlers.kv import KvHandler
-from firearrow.broker.handlers.naming import NamingHandler
-from firearrow.broker.handlers.naming_admin import NamingAdminHandler
-from firearrow.broker.handlers.registration import RegistrationHandler
+from firearrow.broker.handlers.namesrv_admin import KvHandler, NamingAdminHandler
+from firearrow.broker.handlers.namesrv_register import RegistrationHandler
+from firearrow.broker.handlers.namesrv_routes import NamingHandler
 from firearrow.broker.tables.kv import KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.routes import RouteTable

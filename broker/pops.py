@@ -9,9 +9,8 @@ from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.context.tables import load
 from firearrow.broker.handlers.acks import AcksHandler
-from firearrow.broker.handlers.notification import NotificationHandler
-from firearrow.broker.handlers.peek import PeekHandler
-from firearrow.broker.handlers.pop import PopHandler
+from firearrow.broker.handlers.pop import PeekHandler, PopHandler
+from firearrow.broker.handlers.pop_notification import NotificationHandler
 from firearrow.broker.pop.ack import AckService
 from firearrow.broker.pop.long_polling import ANY_QUEUE, Place, PopHoldService
 from firearrow.broker.pop.order_info import QUEUES_MAX, ConsumerOrderInfo, OrderUnlockTimer

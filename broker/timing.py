@@ -10,8 +10,7 @@ from firearrow.broker.base.message import Message
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.context.tables import load
-from firearrow.broker.handlers.recall import RecallHandler
-from firearrow.broker.handlers.timers import TimersHandler
+from firearrow.broker.handlers.timers import RecallHandler, TimersHandler
 from firearrow.broker.timers import rules
 from firearrow.broker.timers.metrics import TimerMetrics
 from firearrow.broker.timers.recall_handle import recall_handle

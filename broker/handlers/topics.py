@@ -1,4 +1,9 @@
-"""Topics made, changed, deleted and listed: 17, 18, 215, 21, 351, 305; what a topic holds: 202."""
+"""Topics made, changed, deleted and listed: 17, 18, 215, 21, 351, 305; what a topic holds: 202.
+
+Files that nobody needs: queues of topics that are gone (316), expired queues (306), expired log (329).
+"""
+
+from collections.abc import Callable
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -12,6 +17,7 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.attributes import InvalidAttribute, parsed
 from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.name_rules import LMQ_PREFIX
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.paging import page, too_large
 from firearrow.broker.tables.topics import FILTER_TYPES, InvalidTopic, TopicConfig, TopicTable
@@ -184,3 +190,42 @@ class TopicsHandler:
         if self._config.options.check_system_topics and self._topics.is_system(topic):
             remark = f"The topic[{topic}] is conflict with system topic."
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+
+
+class CleaningHandler:
+    """`delete_expired()` and `clean_queues()` ask for a round of retention, which goes on behind the answer."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        *,
+        delete_expired: Callable[[], None],
+        clean_queues: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._delete_expired = delete_expired
+        self._clean_queues = clean_queues
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.CLEAN_UNUSED_TOPIC: self.clean_unused_topics,
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_queues,
+            RequestCode.DELETE_EXPIRED_COMMITLOG: self.delete_segments,
+        }
+
+    def clean_unused_topics(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        for topic in {topic for topic, _ in self._store.reader.queues()}:
+            kept = topic in self._topics or self._topics.is_system(topic) or topic.startswith(LMQ_PREFIX)
+            if not kept:
+                self._store.drop_topic(topic)
+        return request.answer()
+
+    def clean_queues(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        self._clean_queues()
+        return request.answer()
+
+    def delete_segments(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        self._delete_expired()
+        return request.answer()

@@ -15,14 +15,12 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Routes
 from firearrow.broker.base.stats import Stats
-from firearrow.broker.handlers.cleaning import CleaningHandler
 from firearrow.broker.handlers.clients import ClientsHandler
 from firearrow.broker.handlers.groups import GroupsHandler
-from firearrow.broker.handlers.locks import LocksHandler
-from firearrow.broker.handlers.offsets import OffsetsHandler
-from firearrow.broker.handlers.queues import QueuesHandler
-from firearrow.broker.handlers.resets import ResetsHandler
-from firearrow.broker.handlers.topics import TopicsHandler
+from firearrow.broker.handlers.lock_queues import LocksHandler
+from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
+from firearrow.broker.handlers.reset_offsets import ResetsHandler
+from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.groups import GroupTable

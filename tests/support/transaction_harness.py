@@ -10,7 +10,7 @@ from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message
 from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.options import Options
-from firearrow.broker.handlers.transactions import TransactionsHandler
+from firearrow.broker.handlers.end_transaction import TransactionsHandler
 from firearrow.broker.tables.clients import ClientTable, Member
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import TopicSettings, TopicTable

@@ -10,9 +10,8 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.options import Options
-from firearrow.broker.handlers import coldreads
-from firearrow.broker.handlers.alone import SingleBrokerHandler
-from firearrow.broker.handlers.coldreads import ColdReadsHandler
+from firearrow.broker.handlers import broker_admin
+from firearrow.broker.handlers.broker_admin import ColdReadsHandler, SingleBrokerHandler
 from tests.support.peers import RecordedPeer
 
 
@@ -53,7 +52,7 @@ def test_bad_limits_are_refused_as_a_whole(cold: ColdReadsHandler, body: bytes) 
 
 
 def test_limits_are_bounded(cold: ColdReadsHandler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coldreads, "GROUPS_MAX", 2)
+    monkeypatch.setattr(broker_admin, "GROUPS_MAX", 2)
     ask(cold, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"a=1\nb=1")
     ask(cold, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"a=2")
     with pytest.raises(Refusal, match="more than 2 groups"):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from firearrow.broker.handlers.locks import QUEUES_MAX
+from firearrow.broker.handlers.lock_queues import QUEUES_MAX
 from tests.support.handler_harness import HandlerHarness
 
 

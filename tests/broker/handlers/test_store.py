@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
-from firearrow.broker.handlers.offsets import OffsetsHandler
-from firearrow.broker.handlers.queues import QueuesHandler
+from firearrow.broker.handlers.offsets import OffsetsHandler, QueuesHandler
 from firearrow.broker.tables.topics import TopicConfig
 from tests.support.handler_harness import HandlerHarness
 

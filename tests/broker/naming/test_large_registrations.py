@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.broker.handlers import registration as handler
+from firearrow.broker.handlers import namesrv_register as handler
 from firearrow.broker.tables import registration
 from tests.support.name_server_harness import HERE, NameServerHarness, config, register_body, register_request
 from tests.support.peers import RecordedPeer
