@@ -11,8 +11,8 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
-from firearrow.broker.upkeep.backup import BackupOptions, backup
-from firearrow.broker.upkeep.verify import VerifyOptions, verify
+from firearrow.broker.maintenance.backup import BackupOptions, backup
+from firearrow.broker.maintenance.verify import VerifyOptions, verify
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
 MESSAGES = 200_000

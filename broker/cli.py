@@ -119,7 +119,7 @@ def namesrv(
 @cli.command(add_help_option=False, context_settings=PASSED_ON)
 def store(context: typer.Context) -> None:
     """Check and repair a store, and more: verify, repair, dump, stat, backup."""
-    from firearrow.broker.upkeep import commands  # noqa: PLC0415 (not needed by a broker)
+    from firearrow.broker.maintenance import commands  # noqa: PLC0415(not needed by a broker)
 
     commands.cli(context.args, prog_name="firearrow store")
 

@@ -13,9 +13,9 @@ import pytest
 
 from firearrow._native.audit.findings import Kind
 from firearrow._native.store.message_store import MessageStore, StoreConfig
+from firearrow.broker.maintenance.repair import Repair, RepairOptions
+from firearrow.broker.maintenance.verify import VerifyOptions, verify
 from firearrow.broker.timers.wheel import SLOT, SLOTS
-from firearrow.broker.upkeep.repair import Repair, RepairOptions
-from firearrow.broker.upkeep.verify import VerifyOptions, verify
 from tests.life.killing import Killed, killed_behind
 from tests.support import timer_harness
 from tests.support.timer_harness import NOW, TimerHarness

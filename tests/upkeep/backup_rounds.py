@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from firearrow.broker.upkeep.backup import BackupOptions, backup
-from firearrow.broker.upkeep.records import RecordQuery, records
-from firearrow.broker.upkeep.verify import VerifyOptions, verify
+from firearrow.broker.maintenance.backup import BackupOptions, backup
+from firearrow.broker.maintenance.dump import RecordQuery, records
+from firearrow.broker.maintenance.verify import VerifyOptions, verify
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from firearrow._native.audit.findings import Kind
 from firearrow._native.store.files.errors import StoreError
-from firearrow.broker.upkeep.records import RecordQuery, records
-from firearrow.broker.upkeep.repair import Repair, RepairOptions
-from firearrow.broker.upkeep.verify import VerifyOptions, verify
+from firearrow.broker.maintenance.dump import RecordQuery, records
+from firearrow.broker.maintenance.repair import Repair, RepairOptions
+from firearrow.broker.maintenance.verify import VerifyOptions, verify
 from tests.support.stores import bodies, open_store
 from tests.upkeep.damaged import QUEUES, made
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.files.errors import StoreUnreadable
-from firearrow.broker.upkeep import backup as module
-from firearrow.broker.upkeep.backup import BEFORE, UNFINISHED, BackupOptions, backup
-from firearrow.broker.upkeep.manifest import NAME, Manifest
-from firearrow.broker.upkeep.stat import stat
-from firearrow.broker.upkeep.verify import verify
+from firearrow.broker.maintenance import backup as module
+from firearrow.broker.maintenance.backup import BEFORE, UNFINISHED, BackupOptions, backup
+from firearrow.broker.maintenance.backup_manifest import NAME, Manifest
+from firearrow.broker.maintenance.stat import stat
+from firearrow.broker.maintenance.verify import verify
 from tests.support.stores import bodies, drop_segments, needs_zeroing, open_store, put
 from tests.upkeep.backup_rounds import one_round
 from tests.upkeep.damaged import LOG_0, QUEUES, body, files_of, flip, made, unpacked

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.broker.upkeep.dump import host, time_text
+from firearrow.broker.maintenance.dump import host, time_text
 from tests.golden import GOLDEN
 from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send

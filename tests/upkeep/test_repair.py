@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.audit.findings import Kind
-from firearrow.broker.upkeep.backup import backup
-from firearrow.broker.upkeep.records import RecordQuery, records
-from firearrow.broker.upkeep.repair import LOG_DAMAGE
-from firearrow.broker.upkeep.verify import verify
+from firearrow.broker.maintenance.backup import backup
+from firearrow.broker.maintenance.dump import RecordQuery, records
+from firearrow.broker.maintenance.repair import LOG_DAMAGE
+from firearrow.broker.maintenance.verify import verify
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull, send

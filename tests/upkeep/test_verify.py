@@ -11,9 +11,9 @@ import pytest
 from firearrow._native.audit.findings import Kind
 from firearrow._native.checks.index_files import slots_of
 from firearrow._native.store.files.errors import StoreLocked, StoreUnreadable
-from firearrow.broker.upkeep import lane, meaning
-from firearrow.broker.upkeep.lock import held
-from firearrow.broker.upkeep.verify import VerifyOptions, verify
+from firearrow.broker.maintenance import process_pool, report
+from firearrow.broker.maintenance.lock import held
+from firearrow.broker.maintenance.verify import VerifyOptions, verify
 from tests.support.broker_process import BrokerProcess
 from tests.support.stores import open_store, properties_of, put
 from tests.upkeep.damaged import (
@@ -76,14 +76,14 @@ def test_a_torn_tail_is_named(root: Path) -> None:
 
 
 def test_every_kind_has_a_meaning() -> None:
-    assert set(meaning.EXPLANATIONS) == set(Kind)
+    assert set(report.EXPLANATIONS) == set(Kind)
 
 
 def test_processes_find_what_one_does(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad_body(root, made(root))
     alone = verify(str(root), VerifyOptions(jobs=1))
-    monkeypatch.setattr(lane, "ALONE_BYTES", 0)
-    monkeypatch.setattr(lane, "PART_BYTES", 4096)
+    monkeypatch.setattr(process_pool, "ALONE_BYTES", 0)
+    monkeypatch.setattr(process_pool, "PART_BYTES", 4096)
     parted = verify(str(root), VerifyOptions(jobs=2))
     assert [each.as_row() for each in parted.findings] == [each.as_row() for each in alone.findings]
     assert parted.seen.numbers == alone.seen.numbers
@@ -164,7 +164,7 @@ def test_a_store_in_use_is_left_alone_but_for_live(root: Path) -> None:
 
 def test_the_lock_keeps_others_away(root: Path) -> None:
     made(root)
-    executor = "import sys; from firearrow.broker.upkeep.lock import held\n"
+    executor = "import sys; from firearrow.broker.maintenance.lock import held\n"
     executor += f"with held({str(root)!r}): print('held', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", executor], stdin=subprocess.PIPE, stdout=subprocess.PIPE

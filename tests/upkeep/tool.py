@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from firearrow.broker.upkeep import commands
+from firearrow.broker.maintenance import commands
 
 
 class Ran(NamedTuple):

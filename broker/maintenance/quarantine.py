@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
-from firearrow.broker.upkeep.copying import copy_file, sync_path, sync_tree
-from firearrow.broker.upkeep.snapshot import copy_tree
+from firearrow.broker.maintenance.backup_copy import copy_file, copy_tree, sync_path, sync_tree
 
 PREFIX = "removed-"
 

@@ -11,10 +11,9 @@ from typing import Any
 from firearrow._native.audit.audit import StoreResult
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.files.recycled_segment import NAME as SPARE
-from firearrow.broker.upkeep.dump import checkpoint_row, time_text
-from firearrow.broker.upkeep.offsets import read_object
-from firearrow.broker.upkeep.shape import StoreLayout
-from firearrow.broker.upkeep.verify import VerifyOptions, verify
+from firearrow.broker.maintenance.dump import checkpoint_row, time_text
+from firearrow.broker.maintenance.store_layout import StoreLayout
+from firearrow.broker.maintenance.verify import VerifyOptions, read_object, verify
 
 PARTS = (
     "commitlog", SPARE, "consumequeue", "index", "config", "timerlog", "timerwheel", "journal", "checkpoint",

@@ -17,13 +17,19 @@ from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.offline.segment_files import SegmentFile
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.message_store import MessageStore
-from firearrow.broker.upkeep.copying import copy_file, link_file, sync_path, sync_tree
-from firearrow.broker.upkeep.lock import held
-from firearrow.broker.upkeep.manifest import NAME, Manifest, stamp_of
-from firearrow.broker.upkeep.progress import Advance, progress_bar
-from firearrow.broker.upkeep.shape import StoreLayout
-from firearrow.broker.upkeep.snapshot import copy_progress, copy_tree
-from firearrow.broker.upkeep.verify import VerifyOptions, VerifyResult, verify
+from firearrow.broker.maintenance.backup_copy import (
+    copy_file,
+    copy_progress,
+    copy_tree,
+    link_file,
+    sync_path,
+    sync_tree,
+)
+from firearrow.broker.maintenance.backup_manifest import NAME, Manifest, stamp_of
+from firearrow.broker.maintenance.lock import held
+from firearrow.broker.maintenance.process_pool import Advance, progress_bar
+from firearrow.broker.maintenance.store_layout import StoreLayout
+from firearrow.broker.maintenance.verify import VerifyOptions, VerifyResult, verify
 
 UNFINISHED, BEFORE = ".unfinished", ".before"
 LOCK = "lock"

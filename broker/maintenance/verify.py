@@ -1,15 +1,33 @@
-"""The small files of a store looked at: checkpoint, config, journal. Reads only; findings, never an error of theirs."""
+"""Verification: one store looked at whole, from its log to its smallest file. Writes nothing.
 
+Log, queues, index and groups are the audit's, over processes; the small files are ours. The caller's thread.
+
+The small files of a store looked at: checkpoint, config, journal. Reads only; findings, never an error of theirs.
+
+How far the groups of a store are, by its config files. Reads only; any thread.
+"""
+
+import os
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from firearrow._native.audit.audit import StoreAudit, StoreResult
 from firearrow._native.audit.findings import Finding, Findings, Kind
+from firearrow._native.audit.store_files import AuditedStore
+from firearrow._native.checks.log_records import APACHE_DELAYS_S
+from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow._native.store.log.checkpoint import FILE_BYTES as CHECKPOINT_BYTES
 from firearrow._native.store.log.checkpoint import NUMBERS
 from firearrow.broker.append.progress_journal import HEAD, SPARE, entries_of
 from firearrow.broker.base import fastjson
+from firearrow.broker.maintenance.lock import check_folder
+from firearrow.broker.maintenance.process_pool import ProcessExecutor
+from firearrow.broker.maintenance.verify_timers import check_timer_files
 
 CONFIG_OTHERS = ("timermetrics", "transactionMetrics", "consumerOrderInfo")
 TABLES = {
@@ -136,3 +154,107 @@ def _journal_file(path: Path, add: Add) -> None:
     behind = data[end:].rstrip(b"\0")
     if behind:
         add(Kind.JOURNAL, path, end, f"{len(behind)} bytes behind the last whole entry are none")
+
+
+FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
+DIGITS_MAX = 10
+
+
+def group_offsets(root: str) -> dict[tuple[str, str], dict[int, int]]:
+    """(Group, topic) → queue → the next offset to consume; of two files the newer one counts. StoreUnreadable."""
+    paths = [Path(root, "config", name) for name in FILES]
+    found: dict[tuple[str, str], dict[int, int]] = {}
+    for path in sorted(paths, key=_changed_ns):
+        whole = read_object(path)
+        for key, queues in _member(whole, "offsetTable").items():
+            topic, mark, group = str(key).partition("@")
+            if mark and isinstance(queues, dict):
+                found[group, topic] = {
+                    int(queue): at for queue, at in queues.items() if _is_offset(queue, at)
+                }
+        for key, at in _member(whole, "lmqOffsetTable").items():
+            topic, mark, group = str(key).partition("@")
+            if mark and type(at) is int:
+                found[group, topic] = {0: at}
+    return found
+
+
+def read_object(path: Path) -> Mapping[Any, Any]:
+    """The object in a config file, or in its `.bak`; empty if there is neither. StoreUnreadable."""
+    wrong = ""
+    for each in (path, Path(f"{path}.bak")):
+        try:
+            value = fastjson.loads(each.read_bytes() or b"{}") if each.exists() else None
+        except OSError as error:
+            raise StoreUnreadable(f"{each} cannot be read: {error.strerror}") from None
+        except fastjson.JsonError as error:
+            wrong = wrong or f"{each} cannot be read: {error}"
+            continue
+        if isinstance(value, dict) and (value or each != path):
+            return value
+    if wrong:
+        raise StoreUnreadable(wrong)
+    return {}
+
+
+def _member(whole: Mapping[Any, Any], name: str) -> Mapping[Any, Any]:
+    part = whole.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _is_offset(queue: object, at: object) -> bool:
+    text = str(queue)
+    return text.isdecimal() and len(text) <= DIGITS_MAX and type(at) is int
+
+
+def _changed_ns(path: Path) -> int:
+    return os.stat(path).st_mtime_ns if path.exists() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """What is asked for. `jobs` 0: a process for each core; `index_slots` 0: told from the files."""
+
+    crc: bool = True
+    index: bool = True
+    index_slots: int = 0
+    delays_s: tuple[int, ...] = APACHE_DELAYS_S
+    jobs: int = 0
+    quiet: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """`bytes`: of records that were read. `findings` in order, as many as are listed."""
+
+    seen: StoreResult
+    bytes: int
+    seconds: float
+
+    @property
+    def clean(self) -> bool:
+        return not self.seen.findings
+
+    @property
+    def findings(self) -> list[Finding]:
+        return self.seen.findings.ordered()
+
+
+def verify(root: str, checks: VerifyOptions | None = None) -> VerifyResult:
+    """StoreUnreadable: it is no store, or cannot be read at all. OSError."""
+    checks = checks or VerifyOptions()
+    began = time.monotonic()
+    check_folder(root)
+    root = os.path.abspath(root)
+    store = AuditedStore(os.path.basename(root), root)
+    with ProcessExecutor(
+        sum(each.length for each in store.segments()), jobs=checks.jobs, quiet=checks.quiet
+    ) as executor:
+        seen = StoreAudit(
+            store, executor, group_offsets, check_crc=checks.crc, with_index=checks.index, delays_s=checks.delays_s,
+            index_slots=checks.index_slots,
+        ).run()  # fmt: skip
+    newest_ms = max((last for _, last in seen.counts.times.values()), default=0)
+    check_small_files(root, 0 if store.is_running() else newest_ms, seen.findings, seen.state)
+    check_timer_files(root, seen.findings, seen.state)
+    return VerifyResult(seen, seen.numbers["log_bytes"], time.monotonic() - began)

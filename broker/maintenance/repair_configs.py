@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from firearrow.broker.base import fastjson
+from firearrow.broker.maintenance.quarantine import Quarantine
+from firearrow.broker.maintenance.verify import FILES, config_fault, read_object
 from firearrow.broker.tables.config_file import ConfigFile
-from firearrow.broker.upkeep.offsets import FILES, read_object
-from firearrow.broker.upkeep.removed import Quarantine
-from firearrow.broker.upkeep.smallfiles import config_fault
 
 
 def repair_config(path: Path, quarantine: Quarantine, *, drop: bool, dry: bool = False) -> str | None:

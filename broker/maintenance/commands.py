@@ -16,9 +16,9 @@ import typer
 from firearrow._native.store.files.errors import StoreError
 from firearrow.broker.base.config import from_file
 from firearrow.broker.base.options import Options
-from firearrow.broker.upkeep import backup, dump, repair, report, stat, verify
-from firearrow.broker.upkeep.lock import check_folder, held
-from firearrow.broker.upkeep.records import RecordQuery, records
+from firearrow.broker.maintenance import backup, dump, repair, report, stat, verify
+from firearrow.broker.maintenance.dump import RecordQuery, records
+from firearrow.broker.maintenance.lock import check_folder, held
 
 FINDINGS, WRONG_USAGE, CANNOT, INTERRUPTED = 1, 2, 3, 130
 

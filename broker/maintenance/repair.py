@@ -19,12 +19,12 @@ from firearrow._native.offline.segment_files import SegmentFile, rolled_files, s
 from firearrow._native.store.files.errors import StoreDamaged, StoreUnreadable
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.options import Options
-from firearrow.broker.upkeep.configs import repair_config, reset_offsets
-from firearrow.broker.upkeep.copying import copy_file, sync_path
-from firearrow.broker.upkeep.records import is_boundary
-from firearrow.broker.upkeep.removed import Quarantine
-from firearrow.broker.upkeep.shape import StoreLayout
-from firearrow.broker.upkeep.verify import VerifyOptions, VerifyResult, verify
+from firearrow.broker.maintenance.backup_copy import copy_file, sync_path
+from firearrow.broker.maintenance.dump import is_boundary
+from firearrow.broker.maintenance.quarantine import Quarantine
+from firearrow.broker.maintenance.repair_configs import repair_config, reset_offsets
+from firearrow.broker.maintenance.store_layout import StoreLayout
+from firearrow.broker.maintenance.verify import VerifyOptions, VerifyResult, verify
 
 LOG_DAMAGE = frozenset((Kind.MISSING_SEGMENT, Kind.CUT_FILE, Kind.TORN, Kind.HOLE, Kind.BAD_CRC))
 QUEUE_DAMAGE = frozenset(

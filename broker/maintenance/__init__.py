@@ -1,0 +1,1 @@
+"""`firearrow store ...`: verify, repair, dump, stat, backup."""
