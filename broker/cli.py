@@ -96,7 +96,7 @@ def broker(
     """Run the broker and a name server in one process. OPTIONS.md explains the keys of --config and --set."""
     _logging(log_level)
     options = _options(store, listen, namesrv, config, set_ or [])
-    from firearrow.broker.app import App  # noqa: PLC0415 (not needed for help and usage errors)
+    from firearrow.broker.app.app import App  # noqa: PLC0415 (not needed for help and usage errors)
 
     _run(lambda loop: App(loop, Config(options, config), _address(namesrv_listen, "--namesrv-listen")).run())
 
@@ -108,7 +108,7 @@ def namesrv(
 ) -> None:
     """Run the name server alone."""
     _logging(log_level)
-    from firearrow.broker.namesrv_app import NameServerApp  # noqa: PLC0415
+    from firearrow.broker.app.name_server_app import NameServerApp  # noqa: PLC0415
 
     address = _address(listen, "--listen")
     if address is None:

@@ -14,14 +14,14 @@ from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.app.message_services import MessageServices
+from firearrow.broker.app.store import open_store
 from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.config import Config, apply
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext, Tables
 from firearrow.broker.context.tables import make_state
-from firearrow.broker.living import MessageServices
-from firearrow.broker.opening import open_store
 from firearrow.broker.services.table_saver import SavedTable, TableSaver
 from firearrow.broker.services.topic_recovery import recover_topics
 from firearrow.broker.tables.clients import Member

@@ -25,6 +25,6 @@ def test_no_heavy_modules(tmp_path: Path) -> None:
         maps = Path(f"/proc/{broker.base.process.pid}/maps").read_text()
         assert "uvloop" in maps
         assert not any(name in maps for name in heavy)
-    code = "import sys, firearrow.broker.cli, firearrow.broker.app; print(*sys.modules)"
+    code = "import sys, firearrow.broker.cli, firearrow.broker.app.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {name.partition(".")[0] for name in loaded.split()} & set(heavy)

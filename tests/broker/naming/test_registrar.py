@@ -10,8 +10,8 @@ import uvloop
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.app.name_server import NameServer
 from firearrow.broker.base.peer import Address, Peer
-from firearrow.broker.nameserver import NameServer
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.server import Server
 from firearrow.broker.services import registration as timing

@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from firearrow._native.fastpath.arrivals import ArrivalNotifier
+from firearrow.broker.app.pop_services import PopServices
+from firearrow.broker.app.timer_services import TimerServices
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.delay_levels import DelayService
 from firearrow.broker.append.lmq import LmqDispatch
@@ -22,12 +24,10 @@ from firearrow.broker.handlers.reply_messages import RepliesHandler
 from firearrow.broker.handlers.send import SendHandler
 from firearrow.broker.handlers.send_back import SendBackHandler
 from firearrow.broker.handlers.timers import DelaysHandler
-from firearrow.broker.pops import PopServices
 from firearrow.broker.services.timers import Periodic
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.subscription_filter import FilterCache
-from firearrow.broker.timing import TimerServices
 from firearrow.broker.transactions.service import TransactionService
 
 log = logging.getLogger("firearrow.living")

@@ -25,6 +25,10 @@ from firearrow._native.fastpath.long_polling import PullHoldService
 from firearrow._native.fastpath.write_batch import WriteBatch
 from firearrow._native.store.store_reader import memory_bytes
 from firearrow._native.wire.codes import RequestCode
+from firearrow.broker.app.fast_path import FastPathSetup
+from firearrow.broker.app.message_services import MessageServices
+from firearrow.broker.app.name_server import NameServer
+from firearrow.broker.app.store import close_store, open_journal, open_store, report_entry_repairs
 from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
@@ -37,7 +41,6 @@ from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.context.tables import load, make_state
-from firearrow.broker.gates import FastPathSetup
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.broker_admin import ColdReadsHandler, InspectionHandler, SingleBrokerHandler
 from firearrow.broker.handlers.clients import ClientsHandler
@@ -49,12 +52,9 @@ from firearrow.broker.handlers.pull import PullHandler
 from firearrow.broker.handlers.query import QueryHandler
 from firearrow.broker.handlers.reset_offsets import ResetsHandler
 from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
-from firearrow.broker.living import MessageServices
-from firearrow.broker.nameserver import NameServer
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.durable_replies import reply_when_saved
 from firearrow.broker.net.server import Server
-from firearrow.broker.opening import close_store, open_journal, open_store, report_entry_repairs
 from firearrow.broker.services.flusher import Flusher
 from firearrow.broker.services.registration import Registrar, addresses
 from firearrow.broker.services.retention import Retention

@@ -7,10 +7,10 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from firearrow.broker.app.name_server import NameServer
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
-from firearrow.broker.nameserver import NameServer
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.net.server import Server
 from firearrow.broker.services.table_saver import TableSaver

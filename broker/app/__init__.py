@@ -1,0 +1,1 @@
+"""Composition: builds, starts and stops the broker and the name server."""
