@@ -9,7 +9,7 @@ import pytest
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.message_properties import alike, batch_body, message_properties
 from firearrow._native.wire.send_request import SendAnswer, SendFrames, post
-from firearrow.client.message import Message
+from firearrow.client.base.message import Message
 from firearrow.client.sending.unique_ids import unique_ids
 from tests.support.transport import RecordingTransport
 from tests.wire.calls_client import CallsClient

@@ -11,7 +11,11 @@ from typing import Any, Self, TypeVar
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.client.errors import ClientError, ConfigError, NoRoute, NotRunning, check
+from firearrow.client.base.errors import ClientError, ConfigError, NoRoute, NotRunning, check
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import Namespace, check_group, check_topic, is_system_topic
+from firearrow.client.base.options import ClientOptions, client_options
+from firearrow.client.base.service_state import Startable
 from firearrow.client.inquiry import admin_records
 from firearrow.client.inquiry.admin_calls import AdminCalls, integer_of
 from firearrow.client.inquiry.admin_records import (
@@ -27,10 +31,6 @@ from firearrow.client.inquiry.admin_records import (
 from firearrow.client.inquiry.message_queries import FOREVER_MS, MessageQueries
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.positions import QueueOffsets
-from firearrow.client.message import MessageQueue
-from firearrow.client.names import Namespace, check_group, check_topic, is_system_topic
-from firearrow.client.options import ClientOptions, client_options
-from firearrow.client.states import Startable
 
 log = logging.getLogger("firearrow.client")
 

@@ -13,12 +13,12 @@ from typing import Self, TypeVar, overload
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import admin, pop_consumer, producer, pull_consumer, push_consumer
+from firearrow.client.base.message import Message, MessageQueue, SendResult
+from firearrow.client.base.service_state import ServiceState
 from firearrow.client.handling.listeners import Handler
 from firearrow.client.handling.termination import stopped_by_signals
-from firearrow.client.message import Message, MessageQueue, SendResult
 from firearrow.client.sending import transactions
 from firearrow.client.sending.selectors import Selector
-from firearrow.client.states import ServiceState
 from firearrow.client.threads.facade import Facade, LoopVerb, Verb, makes
 from firearrow.client.threads.handover import ThreadBridge
 from firearrow.client.threads.loop_thread import LoopThread

@@ -12,7 +12,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin import Admin
-from firearrow.client.errors import BrokerError, ClientError
+from firearrow.client.base.errors import BrokerError, ClientError
 from firearrow.client.inquiry import admin_records
 from firearrow.client.inquiry.admin_records import Connection, ConsumerConnections, read
 from firearrow.client.inquiry.message_queries import decode_offset_id

@@ -8,26 +8,25 @@ import logging
 from collections.abc import AsyncIterator, Iterable
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.clock import now_ms
-from firearrow.client.compression import open_body
-from firearrow.client.errors import ClientError, ConfigError, NotRunning
-from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.routes import PERM_READ
-from firearrow.client.link.service import Service
-from firearrow.client.message import MessageQueue, Property
-from firearrow.client.names import check_group, check_topic
-from firearrow.client.options import (
+from firearrow.client.base.compression import open_body
+from firearrow.client.base.errors import ClientError, ConfigError, NotRunning
+from firearrow.client.base.message import MessageQueue, Property
+from firearrow.client.base.names import check_group, check_topic
+from firearrow.client.base.options import (
     ClientOptions,
     ConsumeFromWhere,
     PopConsumerOptions,
     client_options,
 )
+from firearrow.client.base.service_state import ServiceState, now_ms
+from firearrow.client.group.subscription import Subscription
+from firearrow.client.link.instance import ClientInstance
+from firearrow.client.link.routes import PERM_READ
+from firearrow.client.link.service import Service
 from firearrow.client.pop.acks import AckClient
 from firearrow.client.pop.pop_sources import PopPrefetcher, PopSource, ReceiveOptions
 from firearrow.client.pop.popping import ANY_QUEUE, PopRequest
 from firearrow.client.pop.receipts import receipt_handle_of
-from firearrow.client.states import ServiceState
 
 log = logging.getLogger("firearrow.client")
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import ConfigError, MessageRefused, check
-from firearrow.client.hooks import EndTransactionHook, ProducerHooks, check_known
+from firearrow.client.base.errors import ConfigError, MessageRefused, check
+from firearrow.client.base.hooks import EndTransactionHook, ProducerHooks, check_known
+from firearrow.client.base.message import Message, MessageQueue, SendResult
+from firearrow.client.base.names import check_group
+from firearrow.client.base.options import ClientOptions, ProducerOptions, client_options
+from firearrow.client.base.service_state import ServiceState
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.service import Service
-from firearrow.client.message import Message, MessageQueue, SendResult
-from firearrow.client.names import check_group
-from firearrow.client.options import ClientOptions, ProducerOptions, client_options
 from firearrow.client.sending.accumulator import Accumulator
 from firearrow.client.sending.back_pressure import BackPressure
 from firearrow.client.sending.fault_detector import latency_faults
@@ -32,7 +33,6 @@ from firearrow.client.sending.targets import target
 from firearrow.client.sending.transaction_checks import Checker, TransactionChecks
 from firearrow.client.sending.transactions import Local, Transaction, TransactionResult, Transactions
 from firearrow.client.sending.unique_ids import unique_ids
-from firearrow.client.states import ServiceState
 from firearrow.client.tracing.produce_tracing import ProduceTracing
 from firearrow.client.tracing.trace import TraceSide, trace_dispatcher
 

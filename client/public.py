@@ -2,7 +2,7 @@
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin import Admin
-from firearrow.client.errors import (
+from firearrow.client.base.errors import (
     BrokerError,
     ClientError,
     ConfigError,
@@ -15,11 +15,8 @@ from firearrow.client.errors import (
     TooManyRequests,
     TransportError,
 )
-from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
-from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
-from firearrow.client.operations import Operations
-from firearrow.client.options import (
+from firearrow.client.base.message import Message, MessageQueue, SendResult, SendStatus
+from firearrow.client.base.options import (
     ClientOptions,
     CompressionKind,
     ConsumeFromWhere,
@@ -31,6 +28,9 @@ from firearrow.client.options import (
     PushConsumerOptions,
     SocksProxy,
 )
+from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
+from firearrow.client.local_broker import LocalBroker
+from firearrow.client.operations import Operations
 from firearrow.client.pop_consumer import PopConsumer
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer

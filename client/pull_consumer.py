@@ -12,12 +12,16 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import ClientError, ConfigError
+from firearrow.client.base.errors import ClientError, ConfigError
+from firearrow.client.base.hooks import ConsumeContext, ConsumeHook, ConsumerHooks, check_known, run_hook
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import check_group, check_topic
+from firearrow.client.base.options import ClientOptions, MessageModel, PullConsumerOptions, client_options
+from firearrow.client.base.service_state import ServiceState
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.offset_store import OffsetStore, ReadOffset
 from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.hooks import ConsumeContext, ConsumeHook, ConsumerHooks, check_known, run_hook
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.service import Service
 from firearrow.client.members.pull_role import (
@@ -26,11 +30,7 @@ from firearrow.client.members.pull_role import (
     StreamRequestHook,
     fetch_queues,
 )
-from firearrow.client.message import MessageQueue
-from firearrow.client.names import check_group, check_topic
-from firearrow.client.options import ClientOptions, MessageModel, PullConsumerOptions, client_options
 from firearrow.client.pulling.pull_tasks import PrefetchedQueue
-from firearrow.client.states import ServiceState
 from firearrow.client.tracing.consume_tracing import ConsumeTracing, TracedConsumerConfig
 
 log = logging.getLogger("firearrow.client")

@@ -9,23 +9,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Self, TypeVar, Unpack, overload
 
-from firearrow.client.errors import ConfigError
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.hooks import ConsumerHooks, check_known
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import check_group, check_topic, retry_topic
+from firearrow.client.base.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
+from firearrow.client.base.service_state import ServiceState
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.handling.listeners import Handler
 from firearrow.client.handling.subscriptions import Subscriptions
 from firearrow.client.handling.termination import on_stop_signals
-from firearrow.client.hooks import ConsumerHooks, check_known
 from firearrow.client.inquiry.stats import ConsumeStatus
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.service import Service
 from firearrow.client.members.push_role import PushConsumerRuntime
 from firearrow.client.members.push_setting import PushConsumerConfig
-from firearrow.client.message import MessageQueue
-from firearrow.client.names import check_group, check_topic, retry_topic
-from firearrow.client.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
-from firearrow.client.states import ServiceState
 
 log = logging.getLogger("firearrow.client")
 

@@ -1,7 +1,7 @@
 """Bodies that are not what was stored once: their records are told as lost, never handed on. Pure; any thread."""
 
 from firearrow._native.columnar.record_spans import Spans
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.origin import LMQ_PREFIX, OnDataLoss, QueueRange
 
 WHY = "the body of the record does not have its CRC"

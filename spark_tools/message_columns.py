@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from firearrow._native.columnar.arrow_import import ListArray, StringArray
 from firearrow._native.columnar.row_encoder import RowEncoder
-from firearrow.client.message import Property
+from firearrow.client.base.message import Property
 from firearrow.spark_tools.columns import COLUMNS
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.provenance import (

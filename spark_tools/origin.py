@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from firearrow._native.columnar.record_spans import Spans
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 
 

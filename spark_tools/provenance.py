@@ -15,7 +15,7 @@ from firearrow._native.columnar.property_edits import (
     REPLAY_QUEUE,
     REPLAY_TOPIC,
 )
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 
 __all__ = [
     "BROKER_OWN", "NAMES", "REPLAY_BROKER", "REPLAY_JOB", "REPLAY_OFFSET", "REPLAY_QUEUE", "REPLAY_TOPIC", "RETRIED",

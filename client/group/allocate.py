@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from firearrow._native.protocol import queue_allocation
-from firearrow.client.errors import ConfigError
-from firearrow.client.message import MessageQueue, java_order
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.message import MessageQueue, java_order
 
 Queues = Sequence[MessageQueue]
 

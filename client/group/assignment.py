@@ -8,11 +8,11 @@ from enum import Enum
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ClientError, check
+from firearrow.client.base.errors import ClientError, check
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import MessageModel
 from firearrow.client.group import java_json
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import MessageModel
 
 TIMEOUT_S = 3.0
 MEMBERS_MAX = ASSIGNED_MAX = 65536

@@ -6,7 +6,7 @@ import orjson
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import check
+from firearrow.client.base.errors import check
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.link.instance import ClientInstance
 

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from firearrow.client.errors import ClientError, OffsetUnknown
+from firearrow.client.base.errors import ClientError, OffsetUnknown
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.process_queue import PULL_IDLE_S, ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
 from firearrow.client.group.start_offset import StartOffset
-from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 

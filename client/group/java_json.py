@@ -13,7 +13,7 @@ import orjson
 
 from firearrow._native.wire.fastjson import JsonError as JsonError  # noqa: PLC0414 (handed on)
 from firearrow._native.wire.fastjson import read
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 
 BYTES_MAX = 16 << 20
 _BEYOND_A_LONG = re.compile(rb"[0-9]{19}")

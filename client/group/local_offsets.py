@@ -10,10 +10,10 @@ import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from firearrow.client.errors import OffsetUnknown
+from firearrow.client.base.errors import OffsetUnknown
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group import java_json
 from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
-from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 FILE_NAME = "offsets.json"

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ClientError
+from firearrow.client.base.errors import ClientError
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group import java_json
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 TIMEOUT_S = 1.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 
 NOT_FOUND = -1
 """Nothing is stored. That it could not be determined is OffsetUnknown instead."""

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.message import MessageQueue
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from firearrow.client.errors import ClientError, NoRoute
+from firearrow.client.base.errors import ClientError, NoRoute
+from firearrow.client.base.message import MessageQueue, java_order
+from firearrow.client.base.names import RETRY
+from firearrow.client.base.options import MessageModel
 from firearrow.client.group.allocate import Strategy, name_of
 from firearrow.client.group.assignment import RequestMode, consumer_ids, query_assignment
 from firearrow.client.group.holding import OwnedQueues, OwnedQueuesContext, Queues
@@ -20,9 +23,6 @@ from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
 from firearrow.client.group.start_offset import StartOffset
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.message import MessageQueue, java_order
-from firearrow.client.names import RETRY
-from firearrow.client.options import MessageModel
 
 __all__ = ["QueueListener", "Queues", "RebalanceContext", "Rebalancer"]
 

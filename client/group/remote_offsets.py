@@ -10,11 +10,11 @@ from collections.abc import Collection
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.errors import ClientError, OffsetUnknown, check
+from firearrow.client.base.errors import ClientError, OffsetUnknown, check
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import MASTER
-from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 TIMEOUT_S = 5

@@ -6,11 +6,11 @@ An offset that could not be determined is not one that does not exist: then the 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from firearrow.client.errors import OffsetUnknown
+from firearrow.client.base.errors import OffsetUnknown
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import RETRY
+from firearrow.client.base.options import ConsumeFromWhere
 from firearrow.client.group.offset_store import NOT_FOUND, OffsetStore, ReadOffset
-from firearrow.client.message import MessageQueue
-from firearrow.client.names import RETRY
-from firearrow.client.options import ConsumeFromWhere
 
 
 class QueueOffsetSource(Protocol):

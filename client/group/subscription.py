@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from firearrow._native.base.hash import java_hash
-from firearrow.client.errors import ConfigError
+from firearrow.client.base.errors import ConfigError
 
 ALL = "*"
 Kind = Literal["TAG", "SQL92"]

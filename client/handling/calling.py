@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.hooks import ConsumeContext, ConsumeHook, run_hook
+from firearrow.client.base.message import MessageQueue, Property
+from firearrow.client.base.names import Namespace, retry_topic
 from firearrow.client.handling.consuming import (
     AGAIN,
     SUSPENDED,
@@ -19,9 +22,6 @@ from firearrow.client.handling.consuming import (
     Verdict,
 )
 from firearrow.client.handling.listeners import HandlerThreads, Listeners
-from firearrow.client.hooks import ConsumeContext, ConsumeHook, run_hook
-from firearrow.client.message import MessageQueue, Property
-from firearrow.client.names import Namespace, retry_topic
 
 log = logging.getLogger("firearrow.client")
 

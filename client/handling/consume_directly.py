@@ -10,9 +10,9 @@ from collections.abc import Callable
 from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.handling.calling import ListenerInvoker
 from firearrow.client.handling.consuming import ConsumeResult, ConsumeService, Verdict
-from firearrow.client.message import MessageQueue
 
 RESULTS = {
     ConsumeResult.SUCCESS: "CR_SUCCESS",

@@ -10,12 +10,12 @@ from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consume_directly import consume_directly
 from firearrow.client.handling.consuming import Cancellable, ConsumeResult, Every, OffsetSink, Verdict
 from firearrow.client.handling.crew import WorkerPool
-from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 

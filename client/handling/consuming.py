@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Protocol
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import ConfigError
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.message import MessageQueue
 
 DELAY_LEVEL_MAX = 1000
 ALL = (1 << 31) - 1

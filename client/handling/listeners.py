@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import NotRunning
+from firearrow.client.base.errors import NotRunning
 
 Handler = Callable[[list[ReceivedMessage]], Any]
 NAME_CHARS = 100

@@ -10,10 +10,10 @@ from typing import Protocol
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import RocketMQError, check
+from firearrow.client.base.errors import RocketMQError, check
+from firearrow.client.base.message import Message, Property
+from firearrow.client.base.names import Namespace, retry_topic
 from firearrow.client.link.static_topics import LOGICAL_BROKER
-from firearrow.client.message import Message, Property
-from firearrow.client.names import Namespace, retry_topic
 
 log = logging.getLogger("firearrow.client")
 

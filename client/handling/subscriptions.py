@@ -6,10 +6,10 @@ Never tells anybody: the owner sends heartbeats. Event loop only.
 
 from collections.abc import Callable, Iterator, Mapping
 
-from firearrow.client.clock import now_ms
+from firearrow.client.base.names import Namespace
+from firearrow.client.base.service_state import now_ms
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.listeners import Handler
-from firearrow.client.names import Namespace
 
 
 class Subscriptions(Mapping[str, Subscription]):

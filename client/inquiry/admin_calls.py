@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.errors import ClientError, NoRoute, TransportError, check
+from firearrow.client.base.errors import ClientError, NoRoute, TransportError, check
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.inquiry.admin_records import ClusterInfo, cluster_info, read
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import MASTER
-from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 

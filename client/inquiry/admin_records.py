@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from firearrow.client.errors import ClientError
+from firearrow.client.base.errors import ClientError
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group import java_json
 from firearrow.client.group.subscription import Kind, Subscription
-from firearrow.client.message import MessageQueue
 
 T = TypeVar("T")
 READ, WRITE = 4, 2

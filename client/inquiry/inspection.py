@@ -8,10 +8,10 @@ from typing import Protocol, runtime_checkable
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group import java_json
 from firearrow.client.inquiry.resets import ResetRequest
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 

@@ -9,12 +9,12 @@ from firearrow._native.store.log.received_message import ReceivedMessage, decode
 from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.clock import now_ms
-from firearrow.client.compression import open_body
-from firearrow.client.errors import ClientError, NoRoute, RocketMQError, check
+from firearrow.client.base.compression import open_body
+from firearrow.client.base.errors import ClientError, NoRoute, RocketMQError, check
+from firearrow.client.base.names import Namespace
+from firearrow.client.base.service_state import now_ms
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import MASTER
-from firearrow.client.names import Namespace
 
 IPV4_ID_CHARS, IPV6_ID_CHARS = 32, 56
 UNIQUE_MAX = 32

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group import java_json
 from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.rebalance import Rebalancer
-from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 SETTLE_S = 10.0

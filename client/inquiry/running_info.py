@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.codes import PROTOCOL_VERSION
-from firearrow.client.errors import OffsetUnknown
+from firearrow.client.base.errors import OffsetUnknown
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import MIB, ClientOptions, PullConsumerOptions, PushConsumerOptions
 from firearrow.client.group.allocate import name_of, strategy_of
 from firearrow.client.group.offset_store import NOT_FOUND, OffsetStore, ReadOffset
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.inquiry.stats import ConsumerStats
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import MIB, ClientOptions, PullConsumerOptions, PushConsumerOptions
 
 VERSION_TEXT = f"V5_{(PROTOCOL_VERSION - 413) // 20}_{(PROTOCOL_VERSION - 413) % 20 // 2}"
 """Java's name of the version that we announce: V5_5_0."""

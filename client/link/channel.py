@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.pending_calls import Failure, PendingCalls
-from firearrow.client.errors import ClientError, ConnectionLost, RequestTimeout, TooManyRequests
+from firearrow.client.base.errors import ClientError, ConnectionLost, RequestTimeout, TooManyRequests
 
 log = logging.getLogger("firearrow.client")
 

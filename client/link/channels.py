@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ConfigError, ConnectFailed, NotRunning
-from firearrow.client.hooks import RpcHook
+from firearrow.client.base.errors import ConfigError, ConnectFailed, NotRunning
+from firearrow.client.base.hooks import RpcHook
+from firearrow.client.base.options import ClientOptions
 from firearrow.client.link.channel import Channel
 from firearrow.client.link.signing import sign
 from firearrow.client.link.socks import SocksProxies, connect_through
-from firearrow.client.options import ClientOptions
 
 Asked = Callable[[RemotingCommand, Channel], None]
 

@@ -12,11 +12,11 @@ import orjson
 from firearrow._native.base.hash import java_hash
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ClientError, NotRunning, check
+from firearrow.client.base.errors import ClientError, NotRunning, check
+from firearrow.client.base.options import ClientOptions
 from firearrow.client.link.channels import Channels
 from firearrow.client.link.roles import ConsumerRole, ProducerRole
 from firearrow.client.link.routes import MASTER, RouteTable
-from firearrow.client.options import ClientOptions
 
 log = logging.getLogger("firearrow.client")
 

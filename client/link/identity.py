@@ -4,7 +4,7 @@ import functools
 import ipaddress
 import socket
 
-from firearrow.client.options import ClientOptions
+from firearrow.client.base.options import ClientOptions
 
 DEFAULT_INSTANCE = "DEFAULT"
 

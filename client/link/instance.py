@@ -11,7 +11,9 @@ from weakref import WeakKeyDictionary
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ClientError, ConfigError, NotRunning, RocketMQError, check
+from firearrow.client.base.errors import ClientError, ConfigError, NotRunning, RocketMQError, check
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ClientOptions
 from firearrow.client.link import identity
 from firearrow.client.link.channel import Channel
 from firearrow.client.link.channels import Channels
@@ -20,8 +22,6 @@ from firearrow.client.link.missing_routes import EACH_S, RouteRetry
 from firearrow.client.link.name_servers import NameServers
 from firearrow.client.link.roles import ConsumerRole, ProducerRole
 from firearrow.client.link.routes import RouteTable
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import ClientOptions
 
 log = logging.getLogger("firearrow.client")
 

@@ -1,7 +1,7 @@
 """Introductions: brokers that are to call us back must have heard of us before. Loop thread."""
 
+from firearrow.client.base.options import ProducerOptions
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.options import ProducerOptions
 
 
 class FirstHeartbeat:

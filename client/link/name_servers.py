@@ -6,9 +6,9 @@ import random
 import urllib.request
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ConfigError, NoNameServer, TransportError
+from firearrow.client.base.errors import ConfigError, NoNameServer, TransportError
+from firearrow.client.base.options import ClientOptions
 from firearrow.client.link.channels import Channels, host_port
-from firearrow.client.options import ClientOptions
 
 log = logging.getLogger("firearrow.client")
 

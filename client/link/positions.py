@@ -5,9 +5,9 @@ Keeps nothing. Event loop only.
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.errors import ClientError
+from firearrow.client.base.errors import ClientError
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.message import MessageQueue
 
 
 class QueueOffsets:

@@ -13,10 +13,10 @@ import orjson
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ClientError, NoRoute, check
+from firearrow.client.base.errors import ClientError, NoRoute, check
+from firearrow.client.base.message import MessageQueue, java_order
 from firearrow.client.link.name_servers import NameServers
 from firearrow.client.link.static_topics import StaticTopic
-from firearrow.client.message import MessageQueue, java_order
 
 MASTER = 0
 PERM_READ, PERM_WRITE = 4, 2

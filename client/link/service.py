@@ -4,12 +4,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Self
 
-from firearrow.client.errors import NotRunning
-from firearrow.client.hooks import RpcHook
+from firearrow.client.base.errors import NotRunning
+from firearrow.client.base.hooks import RpcHook
+from firearrow.client.base.names import Namespace
+from firearrow.client.base.options import ClientOptions
+from firearrow.client.base.service_state import ServiceState, Startable
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.names import Namespace
-from firearrow.client.options import ClientOptions
-from firearrow.client.states import ServiceState, Startable
 
 
 class Service(Startable):

@@ -5,8 +5,8 @@ import hashlib
 import hmac
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.message import java_order
-from firearrow.client.options import Credentials
+from firearrow.client.base.message import java_order
+from firearrow.client.base.options import Credentials
 
 
 def sign(command: RemotingCommand, credentials: Credentials) -> None:

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Mapping
 from importlib import import_module
 
-from firearrow.client.errors import ConfigError, ConnectFailed
-from firearrow.client.options import SocksProxy
+from firearrow.client.base.errors import ConfigError, ConnectFailed
+from firearrow.client.base.options import SocksProxy
 
 ANY_HOST = "*"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from firearrow.client.message import MessageQueue, java_order
+from firearrow.client.base.message import MessageQueue, java_order
 
 LOGICAL_BROKER = "__syslo__"
 """What the names of logical brokers begin with; they keep no message themselves."""

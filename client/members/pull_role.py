@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.clock import now_ms
-from firearrow.client.errors import ClientError, NoRoute
+from firearrow.client.base.errors import ClientError, NoRoute
+from firearrow.client.base.hooks import FilterHook
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import MessageModel, PullConsumerOptions
+from firearrow.client.base.service_state import now_ms
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.local_offsets import LocalOffsetStore
 from firearrow.client.group.offset_store import OffsetStore, ReadOffset
@@ -20,13 +23,10 @@ from firearrow.client.group.rebalance import QueueListener, Queues, RebalanceCon
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.hooks import FilterHook
 from firearrow.client.inquiry.inspection import register_inspection_handlers
 from firearrow.client.inquiry.running_info import RunningConsumer, running_info
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.positions import QueueOffsets
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import MessageModel, PullConsumerOptions
 from firearrow.client.pulling.pull_tasks import UNKNOWN, PrefetchContext, Prefetcher
 from firearrow.client.pulling.pulling import PullClient
 

@@ -5,15 +5,15 @@ It works beside the pull side, with the same handlers. Event loop only.
 
 from collections.abc import Callable, Sequence
 
+from firearrow.client.base.hooks import ConsumeHook
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.consuming import DEAD_LETTER
 from firearrow.client.handling.send_back import SendBack
-from firearrow.client.hooks import ConsumeHook
 from firearrow.client.inquiry.stats import ConsumerStats
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.members.push_service import handlers
 from firearrow.client.members.push_setting import PushConsumerConfig
-from firearrow.client.message import MessageQueue
 from firearrow.client.pop.acks import AckClient
 from firearrow.client.pop.consume_pop import PopService
 from firearrow.client.pop.pop_loop import PopClient, PopLoop, PopLoopContext

@@ -9,9 +9,12 @@ from inspect import isawaitable
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.clock import now_ms
-from firearrow.client.compression import open_body
-from firearrow.client.errors import NoRoute
+from firearrow.client.base.compression import open_body
+from firearrow.client.base.errors import NoRoute
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import retry_topic
+from firearrow.client.base.options import MessageModel
+from firearrow.client.base.service_state import now_ms
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.filter_check import check_filters
 from firearrow.client.group.local_offsets import LocalOffsetStore
@@ -33,9 +36,6 @@ from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.members.push_pops import PopRuntime
 from firearrow.client.members.push_service import consume_service, send_back
 from firearrow.client.members.push_setting import PushConsumerConfig
-from firearrow.client.message import MessageQueue
-from firearrow.client.names import retry_topic
-from firearrow.client.options import MessageModel
 from firearrow.client.pulling.pull_loop import PullLoop, PullLoopContext
 from firearrow.client.pulling.pulling import PullClient
 from firearrow.client.sending.republisher import RetryProducer

@@ -5,6 +5,9 @@ Nothing here runs: the service does, once it is started.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from firearrow.client.base.hooks import ConsumeHook
+from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.options import MessageModel
 from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import Handlers, ListenerInvoker
@@ -13,12 +16,9 @@ from firearrow.client.handling.consume_orderly import BrokerLocks, OrderlyServic
 from firearrow.client.handling.consuming import ConsumeService, concurrent_verdict, orderly_verdict
 from firearrow.client.handling.listeners import HandlerThreads, Listeners
 from firearrow.client.handling.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
-from firearrow.client.hooks import ConsumeHook
 from firearrow.client.inquiry.stats import ConsumerStats
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.members.push_setting import PushConsumerConfig
-from firearrow.client.message import Message, MessageQueue
-from firearrow.client.options import MessageModel
 
 
 def consume_service(

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.errors import ClientError
+from firearrow.client.base.errors import ClientError
 from firearrow.client.pop.receipts import ReceiptHandle
 
 BITS_MAX = 4096

@@ -13,15 +13,15 @@ from typing import Protocol
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.client.clock import now_ms
-from firearrow.client.compression import open_body
-from firearrow.client.errors import BrokerError, RocketMQError
+from firearrow.client.base.compression import open_body
+from firearrow.client.base.errors import BrokerError, RocketMQError
+from firearrow.client.base.hooks import FilterHook
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.base.service_state import now_ms
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.hooks import FilterHook
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.pop.pop_sources import Caller
 from firearrow.client.pop.popping import (
     GRACE_S,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ClientError, NotRunning
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.errors import ClientError, NotRunning
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.pop.popping import (
     GRACE_S,
     Opener,

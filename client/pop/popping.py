@@ -12,9 +12,9 @@ from firearrow._native.store.log.received_message import ReceivedMessage, decode
 from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.errors import BrokerError, ClientError
+from firearrow.client.base.errors import BrokerError, ClientError
+from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.message import MessageQueue, Property
 from firearrow.client.pop.receipts import (
     NORMAL,
     Group,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, Self
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import ClientError
-from firearrow.client.message import Property
-from firearrow.client.names import RETRY
+from firearrow.client.base.errors import ClientError
+from firearrow.client.base.message import Property
+from firearrow.client.base.names import RETRY
 
 TopicKind = Literal["0", "1", "2"]
 """The topic itself, its retry topic `%RETRY%group_topic`, or that of newer brokers `%RETRY%group+topic`."""

@@ -15,15 +15,15 @@ from typing import Protocol
 from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError
-from firearrow.client.errors import BrokerError, RocketMQError
+from firearrow.client.base.errors import BrokerError, RocketMQError
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import RETRY
+from firearrow.client.base.options import MIB, MessageModel, PushConsumerOptions
 from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.consuming import ConsumeService
-from firearrow.client.message import MessageQueue
-from firearrow.client.names import RETRY
-from firearrow.client.options import MIB, MessageModel, PushConsumerOptions
 from firearrow.client.pulling.pulling import PullClient, PullQuery, PullResult, PullStatus
 
 log = logging.getLogger("firearrow.client")

@@ -17,11 +17,11 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError
-from firearrow.client.errors import BrokerError, RocketMQError
+from firearrow.client.base.errors import BrokerError, RocketMQError
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import MIB, PullConsumerOptions
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import MIB, PullConsumerOptions
 from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
 
 log = logging.getLogger("firearrow.client")

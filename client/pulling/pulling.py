@@ -11,13 +11,13 @@ from enum import Enum
 from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
 from firearrow._native.wire.codes import PullFlag, RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.compression import open_body
-from firearrow.client.errors import BrokerError, ClientError, NoRoute
+from firearrow.client.base.compression import open_body
+from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
+from firearrow.client.base.hooks import FilterHook
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.hooks import FilterHook
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import MASTER, BrokerAddress
-from firearrow.client.message import MessageQueue
 
 log = logging.getLogger("firearrow.client")
 

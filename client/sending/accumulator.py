@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from firearrow.client.errors import MessageRefused, RocketMQError
-from firearrow.client.message import Message, MessageQueue, Property, SendResult
-from firearrow.client.names import RETRY
-from firearrow.client.options import ProducerOptions
+from firearrow.client.base.errors import MessageRefused, RocketMQError
+from firearrow.client.base.message import Message, MessageQueue, Property, SendResult
+from firearrow.client.base.names import RETRY
+from firearrow.client.base.options import ProducerOptions
 from firearrow.client.sending.batch import encoded_bytes
 
 SendBatch = Callable[[Sequence[Message], MessageQueue | None], asyncio.Future[SendResult]]

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from firearrow._native.wire.fast_send import InFlightLimit
-from firearrow.client.errors import TooManyRequests
+from firearrow.client.base.errors import TooManyRequests
 
 
 class BackPressure(InFlightLimit):

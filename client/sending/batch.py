@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from firearrow._native.wire.message_properties import alike
-from firearrow.client.errors import MessageRefused
-from firearrow.client.message import Message
-from firearrow.client.names import RETRY
+from firearrow.client.base.errors import MessageRefused
+from firearrow.client.base.message import Message
+from firearrow.client.base.names import RETRY
 
 ITEM_BYTES = 4 + 4 + 4 + 4 + 4 + 2
 """What an item has besides its body and properties."""

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from firearrow.client.errors import RocketMQError, TransportError
+from firearrow.client.base.errors import RocketMQError, TransportError
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ProducerOptions
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.positions import QueueOffsets
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import ProducerOptions
 from firearrow.client.sending.latency_faults import LatencyFaultTolerance
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from firearrow._native.wire.fast_send import InFlightLimit, TopicFastSend
 from firearrow._native.wire.send_request import SendAnswer
 from firearrow._native.wire.unique_ids import UniqueIds
-from firearrow.client.errors import MessageRefused, RocketMQError
-from firearrow.client.message import Message, MessageQueue, Property, SendResult, SendStatus
-from firearrow.client.names import RETRY
+from firearrow.client.base.errors import MessageRefused, RocketMQError
+from firearrow.client.base.message import Message, MessageQueue, Property, SendResult, SendStatus
+from firearrow.client.base.names import RETRY
 from firearrow.client.sending.prepared import MessagePreparer
 from firearrow.client.sending.submission import SendEnvironment, SendTask
 

@@ -7,11 +7,11 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.message_properties import batch_body, message_properties
 from firearrow._native.wire.send_request import SendFields, SendFrames
 from firearrow._native.wire.unique_ids import UniqueIds
-from firearrow.client.compression import pack
-from firearrow.client.errors import ConfigError, MessageRefused
-from firearrow.client.message import Message, Property
-from firearrow.client.names import NOT_FOR_SENDING, RETRY, Namespace, check_topic
-from firearrow.client.options import CompressionKind, ProducerOptions
+from firearrow.client.base.compression import pack
+from firearrow.client.base.errors import ConfigError, MessageRefused
+from firearrow.client.base.message import Message, Property
+from firearrow.client.base.names import NOT_FOR_SENDING, RETRY, Namespace, check_topic
+from firearrow.client.base.options import CompressionKind, ProducerOptions
 from firearrow.client.sending.batch import check_batch
 
 HALF = 0x4

@@ -6,8 +6,8 @@ With latency faults, brokers that were slow or failed are passed over for a whil
 import random
 from collections.abc import Callable
 
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.link.routes import PublishInfo
-from firearrow.client.message import MessageQueue
 from firearrow.client.sending.latency_faults import LatencyFaultTolerance
 
 COUNT_MAX = 0x7FFFFFFF

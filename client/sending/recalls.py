@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import MessageRefused
+from firearrow.client.base.errors import MessageRefused
+from firearrow.client.base.names import DLQ, RETRY
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.names import DLQ, RETRY
 
 HANDLE_CHARS_MAX = 1024
 

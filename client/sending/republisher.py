@@ -7,8 +7,8 @@ loop only.
 import asyncio
 from dataclasses import replace
 
-from firearrow.client.message import Message
-from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.base.message import Message
+from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
 
 GROUP = "CLIENT_INNER_PRODUCER"

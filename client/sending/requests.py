@@ -13,13 +13,13 @@ from typing import Protocol, runtime_checkable
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.clock import now_ms
-from firearrow.client.errors import ClientError, NoReplyAddress, RequestReplyTimeout
+from firearrow.client.base.errors import ClientError, NoReplyAddress, RequestReplyTimeout
+from firearrow.client.base.message import Message, MessageQueue, Property, SendResult
+from firearrow.client.base.names import Namespace
+from firearrow.client.base.options import ProducerOptions
+from firearrow.client.base.service_state import now_ms
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.introductions import FirstHeartbeat
-from firearrow.client.message import Message, MessageQueue, Property, SendResult
-from firearrow.client.names import Namespace
-from firearrow.client.options import ProducerOptions
 from firearrow.client.sending.reply_records import reply_of
 from firearrow.client.sending.selectors import Selector
 

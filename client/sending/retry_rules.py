@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from firearrow.client.errors import BrokerError, ClientError, TooManyRequests, TransportError
+from firearrow.client.base.errors import BrokerError, ClientError, TooManyRequests, TransportError
 
 
 def retry_on_other_broker(codes: frozenset[int]) -> Callable[[BaseException], bool]:

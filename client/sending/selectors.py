@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from firearrow._native.base.hash import java_hash
-from firearrow.client.message import Message, MessageQueue
+from firearrow.client.base.message import Message, MessageQueue
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Given all queues that can be written to, and the message."""

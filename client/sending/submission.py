@@ -12,8 +12,7 @@ from typing import Any
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.send_request import post
-from firearrow.client.clock import now_ms
-from firearrow.client.errors import (
+from firearrow.client.base.errors import (
     BrokerError,
     ClientError,
     MessageRefused,
@@ -23,13 +22,14 @@ from firearrow.client.errors import (
     RocketMQError,
     TransportError,
 )
-from firearrow.client.hooks import ForbiddenCheck, SendContext, SendHook, run_hook
+from firearrow.client.base.hooks import ForbiddenCheck, SendContext, SendHook, run_hook
+from firearrow.client.base.message import MessageQueue, SendResult, SendStatus
+from firearrow.client.base.names import Namespace
+from firearrow.client.base.options import ProducerOptions
+from firearrow.client.base.service_state import now_ms
 from firearrow.client.link.channel import Channel
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import PublishInfo
-from firearrow.client.message import MessageQueue, SendResult, SendStatus
-from firearrow.client.names import Namespace
-from firearrow.client.options import ProducerOptions
 from firearrow.client.sending.latency_faults import LatencyFaultTolerance
 from firearrow.client.sending.prepared import BATCH, PreparedMessage
 from firearrow.client.sending.queue_choice import QueueSelector

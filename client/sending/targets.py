@@ -1,8 +1,8 @@
 """Where a message must go: one queue, a queue that somebody chooses, or anywhere."""
 
-from firearrow.client.errors import MessageRefused
-from firearrow.client.message import Message, MessageQueue
-from firearrow.client.names import Namespace
+from firearrow.client.base.errors import MessageRefused
+from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.names import Namespace
 from firearrow.client.sending.selectors import Selector, by_hash
 
 

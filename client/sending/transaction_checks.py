@@ -13,13 +13,13 @@ from typing import Any, Protocol, runtime_checkable
 from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.compression import open_body
-from firearrow.client.errors import ClientError
+from firearrow.client.base.compression import open_body
+from firearrow.client.base.errors import ClientError
+from firearrow.client.base.hooks import EndTransactionContext, run_hook
+from firearrow.client.base.message import Property
+from firearrow.client.base.names import Namespace
 from firearrow.client.handling.listeners import HandlerThreads, is_coroutine_function
-from firearrow.client.hooks import EndTransactionContext, run_hook
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.message import Property
-from firearrow.client.names import Namespace
 from firearrow.client.sending.transactions import (
     JAVA_NAMES,
     HalfSender,

@@ -15,15 +15,15 @@ from typing import Any, Protocol, Self
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ConfigError, MessageRefused, NotRunning, RocketMQError
+from firearrow.client.base.errors import ConfigError, MessageRefused, NotRunning, RocketMQError
+from firearrow.client.base.hooks import EndTransactionContext, EndTransactionHook, run_hook
+from firearrow.client.base.message import Message, Property, SendResult, SendStatus
+from firearrow.client.base.names import Namespace
+from firearrow.client.base.options import ProducerOptions
 from firearrow.client.handling.listeners import is_coroutine_function
-from firearrow.client.hooks import EndTransactionContext, EndTransactionHook, run_hook
 from firearrow.client.inquiry.message_queries import decode_offset_id
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.introductions import FirstHeartbeat
-from firearrow.client.message import Message, Property, SendResult, SendStatus
-from firearrow.client.names import Namespace
-from firearrow.client.options import ProducerOptions
 
 log = logging.getLogger("firearrow.client")
 

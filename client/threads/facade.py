@@ -8,7 +8,7 @@ from functools import partial, update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
-from firearrow.client.states import Startable
+from firearrow.client.base.service_state import Startable
 from firearrow.client.threads.loop_thread import LoopThread
 
 P = ParamSpec("P")

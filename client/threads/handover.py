@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol
 
-from firearrow.client.errors import NotRunning, TooManyRequests
-from firearrow.client.message import SendResult
+from firearrow.client.base.errors import NotRunning, TooManyRequests
+from firearrow.client.base.message import SendResult
 from firearrow.client.threads.loop_thread import LoopThread
 
 Submit = Callable[[], asyncio.Future[SendResult]]

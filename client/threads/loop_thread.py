@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import uvloop
 
-from firearrow.client.errors import NotRunning
+from firearrow.client.base.errors import NotRunning
 
 log = logging.getLogger("firearrow.client")
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from firearrow.client.hooks import ConsumeHook
+from firearrow.client.base.hooks import ConsumeHook
+from firearrow.client.base.names import Namespace
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.names import Namespace
 from firearrow.client.producer import Producer
 from firearrow.client.tracing.trace import TraceDispatcher, TraceSide, trace_dispatcher
 from firearrow.client.tracing.trace_hooks import ConsumeTrace

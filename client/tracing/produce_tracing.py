@@ -1,7 +1,7 @@
 """ProduceTracing: a producer's traces, for as long as it runs, if its user wants any. Loop thread."""
 
-from firearrow.client.hooks import EndTransactionHook, SendHook
-from firearrow.client.names import Namespace
+from firearrow.client.base.hooks import EndTransactionHook, SendHook
+from firearrow.client.base.names import Namespace
 from firearrow.client.tracing.trace import TraceDispatcher
 from firearrow.client.tracing.trace_hooks import ProduceTrace
 

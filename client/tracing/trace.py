@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from firearrow.client.errors import RocketMQError
-from firearrow.client.message import Message
-from firearrow.client.names import GROUP_CHARS_MAX
-from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.base.errors import RocketMQError
+from firearrow.client.base.message import Message
+from firearrow.client.base.names import GROUP_CHARS_MAX
+from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.tracing.trace_records import TraceRecord, searchable
 
 log = logging.getLogger("firearrow.client")

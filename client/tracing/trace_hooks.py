@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.clock import now_ms
-from firearrow.client.hooks import ConsumeContext, EndTransactionContext, SendContext
-from firearrow.client.message import Property, SendStatus
-from firearrow.client.names import Namespace
+from firearrow.client.base.hooks import ConsumeContext, EndTransactionContext, SendContext
+from firearrow.client.base.message import Property, SendStatus
+from firearrow.client.base.names import Namespace
+from firearrow.client.base.service_state import now_ms
 from firearrow.client.tracing.trace import TraceContext, TraceDispatcher
 from firearrow.client.tracing.trace_records import (
     EndTransactionRecord,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from firearrow.client.errors import RocketMQError
+from firearrow.client.base.errors import RocketMQError
 
 FIELD, RECORD = "\x01", "\x02"
 NULL = "null"

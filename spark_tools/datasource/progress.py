@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from firearrow.client.errors import ClientError
+from firearrow.client.base.errors import ClientError
 from firearrow.spark_tools.datasource.stream_sink import commit_offsets
 from firearrow.spark_tools.errors import REFUSALS
 from firearrow.spark_tools.live.target import Cluster

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.datasource.rows import RangePartition
 from firearrow.spark_tools.datasource.stream import StreamReader
 from firearrow.spark_tools.origin import QueueRange

@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin import Admin
-from firearrow.client.errors import BrokerError
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.errors import BrokerError
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.datasource.sink import TaskCommit, checked_schema, report_aborted, send_all
 from firearrow.spark_tools.datasource.sink_options import STREAM, SinkOptions
 from firearrow.spark_tools.errors import InvalidOption

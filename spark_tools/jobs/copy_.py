@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import orjson
 import typer
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import REFUSALS, InvalidOption, SparkToolsError
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.arguments import (

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.datasource.ranges import range_of
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from firearrow.client import blocking
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import TopicNotFound
 from firearrow.spark_tools.jobs import counting, lane, planning, verifying

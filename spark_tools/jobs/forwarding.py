@@ -16,7 +16,7 @@ from typing import Any
 from firearrow._native.columnar.batch_encoder import BatchError, PropertyEdits, batch_body
 from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.store.log.record import Record
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs.losses import ResumedSliceLosses

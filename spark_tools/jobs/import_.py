@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.arguments import RunArguments, TargetArguments, as_text

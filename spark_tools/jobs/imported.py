@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import InvalidOption, SparkToolsError
 from firearrow.spark_tools.manifest import NAME, ExportManifest
 from firearrow.spark_tools.message_columns import MESSAGE_COLUMNS

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from firearrow._native.columnar.record_spans import Spans
-from firearrow.client.message import MessageQueue
-from firearrow.client.names import DLQ, RETRY, is_system_topic
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import DLQ, RETRY, is_system_topic
 from firearrow.client.sending.selectors import hash_index
 from firearrow.spark_tools.jobs.routing import Queues
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import orjson
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import InvalidOption, SparkToolsError
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.room import disk_errors

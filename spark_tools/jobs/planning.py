@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.losses import PlanLosses

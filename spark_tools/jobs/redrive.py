@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from firearrow.client.names import dlq_topic
+from firearrow.client.base.names import dlq_topic
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,

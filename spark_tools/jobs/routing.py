@@ -9,7 +9,7 @@ from itertools import cycle
 from typing import Protocol
 
 from firearrow._native.columnar.record_spans import Spans
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import TopicNotFound
 from firearrow.spark_tools.live.sender import Sender
 

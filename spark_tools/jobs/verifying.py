@@ -22,7 +22,7 @@ from firearrow._native.columnar.batch_encoder import (
     REPLAY_TOPIC,
 )
 from firearrow._native.columnar.record_spans import Spans
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import arrays, record_batches
 from firearrow.spark_tools.jobs.losses import SliceLosses

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.errors import BrokerError, ClientError, ConfigError
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.errors import BrokerError, ClientError, ConfigError
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.live.link import BUSY, RetryDeadline, SharedAdmin
 from firearrow.spark_tools.live.wire import BrokerSocket, connect

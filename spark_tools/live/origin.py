@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from firearrow.client.errors import ConfigError
-from firearrow.client.names import Namespace, check_group
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.names import Namespace, check_group
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.live.reader import LiveReader
 from firearrow.spark_tools.live.target import Cluster

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.errors import ClientError, ConfigError
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.errors import ClientError, ConfigError
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import InvalidOption, RequestRefused, TopicNotFound, Unreachable
 from firearrow.spark_tools.live.link import BUSY, RetryDeadline, SharedAdmin
 from firearrow.spark_tools.live.wire import BrokerSocket, connect

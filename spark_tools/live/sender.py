@@ -12,10 +12,10 @@ from typing import Self
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.compression import pack
-from firearrow.client.errors import ClientError, NoRoute
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import CompressionKind
+from firearrow.client.base.compression import pack
+from firearrow.client.base.errors import ClientError, NoRoute
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import CompressionKind
 from firearrow.spark_tools.errors import SendFailed, TopicNotFound, Unreachable
 from firearrow.spark_tools.live.delivery import SendPipeline, SendRequest
 from firearrow.spark_tools.live.link import SharedAdmin

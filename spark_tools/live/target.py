@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from firearrow.client.errors import ConfigError
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.options import ClientOptions, Credentials, SocksProxy
 from firearrow.client.link.channels import host_port
-from firearrow.client.options import ClientOptions, Credentials, SocksProxy
 from firearrow.spark_tools.errors import InvalidOption
 
 PREFIX = "rocketmq."

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from firearrow._native.wire.command import RemotingCommand, WireError
-from firearrow.client.errors import ConnectFailed
+from firearrow.client.base.errors import ConnectFailed
 from firearrow.client.link.channels import host_port
 from firearrow.client.link.socks import SocksProxies, connect_through
 from firearrow.spark_tools.live.link import SharedAdmin

@@ -8,7 +8,7 @@ group to group as they are listed.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.offline.store import OfflineStore
 from firearrow.spark_tools.origin import QueueRange
 

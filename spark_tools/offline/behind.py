@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.offline.log_reader import LogReader
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.offline.store import OfflineStore
 from firearrow.spark_tools.origin import LMQ_PREFIX, QueueRange
 

@@ -1,6 +1,6 @@
 """Losses: what of one queue was asked for and is not there, told in ranges as long as they are. One thread."""
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.origin import OnDataLoss, QueueRange
 
 

@@ -16,7 +16,7 @@ from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE, Entry, QueueReader
 from firearrow._native.offline.segment_files import segment_at
 from firearrow._native.store.log.record import RecordError
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.origin import LMQ_PREFIX
 
 FIELDS = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])

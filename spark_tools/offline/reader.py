@@ -7,7 +7,7 @@ from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.offline.log_reader import LogReader, Torn, boundary
 from firearrow._native.offline.mapped_files import MappedFile, MappedFiles
 from firearrow._native.offline.segment_files import SegmentFile, missing
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.offline.abreast import log_order_splits

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.origin import QueueRange, Source, SourceReader

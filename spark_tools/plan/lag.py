@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 
 
 @dataclass(frozen=True, slots=True)

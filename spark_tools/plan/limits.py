@@ -6,7 +6,7 @@ Arithmetic on offsets; the clock is passed in. One Limits belongs to one stream,
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.offsets import Offsets
 

@@ -5,7 +5,7 @@ whoever asked looks at each row again. Frozen; pure but for `ranges`, which asks
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.origin import QueueRange, SourceReader
 

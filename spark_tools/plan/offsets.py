@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.plan.times import parse_time
 from firearrow.spark_tools.plan.values import ITEMS_MAX, json_object, json_value, number
 

@@ -6,7 +6,7 @@ Asks a Reader for times only; the bounds are those that the caller pinned. One t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.origin import OnDataLoss, QueueRange, SourceReader
 from firearrow.spark_tools.plan.offsets import (

@@ -6,8 +6,8 @@ Lives as long as the stream in one process, with its reader open, and is never t
 import time
 from collections.abc import Callable, Mapping
 
-from firearrow.client.errors import NoRoute
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.errors import NoRoute
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import TopicNotFound
 from firearrow.spark_tools.origin import OnDataLoss, QueueRange, Source, SourceReader
 from firearrow.spark_tools.plan.batch import keyed, sized, splits_of

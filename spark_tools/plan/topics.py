@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firearrow.client.message import MessageQueue
-from firearrow.client.names import is_system_topic
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import is_system_topic
 from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.origin import SourceReader
 from firearrow.spark_tools.plan.offsets import queue_ids

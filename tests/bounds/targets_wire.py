@@ -21,7 +21,7 @@ from firearrow.broker.tables.registration import register_body
 from firearrow.broker.tables.subscription_filter import CompiledFilter
 from firearrow.broker.tables.subscriptions import HeartbeatData, Subscription
 from firearrow.broker.timers.recall_handle import RecallHandle
-from firearrow.client.compression import BodyUnreadable, open_body
+from firearrow.client.base.compression import BodyUnreadable, open_body
 from tests.bounds.fuzz import Target
 from tests.golden import whole_frames
 

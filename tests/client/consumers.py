@@ -5,9 +5,9 @@ from collections.abc import Callable
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import ResponseCode
+from firearrow.client.base.names import dlq_topic
+from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.handling.consuming import Answer
-from firearrow.client.names import dlq_topic
-from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.interop.peers import Peer, address

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import MessageModel
 from firearrow.client.group import java_json
 from firearrow.client.group.allocate import averagely
 from firearrow.client.group.locks import QueueLocks
@@ -12,8 +14,6 @@ from firearrow.client.group.offset_store import OffsetTable
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
 from firearrow.client.group.rebalance import Queues, RebalanceContext, Rebalancer
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import MessageModel
 from tests.client.rounds import FakeInstance, queues_of
 from tests.client.services import ManualScheduler
 

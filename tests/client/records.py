@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterable
 
 from firearrow._native.store.log.received_message import ReceivedMessage, decode_messages
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 
 HOST = bytes([127, 0, 0, 1]) + struct.pack(">i", 10911)
 

@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ClientError, NoRoute, check
+from firearrow.client.base.errors import ClientError, NoRoute, check
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel
 from firearrow.client.group.allocate import Strategy, averagely
 from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.process_queue import ProcessQueue
@@ -17,8 +19,6 @@ from firearrow.client.group.subscription import Subscription
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.link.routes import MASTER, BrokerAddress
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel
 
 Says = Callable[[RemotingCommand], RemotingCommand] | Exception
 ADDRESS = "master:1"

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.hooks import ConsumeHook
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.handling.calling import ListenerInvoker
 from firearrow.client.handling.consuming import Verdict
 from firearrow.client.handling.listeners import Handler, HandlerThreads, Listeners
-from firearrow.client.hooks import ConsumeHook
-from firearrow.client.message import MessageQueue
 from tests.support.clock import ManualClock
 
 

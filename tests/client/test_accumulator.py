@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from firearrow.client.errors import BrokerError, MessageRefused, NotRunning, RocketMQError
-from firearrow.client.message import Message, MessageQueue, Property, SendResult, SendStatus
-from firearrow.client.options import ProducerOptions
+from firearrow.client.base.errors import BrokerError, MessageRefused, NotRunning, RocketMQError
+from firearrow.client.base.message import Message, MessageQueue, Property, SendResult, SendStatus
+from firearrow.client.base.options import ProducerOptions
 from firearrow.client.sending.accumulator import Accumulator
 from firearrow.client.sending.batch import encoded_bytes
 from tests.client.waiting import wait_until

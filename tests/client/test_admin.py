@@ -9,7 +9,9 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin import Admin
-from firearrow.client.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning
+from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ClientOptions
 from firearrow.client.inquiry.admin_calls import integer_of
 from firearrow.client.inquiry.admin_records import (
     GroupConfig,
@@ -20,8 +22,6 @@ from firearrow.client.inquiry.admin_records import (
     topic_stats,
 )
 from firearrow.client.inquiry.message_queries import decode_offset_id
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import ClientOptions
 from tests.client.conftest import unique
 from tests.interop.peers import BROKER, CLUSTER, Peer, address
 from tests.support.client_socket import ClientSocket

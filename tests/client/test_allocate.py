@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.client.errors import ConfigError
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.message import MessageQueue, java_order
 from firearrow.client.group.allocate import (
     ConsistentHash,
     FixedQueues,
@@ -21,7 +22,6 @@ from firearrow.client.group.allocate import (
     name_of,
     strategy_of,
 )
-from firearrow.client.message import MessageQueue, java_order
 
 GOLDEN = json.loads((Path(__file__).parent / "allocations.json").read_text())
 

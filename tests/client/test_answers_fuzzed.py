@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.errors import ClientError, MessageRefused
+from firearrow.client.base.errors import ClientError, MessageRefused
 from firearrow.client.inquiry import admin_records
 from firearrow.client.inquiry.admin_records import Members, read
 from firearrow.client.inquiry.message_queries import decode_offset_id

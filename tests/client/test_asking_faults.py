@@ -8,9 +8,14 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin import Admin
-from firearrow.client.errors import RequestReplyTimeout, RequestTimeout, TransportError
-from firearrow.client.message import Message, MessageQueue
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, ProducerOptions, PushConsumerOptions
+from firearrow.client.base.errors import RequestReplyTimeout, RequestTimeout, TransportError
+from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.options import (
+    ClientOptions,
+    ConsumeFromWhere,
+    ProducerOptions,
+    PushConsumerOptions,
+)
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.sending.transactions import TransactionState

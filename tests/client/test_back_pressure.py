@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from firearrow.client.errors import TooManyRequests
+from firearrow.client.base.errors import TooManyRequests
 from firearrow.client.sending.back_pressure import BackPressure
 
 

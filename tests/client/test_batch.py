@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow._native.wire.message_properties import batch_body
-from firearrow.client.errors import MessageRefused
-from firearrow.client.message import Message
+from firearrow.client.base.errors import MessageRefused
+from firearrow.client.base.message import Message
 from firearrow.client.sending.batch import check_batch, encoded_bytes, split
 from firearrow.client.sending.unique_ids import unique_ids
 

@@ -12,16 +12,16 @@ import pytest
 from firearrow import client as asynchronous
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import blocking
-from firearrow.client.errors import ConfigError, MessageRefused, NoRoute, NotRunning
-from firearrow.client.handling.consuming import ConsumeResult
-from firearrow.client.message import Message, SendStatus
-from firearrow.client.options import (
+from firearrow.client.base.errors import ConfigError, MessageRefused, NoRoute, NotRunning
+from firearrow.client.base.message import Message, SendStatus
+from firearrow.client.base.options import (
     ConsumeFromWhere,
     PopConsumerOptions,
     ProducerOptions,
     PullConsumerOptions,
     PushConsumerOptions,
 )
+from firearrow.client.handling.consuming import ConsumeResult
 from firearrow.client.sending.transactions import TransactionState
 from firearrow.client.threads.loop_thread import LoopThread
 from tests.client.conftest import unique

@@ -9,8 +9,8 @@ import textwrap
 import pytest
 
 from firearrow.client import blocking
-from firearrow.client.errors import ConfigError, NotRunning, TooManyRequests
-from firearrow.client.message import Message, SendResult
+from firearrow.client.base.errors import ConfigError, NotRunning, TooManyRequests
+from firearrow.client.base.message import Message, SendResult
 from firearrow.client.threads.handover import ThreadBridge
 from firearrow.client.threads.loop_thread import LoopThread
 from tests.client.test_blocking import ROOT, Topics, producer

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.group import java_json
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer

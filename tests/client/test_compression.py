@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from firearrow._native.store.log.received_message import decode_messages
-from firearrow.client.compression import BodyUnreadable, open_body, pack
-from firearrow.client.errors import ConfigError
-from firearrow.client.options import CompressionKind
+from firearrow.client.base.compression import BodyUnreadable, open_body, pack
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.options import CompressionKind
 from tests.store.test_received import pulled
 
 KINDS = list(CompressionKind)

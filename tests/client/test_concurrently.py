@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import ConfigError
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.hooks import ConsumeContext
 from firearrow.client.handling.consuming import (
     Accepted,
     ConsumeResult,
@@ -16,7 +17,6 @@ from firearrow.client.handling.consuming import (
     Suspend,
 )
 from firearrow.client.handling.listeners import Handler
-from firearrow.client.hooks import ConsumeContext
 from tests.client.concurrent_harness import QUEUE, RETRIES, ConcurrentHarness, Gate, answering
 from tests.client.records import received
 from tests.client.services import settled

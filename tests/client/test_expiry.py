@@ -1,9 +1,9 @@
 """Expiry: only the head, only what a handler has for too long, and what is sent back leaves the queue."""
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.expiry import ExpiredMessageCleaner
-from firearrow.client.message import MessageQueue
 from tests.client.concurrent_harness import ConcurrentHarness, Gate
 from tests.client.records import received
 from tests.client.services import Back, ManualScheduler, settled

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import TransportError
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.base.errors import TransportError
+from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.proxy import Detour

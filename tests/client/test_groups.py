@@ -6,12 +6,12 @@ from itertools import chain
 import pytest
 
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.base.message import MessageQueue, java_order
+from firearrow.client.base.options import ClientOptions, PushConsumerOptions
 from firearrow.client.group import java_json
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.locks import QueueLocks
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.message import MessageQueue, java_order
-from firearrow.client.options import ClientOptions, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.rounds import Member

@@ -8,7 +8,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import (
+from firearrow.client.base.errors import (
     ConfigError,
     ConnectFailed,
     ConnectionLost,
@@ -16,8 +16,8 @@ from firearrow.client.errors import (
     NoRoute,
     RequestTimeout,
 )
+from firearrow.client.base.options import ClientOptions
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.options import ClientOptions
 from tests.client.conftest import unique
 
 

@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from firearrow._native.wire.fastjson import DEPTH_MAX
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group import java_json
 from firearrow.client.group.java_json import JsonError
-from firearrow.client.message import MessageQueue
 
 QUEUE = MessageQueue("Topic", "broker-a", 1)
 KEY = '{"brokerName":"broker-a","queueId":1,"topic":"Topic"}'

@@ -6,9 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from firearrow.client.errors import BrokerError, ClientError, ConnectionLost, MessageRefused, RequestTimeout
-from firearrow.client.message import Message, SendResult, SendStatus, decode_properties
-from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.base.errors import (
+    BrokerError,
+    ClientError,
+    ConnectionLost,
+    MessageRefused,
+    RequestTimeout,
+)
+from firearrow.client.base.message import Message, SendResult, SendStatus, decode_properties
+from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.sending.lanes import FastSends, SlowPath
 from tests.client.scripted import Scripted

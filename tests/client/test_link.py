@@ -13,14 +13,20 @@ import trustme
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ClientError, ConfigError, ConnectFailed, NoNameServer, TooManyRequests
+from firearrow.client.base.errors import (
+    ClientError,
+    ConfigError,
+    ConnectFailed,
+    NoNameServer,
+    TooManyRequests,
+)
+from firearrow.client.base.message import Message
+from firearrow.client.base.names import Namespace, check_group, check_topic
+from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, Credentials, PushConsumerOptions
 from firearrow.client.link.identity import client_id
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.routes import PublishInfo, RouteTable, TopicRoute
 from firearrow.client.link.signing import sign
-from firearrow.client.message import Message
-from firearrow.client.names import Namespace, check_group, check_topic
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, Credentials, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique

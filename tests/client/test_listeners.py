@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import NotRunning
+from firearrow.client.base.errors import NotRunning
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.handling.listeners import (
     Handler,
     HandlerExit,
@@ -19,7 +20,6 @@ from firearrow.client.handling.listeners import (
     Listeners,
     is_coroutine_function,
 )
-from firearrow.client.message import MessageQueue
 from tests.client.records import received
 from tests.client.waiting import wait_until
 

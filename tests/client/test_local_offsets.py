@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.client.errors import OffsetUnknown
+from firearrow.client.base.errors import OffsetUnknown
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.local_offsets import LocalOffsetStore
 from firearrow.client.group.offset_store import NOT_FOUND, ReadOffset
-from firearrow.client.message import MessageQueue
 from tests.interop.toolchain import java_class_path, need
 
 ODD = MessageQueue('T"opic\\é', "broker-a", 0)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import RequestTimeout
+from firearrow.client.base.errors import RequestTimeout
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group import java_json
-from firearrow.client.message import MessageQueue
 from tests.client.rebalancing import FOUR, LOCK, MEMBERS, UNLOCK, Round, locking, of_members
 from tests.client.rounds import FakeInstance
 

@@ -1,6 +1,6 @@
 """Topics without a route: asked for soon, then ever more seldom, and no more once they are found."""
 
-from firearrow.client.errors import NoRoute
+from firearrow.client.base.errors import NoRoute
 from firearrow.client.link.missing_routes import RouteRetry
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer

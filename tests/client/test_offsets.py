@@ -8,14 +8,14 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import BrokerError, ClientError, OffsetUnknown, RequestTimeout
+from firearrow.client.base.errors import BrokerError, ClientError, OffsetUnknown, RequestTimeout
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ClientOptions, ConsumeFromWhere
 from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.positions import QueueOffsets
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import ClientOptions, ConsumeFromWhere
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.rounds import FakeInstance, Member, queues_of

@@ -7,16 +7,16 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin import Admin
-from firearrow.client.errors import BrokerError, ClientError
-from firearrow.client.message import Message, MessageQueue
-from firearrow.client.operations import DISCARDED, MessageTrack, Operations, RequestMode, Track
-from firearrow.client.options import (
+from firearrow.client.base.errors import BrokerError, ClientError
+from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.options import (
     ClientOptions,
     ConsumeFromWhere,
     MessageModel,
     PullConsumerOptions,
     PushConsumerOptions,
 )
+from firearrow.client.operations import DISCARDED, MessageTrack, Operations, RequestMode, Track
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from firearrow.client.errors import BrokerError, ConfigError, NotRunning
-from firearrow.client.message import Property
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, PopConsumerOptions
+from firearrow.client.base.errors import BrokerError, ConfigError, NotRunning
+from firearrow.client.base.message import Property
+from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PopConsumerOptions
 from firearrow.client.pop.receipts import InvalidReceiptHandle, receipt_handle_of
 from firearrow.client.pop_consumer import PopConsumer
 from tests.client.conftest import unique

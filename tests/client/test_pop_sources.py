@@ -8,9 +8,9 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import BrokerError, NotRunning, RequestTimeout, RocketMQError
+from firearrow.client.base.errors import BrokerError, NotRunning, RequestTimeout, RocketMQError
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.message import MessageQueue
 from firearrow.client.pop.pop_sources import PopPrefetcher, PopSource, ReceiveOptions
 from firearrow.client.pop.popping import PopRequest
 from tests.client.records import record

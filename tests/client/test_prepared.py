@@ -7,10 +7,10 @@ import pytest
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.unique_ids import UniqueIds
-from firearrow.client.errors import ConfigError, MessageRefused
-from firearrow.client.message import Message, Property, decode_properties
-from firearrow.client.names import Namespace
-from firearrow.client.options import CompressionKind, ProducerOptions
+from firearrow.client.base.errors import ConfigError, MessageRefused
+from firearrow.client.base.message import Message, Property, decode_properties
+from firearrow.client.base.names import Namespace
+from firearrow.client.base.options import CompressionKind, ProducerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.sending.prepared import MessagePreparer, PreparedMessage
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.process_queue import LOCK_LIFE_S, NONE, PULL_IDLE_S, ProcessQueue
-from firearrow.client.message import MessageQueue
 from tests.client.records import received
 from tests.support.clock import ManualClock
 

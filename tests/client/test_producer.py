@@ -8,9 +8,9 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin import Admin
-from firearrow.client.errors import BrokerError, ConfigError, MessageRefused, NotRunning
-from firearrow.client.message import Message, MessageQueue, Property, SendStatus
-from firearrow.client.options import ClientOptions, CompressionKind, ProducerOptions, PullConsumerOptions
+from firearrow.client.base.errors import BrokerError, ConfigError, MessageRefused, NotRunning
+from firearrow.client.base.message import Message, MessageQueue, Property, SendStatus
+from firearrow.client.base.options import ClientOptions, CompressionKind, ProducerOptions, PullConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.sending.selectors import by_hash, by_random

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from firearrow.client.errors import ConfigError, NoRoute, NotRunning
-from firearrow.client.hooks import SendContext
-from firearrow.client.message import Message, SendStatus
-from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.base.errors import ConfigError, NoRoute, NotRunning
+from firearrow.client.base.hooks import SendContext
+from firearrow.client.base.message import Message, SendStatus
+from firearrow.client.base.options import ClientOptions, ProducerOptions
+from firearrow.client.base.service_state import ServiceState
 from firearrow.client.producer import Producer
-from firearrow.client.states import ServiceState
 from tests.client.scripted import Scripted
 
 

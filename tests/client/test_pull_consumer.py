@@ -9,12 +9,12 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client.errors import ConfigError, NoRoute, NotRunning
-from firearrow.client.hooks import ConsumeContext
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PullConsumerOptions
+from firearrow.client.base.errors import ConfigError, NoRoute, NotRunning
+from firearrow.client.base.hooks import ConsumeContext
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PullConsumerOptions
+from firearrow.client.base.service_state import ServiceState
 from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.states import ServiceState
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until

@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from firearrow.client.errors import BrokerError, OffsetUnknown, RequestTimeout, RocketMQError
+from firearrow.client.base.errors import BrokerError, OffsetUnknown, RequestTimeout, RocketMQError
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import MIB, MessageModel, PushConsumerOptions
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import MIB, MessageModel, PushConsumerOptions
 from firearrow.client.pulling.pull_loop import FlowControlLimits
 from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
 from tests.client.loop_bench import QUEUE, RETRY_QUEUE, Bench, found, nothing

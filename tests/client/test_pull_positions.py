@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from firearrow.client.errors import ConfigError
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import ConsumeFromWhere
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ConsumeFromWhere
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.test_pull_consumer import Topics, consumer, polled, settled, subscribed

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import BrokerError, OffsetUnknown, RequestTimeout
+from firearrow.client.base.errors import BrokerError, OffsetUnknown, RequestTimeout
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import MIB, PullConsumerOptions
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.members.pull_role import StreamRequestHook
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import MIB, PullConsumerOptions
 from firearrow.client.pulling.pull_tasks import PrefetchContext, PrefetchedQueue, Prefetcher
 from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus, pull_command
 from tests.client.records import received

@@ -8,11 +8,11 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.errors import BrokerError, ClientError, NoRoute
+from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
+from firearrow.client.base.hooks import FilterHook
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.hooks import FilterHook
 from firearrow.client.link.routes import BrokerAddress
-from firearrow.client.message import MessageQueue
 from firearrow.client.pulling.pulling import PullClient, PullQuery, PullStatus, pull_command
 from tests.client.records import record
 

@@ -11,11 +11,17 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import (
+    MIB,
+    ClientOptions,
+    ConsumeFromWhere,
+    MessageModel,
+    PushConsumerOptions,
+)
+from firearrow.client.base.service_state import ServiceState
 from firearrow.client.handling.consuming import ConsumeResult
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import MIB, ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.states import ServiceState
 from tests.client.conftest import unique
 from tests.client.pushing import FIRST, Seen, Topics, again, consumer
 from tests.client.raw_producer import RawProducer

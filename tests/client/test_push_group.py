@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer

@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import BrokerError, ClientError, ConfigError, NotRunning
-from firearrow.client.options import ClientOptions, PushConsumerOptions
+from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NotRunning
+from firearrow.client.base.options import ClientOptions, PushConsumerOptions
+from firearrow.client.base.service_state import ServiceState
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.states import ServiceState
 from tests.client.conftest import unique
 from tests.client.pushing import Seen, Topics, again, consumer
 from tests.client.raw_producer import RawProducer
@@ -182,7 +182,7 @@ async def test_however_run_ends_it_drains(
 
 SCRIPT = """
 import asyncio, sys
-from firearrow.client.options import ConsumeFromWhere, PushConsumerOptions
+from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 
 async def main():

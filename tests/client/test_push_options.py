@@ -2,8 +2,8 @@
 
 import pytest
 
-from firearrow.client.errors import ConfigError
-from firearrow.client.options import MIB, ConsumeFromWhere, MessageModel, PushConsumerOptions
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.options import MIB, ConsumeFromWhere, MessageModel, PushConsumerOptions
 
 RANGES: dict[str, tuple[float, float, float]] = {
     "threads": (1, 1000, 1),

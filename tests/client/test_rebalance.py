@@ -7,10 +7,10 @@ import pytest
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import OffsetUnknown, RequestTimeout
+from firearrow.client.base.errors import OffsetUnknown, RequestTimeout
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import MessageModel
 from firearrow.client.group import java_json
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import MessageModel
 from tests.client.rebalancing import (
     ASSIGN,
     FOUR,

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from firearrow.client.errors import MessageRefused
+from firearrow.client.base.errors import MessageRefused
 from firearrow.client.sending.recalls import RecallHandle
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import BrokerError, ClientError
+from firearrow.client.base.errors import BrokerError, ClientError
+from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.message import MessageQueue, Property
 from firearrow.client.pop.acks import BITS_MAX, AckClient, batch_body
 from firearrow.client.pop.popping import PopRequest, PopResult, PopStatus, pop_command, pop_result
 from firearrow.client.pop.receipts import (

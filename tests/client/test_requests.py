@@ -10,10 +10,15 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.admin import Admin
-from firearrow.client.errors import BrokerError, ClientError, NoReplyAddress, RequestReplyTimeout
+from firearrow.client.base.errors import BrokerError, ClientError, NoReplyAddress, RequestReplyTimeout
+from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.options import (
+    ClientOptions,
+    ConsumeFromWhere,
+    ProducerOptions,
+    PushConsumerOptions,
+)
 from firearrow.client.handling.consuming import ConsumeResult
-from firearrow.client.message import Message, MessageQueue
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, ProducerOptions, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.sending.reply_records import reply_of

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.group import java_json
 from firearrow.client.inquiry.resets import OffsetReset, ResetRequest
-from firearrow.client.message import MessageQueue
 from tests.client.rebalancing import FOUR, MEMBERS, Round, of_members
 from tests.client.records import received
 from tests.client.rounds import FakeInstance

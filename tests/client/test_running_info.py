@@ -7,7 +7,15 @@ from datetime import datetime
 
 from firearrow._native.wire.codes import PROTOCOL_VERSION
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import OffsetUnknown
+from firearrow.client.base.errors import OffsetUnknown
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import (
+    MIB,
+    ClientOptions,
+    Credentials,
+    PullConsumerOptions,
+    PushConsumerOptions,
+)
 from firearrow.client.group import java_json
 from firearrow.client.group.offset_store import OffsetTable, ReadOffset
 from firearrow.client.group.process_queue import ProcessQueue
@@ -21,8 +29,6 @@ from firearrow.client.inquiry.running_info import (
     stack_dump,
 )
 from firearrow.client.inquiry.stats import ConsumerStats
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import MIB, ClientOptions, Credentials, PullConsumerOptions, PushConsumerOptions
 from tests.client.records import received
 from tests.client.rounds import FakeInstance, queues_of
 

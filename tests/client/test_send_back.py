@@ -6,10 +6,10 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import BrokerError, ClientError, RequestTimeout
+from firearrow.client.base.errors import BrokerError, ClientError, RequestTimeout
+from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.names import Namespace
 from firearrow.client.handling.send_back import SendBack
-from firearrow.client.message import Message, MessageQueue
-from firearrow.client.names import Namespace
 from tests.client.records import received
 
 QUEUE = MessageQueue("orders", "broker-a", 2)

@@ -10,7 +10,7 @@ from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin import Admin
-from firearrow.client.errors import (
+from firearrow.client.base.errors import (
     ClientError,
     NoNameServer,
     NoRoute,
@@ -18,9 +18,9 @@ from firearrow.client.errors import (
     RequestTimeout,
     TooManyRequests,
 )
-from firearrow.client.hooks import SendContext
-from firearrow.client.message import Message, MessageQueue, SendStatus
-from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.base.hooks import SendContext
+from firearrow.client.base.message import Message, MessageQueue, SendStatus
+from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.sending.batch import split
 from firearrow.client.sending.fault_detector import latency_faults

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from firearrow.client.errors import (
+from firearrow.client.base.errors import (
     ClientError,
     ConnectFailed,
     ConnectionLost,
@@ -14,8 +14,8 @@ from firearrow.client.errors import (
     RequestTimeout,
     TransportError,
 )
-from firearrow.client.message import Message, SendResult
-from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.base.message import Message, SendResult
+from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
 from tests.client.conftest import unique
 from tests.client.proxy import Detour

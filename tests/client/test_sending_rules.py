@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from firearrow.client.errors import BrokerError, ClientError, NoRoute, RequestTimeout, TooManyRequests
-from firearrow.client.hooks import SendContext
-from firearrow.client.message import Message, MessageQueue, SendStatus
-from firearrow.client.options import ProducerOptions
+from firearrow.client.base.errors import BrokerError, ClientError, NoRoute, RequestTimeout, TooManyRequests
+from firearrow.client.base.hooks import SendContext
+from firearrow.client.base.message import Message, MessageQueue, SendStatus
+from firearrow.client.base.options import ProducerOptions
 from firearrow.client.producer import Producer
 from tests.client.scripted import Scripted
 

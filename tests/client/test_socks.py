@@ -8,11 +8,11 @@ from typing import Self
 
 import pytest
 
-from firearrow.client.errors import ConfigError, ConnectFailed
+from firearrow.client.base.errors import ConfigError, ConnectFailed
+from firearrow.client.base.message import Message
+from firearrow.client.base.options import ClientOptions, SocksProxy
 from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.socks import SocksProxies
-from firearrow.client.message import Message
-from firearrow.client.options import ClientOptions, SocksProxy
 from firearrow.client.producer import Producer
 from tests.client.conftest import unique
 

@@ -12,7 +12,14 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ClientError
+from firearrow.client.base.errors import ClientError
+from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.options import (
+    ClientOptions,
+    ProducerOptions,
+    PullConsumerOptions,
+    PushConsumerOptions,
+)
 from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.subscription import Subscription
@@ -21,8 +28,6 @@ from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.link.routes import QUEUES_MAX, PublishInfo, TopicRoute
 from firearrow.client.link.static_topics import NO_HOLDER, StaticTopic, logical_broker
-from firearrow.client.message import Message, MessageQueue
-from firearrow.client.options import ClientOptions, ProducerOptions, PullConsumerOptions, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.pulling.pulling import PullClient, PullQuery

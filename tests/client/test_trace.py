@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from firearrow.client.errors import ConnectionLost
-from firearrow.client.message import Message
-from firearrow.client.names import GROUP_CHARS_MAX
-from firearrow.client.options import ClientOptions
+from firearrow.client.base.errors import ConnectionLost
+from firearrow.client.base.message import Message
+from firearrow.client.base.names import GROUP_CHARS_MAX
+from firearrow.client.base.options import ClientOptions
 from firearrow.client.tracing.trace import (
     BODY_BYTES_MAX,
     KEYS_BYTES_MAX,

@@ -7,10 +7,10 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import ConnectionLost
-from firearrow.client.hooks import ConsumeContext, EndTransactionContext, SendContext
-from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
-from firearrow.client.names import Namespace
+from firearrow.client.base.errors import ConnectionLost
+from firearrow.client.base.hooks import ConsumeContext, EndTransactionContext, SendContext
+from firearrow.client.base.message import Message, MessageQueue, SendResult, SendStatus
+from firearrow.client.base.names import Namespace
 from firearrow.client.sending.reply_records import reply_of
 from firearrow.client.tracing.trace import TraceContext, TraceDispatcher
 from firearrow.client.tracing.trace_hooks import ConsumeTrace, ProduceTrace

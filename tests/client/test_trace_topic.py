@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin import Admin
-from firearrow.client.message import Message
-from firearrow.client.options import (
+from firearrow.client.base.message import Message
+from firearrow.client.base.options import (
     ConsumeFromWhere,
     ProducerOptions,
     PullConsumerOptions,

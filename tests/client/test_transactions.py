@@ -9,16 +9,16 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.errors import (
+from firearrow.client.base.errors import (
     BrokerError,
     ConfigError,
     ConnectionLost,
     MessageRefused,
     NotRunning,
 )
-from firearrow.client.hooks import EndTransactionContext
-from firearrow.client.message import Message, MessageQueue, SendResult, SendStatus
-from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.base.hooks import EndTransactionContext
+from firearrow.client.base.message import Message, MessageQueue, SendResult, SendStatus
+from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.sending.transactions import (
     Transaction,
     Transactions,

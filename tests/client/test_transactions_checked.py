@@ -8,11 +8,11 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin import Admin
-from firearrow.client.errors import (
+from firearrow.client.base.errors import (
     ConfigError,
 )
-from firearrow.client.message import Message
-from firearrow.client.options import ClientOptions
+from firearrow.client.base.message import Message
+from firearrow.client.base.options import ClientOptions
 from firearrow.client.producer import Producer
 from firearrow.client.sending.transactions import (
     TransactionState,

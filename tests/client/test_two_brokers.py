@@ -8,9 +8,14 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client.errors import ClientError
-from firearrow.client.message import Message
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, ProducerOptions, PushConsumerOptions
+from firearrow.client.base.errors import ClientError
+from firearrow.client.base.message import Message
+from firearrow.client.base.options import (
+    ClientOptions,
+    ConsumeFromWhere,
+    ProducerOptions,
+    PushConsumerOptions,
+)
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from firearrow.client.options import (
+from firearrow.client.base.options import (
     ClientOptions,
     ConsumeFromWhere,
     PopConsumerOptions,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin import Admin
-from firearrow.client.errors import ClientError, NoRoute
+from firearrow.client.base.errors import ClientError, NoRoute
 
 
 async def wait_until(predicate: Callable[[], object], seconds: float = 10) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from firearrow.broker.base.config import apache_keys
 from firearrow.broker.base.options import NO_LIMIT, Options, text_of
 from firearrow.broker.tables.naming_options import ACTING
-from firearrow.client.options import (
+from firearrow.client.base.options import (
     ClientOptions,
     PopConsumerOptions,
     ProducerOptions,

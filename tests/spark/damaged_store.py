@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 
 from firearrow._native.store.message_store import MessageStore
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from firearrow._native.columnar.record_spans import Spans
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import TopicNotFound
 from firearrow.spark_tools.origin import OnDataLoss, QueueRange

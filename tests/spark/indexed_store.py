@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline.reader import OfflineReader
 from firearrow.spark_tools.origin import QueueRange

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from firearrow.client import blocking
-from firearrow.client.message import Message, MessageQueue
-from firearrow.client.options import CompressionKind, ProducerOptions
+from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.options import CompressionKind, ProducerOptions
 from tests.golden import GOLDEN
 
 BROKER = "broker-a"

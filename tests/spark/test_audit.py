@@ -12,8 +12,8 @@ from firearrow._native.audit.audit import SerialExecutor, StoreAudit, StoreResul
 from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.store_files import AuditedStore
 from firearrow.client import blocking
+from firearrow.client.base.message import Message
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import Message
 from firearrow.spark_tools.audit.stores import stores_of
 from firearrow.spark_tools.errors import InvalidOption, StoreUnreadable
 from firearrow.spark_tools.offline.config import group_offsets

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline import by_index
 from firearrow.spark_tools.origin import QueueRange

@@ -31,8 +31,8 @@ from firearrow._native.base.text import valid
 from firearrow._native.columnar.columns import Columns
 from firearrow._native.columnar.record_spans import End, Spans, from_answer, walk
 from firearrow._native.store.log.record import Record, RecordError
-from firearrow.client.compression import FLAGS, open_body, pack
-from firearrow.client.options import CompressionKind
+from firearrow.client.base.compression import FLAGS, open_body, pack
+from firearrow.client.base.options import CompressionKind
 from firearrow.spark_tools.columns import (
     ALL,
     COLUMNS,

@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from firearrow.client import blocking
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import Message, MessageQueue
 from tests.spark.replaying import bodies
 from tests.spark.stores import BROKER, SETTINGS
 from tests.spark.waiting import await_some

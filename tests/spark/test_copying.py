@@ -11,9 +11,9 @@ import pytest
 
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow.client import blocking
-from firearrow.client.errors import NoRoute
+from firearrow.client.base.errors import NoRoute
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.datasource.ranges import row_of
 from firearrow.spark_tools.errors import DataLoss, InvalidOption, SendFailed, SparkToolsError
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments

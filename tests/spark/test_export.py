@@ -11,8 +11,8 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from firearrow.client.compression import COMPRESSED, open_body
-from firearrow.client.names import is_system_topic
+from firearrow.client.base.compression import COMPRESSED, open_body
+from firearrow.client.base.names import is_system_topic
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.columns import ALL
 from firearrow.spark_tools.jobs import export as job

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from firearrow._native.columnar.record_spans import End, walk
-from firearrow.client.compression import COMPRESSED, open_body
+from firearrow.client.base.compression import COMPRESSED, open_body
 from tests.spark.stores import KnownStore
 
 if TYPE_CHECKING:

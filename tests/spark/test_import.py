@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow._native.store.log.record import Record
-from firearrow.client.compression import COMPRESSED, open_body
+from firearrow.client.base.compression import COMPRESSED, open_body
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.jobs import export as exporting
 from firearrow.spark_tools.jobs import import_ as job

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane, planning
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress

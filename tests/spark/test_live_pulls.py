@@ -11,7 +11,7 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import (
     DataLoss,

@@ -11,8 +11,8 @@ import pytest
 
 from firearrow._native.columnar.record_spans import Spans
 from firearrow.client import blocking
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption, TopicNotFound, Unreachable
 from firearrow.spark_tools.live.origin import GROUP, BrokerSource

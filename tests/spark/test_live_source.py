@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from firearrow.client import blocking
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.inquiry.admin_records import GroupConfig
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.datasource.stream import StreamReader
 from firearrow.spark_tools.errors import DataLoss, RequestRefused, TopicNotFound, Unreachable

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import InvalidOption, WriteFailed
 from firearrow.spark_tools.jobs.marks import (
     LINES_BYTES_MAX,

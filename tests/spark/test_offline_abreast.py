@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader

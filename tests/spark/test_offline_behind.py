@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.offline.mapped_files import MappedFiles
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import DataLoss
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.planning import ranges

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.origin import QueueRange

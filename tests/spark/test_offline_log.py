@@ -8,8 +8,8 @@ import pytest
 
 from firearrow._native.store.message_store import MessageStore, StoreConfig
 from firearrow.client import blocking
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader

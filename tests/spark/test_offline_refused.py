@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firearrow._native.base.hash import java_hash
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import StoreUnreadable, TopicNotFound
 from tests.spark.damaged_store import COUNT, QUEUE, LossRecorder, offsets, opened

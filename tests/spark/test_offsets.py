@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.offsets import (

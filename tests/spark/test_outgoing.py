@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from firearrow._native.store.log.batch import items_of
-from firearrow.client.message import MessageQueue, decode_properties
+from firearrow.client.base.message import MessageQueue, decode_properties
 from firearrow.spark_tools import outgoing
 from firearrow.spark_tools.errors import InvalidOption, SendFailed, TopicNotFound
 from firearrow.spark_tools.outgoing import BatchSender, SinkSettings, first_id, unique_ids

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.sending.selectors import hash_index
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.placing import QueueIdUse, RowRun, groups, partition_rows

@@ -12,8 +12,8 @@ import pytest
 from firearrow._native.columnar.batch_encoder import PropertyEdits, batch_body
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import blocking
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import MessageQueue
 from firearrow.spark_tools.errors import SendFailed, TopicNotFound
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.live.target import Cluster

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from firearrow.client.compression import COMPRESSED, open_body
+from firearrow.client.base.compression import COMPRESSED, open_body
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools import register
 from firearrow.spark_tools.provenance import Provenance

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from firearrow.client import blocking
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools import register
 from firearrow.spark_tools.datasource.progress import GroupFollows, lag
 from firearrow.spark_tools.live.target import Cluster

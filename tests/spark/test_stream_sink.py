@@ -8,8 +8,8 @@ import pytest
 
 from examples.spark_source_to_sink import paid_orders
 from firearrow.client import blocking
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools import register
 from firearrow.spark_tools.provenance import Provenance
 from tests.spark.replaying import bodies, stored

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.errors import DataLoss, TopicNotFound
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.tail import REFRESH_S, RELIST_S, StreamCursor

@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from firearrow.client import blocking
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.message import Message, MessageQueue
 from firearrow.spark_tools import register
 from firearrow.spark_tools.jobs.replay import cli
 from firearrow.spark_tools.provenance import Provenance

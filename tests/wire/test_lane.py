@@ -7,7 +7,7 @@ import pytest
 
 from firearrow._native.wire.fast_send import InFlightLimit, TopicFastSend
 from firearrow._native.wire.send_request import SendFrames
-from firearrow.client.message import Message
+from firearrow.client.base.message import Message
 from tests.support.transport import RecordingTransport
 from tests.wire.calls_client import CallsClient, asked, run
 from tests.wire.test_outgoing import ids

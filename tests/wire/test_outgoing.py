@@ -11,7 +11,7 @@ import pytest
 from firearrow._native.store.log.batch import items_of
 from firearrow._native.wire.message_properties import batch_body, message_properties
 from firearrow._native.wire.unique_ids import UniqueIds
-from firearrow.client.message import Message, decode_properties
+from firearrow.client.base.message import Message, decode_properties
 
 MIDDLE = datetime(2026, 11, 15, 12)
 

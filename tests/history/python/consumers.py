@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import RocketMQError
-from firearrow.client.handling.consuming import Answer, Retry
-from firearrow.client.message import MessageQueue, Property
-from firearrow.client.options import (
+from firearrow.client.base.errors import RocketMQError
+from firearrow.client.base.message import MessageQueue, Property
+from firearrow.client.base.options import (
     ClientOptions,
     ConsumeFromWhere,
     PopConsumerOptions,
     PullConsumerOptions,
     PushConsumerOptions,
 )
+from firearrow.client.handling.consuming import Answer, Retry
 from firearrow.client.pop.receipts import receipt_handle_of
 from firearrow.client.pop_consumer import PopConsumer
 from firearrow.client.pull_consumer import PullConsumer

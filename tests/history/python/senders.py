@@ -8,9 +8,9 @@ import random
 from collections.abc import Awaitable, Callable
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import RocketMQError
-from firearrow.client.message import Message
-from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.base.errors import RocketMQError
+from firearrow.client.base.message import Message
+from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.sending.transactions import TransactionState
 from tests.history.python.telling import body_of, tell, tell_send, tell_sent

@@ -11,7 +11,7 @@ import zlib
 import orjson
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.message import SendResult
+from firearrow.client.base.message import SendResult
 
 LARGE_BYTES = 20_000
 MANY_BYTES = 900

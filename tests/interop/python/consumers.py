@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.handling.consuming import Answer, ConsumeResult, DeadLetter, Retry
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.push_consumer import PushConsumer
 from tests.interop.python.events import emit, of_message, of_queue
 from tests.interop.python.parameters import Parameters

@@ -5,8 +5,8 @@ import sys
 from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.errors import ClientError
-from firearrow.client.message import MessageQueue
+from firearrow.client.base.errors import ClientError
+from firearrow.client.base.message import MessageQueue
 
 Event = dict[str, Any]
 

@@ -6,9 +6,9 @@ A message with the tag `again` is taken at its second try.
 from collections.abc import Awaitable, Callable, Sequence
 
 from firearrow._native.store.log.received_message import ReceivedMessage
+from firearrow.client.base.message import Message
+from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.handling.consuming import Answer, ConsumeResult
-from firearrow.client.message import Message
-from firearrow.client.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
 from tests.interop.python.events import emit, of_message

@@ -5,9 +5,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from firearrow.client.errors import RocketMQError
-from firearrow.client.message import Message, SendResult
-from firearrow.client.options import ClientOptions, ProducerOptions
+from firearrow.client.base.errors import RocketMQError
+from firearrow.client.base.message import Message, SendResult
+from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.producer import Producer
 from firearrow.client.sending.selectors import Selector
 from tests.interop.python.events import emit, failure, of_queue

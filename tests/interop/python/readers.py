@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from firearrow.client.admin import Admin
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ClientOptions, PullConsumerOptions
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.link.instance import ClientInstance
-from firearrow.client.message import MessageQueue
-from firearrow.client.options import ClientOptions, PullConsumerOptions
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.pulling.pulling import PullClient, PullQuery
 from tests.interop.python.events import emit, of_message, of_queue

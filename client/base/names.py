@@ -2,7 +2,7 @@
 
 import re
 
-from firearrow.client.errors import ConfigError
+from firearrow.client.base.errors import ConfigError
 
 RETRY, DLQ = "%RETRY%", "%DLQ%"
 TOPIC_CHARS_MAX, GROUP_CHARS_MAX = 127, 120

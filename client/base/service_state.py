@@ -1,5 +1,9 @@
-"""States of producers and consumers, by Java's names, and what is used by `async with`."""
+"""States of producers and consumers, by Java's names, and what is used by `async with`.
 
+The wall clock, in the unit of the wire.
+"""
+
+import time
 from abc import ABC, abstractmethod
 from enum import Enum
 from types import TracebackType
@@ -31,3 +35,8 @@ class Startable(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

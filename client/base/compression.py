@@ -8,8 +8,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from firearrow.client.errors import ConfigError, RocketMQError
-from firearrow.client.options import CompressionKind
+from firearrow.client.base.errors import ConfigError, RocketMQError
+from firearrow.client.base.options import CompressionKind
 
 BODY_BYTES_MAX = 256 << 20
 PIECE_BYTES = 1024

@@ -6,7 +6,7 @@ from enum import Enum
 from functools import total_ordering
 from typing import NamedTuple
 
-from firearrow.client.errors import BrokerError, MessageRefused
+from firearrow.client.base.errors import BrokerError, MessageRefused
 
 PROPERTIES_BYTES_MAX = 32767
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
-from firearrow.client.errors import ConfigError
+from firearrow.client.base.errors import ConfigError
 
 MIB = 1 << 20
 Ranges = Mapping[str, tuple[float, float]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.message import Message, MessageQueue, SendResult
+from firearrow.client.base.message import Message, MessageQueue, SendResult
 
 if TYPE_CHECKING:
     from firearrow._native.store.log.received_message import ReceivedMessage
