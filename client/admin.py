@@ -29,8 +29,8 @@ from firearrow.client.inquiry.admin_records import (
     read,
 )
 from firearrow.client.inquiry.message_queries import FOREVER_MS, MessageQueries
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.positions import QueueOffsets
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.queue_offsets import QueueOffsets
 
 log = logging.getLogger("firearrow.client")
 

@@ -15,8 +15,8 @@ from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.names import check_group
 from firearrow.client.base.options import ClientOptions, ProducerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.service import Service
+from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.sending.accumulator import Accumulator
 from firearrow.client.sending.back_pressure import BackPressure
 from firearrow.client.sending.fault_detector import latency_faults

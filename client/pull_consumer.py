@@ -22,7 +22,6 @@ from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.offset_store import OffsetStore, ReadOffset
 from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.service import Service
 from firearrow.client.members.pull_role import (
     PullConsumerConfig,
@@ -31,6 +30,7 @@ from firearrow.client.members.pull_role import (
     fetch_queues,
 )
 from firearrow.client.pulling.pull_tasks import PrefetchedQueue
+from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.tracing.consume_tracing import ConsumeTracing, TracedConsumerConfig
 
 log = logging.getLogger("firearrow.client")

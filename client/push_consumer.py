@@ -22,10 +22,10 @@ from firearrow.client.handling.listeners import Handler
 from firearrow.client.handling.subscriptions import Subscriptions
 from firearrow.client.handling.termination import on_stop_signals
 from firearrow.client.inquiry.stats import ConsumeStatus
-from firearrow.client.link.instance import ClientInstance
 from firearrow.client.link.service import Service
 from firearrow.client.members.push_role import PushConsumerRuntime
 from firearrow.client.members.push_setting import PushConsumerConfig
+from firearrow.client.remoting.client_instance import ClientInstance
 
 log = logging.getLogger("firearrow.client")
 

@@ -12,7 +12,7 @@ from firearrow.client.base.errors import ClientError, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MessageModel
 from firearrow.client.group import java_json
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 
 TIMEOUT_S = 3.0
 MEMBERS_MAX = ASSIGNED_MAX = 65536

@@ -8,7 +8,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import check
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 
 
 async def check_filters(instance: ClientInstance, group: str, subscriptions: Mapping[str, Subscription]) -> None:

@@ -14,7 +14,7 @@ from firearrow.client.base.errors import ClientError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.group import java_json
 from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 
 log = logging.getLogger("firearrow.client")
 TIMEOUT_S = 1.0

@@ -22,7 +22,7 @@ from firearrow.client.group.offset_store import OffsetStore
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.pull_request import PullRequest
 from firearrow.client.group.start_offset import StartOffset
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 
 __all__ = ["QueueListener", "Queues", "RebalanceContext", "Rebalancer"]
 

@@ -13,8 +13,8 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import ClientError, OffsetUnknown, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.routes import MASTER
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.routes import MASTER
 
 log = logging.getLogger("firearrow.client")
 TIMEOUT_S = 5

@@ -13,7 +13,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import RocketMQError, check
 from firearrow.client.base.message import Message, Property
 from firearrow.client.base.names import Namespace, retry_topic
-from firearrow.client.link.static_topics import LOGICAL_BROKER
+from firearrow.client.remoting.routes import LOGICAL_BROKER
 
 log = logging.getLogger("firearrow.client")
 

@@ -12,8 +12,8 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import ClientError, NoRoute, TransportError, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.inquiry.admin_records import ClusterInfo, cluster_info, read
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.routes import MASTER
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.routes import MASTER
 
 log = logging.getLogger("firearrow.client")
 

@@ -11,7 +11,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.group import java_json
 from firearrow.client.inquiry.resets import ResetRequest
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 
 log = logging.getLogger("firearrow.client")
 

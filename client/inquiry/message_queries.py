@@ -13,8 +13,8 @@ from firearrow.client.base.compression import open_body
 from firearrow.client.base.errors import ClientError, NoRoute, RocketMQError, check
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.routes import MASTER
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.routes import MASTER
 
 IPV4_ID_CHARS, IPV6_ID_CHARS = 32, 56
 UNIQUE_MAX = 32

@@ -22,7 +22,7 @@ from firearrow.client.group.offset_store import NOT_FOUND, OffsetStore, ReadOffs
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.inquiry.stats import ConsumerStats
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 
 VERSION_TEXT = f"V5_{(PROTOCOL_VERSION - 413) // 20}_{(PROTOCOL_VERSION - 413) % 20 // 2}"
 """Java's name of the version that we announce: V5_5_0."""

@@ -9,7 +9,7 @@ from firearrow.client.base.hooks import RpcHook
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ClientOptions
 from firearrow.client.base.service_state import ServiceState, Startable
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 
 
 class Service(Startable):

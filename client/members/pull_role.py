@@ -25,10 +25,10 @@ from firearrow.client.group.start_offset import start_offset
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.inquiry.inspection import register_inspection_handlers
 from firearrow.client.inquiry.running_info import RunningConsumer, running_info
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.pulling.pull_tasks import UNKNOWN, PrefetchContext, Prefetcher
 from firearrow.client.pulling.pulling import PullClient
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.queue_offsets import QueueOffsets
 
 log = logging.getLogger("firearrow.client")
 

@@ -11,12 +11,12 @@ from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.consuming import DEAD_LETTER
 from firearrow.client.handling.send_back import SendBack
 from firearrow.client.inquiry.stats import ConsumerStats
-from firearrow.client.link.instance import ClientInstance
 from firearrow.client.members.push_service import handlers
 from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.pop.acks import AckClient
 from firearrow.client.pop.consume_pop import PopService
 from firearrow.client.pop.pop_loop import PopClient, PopLoop, PopLoopContext
+from firearrow.client.remoting.client_instance import ClientInstance
 
 
 class PopRuntime:

@@ -31,13 +31,13 @@ from firearrow.client.inquiry.inspection import register_inspection_handlers
 from firearrow.client.inquiry.resets import OffsetReset
 from firearrow.client.inquiry.running_info import RunningConsumer, running_info
 from firearrow.client.inquiry.stats import SAMPLE_S, ConsumerStats
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.positions import QueueOffsets
 from firearrow.client.members.push_pops import PopRuntime
 from firearrow.client.members.push_service import consume_service, send_back
 from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.pulling.pull_loop import PullLoop, PullLoopContext
 from firearrow.client.pulling.pulling import PullClient
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.queue_offsets import QueueOffsets
 from firearrow.client.sending.republisher import RetryProducer
 from firearrow.client.tracing.consume_tracing import ConsumeTracing
 

@@ -17,8 +17,8 @@ from firearrow.client.handling.consuming import ConsumeService, concurrent_verdi
 from firearrow.client.handling.listeners import HandlerThreads, Listeners
 from firearrow.client.handling.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
 from firearrow.client.inquiry.stats import ConsumerStats
-from firearrow.client.link.instance import ClientInstance
 from firearrow.client.members.push_setting import PushConsumerConfig
+from firearrow.client.remoting.client_instance import ClientInstance
 
 
 def consume_service(

@@ -21,7 +21,6 @@ from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.instance import ClientInstance
 from firearrow.client.pop.pop_sources import Caller
 from firearrow.client.pop.popping import (
     GRACE_S,
@@ -32,6 +31,7 @@ from firearrow.client.pop.popping import (
     pop_command,
     pop_result,
 )
+from firearrow.client.remoting.client_instance import ClientInstance
 
 log = logging.getLogger("firearrow.client")
 

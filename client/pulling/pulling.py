@@ -16,8 +16,8 @@ from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
 from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.routes import MASTER, BrokerAddress
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.routes import MASTER, BrokerAddress
 
 log = logging.getLogger("firearrow.client")
 

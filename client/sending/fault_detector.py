@@ -5,8 +5,8 @@ import asyncio
 from firearrow.client.base.errors import RocketMQError, TransportError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ProducerOptions
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.positions import QueueOffsets
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.queue_offsets import QueueOffsets
 from firearrow.client.sending.latency_faults import LatencyFaultTolerance
 
 

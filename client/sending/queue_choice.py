@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.link.routes import PublishInfo
+from firearrow.client.remoting.routes import PublishInfo
 from firearrow.client.sending.latency_faults import LatencyFaultTolerance
 
 COUNT_MAX = 0x7FFFFFFF

@@ -8,7 +8,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import MessageRefused
 from firearrow.client.base.names import DLQ, RETRY
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 
 HANDLE_CHARS_MAX = 1024
 

@@ -10,7 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.compression import COMPRESSED, KIND_BITS, BodyUnreadable, open_body
 from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.base.message import PROPERTIES_BYTES_MAX, Property
-from firearrow.client.link.channels import host_port
+from firearrow.client.remoting.channels import host_port
 
 log = logging.getLogger("firearrow.client")
 

@@ -18,8 +18,7 @@ from firearrow.client.base.message import Message, MessageQueue, Property, SendR
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ProducerOptions
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.introductions import FirstHeartbeat
+from firearrow.client.remoting.client_instance import ClientInstance, FirstHeartbeat
 from firearrow.client.sending.reply_records import reply_of
 from firearrow.client.sending.selectors import Selector
 

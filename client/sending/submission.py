@@ -27,9 +27,9 @@ from firearrow.client.base.message import MessageQueue, SendResult, SendStatus
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ProducerOptions
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.link.channel import Channel
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.routes import PublishInfo
+from firearrow.client.remoting.channel import Channel
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.routes import PublishInfo
 from firearrow.client.sending.latency_faults import LatencyFaultTolerance
 from firearrow.client.sending.prepared import BATCH, PreparedMessage
 from firearrow.client.sending.queue_choice import QueueSelector

@@ -22,8 +22,7 @@ from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ProducerOptions
 from firearrow.client.handling.listeners import is_coroutine_function
 from firearrow.client.inquiry.message_queries import decode_offset_id
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.introductions import FirstHeartbeat
+from firearrow.client.remoting.client_instance import ClientInstance, FirstHeartbeat
 
 log = logging.getLogger("firearrow.client")
 

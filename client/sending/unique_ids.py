@@ -5,7 +5,7 @@ import os
 import socket
 
 from firearrow._native.wire.unique_ids import UniqueIds
-from firearrow.client.link.identity import local_ip
+from firearrow.client.remoting.client_id import local_ip
 
 
 @functools.cache

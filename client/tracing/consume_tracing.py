@@ -6,8 +6,8 @@ from typing import Protocol
 
 from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.names import Namespace
-from firearrow.client.link.instance import ClientInstance
 from firearrow.client.producer import Producer
+from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.tracing.trace import TraceDispatcher, TraceSide, trace_dispatcher
 from firearrow.client.tracing.trace_hooks import ConsumeTrace
 

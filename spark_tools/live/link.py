@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin import Admin
 from firearrow.client.base.errors import BrokerError, NoNameServer, TooManyRequests, TransportError
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.threads.loop_thread import LoopThread
 from firearrow.spark_tools.errors import Unreachable
 from firearrow.spark_tools.live.target import Cluster

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.options import ClientOptions, Credentials, SocksProxy
-from firearrow.client.link.channels import host_port
+from firearrow.client.remoting.channels import host_port
 from firearrow.spark_tools.errors import InvalidOption
 
 PREFIX = "rocketmq."

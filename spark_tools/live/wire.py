@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from firearrow._native.wire.command import RemotingCommand, WireError
 from firearrow.client.base.errors import ConnectFailed
-from firearrow.client.link.channels import host_port
-from firearrow.client.link.socks import SocksProxies, connect_through
+from firearrow.client.remoting.channels import SocksProxies, connect_through, host_port
 from firearrow.spark_tools.live.link import SharedAdmin
 
 READ_BYTES = 1 << 18

@@ -16,9 +16,9 @@ from firearrow.client.group.rebalance import Queues, RebalanceContext, Rebalance
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.positions import QueueOffsets
-from firearrow.client.link.routes import MASTER, BrokerAddress
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.queue_offsets import QueueOffsets
+from firearrow.client.remoting.routes import MASTER, BrokerAddress
 
 Says = Callable[[RemotingCommand], RemotingCommand] | Exception
 ADDRESS = "master:1"

@@ -11,8 +11,8 @@ from firearrow.client.base.options import ClientOptions, PushConsumerOptions
 from firearrow.client.group import java_json
 from firearrow.client.group.allocate import strategy_of
 from firearrow.client.group.locks import QueueLocks
-from firearrow.client.link.instance import ClientInstance
 from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.remoting.client_instance import ClientInstance
 from tests.client.conftest import unique
 from tests.client.rounds import Member
 from tests.client.waiting import wait_until

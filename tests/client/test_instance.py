@@ -17,7 +17,7 @@ from firearrow.client.base.errors import (
     RequestTimeout,
 )
 from firearrow.client.base.options import ClientOptions
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 from tests.client.conftest import unique
 
 

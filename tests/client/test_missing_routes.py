@@ -1,7 +1,7 @@
 """Topics without a route: asked for soon, then ever more seldom, and no more once they are found."""
 
 from firearrow.client.base.errors import NoRoute
-from firearrow.client.link.missing_routes import RouteRetry
+from firearrow.client.remoting.route_retry import RouteRetry
 
 
 class Routes:

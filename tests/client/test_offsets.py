@@ -14,8 +14,8 @@ from firearrow.client.base.options import ClientOptions, ConsumeFromWhere
 from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.start_offset import start_offset
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.positions import QueueOffsets
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.queue_offsets import QueueOffsets
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.rounds import FakeInstance, Member, queues_of

@@ -12,8 +12,8 @@ from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
 from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.group.subscription import Subscription
-from firearrow.client.link.routes import BrokerAddress
 from firearrow.client.pulling.pulling import PullClient, PullQuery, PullStatus, pull_command
+from firearrow.client.remoting.routes import BrokerAddress
 from tests.client.records import record
 
 QUEUE = MessageQueue("orders", "broker-a", 3)

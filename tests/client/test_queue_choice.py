@@ -4,7 +4,7 @@ from collections import Counter
 
 from firearrow._native.base.hash import java_hash
 from firearrow.client.base.message import Message, MessageQueue
-from firearrow.client.link.routes import PublishInfo
+from firearrow.client.remoting.routes import PublishInfo
 from firearrow.client.sending.latency_faults import LatencyFaultTolerance
 from firearrow.client.sending.queue_choice import QueueSelector
 from firearrow.client.sending.selectors import by_hash, hash_index

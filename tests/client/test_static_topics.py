@@ -24,14 +24,20 @@ from firearrow.client.group.locks import QueueLocks
 from firearrow.client.group.remote_offsets import RemoteOffsetStore
 from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.consuming import ConsumeResult
-from firearrow.client.link.instance import ClientInstance
-from firearrow.client.link.positions import QueueOffsets
-from firearrow.client.link.routes import QUEUES_MAX, PublishInfo, TopicRoute
-from firearrow.client.link.static_topics import NO_HOLDER, StaticTopic, logical_broker
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.pulling.pulling import PullClient, PullQuery
 from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.queue_offsets import QueueOffsets
+from firearrow.client.remoting.routes import (
+    NO_HOLDER,
+    QUEUES_MAX,
+    PublishInfo,
+    StaticTopic,
+    TopicRoute,
+    logical_broker,
+)
 from firearrow.client.sending.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.client.consumers import Journal

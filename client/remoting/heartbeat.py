@@ -14,9 +14,9 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, NotRunning, check
 from firearrow.client.base.options import ClientOptions
-from firearrow.client.link.channels import Channels
-from firearrow.client.link.roles import ConsumerRole, ProducerRole
-from firearrow.client.link.routes import MASTER, RouteTable
+from firearrow.client.remoting.channels import Channels
+from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
+from firearrow.client.remoting.routes import MASTER, RouteTable
 
 log = logging.getLogger("firearrow.client")
 

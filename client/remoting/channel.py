@@ -2,15 +2,22 @@
 
 A request that is no longer waited for is forgotten; its answer is dropped. The socket stays open when a request times
 out: the others on it are none the worse. Loop thread.
+
+Signatures of requests (ACL): added last, over all other fields and the body.
 """
 
 import asyncio
+import base64
+import hashlib
+import hmac
 import logging
 from collections.abc import Callable
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.pending_calls import Failure, PendingCalls
 from firearrow.client.base.errors import ClientError, ConnectionLost, RequestTimeout, TooManyRequests
+from firearrow.client.base.message import java_order
+from firearrow.client.base.options import Credentials
 
 log = logging.getLogger("firearrow.client")
 
@@ -49,3 +56,15 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
 
     def broken(self, fault: str) -> None:
         log.warning("closed %s: %s", self.address, fault)
+
+
+def sign(command: RemotingCommand, credentials: Credentials) -> None:
+    """Base64 of HMAC-SHA1 over the values of all fields in the order of their names, then the body."""
+    ext = command.ext
+    ext.pop("Signature", None)
+    ext["AccessKey"] = credentials.access_key
+    if credentials.security_token is not None:
+        ext["SecurityToken"] = credentials.security_token
+    content = "".join(ext[name] for name in sorted(ext, key=java_order)).encode() + command.body
+    digest = hmac.new(credentials.secret_key.encode(), content, hashlib.sha1).digest()
+    ext["Signature"] = base64.b64encode(digest).decode()

@@ -1,6 +1,8 @@
 """Instance: what producers and consumers of one client id share: sockets, routes, heartbeats, timers.
 
 Made by the first that wants it, closed by the last that leaves. One instance lives in one event loop, and only there.
+
+Introductions: brokers that are to call us back must have heard of us before. Loop thread.
 """
 
 import asyncio
@@ -13,15 +15,15 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, ConfigError, NotRunning, RocketMQError, check
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.options import ClientOptions
-from firearrow.client.link import identity
-from firearrow.client.link.channel import Channel
-from firearrow.client.link.channels import Channels
-from firearrow.client.link.heartbeat import Heartbeats
-from firearrow.client.link.missing_routes import EACH_S, RouteRetry
-from firearrow.client.link.name_servers import NameServers
-from firearrow.client.link.roles import ConsumerRole, ProducerRole
-from firearrow.client.link.routes import RouteTable
+from firearrow.client.base.options import ClientOptions, ProducerOptions
+from firearrow.client.remoting import client_id
+from firearrow.client.remoting.channel import Channel
+from firearrow.client.remoting.channels import Channels
+from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
+from firearrow.client.remoting.heartbeat import Heartbeats
+from firearrow.client.remoting.name_servers import NameServers
+from firearrow.client.remoting.route_retry import EACH_S, RouteRetry
+from firearrow.client.remoting.routes import RouteTable
 
 log = logging.getLogger("firearrow.client")
 
@@ -44,7 +46,7 @@ class ClientInstance:
     ) -> "ClientInstance":
         """The instance of this client id in the running loop; each call is paired with one of `leave`. ConfigError."""
         loop = asyncio.get_running_loop()
-        client_id = identity.client_id(options, broadcasting=broadcasting, stream=stream)
+        client_id = client_id.client_id(options, broadcasting=broadcasting, stream=stream)
         here = _instances.setdefault(loop, {})
         instance = here.get(client_id)
         if instance is None:
@@ -315,3 +317,28 @@ class ClientInstance:
                 await self.call(address, request, self.options.api_timeout_s)
             except ClientError as error:
                 log.info("leaving %s: %s", address, error)
+
+
+class FirstHeartbeat:
+    """Of the producers of one instance: whoever joins it later needs introductions of his own."""
+
+    def __init__(self, instance: ClientInstance, options: ProducerOptions) -> None:
+        self._instance = instance
+        self._options = options
+        self._known: set[str] = set()
+
+    async def ensure_known(self, topic: str) -> None:
+        """Tell each master that the topic (its name as brokers know it) can be sent to; those told before are not.
+
+        A broker that cannot be told is tried again next time. NoRoute, TransportError of name servers.
+        """
+        options, routes = self._options, self._instance.routes
+        info = await routes.publish_info(topic, options.template_topic, options.default_queues)
+        for name in {routes.broker_name_of(queue) for queue in info.queues}:
+            address = routes.master(name)
+            if (
+                address is not None
+                and address not in self._known
+                and await self._instance.heartbeats.beat(address)
+            ):
+                self._known.add(address)

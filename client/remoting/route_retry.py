@@ -6,7 +6,7 @@ Java's client asks each 30 s only, so that a new group waits half a minute for i
 from collections.abc import Awaitable, Callable, Iterable
 
 from firearrow.client.base.errors import ClientError
-from firearrow.client.link.routes import RouteTable
+from firearrow.client.remoting.routes import RouteTable
 
 EACH_S = 1.0
 

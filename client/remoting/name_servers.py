@@ -8,7 +8,7 @@ import urllib.request
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ConfigError, NoNameServer, TransportError
 from firearrow.client.base.options import ClientOptions
-from firearrow.client.link.channels import Channels, host_port
+from firearrow.client.remoting.channels import Channels, host_port
 
 log = logging.getLogger("firearrow.client")
 

@@ -7,7 +7,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import ClientError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.link.instance import ClientInstance
+from firearrow.client.remoting.client_instance import ClientInstance
 
 
 class QueueOffsets:
