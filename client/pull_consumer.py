@@ -18,10 +18,6 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import check_group, check_topic
 from firearrow.client.base.options import ClientOptions, MessageModel, PullConsumerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.group.allocate import strategy_of
-from firearrow.client.group.offset_store import OffsetStore, ReadOffset
-from firearrow.client.group.rebalance import QueueListener
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.link.service import Service
 from firearrow.client.members.pull_role import (
     PullConsumerConfig,
@@ -30,6 +26,10 @@ from firearrow.client.members.pull_role import (
     fetch_queues,
 )
 from firearrow.client.pulling.pull_tasks import PrefetchedQueue
+from firearrow.client.rebalance.allocate_strategies import strategy_of
+from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset
+from firearrow.client.rebalance.rebalance import QueueListener
+from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.tracing.consume_tracing import ConsumeTracing, TracedConsumerConfig
 

@@ -15,9 +15,6 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import check_group, check_topic, retry_topic
 from firearrow.client.base.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.group.allocate import strategy_of
-from firearrow.client.group.offset_store import OffsetStore
-from firearrow.client.group.rebalance import QueueListener
 from firearrow.client.handling.listeners import Handler
 from firearrow.client.handling.subscriptions import Subscriptions
 from firearrow.client.handling.termination import on_stop_signals
@@ -25,6 +22,9 @@ from firearrow.client.inquiry.stats import ConsumeStatus
 from firearrow.client.link.service import Service
 from firearrow.client.members.push_role import PushConsumerRuntime
 from firearrow.client.members.push_setting import PushConsumerConfig
+from firearrow.client.rebalance.allocate_strategies import strategy_of
+from firearrow.client.rebalance.offset_store import OffsetStore
+from firearrow.client.rebalance.rebalance import QueueListener
 from firearrow.client.remoting.client_instance import ClientInstance
 
 log = logging.getLogger("firearrow.client")

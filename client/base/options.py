@@ -231,7 +231,7 @@ class _ConsumerOptions:
     from_time: datetime = field(default_factory=lambda: datetime.now() - timedelta(minutes=30))
     """Where it starts with `CONSUME_FROM_TIMESTAMP`; default: 30 minutes before now."""
     allocate: Callable[..., Any] | str = "AVG"
-    """How members split queues: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, or a function (see `client/group/allocate.py`)."""
+    """How members split queues: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, or a function (see `client/rebalance/allocate_strategies.py`)."""
     span_max: int = 2000
     """Stops pulling a queue while its first and last unfinished offset are further apart, unless `orderly`."""
     queue_messages_max: int = 1000

@@ -11,7 +11,7 @@ from typing import Protocol
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.rebalance.process_queue import ProcessQueue
 
 DELAY_LEVEL_MAX = 1000
 ALL = (1 << 31) - 1

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.rebalance.process_queue import ProcessQueue
 
 log = logging.getLogger("firearrow.client")
 

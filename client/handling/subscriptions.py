@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.listeners import Handler
+from firearrow.client.rebalance.subscription import Subscription
 
 
 class Subscriptions(Mapping[str, Subscription]):

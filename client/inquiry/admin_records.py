@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from firearrow.client.base.errors import ClientError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group import java_json
-from firearrow.client.group.subscription import Kind, Subscription
+from firearrow.client.rebalance import fastjson
+from firearrow.client.rebalance.subscription import Kind, Subscription
 
 T = TypeVar("T")
 READ, WRITE = 4, 2
@@ -59,7 +59,7 @@ class GroupConfig:
 
     def encode(self) -> bytes:
         members = {key: getattr(self, name) for name, key in _GROUP_MEMBERS.items()}
-        return java_json.dumps(
+        return fastjson.dumps(
             {"groupName": self.group, **members, "groupSysFlag": 0, "attributes": self.attributes}
         )
 
@@ -138,8 +138,8 @@ class ConsumerConnections:
 def read(body: bytes, reader: Callable[["Members"], T]) -> T:
     """The value that a reader makes of a body. ClientError."""
     try:
-        return reader(Members(java_json.loads(body)))
-    except java_json.JsonError as error:
+        return reader(Members(fastjson.loads(body)))
+    except fastjson.JsonError as error:
         raise ClientError(f"an answer that cannot be read: {error}") from error
 
 
@@ -148,7 +148,7 @@ class Members:
 
     def __init__(self, value: object) -> None:
         if not isinstance(value, dict):
-            raise java_json.JsonError("an object is wanted")
+            raise fastjson.JsonError("an object is wanted")
         self._value: dict[Any, object] = value
 
     def text(self, name: str, default: str = "") -> str:
@@ -159,14 +159,14 @@ class Members:
 
     def number(self, name: str, default: int = 0) -> int:
         value = self._value.get(name, default)
-        if not java_json.is_integer(value, 64):
-            raise java_json.JsonError(f"{name} is no number")
+        if not fastjson.is_integer(value, 64):
+            raise fastjson.JsonError(f"{name} is no number")
         return value
 
     def real(self, name: str) -> float:
         value = self._value.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise java_json.JsonError(f"{name} is no number")
+            raise fastjson.JsonError(f"{name} is no number")
         return float(value)
 
     def members(self, name: str) -> "Members":
@@ -186,7 +186,7 @@ class Members:
         if value is None:
             return default
         if not isinstance(value, kind):
-            raise java_json.JsonError(f"{name} is no {kind.__name__}")
+            raise fastjson.JsonError(f"{name} is no {kind.__name__}")
         return value
 
 
@@ -234,7 +234,7 @@ def topic_stats(stats: Members) -> dict[MessageQueue, QueueRange]:
     ranges: dict[MessageQueue, QueueRange] = {}
     for key, value in stats.members("offsetTable").pairs():
         entry = Members(value)
-        ranges[java_json.message_queue(key)] = QueueRange(
+        ranges[fastjson.message_queue(key)] = QueueRange(
             entry.number("minOffset"), entry.number("maxOffset"), entry.number("lastUpdateTimestamp")
         )
     return ranges
@@ -244,7 +244,7 @@ def consumer_lag(stats: Members) -> ConsumerLag:
     queues: dict[MessageQueue, QueueLag] = {}
     for key, value in stats.members("offsetTable").pairs():
         entry = Members(value)
-        queues[java_json.message_queue(key)] = QueueLag(
+        queues[fastjson.message_queue(key)] = QueueLag(
             entry.number("brokerOffset"), entry.number("consumerOffset"), entry.number("pullOffset", -1),
             entry.number("lastTimestamp"),
         )  # fmt: skip
@@ -287,7 +287,7 @@ def _subscription(topic: str, data: Members) -> Subscription:
 
 def reset_offsets(answer: Members) -> dict[MessageQueue, int]:
     return {
-        java_json.message_queue(key): _integer(value) for key, value in answer.members("offsetTable").pairs()
+        fastjson.message_queue(key): _integer(value) for key, value in answer.members("offsetTable").pairs()
     }
 
 
@@ -305,6 +305,6 @@ def _integer(value: object) -> int:
         number = int(value) if isinstance(value, str) else value
     except ValueError:
         number = None
-    if not java_json.is_integer(number, 64):
-        raise java_json.JsonError(f"{str(value)[:40]!r} is no number")
+    if not fastjson.is_integer(number, 64):
+        raise fastjson.JsonError(f"{str(value)[:40]!r} is no number")
     return number

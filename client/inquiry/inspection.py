@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group import java_json
 from firearrow.client.inquiry.resets import ResetRequest
+from firearrow.client.rebalance import fastjson
 from firearrow.client.remoting.client_instance import ClientInstance
 
 log = logging.getLogger("firearrow.client")
@@ -52,7 +52,7 @@ def register_inspection_handlers(instance: ClientInstance) -> None:
         table: dict[MessageQueue, int] = {}
         if isinstance(consumer, InspectableConsumer):
             table = consumer.known_offsets(request.text_or("topic", ""))
-        return request.answer(body=java_json.dumps({"consumerTable": {}, "messageQueueTable": table}))
+        return request.answer(body=fastjson.dumps({"consumerTable": {}, "messageQueueTable": table}))
 
     async def info(request: RemotingCommand, address: str) -> RemotingCommand:
         group = request.text("consumerGroup")
@@ -62,7 +62,7 @@ def register_inspection_handlers(instance: ClientInstance) -> None:
             return request.answer(ResponseCode.SYSTEM_ERROR, text)
         log.debug("%s asks how %s runs", address, group)
         told = await consumer.running_info(stacks=request.boolean_or("jstackEnable", False))
-        return request.answer(body=java_json.dumps(told))
+        return request.answer(body=fastjson.dumps(told))
 
     instance.register_handler(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, reset)
     instance.register_handler(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, status)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group import java_json
-from firearrow.client.group.offset_store import OffsetStore
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.rebalance import Rebalancer
+from firearrow.client.rebalance import fastjson
+from firearrow.client.rebalance.offset_store import OffsetStore
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.rebalance import Rebalancer
 
 log = logging.getLogger("firearrow.client")
 SETTLE_S = 10.0
@@ -32,13 +32,13 @@ class ResetRequest:
         """FieldError, JsonError."""
         offsets: dict[MessageQueue, int] = {}
         if request.body:
-            content = java_json.loads(request.body)
+            content = fastjson.loads(request.body)
             if not isinstance(content, dict):
-                raise java_json.JsonError("an object with offsetTable is wanted")
-            offsets = java_json.queue_offsets(content.get("offsetTable") or {})
+                raise fastjson.JsonError("an object with offsetTable is wanted")
+            offsets = fastjson.queue_offsets(content.get("offsetTable") or {})
         for queue, offset in offsets.items():
             if offset < 0:
-                raise java_json.JsonError(f"{queue}: {offset} is no offset")
+                raise fastjson.JsonError(f"{queue}: {offset} is no offset")
         return ResetRequest(request.text("topic"), request.text("group"), offsets)
 
 

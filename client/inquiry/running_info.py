@@ -17,11 +17,11 @@ from firearrow._native.wire.codes import PROTOCOL_VERSION
 from firearrow.client.base.errors import OffsetUnknown
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, ClientOptions, PullConsumerOptions, PushConsumerOptions
-from firearrow.client.group.allocate import name_of, strategy_of
-from firearrow.client.group.offset_store import NOT_FOUND, OffsetStore, ReadOffset
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.inquiry.stats import ConsumerStats
+from firearrow.client.rebalance.allocate_strategies import name_of, strategy_of
+from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetStore, ReadOffset
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 
 VERSION_TEXT = f"V5_{(PROTOCOL_VERSION - 413) // 20}_{(PROTOCOL_VERSION - 413) % 20 // 2}"

@@ -14,19 +14,18 @@ from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MessageModel, PullConsumerOptions
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.group.allocate import strategy_of
-from firearrow.client.group.local_offsets import LocalOffsetStore
-from firearrow.client.group.offset_store import OffsetStore, ReadOffset
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.rebalance import QueueListener, Queues, RebalanceContext, Rebalancer
-from firearrow.client.group.remote_offsets import RemoteOffsetStore
-from firearrow.client.group.start_offset import start_offset
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.inquiry.inspection import register_inspection_handlers
 from firearrow.client.inquiry.running_info import RunningConsumer, running_info
 from firearrow.client.pulling.pull_tasks import UNKNOWN, PrefetchContext, Prefetcher
 from firearrow.client.pulling.pulling import PullClient
+from firearrow.client.rebalance.allocate_strategies import strategy_of
+from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
+from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.rebalance import QueueListener, Queues, RebalanceContext, Rebalancer
+from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore
+from firearrow.client.rebalance.start_offset import PullRequest, start_offset
+from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.queue_offsets import QueueOffsets
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.consuming import DEAD_LETTER
 from firearrow.client.handling.send_back import SendBack
 from firearrow.client.inquiry.stats import ConsumerStats
@@ -16,6 +15,7 @@ from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.pop.acks import AckClient
 from firearrow.client.pop.consume_pop import PopService
 from firearrow.client.pop.pop_loop import PopClient, PopLoop, PopLoopContext
+from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.remoting.client_instance import ClientInstance
 
 

@@ -15,16 +15,6 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import retry_topic
 from firearrow.client.base.options import MessageModel
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.group.allocate import strategy_of
-from firearrow.client.group.filter_check import check_filters
-from firearrow.client.group.local_offsets import LocalOffsetStore
-from firearrow.client.group.locks import QueueLocks
-from firearrow.client.group.offset_store import OffsetStore
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.rebalance import Queues, RebalanceContext, Rebalancer
-from firearrow.client.group.remote_offsets import RemoteOffsetStore
-from firearrow.client.group.start_offset import start_offset
 from firearrow.client.handling.consume_directly import answer_consume_directly
 from firearrow.client.handling.consuming import Cancellable, ConsumeService
 from firearrow.client.inquiry.inspection import register_inspection_handlers
@@ -36,6 +26,15 @@ from firearrow.client.members.push_service import consume_service, send_back
 from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.pulling.pull_loop import PullLoop, PullLoopContext
 from firearrow.client.pulling.pulling import PullClient
+from firearrow.client.rebalance.allocate_strategies import strategy_of
+from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
+from firearrow.client.rebalance.offset_store import OffsetStore
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.queue_locks import QueueLocks
+from firearrow.client.rebalance.rebalance import Queues, RebalanceContext, Rebalancer
+from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore
+from firearrow.client.rebalance.start_offset import PullRequest, start_offset
+from firearrow.client.rebalance.subscription import check_filters
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.queue_offsets import QueueOffsets
 from firearrow.client.sending.republisher import RetryProducer

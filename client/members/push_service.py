@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import MessageModel
-from firearrow.client.group.offset_store import OffsetStore
-from firearrow.client.group.process_queue import ProcessQueue
 from firearrow.client.handling.calling import Handlers, ListenerInvoker
 from firearrow.client.handling.consume_concurrently import ConcurrentService
 from firearrow.client.handling.consume_orderly import BrokerLocks, OrderlyService
@@ -18,6 +16,8 @@ from firearrow.client.handling.listeners import HandlerThreads, Listeners
 from firearrow.client.handling.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
 from firearrow.client.inquiry.stats import ConsumerStats
 from firearrow.client.members.push_setting import PushConsumerConfig
+from firearrow.client.rebalance.offset_store import OffsetStore
+from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.remoting.client_instance import ClientInstance
 
 

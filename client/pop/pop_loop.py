@@ -19,8 +19,6 @@ from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.pop.pop_sources import Caller
 from firearrow.client.pop.popping import (
     GRACE_S,
@@ -31,6 +29,8 @@ from firearrow.client.pop.popping import (
     pop_command,
     pop_result,
 )
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 
 log = logging.getLogger("firearrow.client")

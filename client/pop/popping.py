@@ -14,7 +14,6 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import BrokerError, ClientError
 from firearrow.client.base.message import MessageQueue, Property
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.pop.receipts import (
     NORMAL,
     Group,
@@ -25,6 +24,7 @@ from firearrow.client.pop.receipts import (
     message_offsets,
     start_offsets,
 )
+from firearrow.client.rebalance.subscription import Subscription
 
 log = logging.getLogger("firearrow.client")
 

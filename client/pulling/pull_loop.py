@@ -19,12 +19,12 @@ from firearrow.client.base.errors import BrokerError, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import MIB, MessageModel, PushConsumerOptions
-from firearrow.client.group.offset_store import OffsetStore
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.consuming import ConsumeService
 from firearrow.client.pulling.pulling import PullClient, PullQuery, PullResult, PullStatus
+from firearrow.client.rebalance.offset_store import OffsetStore
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.start_offset import PullRequest
+from firearrow.client.rebalance.subscription import Subscription
 
 log = logging.getLogger("firearrow.client")
 

@@ -20,9 +20,9 @@ from firearrow._native.wire.command import FieldError
 from firearrow.client.base.errors import BrokerError, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, PullConsumerOptions
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.subscription import Subscription
 
 log = logging.getLogger("firearrow.client")
 

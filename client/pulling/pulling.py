@@ -15,7 +15,7 @@ from firearrow.client.base.compression import open_body
 from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
 from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group.subscription import Subscription
+from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import MASTER, BrokerAddress
 

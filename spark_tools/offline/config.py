@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from firearrow.client.group.java_json import BYTES_MAX, JsonError, loads
+from firearrow.client.rebalance.fastjson import BYTES_MAX, JsonError, loads
 from firearrow.spark_tools.errors import StoreUnreadable
 
 QUEUES_MAX = 65536

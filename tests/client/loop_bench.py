@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import PushConsumerOptions
-from firearrow.client.group.offset_store import OffsetTable, ReadOffset
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.pulling.pull_loop import PullLoop, PullLoopContext
 from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
+from firearrow.client.rebalance.offset_store import OffsetTable, ReadOffset
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.start_offset import PullRequest
+from firearrow.client.rebalance.subscription import Subscription
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 RETRY_QUEUE = MessageQueue("%RETRY%group", "broker-a", 0)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MessageModel
-from firearrow.client.group import java_json
-from firearrow.client.group.allocate import averagely
-from firearrow.client.group.locks import QueueLocks
-from firearrow.client.group.offset_store import OffsetTable
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.rebalance import Queues, RebalanceContext, Rebalancer
+from firearrow.client.rebalance import fastjson
+from firearrow.client.rebalance.allocate_strategies import averagely
+from firearrow.client.rebalance.offset_store import OffsetTable
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.queue_locks import QueueLocks
+from firearrow.client.rebalance.rebalance import Queues, RebalanceContext, Rebalancer
+from firearrow.client.rebalance.start_offset import PullRequest
 from tests.client.rounds import FakeInstance, queues_of
 from tests.client.services import ManualScheduler
 
@@ -97,9 +97,9 @@ def locking(*refused: MessageQueue) -> Callable[[RemotingCommand], RemotingComma
     """A broker that locks all but these."""
 
     def answer(request: RemotingCommand) -> RemotingCommand:
-        wanted = [java_json.message_queue(one) for one in java_json.loads(request.body)["mqSet"]]
+        wanted = [fastjson.message_queue(one) for one in fastjson.loads(request.body)["mqSet"]]
         return request.answer(
-            body=java_json.dumps({"lockOKMQSet": [one for one in wanted if one not in refused]})
+            body=fastjson.dumps({"lockOKMQSet": [one for one in wanted if one not in refused]})
         )
 
     return answer
@@ -111,4 +111,4 @@ def assigning(**modes: str) -> Callable[[RemotingCommand], RemotingCommand]:
         {"messageQueue": MessageQueue("T", "broker-a", int(name[1:])), "mode": mode}
         for name, mode in modes.items()
     ]
-    return lambda request: request.answer(body=java_json.dumps({"messageQueueAssignments": items}))
+    return lambda request: request.answer(body=fastjson.dumps({"messageQueueAssignments": items}))

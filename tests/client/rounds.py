@@ -8,14 +8,13 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, NoRoute, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel
-from firearrow.client.group.allocate import Strategy, averagely
-from firearrow.client.group.locks import QueueLocks
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.rebalance import Queues, RebalanceContext, Rebalancer
-from firearrow.client.group.remote_offsets import RemoteOffsetStore
-from firearrow.client.group.start_offset import start_offset
-from firearrow.client.group.subscription import Subscription
+from firearrow.client.rebalance.allocate_strategies import Strategy, averagely
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.queue_locks import QueueLocks
+from firearrow.client.rebalance.rebalance import Queues, RebalanceContext, Rebalancer
+from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore
+from firearrow.client.rebalance.start_offset import PullRequest, start_offset
+from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.queue_offsets import QueueOffsets
 from firearrow.client.remoting.routes import MASTER, BrokerAddress

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.message import MessageQueue, java_order
-from firearrow.client.group.allocate import (
+from firearrow.client.rebalance.allocate_strategies import (
     ConsistentHash,
     FixedQueues,
     MachineRoom,

@@ -11,8 +11,8 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
-from firearrow.client.group import java_json
 from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.rebalance import fastjson
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
@@ -56,7 +56,7 @@ async def test_a_restarted_member_goes_on_where_it_was(
     path = only_file(tmp_path)
     assert path.parent.name == group
     assert path.parent.parent.name.endswith("@DEFAULT"), "the name stays the same over restarts"
-    table = java_json.queue_offsets(java_json.loads(path.read_bytes())["offsetTable"])
+    table = fastjson.queue_offsets(fastjson.loads(path.read_bytes())["offsetTable"])
     assert {queue.queue_id: offset for queue, offset in table.items()}[1] == 3
     feeder.feed(topic, [b"while away"], queue_id=1)
     async with broadcasting(name_server, topic, group, tmp_path) as bodies:

@@ -8,8 +8,6 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import BrokerError, RequestTimeout, RocketMQError
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.calling import Handlers
 from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, concurrent_verdict
 from firearrow.client.handling.listeners import Handler, HandlerThreads
@@ -17,6 +15,8 @@ from firearrow.client.pop.consume_pop import DELAYS_S, PopService, delay_level_a
 from firearrow.client.pop.pop_loop import PopLoop, PopLoopContext
 from firearrow.client.pop.popping import PopRequest, PopResult, PopStatus
 from firearrow.client.pop.receipts import ReceiptHandle
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.subscription import Subscription
 from tests.client.records import received
 from tests.client.services import ManualScheduler, Stats, calls_of, settled
 

@@ -8,10 +8,10 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.base.message import MessageQueue, java_order
 from firearrow.client.base.options import ClientOptions, PushConsumerOptions
-from firearrow.client.group import java_json
-from firearrow.client.group.allocate import strategy_of
-from firearrow.client.group.locks import QueueLocks
 from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.rebalance import fastjson
+from firearrow.client.rebalance.allocate_strategies import strategy_of
+from firearrow.client.rebalance.queue_locks import QueueLocks
 from firearrow.client.remoting.client_instance import ClientInstance
 from tests.client.conftest import unique
 from tests.client.rounds import Member
@@ -92,7 +92,7 @@ async def test_a_broker_may_have_queues_popped(
     topic, group = topics(queues=2), unique("group")
     mode = {"consumerGroup": group, "mode": "POP", "popShareQueueNum": 0, "topic": topic}
     with ClientSocket(address(peer.address)) as connection:
-        answer = connection.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, java_json.dumps(mode))
+        answer = connection.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, {}, fastjson.dumps(mode))
     assert answer.code == 0, answer.remark
     one = await member(name_server, group, [topic], broker_assigns=True)
     await wait_until(lambda: one.popped)

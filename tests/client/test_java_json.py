@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from firearrow._native.wire.fastjson import DEPTH_MAX
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group import java_json
-from firearrow.client.group.java_json import JsonError
+from firearrow.client.rebalance import fastjson
+from firearrow.client.rebalance.fastjson import JsonError
 
 QUEUE = MessageQueue("Topic", "broker-a", 1)
 KEY = '{"brokerName":"broker-a","queueId":1,"topic":"Topic"}'
@@ -33,24 +33,24 @@ values = st.recursive(
 
 
 def test_what_java_wrote_comes_out_as_it_went_in() -> None:
-    assert java_json.dumps(java_json.loads(INFO)) == INFO
+    assert fastjson.dumps(fastjson.loads(INFO)) == INFO
 
 
 def test_queues_are_keys() -> None:
-    assert java_json.loads(f'{{"offsetTable":{{{KEY}:5}}}}') == {"offsetTable": {QUEUE: 5}}
-    assert java_json.dumps({"offsetTable": {QUEUE: 5}}) == f'{{"offsetTable":{{{KEY}:5}}}}'.encode()
+    assert fastjson.loads(f'{{"offsetTable":{{{KEY}:5}}}}') == {"offsetTable": {QUEUE: 5}}
+    assert fastjson.dumps({"offsetTable": {QUEUE: 5}}) == f'{{"offsetTable":{{{KEY}:5}}}}'.encode()
 
 
 def test_bare_numbers_are_keys_and_a_comma_may_hang() -> None:
-    assert java_json.loads('{0:"a", -1 : [1,2,],}') == {"0": "a", "-1": [1, 2]}
-    assert java_json.dumps({0: "a"}) == b'{0:"a"}'
+    assert fastjson.loads('{0:"a", -1 : [1,2,],}') == {"0": "a", "-1": [1, 2]}
+    assert fastjson.dumps({0: "a"}) == b'{0:"a"}'
 
 
 def test_offsets_come_as_a_map_by_objects_by_texts_or_as_a_list() -> None:
     as_text = json.dumps({KEY: 5})
     as_list = '[{"brokerName":"broker-a","offset":5,"queueId":1,"topic":"Topic"}]'
     for text in (f"{{{KEY}:5}}", as_text, as_list):
-        assert java_json.queue_offsets(java_json.loads(text)) == {QUEUE: 5}
+        assert fastjson.queue_offsets(fastjson.loads(text)) == {QUEUE: 5}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_offsets_come_as_a_map_by_objects_by_texts_or_as_a_list() -> None:
 )
 def test_offsets_that_are_none_are_refused(text: str, says: str) -> None:
     with pytest.raises(JsonError, match=says):
-        java_json.queue_offsets(java_json.loads(text))
+        fastjson.queue_offsets(fastjson.loads(text))
 
 
 @pytest.mark.parametrize(
@@ -85,58 +85,58 @@ def test_offsets_that_are_none_are_refused(text: str, says: str) -> None:
 )  # fmt: skip
 def test_what_nobody_writes_is_refused(text: str | bytes) -> None:
     with pytest.raises(JsonError):
-        java_json.loads(text)
+        fastjson.loads(text)
 
 
 @pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000, "{{" * 100_000, "[0,{0:" * 100_000])
 def test_depth_has_an_end(deep: str) -> None:
     with pytest.raises(JsonError, match=f"nested deeper than {DEPTH_MAX}|no value|no key"):
-        java_json.loads(deep)
+        fastjson.loads(deep)
 
 
 def test_depth_ends_where_it_says() -> None:
     def nested(depth: int) -> str:
         return "[" * depth + "{0:1}" + "]" * depth
 
-    assert java_json.loads(nested(DEPTH_MAX - 1)), "the number within is a level, too"
+    assert fastjson.loads(nested(DEPTH_MAX - 1)), "the number within is a level, too"
     with pytest.raises(JsonError, match="nested deeper"):
-        java_json.loads(nested(DEPTH_MAX))
+        fastjson.loads(nested(DEPTH_MAX))
 
 
 def test_size_ends_where_it_says() -> None:
-    whole = b" " * (java_json.BYTES_MAX - 1) + b"5"
-    assert java_json.loads(whole) == 5
-    with pytest.raises(JsonError, match=f"at most {java_json.BYTES_MAX}"):
-        java_json.loads(whole + b" ")
+    whole = b" " * (fastjson.BYTES_MAX - 1) + b"5"
+    assert fastjson.loads(whole) == 5
+    with pytest.raises(JsonError, match=f"at most {fastjson.BYTES_MAX}"):
+        fastjson.loads(whole + b" ")
 
 
 @given(values)
 @example({QUEUE: {QUEUE: [QUEUE.topic]}})
 def test_what_is_written_is_read(value: object) -> None:
     for pretty in (False, True):
-        assert java_json.loads(java_json.dumps(value, pretty=pretty)) == value
+        assert fastjson.loads(fastjson.dumps(value, pretty=pretty)) == value
 
 
 @pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 1 << 64, 10**300])
 def test_integers_beyond_64_bits_are_exact(number: int) -> None:
-    assert java_json.loads(f"[{number}]") == [number], "JSON"
-    assert java_json.loads(f"{{0:{number}}}") == {"0": number}, "and what is none"
+    assert fastjson.loads(f"[{number}]") == [number], "JSON"
+    assert fastjson.loads(f"{{0:{number}}}") == {"0": number}, "and what is none"
 
 
 def test_deep_and_long_is_refused() -> None:
     with pytest.raises(JsonError, match="nested deeper"):
-        java_json.loads("[" * 1020 + "9" * 19 + "]" * 1020)
+        fastjson.loads("[" * 1020 + "9" * 19 + "]" * 1020)
 
 
 @given(scalars | st.lists(scalars) | st.dictionaries(st.text(), scalars))
 def test_all_json_is_read(value: object) -> None:
-    assert java_json.loads(json.dumps(value)) == value
+    assert fastjson.loads(json.dumps(value)) == value
 
 
 @given(st.binary() | st.text(alphabet='{}[]":,\\ 019-truefalsenl\n'))
 def test_noise_is_a_value_or_refused(noise: bytes | str) -> None:
     try:
-        java_json.loads(noise)
+        fastjson.loads(noise)
     except JsonError:
         pass
 
@@ -144,7 +144,7 @@ def test_noise_is_a_value_or_refused(noise: bytes | str) -> None:
 @given(st.integers(0, len(INFO) - 1), st.integers(0, 255))
 def test_a_changed_byte_is_a_value_or_refused(at: int, byte: int) -> None:
     try:
-        java_json.loads(INFO[:at] + bytes([byte]) + INFO[at + 1 :])
+        fastjson.loads(INFO[:at] + bytes([byte]) + INFO[at + 1 :])
     except JsonError:
         pass
 
@@ -152,4 +152,4 @@ def test_a_changed_byte_is_a_value_or_refused(at: int, byte: int) -> None:
 @given(st.integers(0, len(INFO) - 1))
 def test_a_cut_text_is_refused(at: int) -> None:
     with pytest.raises(JsonError):
-        java_json.loads(INFO[:at])
+        fastjson.loads(INFO[:at])

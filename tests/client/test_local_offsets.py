@@ -10,8 +10,8 @@ import pytest
 
 from firearrow.client.base.errors import OffsetUnknown
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group.local_offsets import LocalOffsetStore
-from firearrow.client.group.offset_store import NOT_FOUND, ReadOffset
+from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
+from firearrow.client.rebalance.offset_store import NOT_FOUND, ReadOffset
 from tests.interop.toolchain import java_class_path, need
 
 ODD = MessageQueue('T"opic\\é', "broker-a", 0)

@@ -7,7 +7,7 @@ import pytest
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import RequestTimeout
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group import java_json
+from firearrow.client.rebalance import fastjson
 from tests.client.rebalancing import FOUR, LOCK, MEMBERS, UNLOCK, Round, locking, of_members
 from tests.client.rounds import FakeInstance
 
@@ -23,7 +23,7 @@ async def test_in_order_only_locked_queues_are_begun() -> None:
     assert one.mine == [0, 3]
     assert all(held.locked for held in one.table.values())
     assert one.instance.rebalances_soon == [0.5]
-    assert java_json.loads(one.instance.asked_for(LOCK)[0].body) == {
+    assert fastjson.loads(one.instance.asked_for(LOCK)[0].body) == {
         "clientId": "me", "consumerGroup": "group", "onlyThisBroker": False,
         "mqSet": [{"brokerName": "broker-a", "queueId": number, "topic": "T"} for number in range(4)],
     }  # fmt: skip
@@ -43,7 +43,7 @@ async def test_in_order_a_queue_is_unlocked_after_its_offset_was_persisted() -> 
     assert one.mine == [0, 1]
     assert not held.locked
     unlocks = one.instance.asked_for(UNLOCK)
-    assert [java_json.loads(request.body)["mqSet"][0]["queueId"] for request in unlocks] == [2, 3]
+    assert [fastjson.loads(request.body)["mqSet"][0]["queueId"] for request in unlocks] == [2, 3]
     assert all(request.is_oneway for request in unlocks)
     assert one.of("persist").count(("persist", 3, 30)) == 2
     assert not held.consume_lock.locked()
@@ -52,7 +52,7 @@ async def test_in_order_a_queue_is_unlocked_after_its_offset_was_persisted() -> 
 async def test_in_order_a_busy_queue_waits_for_a_later_round_but_not_forever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("firearrow.client.group.holding.BUSY_S", 0.01)
+    monkeypatch.setattr("firearrow.client.rebalance.owned_queues.BUSY_S", 0.01)
     one = in_order()
     await one.rebalancer.run()
     held = one.table[FOUR[3]]
@@ -116,7 +116,7 @@ async def test_what_a_broker_locks_beyond_the_question_is_not_ours() -> None:
     one = in_order()
     locks = one.rebalancer._parts.locks
     assert locks is not None
-    one.instance.says[LOCK] = lambda request: request.answer(body=java_json.dumps({"lockOKMQSet": FOUR}))
+    one.instance.says[LOCK] = lambda request: request.answer(body=fastjson.dumps({"lockOKMQSet": FOUR}))
     assert await locks.lock_queues(FOUR[:1]) == {FOUR[0]}
 
 
@@ -128,7 +128,7 @@ async def test_giving_all_back_asks_each_broker_once_for_whatever_is_still_there
     one.table[FOUR[3]].dropped = True
     await locks.unlock_all()
     [unlock] = one.instance.asked_for(UNLOCK)
-    assert [queue["queueId"] for queue in java_json.loads(unlock.body)["mqSet"]] == [0, 1, 2, 3]
+    assert [queue["queueId"] for queue in fastjson.loads(unlock.body)["mqSet"]] == [0, 1, 2, 3]
     assert not any(held.locked for held in one.table.values())
 
 
@@ -142,7 +142,7 @@ async def test_who_stops_in_the_middle_of_a_round_gives_back_what_it_has_just_lo
     one.rebalancer._owned_queues._parts.start_offset = stop_meanwhile
     await one.rebalancer.run()
     assert one.table == {}
-    assert len(java_json.loads(one.instance.asked_for(UNLOCK)[0].body)["mqSet"]) == 4
+    assert len(fastjson.loads(one.instance.asked_for(UNLOCK)[0].body)["mqSet"]) == 4
     one.instance.asked.clear()
     assert await one.rebalancer.run()
     assert one.instance.asked == []

@@ -11,9 +11,9 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import BrokerError, ClientError, OffsetUnknown, RequestTimeout
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere
-from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
-from firearrow.client.group.remote_offsets import RemoteOffsetStore
-from firearrow.client.group.start_offset import start_offset
+from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetTable, ReadOffset
+from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore
+from firearrow.client.rebalance.start_offset import start_offset
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.queue_offsets import QueueOffsets
 from tests.client.conftest import unique

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from firearrow.client.group.process_queue import LOCK_LIFE_S
 from firearrow.client.handling.consuming import (
     Accepted,
     ConsumeResult,
@@ -12,6 +11,7 @@ from firearrow.client.handling.consuming import (
     Retry,
     Suspend,
 )
+from firearrow.client.rebalance.process_queue import LOCK_LIFE_S
 from tests.client.orderly_harness import COMMIT, OTHER, QUEUE, RETRIES, ROLLBACK, OrderlyHarness, Script
 from tests.client.records import received
 from tests.client.services import settled

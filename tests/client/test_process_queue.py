@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group.process_queue import LOCK_LIFE_S, NONE, PULL_IDLE_S, ProcessQueue
+from firearrow.client.rebalance.process_queue import LOCK_LIFE_S, NONE, PULL_IDLE_S, ProcessQueue
 from tests.client.records import received
 from tests.support.clock import ManualClock
 

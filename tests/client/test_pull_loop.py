@@ -8,10 +8,10 @@ import pytest
 from firearrow.client.base.errors import BrokerError, OffsetUnknown, RequestTimeout, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, MessageModel, PushConsumerOptions
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.pull_request import PullRequest
 from firearrow.client.pulling.pull_loop import FlowControlLimits
 from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.start_offset import PullRequest
 from tests.client.loop_bench import QUEUE, RETRY_QUEUE, Bench, found, nothing
 from tests.client.records import received
 from tests.client.waiting import wait_until

@@ -9,11 +9,11 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import BrokerError, OffsetUnknown, RequestTimeout
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, PullConsumerOptions
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.members.pull_role import StreamRequestHook
 from firearrow.client.pulling.pull_tasks import PrefetchContext, PrefetchedQueue, Prefetcher
 from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus, pull_command
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.subscription import Subscription
 from tests.client.records import received
 from tests.client.waiting import wait_until
 from tests.golden import session

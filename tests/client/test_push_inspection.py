@@ -5,7 +5,7 @@ import json
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.group import java_json
+from firearrow.client.rebalance import fastjson
 from tests.client.pushing import Seen, Topics, consumer
 from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
@@ -36,7 +36,7 @@ async def test_the_broker_relays_how_a_consumer_runs(
         ext = {"consumerGroup": one.group, "clientId": one.client_id, "jstackEnable": "true"}
         answer = await ask(peer, RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
     assert answer.code == 0, answer.remark
-    told = java_json.loads(answer.body)
+    told = fastjson.loads(answer.body)
     assert isinstance(told, dict)
     properties = told["properties"]
     assert isinstance(properties, dict)
@@ -97,7 +97,7 @@ async def test_a_reset_that_is_sent_to_us_takes_queues_back_in_time(
         assert one._runtime is not None
         one._runtime._reset.settle_s = 0
         (queue,) = (queue for queue in one.queues if (queue.topic, queue.queue_id) == (topic, 0))
-        body = java_json.dumps({"offsetTable": {queue: 1}})
+        body = fastjson.dumps({"offsetTable": {queue: 1}})
         request = RemotingCommand.request(
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET, {"topic": topic, "group": one.group}, body
         )
@@ -119,11 +119,11 @@ async def test_the_broker_relays_the_offsets_of_a_running_group(
         answer = await ask(peer, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ext)
     assert answer.code == 0, answer.remark
     assert client_id is not None
-    told = java_json.loads(answer.body)
+    told = fastjson.loads(answer.body)
     assert isinstance(told, dict)
     consumers = told["consumerTable"]
     assert isinstance(consumers, dict)
-    assert java_json.queue_offsets(consumers[client_id]) == {seen.messages[0].queue: 2}
+    assert fastjson.queue_offsets(consumers[client_id]) == {seen.messages[0].queue: 2}
 
 
 async def test_what_handlers_did_is_traced(name_server: str, topics: Topics, feeder: RawProducer) -> None:

@@ -10,7 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import OffsetUnknown, RequestTimeout
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MessageModel
-from firearrow.client.group import java_json
+from firearrow.client.rebalance import fastjson
 from tests.client.rebalancing import (
     ASSIGN,
     FOUR,
@@ -251,7 +251,7 @@ async def test_a_broker_assigns_queues_to_pull_and_to_pop() -> None:
     assert (list(one.rebalancer.table), list(one.rebalancer.pop_table)) == ([FOUR[0]], [FOUR[1]])
     await one.time.pass_by(0.6)
     assert one.happened == [("changed", "T", 4, [0, 1]), ("begin", 0, 0), ("pop", 1)]
-    assert java_json.loads(one.instance.asked[0].body) == {
+    assert fastjson.loads(one.instance.asked[0].body) == {
         "clientId": "me", "consumerGroup": "group", "messageModel": "CLUSTERING", "strategyName": "AVG", "topic": "T",
     }  # fmt: skip
 

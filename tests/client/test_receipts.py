@@ -12,7 +12,6 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import BrokerError, ClientError
 from firearrow.client.base.message import MessageQueue, Property
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.pop.acks import BITS_MAX, AckClient, batch_body
 from firearrow.client.pop.popping import PopRequest, PopResult, PopStatus, pop_command, pop_result
 from firearrow.client.pop.receipts import (
@@ -23,6 +22,7 @@ from firearrow.client.pop.receipts import (
     message_offsets,
     start_offsets,
 )
+from firearrow.client.rebalance.subscription import Subscription
 from tests.client.records import record
 from tests.golden import session
 

@@ -6,8 +6,8 @@ import pytest
 
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group import java_json
 from firearrow.client.inquiry.resets import OffsetReset, ResetRequest
+from firearrow.client.rebalance import fastjson
 from tests.client.rebalancing import FOUR, MEMBERS, Round, of_members
 from tests.client.records import received
 from tests.client.rounds import FakeInstance
@@ -29,7 +29,7 @@ QUEUE = FOUR[0]
     ],
 )
 def test_a_reset_that_cannot_be_read_is_refused(body: bytes, ext: dict[str, str]) -> None:
-    with pytest.raises((java_json.JsonError, FieldError)):
+    with pytest.raises((fastjson.JsonError, FieldError)):
         ResetRequest.of(RemotingCommand.request(220, ext, body))
 
 
@@ -37,7 +37,7 @@ def test_a_reset_comes_as_java_s_map_or_as_the_list_for_others() -> None:
     in_list = [{"brokerName": "broker-a", "offset": 5, "queueId": 0, "topic": "T"}]
     for table in ({QUEUE: 5}, in_list):
         request = RemotingCommand.request(
-            220, {"group": "g", "topic": "T"}, java_json.dumps({"offsetTable": table})
+            220, {"group": "g", "topic": "T"}, fastjson.dumps({"offsetTable": table})
         )
         assert ResetRequest.of(request) == ResetRequest("T", "g", {QUEUE: 5})
 

@@ -16,10 +16,6 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.group import java_json
-from firearrow.client.group.offset_store import OffsetTable, ReadOffset
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.inquiry.inspection import register_inspection_handlers
 from firearrow.client.inquiry.running_info import (
     TASKS_MAX,
@@ -29,6 +25,10 @@ from firearrow.client.inquiry.running_info import (
     stack_dump,
 )
 from firearrow.client.inquiry.stats import ConsumerStats
+from firearrow.client.rebalance import fastjson
+from firearrow.client.rebalance.offset_store import OffsetTable, ReadOffset
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.subscription import Subscription
 from tests.client.records import received
 from tests.client.rounds import FakeInstance, queues_of
 
@@ -124,7 +124,7 @@ async def test_options_are_told_as_text_and_secrets_are_not() -> None:
         "messageModel": "CLUSTERING", "pullThresholdSizeForQueue": "100", "pullThresholdForTopic": "-1",
     }.items()  # fmt: skip
     datetime.strptime(properties["consumeTimestamp"], "%Y%m%d%H%M%S")
-    text = java_json.dumps(info).decode()
+    text = fastjson.dumps(info).decode()
     assert "secret" not in text
     assert "token, too" not in text
     assert (PROTOCOL_VERSION, VERSION_TEXT) == (513, "V5_5_0")
@@ -193,11 +193,11 @@ async def test_each_question_finds_its_consumer() -> None:
     instance.consumers["group"] = consumer
     status = await instance.ask(221, group="group", topic="T")
     assert status is not None
-    assert java_json.loads(status.body) == {"consumerTable": {}, "messageQueueTable": {QUEUE: 5}}
+    assert fastjson.loads(status.body) == {"consumerTable": {}, "messageQueueTable": {QUEUE: 5}}
     info = await instance.ask(307, consumerGroup="group", jstackEnable="true")
     assert info is not None
-    assert java_json.loads(info.body) == {"mqTable": {QUEUE: {"stacks": True}}}
-    body = java_json.dumps({"offsetTable": {QUEUE: 3}})
+    assert fastjson.loads(info.body) == {"mqTable": {QUEUE: {"stacks": True}}}
+    body = fastjson.dumps({"offsetTable": {QUEUE: 3}})
     assert await instance.ask(220, body, group="group", topic="T", timestamp="0") is None
     assert consumer.resets == [("T", {QUEUE: 3})]
 
@@ -209,5 +209,5 @@ async def test_who_asks_for_a_stranger_is_told_so() -> None:
     assert (info.code, info.remark) == (1, "The Consumer Group <nobody> not exist in this consumer")
     status = await instance.ask(221, group="nobody")
     assert status is not None
-    assert java_json.loads(status.body)["messageQueueTable"] == {}
+    assert fastjson.loads(status.body)["messageQueueTable"] == {}
     assert await instance.ask(220, group="nobody", topic="T") is None

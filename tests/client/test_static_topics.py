@@ -20,14 +20,14 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.group.locks import QueueLocks
-from firearrow.client.group.remote_offsets import RemoteOffsetStore
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.consuming import ConsumeResult
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.pulling.pulling import PullClient, PullQuery
 from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.rebalance.queue_locks import QueueLocks
+from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore
+from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.queue_offsets import QueueOffsets
 from firearrow.client.remoting.routes import (

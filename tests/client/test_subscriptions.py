@@ -5,8 +5,8 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.names import Namespace
-from firearrow.client.group.subscription import Subscription
 from firearrow.client.handling.subscriptions import Subscriptions
+from firearrow.client.rebalance.subscription import Subscription
 
 
 def handler(messages: list[ReceivedMessage]) -> None: ...

@@ -12,7 +12,7 @@ import pytest
 from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.store.log.record import Record
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group.java_json import loads
+from firearrow.client.rebalance.fastjson import loads
 from firearrow.spark_tools.choice import MessageFilter
 from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.offline.origin import StoreSource

@@ -12,7 +12,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import ClientError, OffsetUnknown, check
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
+from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetTable, ReadOffset
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import MASTER
 

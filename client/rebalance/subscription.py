@@ -1,11 +1,20 @@
-"""Subscription: what a group wants of one topic, as pulls and heartbeats tell the broker."""
+"""Subscription: what a group wants of one topic, as pulls and heartbeats tell the broker.
+
+Asking brokers whether they can read a consumer's filters, before it waits for messages that would never come.
+"""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import orjson
+
 from firearrow._native.base.hash import java_hash
-from firearrow.client.base.errors import ConfigError
+from firearrow._native.wire.codes import RequestCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.base.errors import ConfigError, check
+from firearrow.client.remoting.client_instance import ClientInstance
 
 ALL = "*"
 Kind = Literal["TAG", "SQL92"]
@@ -48,3 +57,18 @@ class Subscription:
             "classFilterMode": False, "topic": self.topic, "subString": self.expression, "tagsSet": sorted(self.tags),
             "codeSet": sorted(self.codes), "subVersion": self.version, "expressionType": self.kind,
         }  # fmt: skip
+
+
+async def check_filters(instance: ClientInstance, group: str, subscriptions: Mapping[str, Subscription]) -> None:
+    """One broker of each topic; tags need no asking. BrokerError: it cannot read the expression. TransportError."""
+    for topic, wanted in subscriptions.items():
+        address = instance.routes.any_broker_of(topic)
+        if wanted.kind == "TAG" or address is None:
+            continue
+        body = {
+            "clientId": instance.client_id,
+            "group": group,
+            "subscriptionData": wanted.heartbeat_json(),
+        }
+        request = RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG, body=orjson.dumps(body))
+        check(await instance.call(address, request, instance.options.api_timeout_s), address)

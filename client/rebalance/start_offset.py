@@ -1,16 +1,20 @@
 """Where a consumer begins in a queue it was given: at what is stored, else where the group wants to begin.
 
 An offset that could not be determined is not one that does not exist: then the queue is not begun at all.
+
+PullRequest: what one queue asks the broker for next. There is exactly one for each ProcessQueue. Event loop only.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from firearrow.client.base.errors import OffsetUnknown
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import ConsumeFromWhere
-from firearrow.client.group.offset_store import NOT_FOUND, OffsetStore, ReadOffset
+from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetStore, ReadOffset
+from firearrow.client.rebalance.process_queue import ProcessQueue
 
 
 class QueueOffsetSource(Protocol):
@@ -53,3 +57,14 @@ async def _without_stored(
     if where is ConsumeFromWhere.LAST_OFFSET:
         return 0 if retry else await queue_offsets.max_offset(queue)
     return await queue_offsets.max_offset(queue) if retry else await queue_offsets.offset_at(queue, from_ms)
+
+
+@dataclass(slots=True, eq=False)
+class PullRequest:
+    queue: MessageQueue
+    process_queue: ProcessQueue
+    next_offset: int
+    previously_locked: bool = False
+    """In order only: the start was asked for again since the queue was locked."""
+    failures: int = 0
+    """Pulls that failed since the last that did not."""

@@ -14,14 +14,13 @@ from firearrow.client.base.errors import ClientError, NoRoute
 from firearrow.client.base.message import MessageQueue, java_order
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import MessageModel
-from firearrow.client.group.allocate import Strategy, name_of
-from firearrow.client.group.assignment import RequestMode, consumer_ids, query_assignment
-from firearrow.client.group.holding import OwnedQueues, OwnedQueuesContext, Queues
-from firearrow.client.group.locks import QueueLocks
-from firearrow.client.group.offset_store import OffsetStore
-from firearrow.client.group.process_queue import ProcessQueue
-from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.start_offset import StartOffset
+from firearrow.client.rebalance.allocate_strategies import Strategy, name_of
+from firearrow.client.rebalance.broker_assignment import RequestMode, consumer_ids, query_assignment
+from firearrow.client.rebalance.offset_store import OffsetStore
+from firearrow.client.rebalance.owned_queues import OwnedQueues, OwnedQueuesContext, Queues
+from firearrow.client.rebalance.process_queue import ProcessQueue
+from firearrow.client.rebalance.queue_locks import QueueLocks
+from firearrow.client.rebalance.start_offset import PullRequest, StartOffset
 from firearrow.client.remoting.client_instance import ClientInstance
 
 __all__ = ["QueueListener", "Queues", "RebalanceContext", "Rebalancer"]

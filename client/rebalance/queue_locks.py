@@ -12,8 +12,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group import java_json
-from firearrow.client.group.process_queue import ProcessQueue
+from firearrow.client.rebalance import fastjson
+from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.remoting.client_instance import ClientInstance
 
 log = logging.getLogger("firearrow.client")
@@ -69,7 +69,7 @@ class QueueLocks:
         for broker, theirs in by_broker.items():
             try:
                 done.update(await tell(broker, theirs))
-            except (ClientError, java_json.JsonError) as error:
+            except (ClientError, fastjson.JsonError) as error:
                 log.warning("locks of %d queues at %s: %s", len(theirs), broker, error)
         return done
 
@@ -106,13 +106,13 @@ class QueueLocks:
             "mqSet": list(queues),
             "onlyThisBroker": False,
         }
-        return RemotingCommand.request(code, body=java_json.dumps(body), oneway=oneway)
+        return RemotingCommand.request(code, body=fastjson.dumps(body), oneway=oneway)
 
 
 def _locked(body: bytes) -> set[MessageQueue]:
     """JsonError."""
-    content = java_json.loads(body)
+    content = fastjson.loads(body)
     queues = content.get("lockOKMQSet") if isinstance(content, dict) else None
     if not isinstance(queues, list):
-        raise java_json.JsonError("lockOKMQSet: a list is wanted")
-    return {java_json.message_queue(queue) for queue in queues}
+        raise fastjson.JsonError("lockOKMQSet: a list is wanted")
+    return {fastjson.message_queue(queue) for queue in queues}

@@ -11,7 +11,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MessageModel
-from firearrow.client.group import java_json
+from firearrow.client.rebalance import fastjson
 from firearrow.client.remoting.client_instance import ClientInstance
 
 TIMEOUT_S = 3.0
@@ -49,7 +49,7 @@ async def query_assignment(
         "strategyName": strategy,
         "topic": topic,
     }
-    request = RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, body=java_json.dumps(wanted))
+    request = RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, body=fastjson.dumps(wanted))
     items = (await _ask(instance, topic, request, TIMEOUT_S)).get("messageQueueAssignments")
     if items is None:
         return None
@@ -59,15 +59,15 @@ async def query_assignment(
         return dict(
             _assigned(item) for item in items if not isinstance(item, dict) or item.get("messageQueue")
         )
-    except java_json.JsonError as error:
+    except fastjson.JsonError as error:
         raise ClientError(f"messageQueueAssignments: {error}") from error
 
 
 def _assigned(item: object) -> tuple[MessageQueue, RequestMode]:
     if not isinstance(item, dict):
-        raise java_json.JsonError("an assignment is wanted")
+        raise fastjson.JsonError("an assignment is wanted")
     mode = RequestMode.POP if item.get("mode") == RequestMode.POP.value else RequestMode.PULL
-    return java_json.message_queue(item["messageQueue"]), mode
+    return fastjson.message_queue(item["messageQueue"]), mode
 
 
 async def _ask(
@@ -81,8 +81,8 @@ async def _ask(
         raise ClientError(f"topic {topic}: no broker is known")
     answer = check(await instance.call(address, request, timeout_s), address)
     try:
-        content = java_json.loads(answer.body)
-    except java_json.JsonError as error:
+        content = fastjson.loads(answer.body)
+    except fastjson.JsonError as error:
         raise ClientError(f"{address}: {error}") from error
     if not isinstance(content, dict):
         raise ClientError(f"{address}: an object is wanted")

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from firearrow.client.base.errors import ClientError, OffsetUnknown
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group.locks import QueueLocks
-from firearrow.client.group.offset_store import OffsetStore
-from firearrow.client.group.process_queue import PULL_IDLE_S, ProcessQueue
-from firearrow.client.group.pull_request import PullRequest
-from firearrow.client.group.start_offset import StartOffset
+from firearrow.client.rebalance.offset_store import OffsetStore
+from firearrow.client.rebalance.process_queue import PULL_IDLE_S, ProcessQueue
+from firearrow.client.rebalance.queue_locks import QueueLocks
+from firearrow.client.rebalance.start_offset import PullRequest, StartOffset
 
 log = logging.getLogger("firearrow.client")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from firearrow.client.base.errors import OffsetUnknown
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.group import java_json
-from firearrow.client.group.offset_store import NOT_FOUND, OffsetTable, ReadOffset
+from firearrow.client.rebalance import fastjson
+from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetTable, ReadOffset
 
 log = logging.getLogger("firearrow.client")
 FILE_NAME = "offsets.json"
@@ -91,7 +91,7 @@ class OffsetFile:
         self._known, self._stamp = {}, None
         try:
             whole = _offsets(self.path)
-        except (java_json.JsonError, OSError) as error:
+        except (fastjson.JsonError, OSError) as error:
             log.warning("%s: %s; what was before it is read", self.path, error)
             whole = None
         if whole is not None:
@@ -99,7 +99,7 @@ class OffsetFile:
             return whole
         try:
             return _offsets(self._backup) or {}
-        except (java_json.JsonError, OSError) as error:
+        except (fastjson.JsonError, OSError) as error:
             raise OffsetUnknown(
                 f"{self._backup}: {error}: repair the offsets or delete both files"
             ) from error
@@ -114,7 +114,7 @@ class OffsetFile:
             self._keep_backup()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         table = {queue: merged[queue] for queue in sorted(merged)}
-        self._replace(java_json.dumps({"offsetTable": table}, pretty=True))
+        self._replace(fastjson.dumps({"offsetTable": table}, pretty=True))
         self._known, self._stamp = merged, _stamp(self.path)
 
     def _replace(self, text: bytes) -> None:
@@ -138,17 +138,17 @@ class OffsetFile:
 def _offsets(path: Path) -> dict[MessageQueue, int] | None:
     """None if there is no file, or nothing in it."""
     try:
-        if path.stat().st_size > java_json.BYTES_MAX:
-            raise java_json.JsonError(f"over {java_json.BYTES_MAX} bytes")
+        if path.stat().st_size > fastjson.BYTES_MAX:
+            raise fastjson.JsonError(f"over {fastjson.BYTES_MAX} bytes")
         text = path.read_bytes()
     except FileNotFoundError:
         return None
     if not text:
         return None
-    content = java_json.loads(text)
+    content = fastjson.loads(text)
     if not isinstance(content, dict):
-        raise java_json.JsonError("an object with offsetTable is wanted")
-    return java_json.queue_offsets(content.get("offsetTable") or {})
+        raise fastjson.JsonError("an object with offsetTable is wanted")
+    return fastjson.queue_offsets(content.get("offsetTable") or {})
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -1,1 +1,0 @@
-"""What a member of a group has: its queues, their locks, how far it is in each."""

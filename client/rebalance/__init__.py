@@ -1,0 +1,1 @@
+"""What a group member owns: queues, locks, process queues, offsets."""
