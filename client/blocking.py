@@ -15,8 +15,8 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import admin, pop_consumer, producer, pull_consumer, push_consumer
 from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.handling.listeners import Handler
-from firearrow.client.handling.termination import stopped_by_signals
+from firearrow.client.consume.listeners import Handler
+from firearrow.client.consume.signals import stopped_by_signals
 from firearrow.client.sending import transactions
 from firearrow.client.sending.selectors import Selector
 from firearrow.client.threads.facade import Facade, LoopVerb, Verb, makes

@@ -28,7 +28,7 @@ from firearrow.client.base.options import (
     PushConsumerOptions,
     SocksProxy,
 )
-from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
+from firearrow.client.consume.consume_results import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.operations import Operations
 from firearrow.client.pop_consumer import PopConsumer

@@ -15,9 +15,9 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import check_group, check_topic, retry_topic
 from firearrow.client.base.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.handling.listeners import Handler
-from firearrow.client.handling.subscriptions import Subscriptions
-from firearrow.client.handling.termination import on_stop_signals
+from firearrow.client.consume.listeners import Handler
+from firearrow.client.consume.signals import on_stop_signals
+from firearrow.client.consume.subscriptions import Subscriptions
 from firearrow.client.inquiry.stats import ConsumeStatus
 from firearrow.client.link.service import Service
 from firearrow.client.members.push_role import PushConsumerRuntime

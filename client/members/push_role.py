@@ -15,8 +15,8 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import retry_topic
 from firearrow.client.base.options import MessageModel
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.handling.consume_directly import answer_consume_directly
-from firearrow.client.handling.consuming import Cancellable, ConsumeService
+from firearrow.client.consume.consume_results import Cancellable, ConsumeService
+from firearrow.client.consume.direct import answer_consume_directly
 from firearrow.client.inquiry.inspection import register_inspection_handlers
 from firearrow.client.inquiry.resets import OffsetReset
 from firearrow.client.inquiry.running_info import RunningConsumer, running_info

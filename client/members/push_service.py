@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import MessageModel
-from firearrow.client.handling.calling import Handlers, ListenerInvoker
-from firearrow.client.handling.consume_concurrently import ConcurrentService
-from firearrow.client.handling.consume_orderly import BrokerLocks, OrderlyService
-from firearrow.client.handling.consuming import ConsumeService, concurrent_verdict, orderly_verdict
-from firearrow.client.handling.listeners import HandlerThreads, Listeners
-from firearrow.client.handling.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
+from firearrow.client.consume.concurrent_service import ConcurrentService
+from firearrow.client.consume.consume_results import ConsumeService, concurrent_verdict, orderly_verdict
+from firearrow.client.consume.invoke_listener import Handlers, ListenerInvoker
+from firearrow.client.consume.listeners import HandlerThreads, Listeners
+from firearrow.client.consume.orderly_service import BrokerLocks, OrderlyService
+from firearrow.client.consume.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
 from firearrow.client.inquiry.stats import ConsumerStats
 from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.rebalance.offset_store import OffsetStore

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from firearrow.client.base.hooks import ConsumeHook, FilterHook
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import PushConsumerOptions
-from firearrow.client.handling.subscriptions import Subscriptions
+from firearrow.client.consume.subscriptions import Subscriptions
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.rebalance import QueueListener
 

@@ -14,9 +14,9 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.handling.calling import Handlers
-from firearrow.client.handling.consuming import DEAD_LETTER, ConsumeResult, Verdict
-from firearrow.client.handling.crew import WorkerPool
+from firearrow.client.consume.consume_results import DEAD_LETTER, ConsumeResult, Verdict
+from firearrow.client.consume.invoke_listener import Handlers
+from firearrow.client.consume.worker_pool import WorkerPool
 from firearrow.client.pop.acks import AckClient
 from firearrow.client.pop.receipts import receipt_handle_of
 from firearrow.client.rebalance.process_queue import ProcessQueue

@@ -18,7 +18,7 @@ from firearrow.client.base.errors import ClientError
 from firearrow.client.base.hooks import EndTransactionContext, run_hook
 from firearrow.client.base.message import Property
 from firearrow.client.base.names import Namespace
-from firearrow.client.handling.listeners import HandlerThreads, is_coroutine_function
+from firearrow.client.consume.listeners import HandlerThreads, is_coroutine_function
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.sending.transactions import (
     JAVA_NAMES,

@@ -20,7 +20,7 @@ from firearrow.client.base.hooks import EndTransactionContext, EndTransactionHoo
 from firearrow.client.base.message import Message, Property, SendResult, SendStatus
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ProducerOptions
-from firearrow.client.handling.listeners import is_coroutine_function
+from firearrow.client.consume.listeners import is_coroutine_function
 from firearrow.client.inquiry.message_queries import decode_offset_id
 from firearrow.client.remoting.client_instance import ClientInstance, FirstHeartbeat
 

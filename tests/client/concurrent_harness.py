@@ -7,12 +7,12 @@ from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.handling.calling import Handlers
-from firearrow.client.handling.consume_concurrently import ConcurrentService
-from firearrow.client.handling.consuming import (
+from firearrow.client.consume.concurrent_service import ConcurrentService
+from firearrow.client.consume.consume_results import (
     concurrent_verdict,
 )
-from firearrow.client.handling.listeners import Handler, HandlerThreads
+from firearrow.client.consume.invoke_listener import Handlers
+from firearrow.client.consume.listeners import Handler, HandlerThreads
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from tests.client.records import received
 from tests.client.services import Back, ManualScheduler, Offsets, Stats, calls_of, settled

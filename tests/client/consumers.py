@@ -7,7 +7,7 @@ from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.base.names import dlq_topic
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.handling.consuming import Answer
+from firearrow.client.consume.consume_results import Answer
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.interop.peers import Peer, address

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.handling.calling import Handlers
-from firearrow.client.handling.consume_orderly import OrderlyService
-from firearrow.client.handling.consuming import (
+from firearrow.client.consume.consume_results import (
     ConsumeResult,
     orderly_verdict,
 )
-from firearrow.client.handling.listeners import Handler, HandlerThreads
-from firearrow.client.handling.send_back import ORDERLY_RECONSUME_MAX
+from firearrow.client.consume.invoke_listener import Handlers
+from firearrow.client.consume.listeners import Handler, HandlerThreads
+from firearrow.client.consume.orderly_service import OrderlyService
+from firearrow.client.consume.send_back import ORDERLY_RECONSUME_MAX
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from tests.client.records import received
 from tests.client.services import Back, ManualScheduler, Offsets, Stats, calls_of, settled

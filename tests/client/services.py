@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.handling.calling import ListenerInvoker
-from firearrow.client.handling.consuming import Verdict
-from firearrow.client.handling.listeners import Handler, HandlerThreads, Listeners
+from firearrow.client.consume.consume_results import Verdict
+from firearrow.client.consume.invoke_listener import ListenerInvoker
+from firearrow.client.consume.listeners import Handler, HandlerThreads, Listeners
 from tests.support.clock import ManualClock
 
 

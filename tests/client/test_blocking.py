@@ -21,7 +21,7 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.handling.consuming import ConsumeResult
+from firearrow.client.consume.consume_results import ConsumeResult
 from firearrow.client.sending.transactions import TransactionState
 from firearrow.client.threads.loop_thread import LoopThread
 from tests.client.conftest import unique

@@ -9,14 +9,14 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.hooks import ConsumeContext
-from firearrow.client.handling.consuming import (
+from firearrow.client.consume.consume_results import (
     Accepted,
     ConsumeResult,
     DeadLetter,
     Retry,
     Suspend,
 )
-from firearrow.client.handling.listeners import Handler
+from firearrow.client.consume.listeners import Handler
 from tests.client.concurrent_harness import QUEUE, RETRIES, ConcurrentHarness, Gate, answering
 from tests.client.records import received
 from tests.client.services import settled

@@ -9,8 +9,8 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.handling.consume_directly import answer_consume_directly
-from firearrow.client.handling.consuming import Accepted, ConsumeResult, ConsumeService
+from firearrow.client.consume.consume_results import Accepted, ConsumeResult, ConsumeService
+from firearrow.client.consume.direct import answer_consume_directly
 from tests.client.concurrent_harness import ConcurrentHarness, answering
 from tests.client.orderly_harness import OrderlyHarness
 from tests.client.records import received, record

@@ -8,9 +8,15 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import BrokerError, RequestTimeout, RocketMQError
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.handling.calling import Handlers
-from firearrow.client.handling.consuming import Accepted, ConsumeResult, DeadLetter, Retry, concurrent_verdict
-from firearrow.client.handling.listeners import Handler, HandlerThreads
+from firearrow.client.consume.consume_results import (
+    Accepted,
+    ConsumeResult,
+    DeadLetter,
+    Retry,
+    concurrent_verdict,
+)
+from firearrow.client.consume.invoke_listener import Handlers
+from firearrow.client.consume.listeners import Handler, HandlerThreads
 from firearrow.client.pop.consume_pop import DELAYS_S, PopService, delay_level_above
 from firearrow.client.pop.pop_loop import PopLoop, PopLoopContext
 from firearrow.client.pop.popping import PopRequest, PopResult, PopStatus

@@ -10,7 +10,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.base.names import retry_topic
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.handling.consuming import Accepted, Answer, ConsumeResult, DeadLetter, Retry
+from firearrow.client.consume.consume_results import Accepted, Answer, ConsumeResult, DeadLetter, Retry
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, dead_letters, numbers

@@ -2,7 +2,7 @@
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.handling.expiry import ExpiredMessageCleaner
+from firearrow.client.consume.concurrent_service import ExpiredMessageCleaner
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from tests.client.concurrent_harness import ConcurrentHarness, Gate
 from tests.client.records import received

@@ -12,7 +12,7 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import NotRunning
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.handling.listeners import (
+from firearrow.client.consume.listeners import (
     Handler,
     HandlerExit,
     HandlerThreads,

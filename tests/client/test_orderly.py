@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from firearrow.client.handling.consuming import (
+from firearrow.client.consume.consume_results import (
     Accepted,
     ConsumeResult,
     DeadLetter,

@@ -11,8 +11,8 @@ from firearrow.client.admin import Admin
 from firearrow.client.base.errors import NoRoute
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.handling.consuming import DeadLetter
-from firearrow.client.handling.listeners import Handler
+from firearrow.client.consume.consume_results import DeadLetter
+from firearrow.client.consume.listeners import Handler
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer

@@ -20,7 +20,7 @@ from firearrow.client.base.options import (
     PushConsumerOptions,
 )
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.handling.consuming import ConsumeResult
+from firearrow.client.consume.consume_results import ConsumeResult
 from firearrow.client.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.pushing import FIRST, Seen, Topics, again, consumer

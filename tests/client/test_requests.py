@@ -18,7 +18,7 @@ from firearrow.client.base.options import (
     ProducerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.handling.consuming import ConsumeResult
+from firearrow.client.consume.consume_results import ConsumeResult
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.sending.reply_records import reply_of

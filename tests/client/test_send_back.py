@@ -9,7 +9,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import BrokerError, ClientError, RequestTimeout
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.names import Namespace
-from firearrow.client.handling.send_back import SendBack
+from firearrow.client.consume.send_back import SendBack
 from tests.client.records import received
 
 QUEUE = MessageQueue("orders", "broker-a", 2)

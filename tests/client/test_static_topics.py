@@ -20,7 +20,7 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.handling.consuming import ConsumeResult
+from firearrow.client.consume.consume_results import ConsumeResult
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.pulling.pulling import PullClient, PullQuery

@@ -5,7 +5,7 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.names import Namespace
-from firearrow.client.handling.subscriptions import Subscriptions
+from firearrow.client.consume.subscriptions import Subscriptions
 from firearrow.client.rebalance.subscription import Subscription
 
 

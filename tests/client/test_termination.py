@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from firearrow.client.handling.termination import SIGNALS, on_stop_signals
+from firearrow.client.consume.signals import SIGNALS, on_stop_signals
 from tests.client.waiting import wait_until
 
 

@@ -11,7 +11,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import blocking
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.handling.consuming import DeadLetter
+from firearrow.client.consume.consume_results import DeadLetter
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.jobs.letters import DeadLetterRoute, origin
 from firearrow.spark_tools.jobs.redrive import cli

@@ -19,7 +19,7 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.handling.consuming import Answer, Retry
+from firearrow.client.consume.consume_results import Answer, Retry
 from firearrow.client.pop.receipts import receipt_handle_of
 from firearrow.client.pop_consumer import PopConsumer
 from firearrow.client.pull_consumer import PullConsumer

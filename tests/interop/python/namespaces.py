@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.handling.consuming import Answer, ConsumeResult
+from firearrow.client.consume.consume_results import Answer, ConsumeResult
 from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
 from tests.interop.python.events import emit, of_message

@@ -11,8 +11,8 @@ from firearrow._native.store.log.received_message import ReceivedMessage, decode
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.handling.calling import ListenerInvoker
-from firearrow.client.handling.consuming import ConsumeResult, ConsumeService, Verdict
+from firearrow.client.consume.consume_results import ConsumeResult, ConsumeService, Verdict
+from firearrow.client.consume.invoke_listener import ListenerInvoker
 
 RESULTS = {
     ConsumeResult.SUCCESS: "CR_SUCCESS",

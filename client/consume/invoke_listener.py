@@ -13,7 +13,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.hooks import ConsumeContext, ConsumeHook, run_hook
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.base.names import Namespace, retry_topic
-from firearrow.client.handling.consuming import (
+from firearrow.client.consume.consume_results import (
     AGAIN,
     SUSPENDED,
     ConsumeResult,
@@ -21,7 +21,7 @@ from firearrow.client.handling.consuming import (
     Later,
     Verdict,
 )
-from firearrow.client.handling.listeners import HandlerThreads, Listeners
+from firearrow.client.consume.listeners import HandlerThreads, Listeners
 
 log = logging.getLogger("firearrow.client")
 

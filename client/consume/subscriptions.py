@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.handling.listeners import Handler
+from firearrow.client.consume.listeners import Handler
 from firearrow.client.rebalance.subscription import Subscription
 
 

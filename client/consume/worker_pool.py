@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from typing import Generic, TypeVar
 
-from firearrow.client.handling.consuming import Cancellable, Later
+from firearrow.client.consume.consume_results import Cancellable, Later
 
 log = logging.getLogger("firearrow.client")
 Job = TypeVar("Job")

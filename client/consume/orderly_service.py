@@ -11,10 +11,10 @@ from weakref import WeakValueDictionary
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.handling.calling import Handlers
-from firearrow.client.handling.consume_directly import consume_directly
-from firearrow.client.handling.consuming import Cancellable, ConsumeResult, Every, OffsetSink, Verdict
-from firearrow.client.handling.crew import WorkerPool
+from firearrow.client.consume.consume_results import Cancellable, ConsumeResult, Every, OffsetSink, Verdict
+from firearrow.client.consume.direct import consume_directly
+from firearrow.client.consume.invoke_listener import Handlers
+from firearrow.client.consume.worker_pool import WorkerPool
 from firearrow.client.rebalance.process_queue import ProcessQueue
 
 log = logging.getLogger("firearrow.client")

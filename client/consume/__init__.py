@@ -1,0 +1,1 @@
+"""Messages to listeners: concurrently, in order, and what follows their results."""

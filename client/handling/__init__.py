@@ -1,1 +1,0 @@
-"""Messages brought to handlers, and what becomes of their answers."""
