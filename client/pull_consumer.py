@@ -25,7 +25,7 @@ from firearrow.client.members.pull_role import (
     StreamRequestHook,
     fetch_queues,
 )
-from firearrow.client.pulling.pull_tasks import PrefetchedQueue
+from firearrow.client.pull.prefetcher import PrefetchedQueue
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset
 from firearrow.client.rebalance.rebalance import QueueListener

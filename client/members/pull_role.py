@@ -16,8 +16,8 @@ from firearrow.client.base.options import MessageModel, PullConsumerOptions
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.inquiry.inspection import register_inspection_handlers
 from firearrow.client.inquiry.running_info import RunningConsumer, running_info
-from firearrow.client.pulling.pull_tasks import UNKNOWN, PrefetchContext, Prefetcher
-from firearrow.client.pulling.pulling import PullClient
+from firearrow.client.pull.prefetcher import UNKNOWN, PrefetchContext, Prefetcher
+from firearrow.client.pull.pull_request import PullClient
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
 from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset

@@ -24,8 +24,8 @@ from firearrow.client.inquiry.stats import SAMPLE_S, ConsumerStats
 from firearrow.client.members.push_pops import PopRuntime
 from firearrow.client.members.push_service import consume_service, send_back
 from firearrow.client.members.push_setting import PushConsumerConfig
-from firearrow.client.pulling.pull_loop import PullLoop, PullLoopContext
-from firearrow.client.pulling.pulling import PullClient
+from firearrow.client.pull.pull_request import PullClient
+from firearrow.client.pull.push_pull_loop import PullLoop, PullLoopContext
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
 from firearrow.client.rebalance.offset_store import OffsetStore

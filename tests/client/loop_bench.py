@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import PushConsumerOptions
-from firearrow.client.pulling.pull_loop import PullLoop, PullLoopContext
-from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
+from firearrow.client.pull.pull_request import PullQuery, PullResult, PullStatus
+from firearrow.client.pull.push_pull_loop import PullLoop, PullLoopContext
 from firearrow.client.rebalance.offset_store import OffsetTable, ReadOffset
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.start_offset import PullRequest

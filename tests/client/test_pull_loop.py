@@ -8,8 +8,8 @@ import pytest
 from firearrow.client.base.errors import BrokerError, OffsetUnknown, RequestTimeout, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, MessageModel, PushConsumerOptions
-from firearrow.client.pulling.pull_loop import FlowControlLimits
-from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
+from firearrow.client.pull.pull_request import PullQuery, PullResult, PullStatus
+from firearrow.client.pull.push_pull_loop import FlowControlLimits
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.start_offset import PullRequest
 from tests.client.loop_bench import QUEUE, RETRY_QUEUE, Bench, found, nothing

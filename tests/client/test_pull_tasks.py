@@ -10,8 +10,8 @@ from firearrow.client.base.errors import BrokerError, OffsetUnknown, RequestTime
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, PullConsumerOptions
 from firearrow.client.members.pull_role import StreamRequestHook
-from firearrow.client.pulling.pull_tasks import PrefetchContext, PrefetchedQueue, Prefetcher
-from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus, pull_command
+from firearrow.client.pull.prefetcher import PrefetchContext, PrefetchedQueue, Prefetcher
+from firearrow.client.pull.pull_request import PullQuery, PullResult, PullStatus, pull_command
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.subscription import Subscription
 from tests.client.records import received

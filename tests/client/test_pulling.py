@@ -11,7 +11,7 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
 from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.pulling.pulling import PullClient, PullQuery, PullStatus, pull_command
+from firearrow.client.pull.pull_request import PullClient, PullQuery, PullStatus, pull_command
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.routes import BrokerAddress
 from tests.client.records import record

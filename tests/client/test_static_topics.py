@@ -22,8 +22,8 @@ from firearrow.client.base.options import (
 )
 from firearrow.client.consume.consume_results import ConsumeResult
 from firearrow.client.producer import Producer
+from firearrow.client.pull.pull_request import PullClient, PullQuery
 from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.pulling.pulling import PullClient, PullQuery
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.rebalance.queue_locks import QueueLocks
 from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore

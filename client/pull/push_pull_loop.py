@@ -20,7 +20,7 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import MIB, MessageModel, PushConsumerOptions
 from firearrow.client.consume.consume_results import ConsumeService
-from firearrow.client.pulling.pulling import PullClient, PullQuery, PullResult, PullStatus
+from firearrow.client.pull.pull_request import PullClient, PullQuery, PullResult, PullStatus
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.start_offset import PullRequest

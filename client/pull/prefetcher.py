@@ -20,7 +20,7 @@ from firearrow._native.wire.command import FieldError
 from firearrow.client.base.errors import BrokerError, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, PullConsumerOptions
-from firearrow.client.pulling.pulling import PullQuery, PullResult, PullStatus
+from firearrow.client.pull.pull_request import PullQuery, PullResult, PullStatus
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.subscription import Subscription
 

@@ -1,0 +1,1 @@
+"""Pull requests and the loops that make them."""

@@ -1,1 +1,0 @@
-"""Queues pulled ahead of who consumes them, within bounds."""
