@@ -20,10 +20,10 @@ from firearrow.client.base.options import (
 )
 from firearrow.client.base.service_state import ServiceState, now_ms
 from firearrow.client.link.service import Service
-from firearrow.client.pop.acks import AckClient
-from firearrow.client.pop.pop_sources import PopPrefetcher, PopSource, ReceiveOptions
-from firearrow.client.pop.popping import ANY_QUEUE, PopRequest
-from firearrow.client.pop.receipts import receipt_handle_of
+from firearrow.client.pop.ack import AckClient
+from firearrow.client.pop.pop_prefetcher import PopPrefetcher, PopSource, ReceiveOptions
+from firearrow.client.pop.pop_request import ANY_QUEUE, PopRequest
+from firearrow.client.pop.receipt_handles import receipt_handle_of
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PERM_READ

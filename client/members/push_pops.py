@@ -12,9 +12,9 @@ from firearrow.client.consume.send_back import SendBack
 from firearrow.client.inquiry.stats import ConsumerStats
 from firearrow.client.members.push_service import handlers
 from firearrow.client.members.push_setting import PushConsumerConfig
-from firearrow.client.pop.acks import AckClient
-from firearrow.client.pop.consume_pop import PopService
+from firearrow.client.pop.ack import AckClient
 from firearrow.client.pop.pop_loop import PopClient, PopLoop, PopLoopContext
+from firearrow.client.pop.pop_service import PopService
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.remoting.client_instance import ClientInstance
 

@@ -19,8 +19,8 @@ from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.pop.pop_sources import Caller
-from firearrow.client.pop.popping import (
+from firearrow.client.pop.pop_prefetcher import Caller
+from firearrow.client.pop.pop_request import (
     GRACE_S,
     Opener,
     PopRequest,

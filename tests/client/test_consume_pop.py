@@ -17,10 +17,10 @@ from firearrow.client.consume.consume_results import (
 )
 from firearrow.client.consume.invoke_listener import Handlers
 from firearrow.client.consume.listeners import Handler, HandlerThreads
-from firearrow.client.pop.consume_pop import DELAYS_S, PopService, delay_level_above
 from firearrow.client.pop.pop_loop import PopLoop, PopLoopContext
-from firearrow.client.pop.popping import PopRequest, PopResult, PopStatus
-from firearrow.client.pop.receipts import ReceiptHandle
+from firearrow.client.pop.pop_request import PopRequest, PopResult, PopStatus
+from firearrow.client.pop.pop_service import DELAYS_S, PopService, delay_level_above
+from firearrow.client.pop.receipt_handles import ReceiptHandle
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.subscription import Subscription
 from tests.client.records import received

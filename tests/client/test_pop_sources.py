@@ -10,8 +10,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import BrokerError, NotRunning, RequestTimeout, RocketMQError
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.pop.pop_sources import PopPrefetcher, PopSource, ReceiveOptions
-from firearrow.client.pop.popping import PopRequest
+from firearrow.client.pop.pop_prefetcher import PopPrefetcher, PopSource, ReceiveOptions
+from firearrow.client.pop.pop_request import PopRequest
 from firearrow.client.rebalance.subscription import Subscription
 from tests.client.records import record
 from tests.client.services import settled

@@ -20,7 +20,7 @@ from firearrow.client.base.options import (
     PushConsumerOptions,
 )
 from firearrow.client.consume.consume_results import Answer, Retry
-from firearrow.client.pop.receipts import receipt_handle_of
+from firearrow.client.pop.receipt_handles import receipt_handle_of
 from firearrow.client.pop_consumer import PopConsumer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer

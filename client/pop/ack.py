@@ -11,7 +11,7 @@ from typing import Protocol
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import ClientError
-from firearrow.client.pop.receipts import ReceiptHandle
+from firearrow.client.pop.receipt_handles import ReceiptHandle
 
 BITS_MAX = 4096
 """How far behind its pop's beginning a message may lie to be acknowledged together with others."""

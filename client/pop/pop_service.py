@@ -17,8 +17,8 @@ from firearrow.client.base.service_state import now_ms
 from firearrow.client.consume.consume_results import DEAD_LETTER, ConsumeResult, Verdict
 from firearrow.client.consume.invoke_listener import Handlers
 from firearrow.client.consume.worker_pool import WorkerPool
-from firearrow.client.pop.acks import AckClient
-from firearrow.client.pop.receipts import receipt_handle_of
+from firearrow.client.pop.ack import AckClient
+from firearrow.client.pop.receipt_handles import receipt_handle_of
 from firearrow.client.rebalance.process_queue import ProcessQueue
 
 log = logging.getLogger("firearrow.client")

@@ -14,7 +14,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import BrokerError, ClientError
 from firearrow.client.base.message import MessageQueue, Property
-from firearrow.client.pop.receipts import (
+from firearrow.client.pop.receipt_handles import (
     NORMAL,
     Group,
     InvalidReceiptHandle,

@@ -15,7 +15,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, NotRunning
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.pop.popping import (
+from firearrow.client.pop.pop_request import (
     GRACE_S,
     Opener,
     PopRequest,
