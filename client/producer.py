@@ -33,8 +33,8 @@ from firearrow.client.sending.targets import target
 from firearrow.client.sending.transaction_checks import Checker, TransactionChecks
 from firearrow.client.sending.transactions import Local, Transaction, TransactionResult, Transactions
 from firearrow.client.sending.unique_ids import unique_ids
-from firearrow.client.tracing.produce_tracing import ProduceTracing
-from firearrow.client.tracing.trace import TraceSide, trace_dispatcher
+from firearrow.client.trace.attach_producer import ProduceTracing
+from firearrow.client.trace.dispatcher import TraceSide, trace_dispatcher
 
 
 class Producer(Service):

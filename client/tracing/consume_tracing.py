@@ -8,8 +8,8 @@ from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.names import Namespace
 from firearrow.client.producer import Producer
 from firearrow.client.remoting.client_instance import ClientInstance
-from firearrow.client.tracing.trace import TraceDispatcher, TraceSide, trace_dispatcher
-from firearrow.client.tracing.trace_hooks import ConsumeTrace
+from firearrow.client.trace.dispatcher import TraceDispatcher, TraceSide, trace_dispatcher
+from firearrow.client.trace.hooks import ConsumeTrace
 
 
 class TraceOptions(Protocol):

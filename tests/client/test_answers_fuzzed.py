@@ -16,7 +16,7 @@ from firearrow.client.inquiry.admin_records import Members, read
 from firearrow.client.inquiry.message_queries import decode_offset_id
 from firearrow.client.sending.recalls import RecallHandle
 from firearrow.client.sending.reply_records import reply_of
-from firearrow.client.tracing.trace_records import InvalidTrace, MessageKind, PubRecord, decode
+from firearrow.client.trace.records import InvalidTrace, MessageKind, PubRecord, decode
 from tests.client.test_requests import PUSH
 
 READERS: list[Callable[[Members], object]] = [

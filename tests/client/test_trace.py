@@ -10,7 +10,7 @@ from firearrow.client.base.errors import ConnectionLost
 from firearrow.client.base.message import Message
 from firearrow.client.base.names import GROUP_CHARS_MAX
 from firearrow.client.base.options import ClientOptions
-from firearrow.client.tracing.trace import (
+from firearrow.client.trace.dispatcher import (
     BODY_BYTES_MAX,
     KEYS_BYTES_MAX,
     WAITING_MAX,
@@ -21,7 +21,7 @@ from firearrow.client.tracing.trace import (
     sender_group,
     trace_messages,
 )
-from firearrow.client.tracing.trace_records import (
+from firearrow.client.trace.records import (
     EndTransactionRecord,
     InvalidTrace,
     MessageKind,

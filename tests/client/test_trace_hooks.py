@@ -12,9 +12,9 @@ from firearrow.client.base.hooks import ConsumeContext, EndTransactionContext, S
 from firearrow.client.base.message import Message, MessageQueue, SendResult, SendStatus
 from firearrow.client.base.names import Namespace
 from firearrow.client.sending.reply_records import reply_of
-from firearrow.client.tracing.trace import TraceContext, TraceDispatcher
-from firearrow.client.tracing.trace_hooks import ConsumeTrace, ProduceTrace
-from firearrow.client.tracing.trace_records import (
+from firearrow.client.trace.dispatcher import TraceContext, TraceDispatcher
+from firearrow.client.trace.hooks import ConsumeTrace, ProduceTrace
+from firearrow.client.trace.records import (
     EndTransactionRecord,
     MessageKind,
     PubRecord,

@@ -17,7 +17,7 @@ from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.sending.recalls import RecallHandle
 from firearrow.client.sending.transactions import TransactionState
-from firearrow.client.tracing.trace_records import (
+from firearrow.client.trace.records import (
     EndTransactionRecord,
     MessageKind,
     PubRecord,

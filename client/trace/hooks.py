@@ -9,8 +9,8 @@ from firearrow.client.base.hooks import ConsumeContext, EndTransactionContext, S
 from firearrow.client.base.message import Property, SendStatus
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.tracing.trace import TraceContext, TraceDispatcher
-from firearrow.client.tracing.trace_records import (
+from firearrow.client.trace.dispatcher import TraceContext, TraceDispatcher
+from firearrow.client.trace.records import (
     EndTransactionRecord,
     MessageKind,
     PubRecord,

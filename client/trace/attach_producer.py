@@ -2,8 +2,8 @@
 
 from firearrow.client.base.hooks import EndTransactionHook, SendHook
 from firearrow.client.base.names import Namespace
-from firearrow.client.tracing.trace import TraceDispatcher
-from firearrow.client.tracing.trace_hooks import ProduceTrace
+from firearrow.client.trace.dispatcher import TraceDispatcher
+from firearrow.client.trace.hooks import ProduceTrace
 
 
 class ProduceTracing:

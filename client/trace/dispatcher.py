@@ -17,7 +17,7 @@ from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.message import Message
 from firearrow.client.base.names import GROUP_CHARS_MAX
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.tracing.trace_records import TraceRecord, searchable
+from firearrow.client.trace.records import TraceRecord, searchable
 
 log = logging.getLogger("firearrow.client")
 

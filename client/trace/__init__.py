@@ -1,0 +1,1 @@
+"""Message trace: records, hooks, dispatch."""
