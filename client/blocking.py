@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client import admin, pop_consumer, producer, pull_consumer, push_consumer
+from firearrow.client import pop_consumer, producer, pull_consumer, push_consumer
+from firearrow.client.admin_api import admin
 from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consume.listeners import Handler

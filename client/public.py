@@ -1,7 +1,8 @@
 """The public names of `firearrow.client`, imported from the modules that define them."""
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.cluster_admin import Operations
 from firearrow.client.base.errors import (
     BrokerError,
     ClientError,
@@ -30,7 +31,6 @@ from firearrow.client.base.options import (
 )
 from firearrow.client.consume.consume_results import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.operations import Operations
 from firearrow.client.pop_consumer import PopConsumer
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer

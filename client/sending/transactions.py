@@ -15,13 +15,13 @@ from typing import Any, Protocol, Self
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow.client.admin_api.message_queries import decode_offset_id
 from firearrow.client.base.errors import ConfigError, MessageRefused, NotRunning, RocketMQError
 from firearrow.client.base.hooks import EndTransactionContext, EndTransactionHook, run_hook
 from firearrow.client.base.message import Message, Property, SendResult, SendStatus
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ProducerOptions
 from firearrow.client.consume.listeners import is_coroutine_function
-from firearrow.client.inquiry.message_queries import decode_offset_id
 from firearrow.client.remoting.client_instance import ClientInstance, FirstHeartbeat
 
 log = logging.getLogger("firearrow.client")

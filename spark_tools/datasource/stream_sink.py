@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.datasource.sink import TaskCommit, checked_schema, report_aborted, send_all

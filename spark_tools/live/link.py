@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar, TypeVar
 
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, NoNameServer, TooManyRequests, TransportError
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.threads.loop_thread import LoopThread

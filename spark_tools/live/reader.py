@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 
 from firearrow._native.columnar.record_spans import Spans, from_answer
 from firearrow._native.store.log.record import RecordError
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError, NoRoute
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.bodies import with_valid_crc

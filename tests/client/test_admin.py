@@ -8,12 +8,9 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.admin import Admin
-from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning
-from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.options import ClientOptions
-from firearrow.client.inquiry.admin_calls import integer_of
-from firearrow.client.inquiry.admin_records import (
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.message_queries import decode_offset_id
+from firearrow.client.admin_api.records import (
     GroupConfig,
     cluster_info,
     consumer_lag,
@@ -21,7 +18,10 @@ from firearrow.client.inquiry.admin_records import (
     read,
     topic_stats,
 )
-from firearrow.client.inquiry.message_queries import decode_offset_id
+from firearrow.client.admin_api.requests import integer_of
+from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ClientOptions
 from tests.client.conftest import unique
 from tests.interop.peers import BROKER, CLUSTER, Peer, address
 from tests.support.client_socket import ClientSocket

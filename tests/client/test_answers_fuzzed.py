@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.client.admin_api import records
+from firearrow.client.admin_api.message_queries import decode_offset_id
+from firearrow.client.admin_api.records import Members, read
 from firearrow.client.base.errors import ClientError, MessageRefused
-from firearrow.client.inquiry import admin_records
-from firearrow.client.inquiry.admin_records import Members, read
-from firearrow.client.inquiry.message_queries import decode_offset_id
 from firearrow.client.sending.recalls import RecallHandle
 from firearrow.client.sending.reply_records import reply_of
 from firearrow.client.trace.records import InvalidTrace, MessageKind, PubRecord, decode
 from tests.client.test_requests import PUSH
 
 READERS: list[Callable[[Members], object]] = [
-    admin_records.cluster_info, admin_records.topic_config, admin_records.group_config, admin_records.groups,
-    admin_records.topic_stats, admin_records.consumer_lag, admin_records.consumer_connections,
-    admin_records.reset_offsets, admin_records.texts,
+    records.cluster_info, records.topic_config, records.group_config, records.groups,
+    records.topic_stats, records.consumer_lag, records.consumer_connections,
+    records.reset_offsets, records.texts,
 ]  # fmt: skip
 NAMES = [
     "brokerAddrTable", "brokerAddrs", "clusterAddrTable", "offsetTable", "brokerOffset", "consumerOffset",
@@ -54,7 +54,7 @@ def test_bodies_of_brokers(reader: Callable[[Members], object], value: object) -
 @given(body=st.binary(max_size=60))
 def test_bodies_that_are_no_json(body: bytes) -> None:
     try:
-        read(body, admin_records.cluster_info)
+        read(body, records.cluster_info)
     except ClientError:
         return
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import RequestReplyTimeout, RequestTimeout, TransportError
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import (

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.cluster_admin import DISCARDED, MessageTrack, Operations, RequestMode, Track
 from firearrow.client.base.errors import BrokerError, ClientError
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import (
@@ -16,7 +17,6 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.operations import DISCARDED, MessageTrack, Operations, RequestMode, Track
 from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import NoRoute
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ConfigError, MessageRefused, NotRunning
 from firearrow.client.base.message import Message, MessageQueue, Property, SendStatus
 from firearrow.client.base.options import ClientOptions, CompressionKind, ProducerOptions, PullConsumerOptions

@@ -9,7 +9,7 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ClientError, NoReplyAddress, RequestReplyTimeout
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import (

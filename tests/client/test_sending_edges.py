@@ -9,7 +9,7 @@ import pytest
 from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import (
     ClientError,
     NoNameServer,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import (
     ConsumeFromWhere,

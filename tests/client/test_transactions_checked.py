@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import (
     ConfigError,
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import ResponseCode
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError, NoRoute
 
 

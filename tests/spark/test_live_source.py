@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from firearrow.client import blocking
+from firearrow.client.admin_api.records import GroupConfig
 from firearrow.client.base.message import Message, MessageQueue
-from firearrow.client.inquiry.admin_records import GroupConfig
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.datasource.stream import StreamReader

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from firearrow.client import blocking
+from firearrow.client.admin_api.records import GroupConfig
 from firearrow.client.base.message import Message
-from firearrow.client.inquiry.admin_records import GroupConfig
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.jobs.replay import cli
 from tests.spark.replaying import Job, job

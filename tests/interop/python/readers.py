@@ -4,7 +4,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, PullConsumerOptions
 from firearrow.client.pull.pull_request import PullClient, PullQuery

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
+from firearrow.client.admin_api.records import ClusterInfo, cluster_info, read
 from firearrow.client.base.errors import ClientError, NoRoute, TransportError, check
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.inquiry.admin_records import ClusterInfo, cluster_info, read
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import MASTER
 

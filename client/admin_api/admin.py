@@ -11,14 +11,9 @@ from typing import Any, Self, TypeVar
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.client.base.errors import ClientError, ConfigError, NoRoute, NotRunning, check
-from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.names import Namespace, check_group, check_topic, is_system_topic
-from firearrow.client.base.options import ClientOptions, client_options
-from firearrow.client.base.service_state import Startable
-from firearrow.client.inquiry import admin_records
-from firearrow.client.inquiry.admin_calls import AdminCalls, integer_of
-from firearrow.client.inquiry.admin_records import (
+from firearrow.client.admin_api import records
+from firearrow.client.admin_api.message_queries import FOREVER_MS, MessageQueries
+from firearrow.client.admin_api.records import (
     ClusterInfo,
     Connection,
     ConsumerConnections,
@@ -28,7 +23,12 @@ from firearrow.client.inquiry.admin_records import (
     TopicConfig,
     read,
 )
-from firearrow.client.inquiry.message_queries import FOREVER_MS, MessageQueries
+from firearrow.client.admin_api.requests import AdminCalls, integer_of
+from firearrow.client.base.errors import ClientError, ConfigError, NoRoute, NotRunning, check
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import Namespace, check_group, check_topic, is_system_topic
+from firearrow.client.base.options import ClientOptions, client_options
+from firearrow.client.base.service_state import Startable
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.queue_offsets import QueueOffsets
 
@@ -91,7 +91,7 @@ class Admin(Startable):
     async def broker_runtime(self, broker_name: str) -> dict[str, str]:
         """Counters and states as Apache's tools show them."""
         answer = await self.calls.ask_broker(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return read(answer.body, admin_records.texts)
+        return read(answer.body, records.texts)
 
     # ---- topics ----
 
@@ -151,7 +151,7 @@ class Admin(Startable):
         """By the name of the broker."""
         wrapped = self.namespace.wrap(topic)
         answers = await self.calls.ask_brokers_of(wrapped, RequestCode.GET_TOPIC_CONFIG, {"topic": wrapped})
-        configs = {name: read(answer.body, admin_records.topic_config) for name, answer in answers.items()}
+        configs = {name: read(answer.body, records.topic_config) for name, answer in answers.items()}
         return {name: replace(config, topic=topic) for name, config in configs.items()}
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, QueueRange]:
@@ -159,7 +159,7 @@ class Admin(Startable):
         answers = await self.calls.ask_brokers_of(
             wrapped, RequestCode.GET_TOPIC_STATS_INFO, {"topic": wrapped}
         )
-        stats = [read(answer.body, admin_records.topic_stats) for answer in answers.values()]
+        stats = [read(answer.body, records.topic_stats) for answer in answers.values()]
         return self._as_user_queues(pair for each in stats for pair in each.items())
 
     async def queues(self, topic: str, *, write: bool = False) -> list[MessageQueue]:
@@ -238,7 +238,7 @@ class Admin(Startable):
         """Of all masters together."""
         found: dict[str, GroupConfig] = {}
         for answer in await self.calls.ask_masters(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG):
-            found |= read(answer.body, admin_records.groups)
+            found |= read(answer.body, records.groups)
         plain = {self.namespace.unwrap(name): config for name, config in found.items()}
         return {name: replace(config, group=name) for name, config in plain.items()}
 
@@ -257,7 +257,7 @@ class Admin(Startable):
         if topic is not None:
             ext["topic"] = self.namespace.wrap(topic)
         answers = await self.calls.ask_masters(RequestCode.GET_CONSUME_STATS, ext)
-        lags = [read(answer.body, admin_records.consumer_lag) for answer in answers]
+        lags = [read(answer.body, records.consumer_lag) for answer in answers]
         queues = self._as_user_queues(pair for each in lags for pair in each.queues.items())
         return ConsumerLag(sum(each.tps for each in lags), queues)
 
@@ -289,7 +289,7 @@ class Admin(Startable):
             "isForce": str(force).lower(), "queueId": "-1",
         }  # fmt: skip
         answers = await self.calls.ask_brokers_of(wrapped, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
-        resets = [read(answer.body, admin_records.reset_offsets) for answer in answers.values()]
+        resets = [read(answer.body, records.reset_offsets) for answer in answers.values()]
         return self._as_user_queues(pair for each in resets for pair in each.items())
 
     # ---- clients ----
@@ -298,7 +298,7 @@ class Admin(Startable):
         """BrokerError CONSUMER_NOT_ONLINE (206): no member is connected."""
         ext = {"consumerGroup": self.namespace.wrap(group)}
         found = await self.calls.ask_who_knows(RequestCode.GET_CONSUMER_CONNECTION_LIST, ext)
-        all_ = [read(answer.body, admin_records.consumer_connections) for answer in found]
+        all_ = [read(answer.body, records.consumer_connections) for answer in found]
         subscriptions = {
             self.namespace.unwrap(topic): replace(wanted, topic=self.namespace.unwrap(topic))
             for topic, wanted in all_[0].subscriptions.items()
@@ -314,7 +314,7 @@ class Admin(Startable):
         found = await self.calls.ask_who_knows(
             RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": self.namespace.wrap(group)}
         )
-        return _distinct(c for answer in found for c in read(answer.body, admin_records.connections))
+        return _distinct(c for answer in found for c in read(answer.body, records.connections))
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> dict[str, Any]:
         """What a member says of itself: the JSON object as it is, with queues as keys of its `mqTable`."""

@@ -11,11 +11,11 @@ from typing import Any
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.admin import Admin
+from firearrow.client.admin_api import records
+from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.message_queries import decode_offset_id
+from firearrow.client.admin_api.records import Connection, ConsumerConnections, read
 from firearrow.client.base.errors import BrokerError, ClientError
-from firearrow.client.inquiry import admin_records
-from firearrow.client.inquiry.admin_records import Connection, ConsumerConnections, read
-from firearrow.client.inquiry.message_queries import decode_offset_id
 
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Where brokers put half messages after so many checks without an answer."""
@@ -133,7 +133,7 @@ class Operations:
         """All that are connected, by group."""
         found: dict[str, dict[str, Connection]] = {}
         for answer in await self._admin.calls.ask_masters(RequestCode.GET_ALL_PRODUCER_INFO):
-            for group, members in read(answer.body, admin_records.producers).items():
+            for group, members in read(answer.body, records.producers).items():
                 found.setdefault(self._unwrap(group), {}).update({each.client_id: each for each in members})
         return {group: tuple(members.values()) for group, members in sorted(found.items())}
 

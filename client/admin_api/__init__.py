@@ -1,0 +1,1 @@
+"""Administration: requests, records and look-ups."""
