@@ -18,7 +18,7 @@ from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consume.listeners import Handler
 from firearrow.client.consume.signals import on_stop_signals
 from firearrow.client.consume.subscriptions import Subscriptions
-from firearrow.client.inquiry.stats import ConsumeStatus
+from firearrow.client.diagnostics.stats import ConsumeStatus
 from firearrow.client.link.service import Service
 from firearrow.client.members.push_role import PushConsumerRuntime
 from firearrow.client.members.push_setting import PushConsumerConfig

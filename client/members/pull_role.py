@@ -14,8 +14,8 @@ from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MessageModel, PullConsumerOptions
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.inquiry.inspection import register_inspection_handlers
-from firearrow.client.inquiry.running_info import RunningConsumer, running_info
+from firearrow.client.diagnostics.inspection import register_inspection_handlers
+from firearrow.client.diagnostics.running_info import RunningConsumer, running_info
 from firearrow.client.pull.prefetcher import UNKNOWN, PrefetchContext, Prefetcher
 from firearrow.client.pull.pull_request import PullClient
 from firearrow.client.rebalance.allocate_strategies import strategy_of

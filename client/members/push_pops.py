@@ -9,7 +9,7 @@ from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.consume.consume_results import DEAD_LETTER
 from firearrow.client.consume.send_back import SendBack
-from firearrow.client.inquiry.stats import ConsumerStats
+from firearrow.client.diagnostics.stats import ConsumerStats
 from firearrow.client.members.push_service import handlers
 from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.pop.ack import AckClient

@@ -17,10 +17,10 @@ from firearrow.client.base.options import MessageModel
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.consume.consume_results import Cancellable, ConsumeService
 from firearrow.client.consume.direct import answer_consume_directly
-from firearrow.client.inquiry.inspection import register_inspection_handlers
-from firearrow.client.inquiry.resets import OffsetReset
-from firearrow.client.inquiry.running_info import RunningConsumer, running_info
-from firearrow.client.inquiry.stats import SAMPLE_S, ConsumerStats
+from firearrow.client.diagnostics.inspection import register_inspection_handlers
+from firearrow.client.diagnostics.reset_offsets import OffsetReset
+from firearrow.client.diagnostics.running_info import RunningConsumer, running_info
+from firearrow.client.diagnostics.stats import SAMPLE_S, ConsumerStats
 from firearrow.client.members.push_pops import PopRuntime
 from firearrow.client.members.push_service import consume_service, send_back
 from firearrow.client.members.push_setting import PushConsumerConfig

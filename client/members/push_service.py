@@ -14,7 +14,7 @@ from firearrow.client.consume.invoke_listener import Handlers, ListenerInvoker
 from firearrow.client.consume.listeners import HandlerThreads, Listeners
 from firearrow.client.consume.orderly_service import BrokerLocks, OrderlyService
 from firearrow.client.consume.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
-from firearrow.client.inquiry.stats import ConsumerStats
+from firearrow.client.diagnostics.stats import ConsumerStats
 from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.process_queue import ProcessQueue

@@ -6,7 +6,7 @@ import pytest
 
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.inquiry.resets import OffsetReset, ResetRequest
+from firearrow.client.diagnostics.reset_offsets import OffsetReset, ResetRequest
 from firearrow.client.rebalance import fastjson
 from tests.client.rebalancing import FOUR, MEMBERS, Round, of_members
 from tests.client.records import received

@@ -16,15 +16,15 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.inquiry.inspection import register_inspection_handlers
-from firearrow.client.inquiry.running_info import (
+from firearrow.client.diagnostics.inspection import register_inspection_handlers
+from firearrow.client.diagnostics.running_info import (
     TASKS_MAX,
     VERSION_TEXT,
     RunningConsumer,
     running_info,
     stack_dump,
 )
-from firearrow.client.inquiry.stats import ConsumerStats
+from firearrow.client.diagnostics.stats import ConsumerStats
 from firearrow.client.rebalance import fastjson
 from firearrow.client.rebalance.offset_store import OffsetTable, ReadOffset
 from firearrow.client.rebalance.process_queue import ProcessQueue

@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow.client.inquiry.stats import SAMPLE_S, ConsumerStats
+from firearrow.client.diagnostics.stats import SAMPLE_S, ConsumerStats
 from tests.support.clock import ManualClock
 
 JAVA_STATUS_FIELDS = {

@@ -17,7 +17,7 @@ from firearrow._native.wire.codes import PROTOCOL_VERSION
 from firearrow.client.base.errors import OffsetUnknown
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, ClientOptions, PullConsumerOptions, PushConsumerOptions
-from firearrow.client.inquiry.stats import ConsumerStats
+from firearrow.client.diagnostics.stats import ConsumerStats
 from firearrow.client.rebalance.allocate_strategies import name_of, strategy_of
 from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetStore, ReadOffset
 from firearrow.client.rebalance.process_queue import ProcessQueue

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.inquiry.resets import ResetRequest
+from firearrow.client.diagnostics.reset_offsets import ResetRequest
 from firearrow.client.rebalance import fastjson
 from firearrow.client.remoting.client_instance import ClientInstance
 

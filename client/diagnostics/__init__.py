@@ -1,0 +1,1 @@
+"""What brokers ask of a client: running info, statistics, resets."""

@@ -1,1 +1,0 @@
-"""What administrators ask and change."""
