@@ -10,7 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.message_properties import alike, batch_body, message_properties
 from firearrow._native.wire.send_request import SendAnswer, SendFrames, post
 from firearrow.client.base.message import Message
-from firearrow.client.sending.unique_ids import unique_ids
+from firearrow.client.send.prepare import unique_ids
 from tests.support.transport import RecordingTransport
 from tests.wire.calls_client import CallsClient
 

@@ -12,14 +12,14 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client import pop_consumer, producer, pull_consumer, push_consumer
+from firearrow.client import pop_consumer, pull_consumer, push_consumer
 from firearrow.client.admin_api import admin
 from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consume.listeners import Handler
 from firearrow.client.consume.signals import stopped_by_signals
-from firearrow.client.sending import transactions
-from firearrow.client.sending.selectors import Selector
+from firearrow.client.send import producer, transactions
+from firearrow.client.send.queue_selection import Selector
 from firearrow.client.threads.facade import Facade, LoopVerb, Verb, makes
 from firearrow.client.threads.handover import ThreadBridge
 from firearrow.client.threads.loop_thread import LoopThread
@@ -74,7 +74,7 @@ class Producer(Facade[producer.Producer]):
 
 
 class Transaction:
-    """See firearrow.client.sending.transactions.Transaction."""
+    """See firearrow.client.send.transactions.Transaction."""
 
     def __init__(self, thread: LoopThread, inner: transactions.Transaction) -> None:
         self._thread = thread

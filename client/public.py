@@ -32,12 +32,12 @@ from firearrow.client.base.options import (
 from firearrow.client.consume.consume_results import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.pop_consumer import PopConsumer
-from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.sending.batch import split
-from firearrow.client.sending.selectors import by_hash, by_random
-from firearrow.client.sending.transactions import Transaction, TransactionResult, TransactionState
+from firearrow.client.send.batch import split
+from firearrow.client.send.producer import Producer
+from firearrow.client.send.queue_selection import by_hash, by_random
+from firearrow.client.send.transactions import Transaction, TransactionResult, TransactionState
 
 __all__ = [
     "Accepted", "Admin", "BrokerError", "ClientError", "ClientOptions", "CompressionKind", "ConfigError",

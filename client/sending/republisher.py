@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.producer import Producer
+from firearrow.client.send.producer import Producer
 
 GROUP = "CLIENT_INNER_PRODUCER"
 

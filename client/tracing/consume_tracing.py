@@ -6,8 +6,8 @@ from typing import Protocol
 
 from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.names import Namespace
-from firearrow.client.producer import Producer
 from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.send.producer import Producer
 from firearrow.client.trace.dispatcher import TraceDispatcher, TraceSide, trace_dispatcher
 from firearrow.client.trace.hooks import ConsumeTrace
 

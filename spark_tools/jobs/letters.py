@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import DLQ, RETRY, is_system_topic
-from firearrow.client.sending.selectors import hash_index
+from firearrow.client.send.queue_selection import hash_index
 from firearrow.spark_tools.jobs.routing import Queues
 
 UNKNOWN_ORIGIN_NOTE = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")

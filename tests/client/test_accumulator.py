@@ -9,8 +9,7 @@ import pytest
 from firearrow.client.base.errors import BrokerError, MessageRefused, NotRunning, RocketMQError
 from firearrow.client.base.message import Message, MessageQueue, Property, SendResult, SendStatus
 from firearrow.client.base.options import ProducerOptions
-from firearrow.client.sending.accumulator import Accumulator
-from firearrow.client.sending.batch import encoded_bytes
+from firearrow.client.send.batch import Accumulator, encoded_bytes
 from tests.client.waiting import wait_until
 
 QUEUE = MessageQueue("t", "b", 1)

@@ -14,8 +14,8 @@ from firearrow.client.admin_api import records
 from firearrow.client.admin_api.message_queries import decode_offset_id
 from firearrow.client.admin_api.records import Members, read
 from firearrow.client.base.errors import ClientError, MessageRefused
-from firearrow.client.sending.recalls import RecallHandle
-from firearrow.client.sending.reply_records import reply_of
+from firearrow.client.send.recall import RecallHandle
+from firearrow.client.send.request_reply import reply_of
 from firearrow.client.trace.records import InvalidTrace, MessageKind, PubRecord, decode
 from tests.client.test_requests import PUSH
 

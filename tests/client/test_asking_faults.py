@@ -16,9 +16,9 @@ from firearrow.client.base.options import (
     ProducerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.sending.transactions import TransactionState
+from firearrow.client.send.producer import Producer
+from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.interop.peers import BROKER, Peer

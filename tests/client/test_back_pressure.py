@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from firearrow.client.base.errors import TooManyRequests
-from firearrow.client.sending.back_pressure import BackPressure
+from firearrow.client.send.back_pressure import BackPressure
 
 
 async def settle() -> None:

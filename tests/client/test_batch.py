@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from firearrow._native.wire.message_properties import batch_body
 from firearrow.client.base.errors import MessageRefused
 from firearrow.client.base.message import Message
-from firearrow.client.sending.batch import check_batch, encoded_bytes, split
-from firearrow.client.sending.unique_ids import unique_ids
+from firearrow.client.send.batch import check_batch, encoded_bytes, split
+from firearrow.client.send.prepare import unique_ids
 
 TEXT = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1, max_size=50

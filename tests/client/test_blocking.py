@@ -22,7 +22,7 @@ from firearrow.client.base.options import (
     PushConsumerOptions,
 )
 from firearrow.client.consume.consume_results import ConsumeResult
-from firearrow.client.sending.transactions import TransactionState
+from firearrow.client.send.transactions import TransactionState
 from firearrow.client.threads.loop_thread import LoopThread
 from tests.client.conftest import unique
 

@@ -15,8 +15,8 @@ from firearrow.client.base.errors import (
 )
 from firearrow.client.base.message import Message, SendResult, SendStatus, decode_properties
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.producer import Producer
-from firearrow.client.sending.lanes import FastSends, SlowPath
+from firearrow.client.send.fast_send import FastSends, SlowPath
+from firearrow.client.send.producer import Producer
 from tests.client.scripted import Scripted
 from tests.client.waiting import wait_until
 

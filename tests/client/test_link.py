@@ -23,12 +23,12 @@ from firearrow.client.base.errors import (
 from firearrow.client.base.message import Message
 from firearrow.client.base.names import Namespace, check_group, check_topic
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, Credentials, PushConsumerOptions
-from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.remoting.channel import sign
 from firearrow.client.remoting.client_id import client_id
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PublishInfo, RouteTable, TopicRoute
+from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.scripted import Scripted

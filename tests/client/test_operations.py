@@ -17,10 +17,10 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.sending.transactions import TransactionState
+from firearrow.client.send.producer import Producer
+from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.client.waiting import found_later, wait_until
 from tests.interop.peers import BROKER, CLUSTER

@@ -11,8 +11,8 @@ from firearrow.client.base.errors import ConfigError, MessageRefused
 from firearrow.client.base.message import Message, Property, decode_properties
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import CompressionKind, ProducerOptions
-from firearrow.client.producer import Producer
-from firearrow.client.sending.prepared import MessagePreparer, PreparedMessage
+from firearrow.client.send.prepare import MessagePreparer, PreparedMessage
+from firearrow.client.send.producer import Producer
 
 COMPRESSED, ZLIB, HALF = 0x1, 0x300, 0x4
 

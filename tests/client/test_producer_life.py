@@ -9,7 +9,7 @@ from firearrow.client.base.hooks import SendContext
 from firearrow.client.base.message import Message, SendStatus
 from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.producer import Producer
+from firearrow.client.send.producer import Producer
 from tests.client.scripted import Scripted
 
 

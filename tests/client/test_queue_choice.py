@@ -5,9 +5,8 @@ from collections import Counter
 from firearrow._native.base.hash import java_hash
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.remoting.routes import PublishInfo
-from firearrow.client.sending.latency_faults import LatencyFaultTolerance
-from firearrow.client.sending.queue_choice import QueueSelector
-from firearrow.client.sending.selectors import by_hash, hash_index
+from firearrow.client.send.fault_strategy import LatencyFaultTolerance
+from firearrow.client.send.queue_selection import QueueSelector, by_hash, hash_index
 
 QUEUES = tuple(MessageQueue("t", broker, number) for broker in ("a", "b") for number in range(2))
 INFO = PublishInfo("t", QUEUES, brokers=frozenset({"a", "b"}))

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from firearrow.client.base.errors import MessageRefused
-from firearrow.client.sending.recalls import RecallHandle
+from firearrow.client.send.recall import RecallHandle
 
 
 def test_a_handle_names_the_broker_and_the_message() -> None:

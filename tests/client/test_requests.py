@@ -19,10 +19,9 @@ from firearrow.client.base.options import (
     PushConsumerOptions,
 )
 from firearrow.client.consume.consume_results import ConsumeResult
-from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.sending.reply_records import reply_of
-from firearrow.client.sending.requests import pushed, reply_message
+from firearrow.client.send.producer import Producer
+from firearrow.client.send.request_reply import pushed, reply_message, reply_of
 from tests.client.conftest import unique
 from tests.interop.peers import BROKER, Peer
 

@@ -21,9 +21,9 @@ from firearrow.client.base.errors import (
 from firearrow.client.base.hooks import SendContext
 from firearrow.client.base.message import Message, MessageQueue, SendStatus
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.producer import Producer
-from firearrow.client.sending.batch import split
-from firearrow.client.sending.fault_detector import latency_faults
+from firearrow.client.send.batch import split
+from firearrow.client.send.fault_strategy import latency_faults
+from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.scripted import Answer, Scripted, ScriptedBroker

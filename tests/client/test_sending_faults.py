@@ -16,7 +16,7 @@ from firearrow.client.base.errors import (
 )
 from firearrow.client.base.message import Message, SendResult
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.producer import Producer
+from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.waiting import wait_until

@@ -8,7 +8,7 @@ from firearrow.client.base.errors import BrokerError, ClientError, NoRoute, Requ
 from firearrow.client.base.hooks import SendContext
 from firearrow.client.base.message import Message, MessageQueue, SendStatus
 from firearrow.client.base.options import ProducerOptions
-from firearrow.client.producer import Producer
+from firearrow.client.send.producer import Producer
 from tests.client.scripted import Scripted
 
 

@@ -10,9 +10,9 @@ from firearrow.client.base.errors import ConfigError, NotRunning
 from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.base.service_state import ServiceState
 from firearrow.client.pop_consumer import PopConsumer
-from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 
 Member = Producer | PushConsumer | PullConsumer | PopConsumer

@@ -11,9 +11,9 @@ import pytest
 from firearrow.client.base.errors import ConfigError, ConnectFailed
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, SocksProxy
-from firearrow.client.producer import Producer
 from firearrow.client.remoting.channels import SocksProxies
 from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 
 VERSION, CONNECT, BY_NAME, BY_ADDRESS = 5, 1, 3, 1

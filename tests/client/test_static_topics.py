@@ -21,7 +21,6 @@ from firearrow.client.base.options import (
     PushConsumerOptions,
 )
 from firearrow.client.consume.consume_results import ConsumeResult
-from firearrow.client.producer import Producer
 from firearrow.client.pull.pull_request import PullClient, PullQuery
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
@@ -38,7 +37,8 @@ from firearrow.client.remoting.routes import (
     TopicRoute,
     logical_broker,
 )
-from firearrow.client.sending.transactions import TransactionState
+from firearrow.client.send.producer import Producer
+from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.client.consumers import Journal
 from tests.client.pushing import FIRST, Seen, again, consumer

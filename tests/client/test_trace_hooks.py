@@ -11,7 +11,7 @@ from firearrow.client.base.errors import ConnectionLost
 from firearrow.client.base.hooks import ConsumeContext, EndTransactionContext, SendContext
 from firearrow.client.base.message import Message, MessageQueue, SendResult, SendStatus
 from firearrow.client.base.names import Namespace
-from firearrow.client.sending.reply_records import reply_of
+from firearrow.client.send.request_reply import reply_of
 from firearrow.client.trace.dispatcher import TraceContext, TraceDispatcher
 from firearrow.client.trace.hooks import ConsumeTrace, ProduceTrace
 from firearrow.client.trace.records import (

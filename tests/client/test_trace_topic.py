@@ -12,11 +12,11 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.producer import Producer
 from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.push_consumer import PushConsumer
-from firearrow.client.sending.recalls import RecallHandle
-from firearrow.client.sending.transactions import TransactionState
+from firearrow.client.send.producer import Producer
+from firearrow.client.send.recall import RecallHandle
+from firearrow.client.send.transactions import TransactionState
 from firearrow.client.trace.records import (
     EndTransactionRecord,
     MessageKind,

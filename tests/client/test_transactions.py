@@ -19,7 +19,7 @@ from firearrow.client.base.errors import (
 from firearrow.client.base.hooks import EndTransactionContext
 from firearrow.client.base.message import Message, MessageQueue, SendResult, SendStatus
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.sending.transactions import (
+from firearrow.client.send.transactions import (
     Transaction,
     Transactions,
     TransactionState,

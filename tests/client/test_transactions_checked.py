@@ -13,8 +13,8 @@ from firearrow.client.base.errors import (
 )
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions
-from firearrow.client.producer import Producer
-from firearrow.client.sending.transactions import (
+from firearrow.client.send.producer import Producer
+from firearrow.client.send.transactions import (
     TransactionState,
 )
 from tests.client.conftest import unique

@@ -16,8 +16,8 @@ from firearrow.client.base.options import (
     ProducerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.producer import Producer
 from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.client.two_brokers import NAME, SecondBroker
 from tests.client.waiting import wait_until

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.sending.selectors import hash_index
+from firearrow.client.send.queue_selection import hash_index
 from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.placing import QueueIdUse, RowRun, groups, partition_rows
 

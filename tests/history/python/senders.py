@@ -11,8 +11,8 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.producer import Producer
-from firearrow.client.sending.transactions import TransactionState
+from firearrow.client.send.producer import Producer
+from firearrow.client.send.transactions import TransactionState
 from tests.history.python.telling import body_of, tell, tell_send, tell_sent
 
 PLAIN, LATER, QUEUES = "Plain", "Later", 4

@@ -8,8 +8,8 @@ from typing import Any
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.message import Message, SendResult
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.producer import Producer
-from firearrow.client.sending.selectors import Selector
+from firearrow.client.send.producer import Producer
+from firearrow.client.send.queue_selection import Selector
 from tests.interop.python.events import emit, failure, of_queue
 from tests.interop.python.parameters import Parameters
 

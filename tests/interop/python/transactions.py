@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.producer import Producer
-from firearrow.client.sending.transactions import JAVA_NAMES, TransactionState
+from firearrow.client.send.producer import Producer
+from firearrow.client.send.transactions import JAVA_NAMES, TransactionState
 from tests.interop.python.events import emit, of_message, of_queue
 from tests.interop.python.parameters import Parameters
 from tests.interop.python.producers import messages

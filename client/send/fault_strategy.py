@@ -1,11 +1,20 @@
 """LatencyFaultTolerance: brokers that answered slowly or failed, and until when they are passed over. Loop thread.
 
 The detector probes brokers in the table with a small question, so that one that is back is used again at once.
+
+How a producer finds out whether a broker that failed can be reached again: it asks for the end of some queue.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+from firearrow.client.base.errors import RocketMQError, TransportError
+from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.options import ProducerOptions
+from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.queue_offsets import QueueOffsets
 
 log = logging.getLogger("firearrow.client")
 
@@ -78,3 +87,25 @@ class LatencyFaultTolerance:
             elif answered and not fault.reachable:
                 log.info("broker %s can be reached again", broker)
                 fault.reachable = True
+
+
+def latency_faults(instance: ClientInstance, options: ProducerOptions) -> LatencyFaultTolerance:
+    """With a probe if `fault_detector` is on."""
+    queue_offsets = QueueOffsets(instance)
+
+    async def probe(broker_name: str) -> bool | None:
+        topic = instance.routes.topic_of(broker_name)
+        if topic is None or instance.routes.master(broker_name) is None:
+            return None
+        try:
+            async with asyncio.timeout(options.detect_timeout_s):
+                await queue_offsets.max_offset(MessageQueue(topic, broker_name, 0))
+        except TimeoutError:
+            return False
+        except RocketMQError as error:
+            return not isinstance(error, TransportError)
+        return True
+
+    return LatencyFaultTolerance(
+        instance.loop.time, probe if options.fault_detector else None, options.detect_interval_s
+    )

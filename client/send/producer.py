@@ -17,22 +17,30 @@ from firearrow.client.base.options import ClientOptions, ProducerOptions, client
 from firearrow.client.base.service_state import ServiceState
 from firearrow.client.link.service import Service
 from firearrow.client.remoting.client_instance import ClientInstance
-from firearrow.client.sending.accumulator import Accumulator
-from firearrow.client.sending.back_pressure import BackPressure
-from firearrow.client.sending.fault_detector import latency_faults
-from firearrow.client.sending.lanes import FastSends, SlowPath
-from firearrow.client.sending.latency_faults import PROBE_EACH_S
-from firearrow.client.sending.prepared import MessagePreparer, PreparedMessage
-from firearrow.client.sending.queue_choice import QueueSelector
-from firearrow.client.sending.recalls import RecallHandle, recall
-from firearrow.client.sending.requests import Requests, reply_message
-from firearrow.client.sending.retry_rules import is_transport_error, never_retry, retry_on_other_broker
-from firearrow.client.sending.selectors import Selector
-from firearrow.client.sending.submission import SendEnvironment, SendTask
-from firearrow.client.sending.targets import target
-from firearrow.client.sending.transaction_checks import Checker, TransactionChecks
-from firearrow.client.sending.transactions import Local, Transaction, TransactionResult, Transactions
-from firearrow.client.sending.unique_ids import unique_ids
+from firearrow.client.send.back_pressure import BackPressure
+from firearrow.client.send.batch import Accumulator
+from firearrow.client.send.fast_send import FastSends, SlowPath
+from firearrow.client.send.fault_strategy import PROBE_EACH_S, latency_faults
+from firearrow.client.send.prepare import MessagePreparer, PreparedMessage, unique_ids
+from firearrow.client.send.queue_selection import (
+    QueueSelector,
+    Selector,
+    is_transport_error,
+    never_retry,
+    retry_on_other_broker,
+    target,
+)
+from firearrow.client.send.recall import RecallHandle, recall
+from firearrow.client.send.request_reply import Requests, reply_message
+from firearrow.client.send.send_task import SendEnvironment, SendTask
+from firearrow.client.send.transactions import (
+    Checker,
+    Local,
+    Transaction,
+    TransactionChecks,
+    TransactionResult,
+    Transactions,
+)
 from firearrow.client.trace.attach_producer import ProduceTracing
 from firearrow.client.trace.dispatcher import TraceSide, trace_dispatcher
 

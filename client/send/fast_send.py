@@ -13,8 +13,8 @@ from firearrow._native.wire.unique_ids import UniqueIds
 from firearrow.client.base.errors import MessageRefused, RocketMQError
 from firearrow.client.base.message import Message, MessageQueue, Property, SendResult, SendStatus
 from firearrow.client.base.names import RETRY
-from firearrow.client.sending.prepared import MessagePreparer
-from firearrow.client.sending.submission import SendEnvironment, SendTask
+from firearrow.client.send.prepare import MessagePreparer
+from firearrow.client.send.send_task import SendEnvironment, SendTask
 
 SPECIAL = frozenset({Property.MULTI_DISPATCH, Property.MESSAGE_TYPE, Property.TRANSACTION_PREPARED})
 """Properties that change more than the text of properties."""

@@ -1,5 +1,11 @@
-"""Prepared: a message (or batch) as it leaves: checked, its properties encoded, its body packed. Knows no broker."""
+"""Prepared: a message (or batch) as it leaves: checked, its properties encoded, its body packed. Knows no broker.
 
+The unique ids of this process: Java's form. Any thread.
+"""
+
+import functools
+import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +18,8 @@ from firearrow.client.base.errors import ConfigError, MessageRefused
 from firearrow.client.base.message import Message, Property
 from firearrow.client.base.names import NOT_FOR_SENDING, RETRY, Namespace, check_topic
 from firearrow.client.base.options import CompressionKind, ProducerOptions
-from firearrow.client.sending.batch import check_batch
+from firearrow.client.remoting.client_id import local_ip
+from firearrow.client.send.batch import check_batch
 
 HALF = 0x4
 COUNT_MAX = 0x7FFFFFFF
@@ -177,3 +184,12 @@ def _count(properties: dict[str, str], name: str, default: int) -> int:
     if not -1 <= count <= COUNT_MAX:
         raise MessageRefused(f"property {name}: {count} is not within -1..{COUNT_MAX}")
     return count
+
+
+@functools.cache
+def unique_ids() -> UniqueIds:
+    """One for the process, so that no two producers make the same id."""
+    ip = local_ip()
+    family = socket.AF_INET6 if ip.startswith("[") else socket.AF_INET
+    host = socket.inet_pton(family, ip.strip("[]"))
+    return UniqueIds(host, os.getpid(), os.urandom(4))

@@ -1,13 +1,15 @@
 """Submission: one message on its way to a broker, with its tries, until it has a result. Loop thread.
 
 A chain of callbacks: as long as route and channel are at hand no task is made. Who gave up on the future ends it.
+
+What a broker answers to a send, however it came. Only reads.
 """
 
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -30,11 +32,60 @@ from firearrow.client.base.service_state import now_ms
 from firearrow.client.remoting.channel import Channel
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PublishInfo
-from firearrow.client.sending.latency_faults import LatencyFaultTolerance
-from firearrow.client.sending.prepared import BATCH, PreparedMessage
-from firearrow.client.sending.queue_choice import QueueSelector
-from firearrow.client.sending.selectors import Selector
-from firearrow.client.sending.send_answers import Answer, CommandAnswer
+from firearrow.client.send.fault_strategy import LatencyFaultTolerance
+from firearrow.client.send.prepare import BATCH, PreparedMessage
+from firearrow.client.send.queue_selection import QueueSelector, Selector
+
+
+class Answer(Protocol):
+    """What is read of an answer: `_native.wire.sends.SendAnswer` or CommandAnswer."""
+
+    @property
+    def code(self) -> int: ...
+    @property
+    def remark(self) -> str | None: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def queue_offset(self) -> int: ...
+    @property
+    def offset_message_id(self) -> str | None: ...
+    @property
+    def transaction_id(self) -> str | None: ...
+    @property
+    def batch_unique_id(self) -> str | None: ...
+    @property
+    def recall_handle(self) -> str | None: ...
+    @property
+    def region(self) -> str: ...
+    @property
+    def trace_on(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommandAnswer:
+    """The same, of an answer that came as a RemotingCommand. FieldError from `of`."""
+
+    code: int
+    remark: str | None
+    queue_id: int
+    queue_offset: int
+    offset_message_id: str | None
+    transaction_id: str | None
+    batch_unique_id: str | None
+    recall_handle: str | None
+    region: str
+    trace_on: bool
+
+    @staticmethod
+    def of(answer: RemotingCommand) -> "CommandAnswer":
+        ext = answer.ext
+        return CommandAnswer(
+            answer.code, answer.remark, answer.integer_or("queueId", -1), answer.integer_or("queueOffset", -1),
+            ext.get("msgId"), ext.get("transactionId"), ext.get("batchUniqId"), ext.get("recallHandle"),
+            ext.get("MSG_REGION", "DefaultRegion"), ext.get("TRACE_ON") != "false",
+        )  # fmt: skip
+
 
 STATUSES = {status.value: status for status in SendStatus}
 VIP_PORT_BELOW = 2

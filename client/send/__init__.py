@@ -1,0 +1,1 @@
+"""Sending: queue selection, the send task, batches, transactions, request and reply."""
