@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client import pop_consumer, pull_consumer, push_consumer
 from firearrow.client.admin_api import admin
 from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consume.listeners import Handler
 from firearrow.client.consume.signals import stopped_by_signals
+from firearrow.client.consumers import pop_consumer, pull_consumer, push_consumer
 from firearrow.client.send import producer, transactions
 from firearrow.client.send.queue_selection import Selector
 from firearrow.client.threads.facade import Facade, LoopVerb, Verb, makes

@@ -30,10 +30,10 @@ from firearrow.client.base.options import (
     SocksProxy,
 )
 from firearrow.client.consume.consume_results import Accepted, ConsumeResult, DeadLetter, Retry, Suspend
+from firearrow.client.consumers.pop_consumer import PopConsumer
+from firearrow.client.consumers.pull_consumer import PullConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.local_broker import LocalBroker
-from firearrow.client.pop_consumer import PopConsumer
-from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.send.batch import split
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.queue_selection import by_hash, by_random

@@ -8,7 +8,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.base.names import dlq_topic
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.consume.consume_results import Answer
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.interop.peers import Peer, address
 from tests.support.client_socket import ClientSocket

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET

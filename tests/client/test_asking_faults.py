@@ -16,7 +16,7 @@ from firearrow.client.base.options import (
     ProducerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique

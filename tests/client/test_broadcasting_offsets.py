@@ -11,7 +11,7 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.rebalance import fastjson
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer

@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow.client.base.names import retry_topic
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.consume.consume_results import Accepted, Answer, ConsumeResult, DeadLetter, Retry
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, dead_letters, numbers
 from tests.client.raw_producer import RawProducer

@@ -9,7 +9,7 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.consume.consume_results import Answer, ConsumeResult, Suspend
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, dead_letters, numbers
 from tests.client.raw_producer import RawProducer

@@ -13,7 +13,7 @@ import pytest
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import TransportError
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.raw_producer import RawProducer

@@ -8,7 +8,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow.client.base.message import MessageQueue, java_order
 from firearrow.client.base.options import ClientOptions, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.rebalance import fastjson
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.queue_locks import QueueLocks

@@ -23,7 +23,7 @@ from firearrow.client.base.errors import (
 from firearrow.client.base.message import Message
 from firearrow.client.base.names import Namespace, check_group, check_topic
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, Credentials, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.remoting.channel import sign
 from firearrow.client.remoting.client_id import client_id
 from firearrow.client.remoting.client_instance import ClientInstance

@@ -10,7 +10,7 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until

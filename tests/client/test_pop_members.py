@@ -13,7 +13,7 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.consume.consume_results import DeadLetter
 from firearrow.client.consume.listeners import Handler
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until

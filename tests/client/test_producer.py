@@ -11,7 +11,7 @@ from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, ConfigError, MessageRefused, NotRunning
 from firearrow.client.base.message import Message, MessageQueue, Property, SendStatus
 from firearrow.client.base.options import ClientOptions, CompressionKind, ProducerOptions, PullConsumerOptions
-from firearrow.client.pull_consumer import PullConsumer
+from firearrow.client.consumers.pull_consumer import PullConsumer
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.queue_selection import by_hash, by_random
 from tests.client.conftest import unique

@@ -14,7 +14,7 @@ from firearrow.client.base.hooks import ConsumeContext
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PullConsumerOptions
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.pull_consumer import PullConsumer
+from firearrow.client.consumers.pull_consumer import PullConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until

@@ -9,7 +9,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import BrokerError, OffsetUnknown, RequestTimeout
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import MIB, PullConsumerOptions
-from firearrow.client.members.pull_role import StreamRequestHook
+from firearrow.client.consumers.pull_consumer_runtime import StreamRequestHook
 from firearrow.client.pull.prefetcher import PrefetchContext, PrefetchedQueue, Prefetcher
 from firearrow.client.pull.pull_request import PullQuery, PullResult, PullStatus, pull_command
 from firearrow.client.rebalance.process_queue import ProcessQueue

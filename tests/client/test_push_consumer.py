@@ -21,7 +21,7 @@ from firearrow.client.base.options import (
 )
 from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consume.consume_results import ConsumeResult
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.pushing import FIRST, Seen, Topics, again, consumer
 from tests.client.raw_producer import RawProducer

@@ -12,7 +12,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NotRunning
 from firearrow.client.base.options import ClientOptions, PushConsumerOptions
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.conftest import unique
 from tests.client.pushing import Seen, Topics, again, consumer
 from tests.client.raw_producer import RawProducer
@@ -183,7 +183,7 @@ async def test_however_run_ends_it_drains(
 SCRIPT = """
 import asyncio, sys
 from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 
 async def main():
     consumer = PushConsumer(

@@ -19,7 +19,7 @@ from firearrow.client.base.options import (
     PushConsumerOptions,
 )
 from firearrow.client.consume.consume_results import ConsumeResult
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.request_reply import pushed, reply_message, reply_of
 from tests.client.conftest import unique

@@ -9,9 +9,9 @@ from firearrow.client import blocking
 from firearrow.client.base.errors import ConfigError, NotRunning
 from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.pop_consumer import PopConsumer
-from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.pop_consumer import PopConsumer
+from firearrow.client.consumers.pull_consumer import PullConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 

@@ -21,9 +21,9 @@ from firearrow.client.base.options import (
     PushConsumerOptions,
 )
 from firearrow.client.consume.consume_results import ConsumeResult
+from firearrow.client.consumers.pull_consumer import PullConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.pull.pull_request import PullClient, PullQuery
-from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.push_consumer import PushConsumer
 from firearrow.client.rebalance.queue_locks import QueueLocks
 from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore
 from firearrow.client.rebalance.subscription import Subscription

@@ -12,8 +12,8 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
-from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.pull_consumer import PullConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.recall import RecallHandle
 from firearrow.client.send.transactions import TransactionState

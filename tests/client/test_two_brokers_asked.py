@@ -9,7 +9,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique

@@ -12,8 +12,8 @@ from firearrow.client.base.options import (
     PopConsumerOptions,
     PullConsumerOptions,
 )
-from firearrow.client.pop_consumer import PopConsumer
-from firearrow.client.pull_consumer import PullConsumer
+from firearrow.client.consumers.pop_consumer import PopConsumer
+from firearrow.client.consumers.pull_consumer import PullConsumer
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 from tests.client.test_two_brokers import known

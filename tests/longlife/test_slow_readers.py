@@ -9,7 +9,7 @@ import pytest
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import RequestCode, ResponseCode
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.client.pushing import Seen, consumer
 from tests.interop.driver import Driver
 from tests.interop.toolchain import java_class_path, need

@@ -20,10 +20,10 @@ from firearrow.client.base.options import (
     PushConsumerOptions,
 )
 from firearrow.client.consume.consume_results import Answer, Retry
+from firearrow.client.consumers.pop_consumer import PopConsumer
+from firearrow.client.consumers.pull_consumer import PullConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.pop.receipt_handles import receipt_handle_of
-from firearrow.client.pop_consumer import PopConsumer
-from firearrow.client.pull_consumer import PullConsumer
-from firearrow.client.push_consumer import PushConsumer
 from tests.history.python.senders import LATER, PLAIN
 from tests.history.python.telling import tell, tell_got
 

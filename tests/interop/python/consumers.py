@@ -13,7 +13,7 @@ from pathlib import Path
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.consume.consume_results import Answer, ConsumeResult, DeadLetter, Retry
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.interop.python.events import emit, of_message, of_queue
 from tests.interop.python.parameters import Parameters
 

@@ -9,7 +9,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.consume.consume_results import Answer, ConsumeResult
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
 from tests.interop.python.events import emit, of_message
 from tests.interop.python.parameters import Parameters

@@ -7,8 +7,8 @@ from datetime import datetime
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, PullConsumerOptions
+from firearrow.client.consumers.pull_consumer import PullConsumer
 from firearrow.client.pull.pull_request import PullClient, PullQuery
-from firearrow.client.pull_consumer import PullConsumer
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from tests.interop.python.events import emit, of_message, of_queue

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RequestReplyTimeout, RocketMQError
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PushConsumerOptions
-from firearrow.client.push_consumer import PushConsumer
+from firearrow.client.consumers.push_consumer import PushConsumer
 from tests.interop.python.events import emit, failure, of_message
 from tests.interop.python.parameters import Parameters
 from tests.interop.python.producers import Producers, messages

@@ -18,10 +18,10 @@ from firearrow.client.base.service_state import ServiceState
 from firearrow.client.consume.listeners import Handler
 from firearrow.client.consume.signals import on_stop_signals
 from firearrow.client.consume.subscriptions import Subscriptions
+from firearrow.client.consumers.push_consumer_runtime import PushConsumerRuntime
+from firearrow.client.consumers.push_settings import PushConsumerConfig
 from firearrow.client.diagnostics.stats import ConsumeStatus
 from firearrow.client.link.service import Service
-from firearrow.client.members.push_role import PushConsumerRuntime
-from firearrow.client.members.push_setting import PushConsumerConfig
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.rebalance import QueueListener

@@ -18,20 +18,20 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import check_group, check_topic
 from firearrow.client.base.options import ClientOptions, MessageModel, PullConsumerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.link.service import Service
-from firearrow.client.members.pull_role import (
+from firearrow.client.consumers.pull_consumer_runtime import (
     PullConsumerConfig,
     PullConsumerRuntime,
     StreamRequestHook,
     fetch_queues,
 )
+from firearrow.client.consumers.trace import ConsumeTracing, TracedConsumerConfig
+from firearrow.client.link.service import Service
 from firearrow.client.pull.prefetcher import PrefetchedQueue
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset
 from firearrow.client.rebalance.rebalance import QueueListener
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
-from firearrow.client.tracing.consume_tracing import ConsumeTracing, TracedConsumerConfig
 
 log = logging.getLogger("firearrow.client")
 

@@ -1,29 +1,53 @@
 """PushConsumerRuntime: what a running push consumer is made of, put together: offsets, handlers, pulls, rebalance, locks.
 
 What its instance knows of the consumer (a ConsumerRole). Made for one run: begun once, ended once. Event loop only.
+
+The consume service of a push consumer, concurrent or in order, put together from what its user has said.
+
+Nothing here runs: the service does, once it is started.
+
+PopRuntime: the POP side of a push consumer whose queues brokers assign: loop, service and acknowledgements together.
+
+It works beside the pull side, with the same handlers. Event loop only.
 """
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.compression import open_body
 from firearrow.client.base.errors import NoRoute
-from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.hooks import ConsumeHook
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.names import retry_topic
 from firearrow.client.base.options import MessageModel
 from firearrow.client.base.service_state import now_ms
-from firearrow.client.consume.consume_results import Cancellable, ConsumeService
+from firearrow.client.consume.concurrent_service import ConcurrentService
+from firearrow.client.consume.consume_results import (
+    DEAD_LETTER,
+    Cancellable,
+    ConsumeService,
+    concurrent_verdict,
+    orderly_verdict,
+)
 from firearrow.client.consume.direct import answer_consume_directly
+from firearrow.client.consume.invoke_listener import Handlers, ListenerInvoker
+from firearrow.client.consume.listeners import HandlerThreads, Listeners
+from firearrow.client.consume.orderly_service import BrokerLocks, OrderlyService
+from firearrow.client.consume.send_back import ORDERLY_RECONSUME_MAX, RECONSUME_MAX, SendBack
+from firearrow.client.consumers.push_settings import PushConsumerConfig
+from firearrow.client.consumers.retry_producer import RetryProducer
+from firearrow.client.consumers.trace import ConsumeTracing
 from firearrow.client.diagnostics.inspection import register_inspection_handlers
 from firearrow.client.diagnostics.reset_offsets import OffsetReset
 from firearrow.client.diagnostics.running_info import RunningConsumer, running_info
 from firearrow.client.diagnostics.stats import SAMPLE_S, ConsumerStats
-from firearrow.client.members.push_pops import PopRuntime
-from firearrow.client.members.push_service import consume_service, send_back
-from firearrow.client.members.push_setting import PushConsumerConfig
+from firearrow.client.pop.ack import AckClient
+from firearrow.client.pop.pop_loop import PopClient, PopLoop, PopLoopContext
+from firearrow.client.pop.pop_service import PopService
 from firearrow.client.pull.pull_request import PullClient
 from firearrow.client.pull.push_pull_loop import PullLoop, PullLoopContext
 from firearrow.client.rebalance.allocate_strategies import strategy_of
@@ -37,8 +61,118 @@ from firearrow.client.rebalance.start_offset import PullRequest, start_offset
 from firearrow.client.rebalance.subscription import check_filters
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.queue_offsets import QueueOffsets
-from firearrow.client.sending.republisher import RetryProducer
-from firearrow.client.tracing.consume_tracing import ConsumeTracing
+
+
+def consume_service(
+    config: PushConsumerConfig,
+    hooks: Sequence[ConsumeHook],
+    *,
+    instance: ClientInstance,
+    offsets: OffsetStore,
+    table: Mapping[MessageQueue, ProcessQueue],
+    stats: ConsumerStats,
+    locks: BrokerLocks | None,
+    publish: Callable[[Message], Awaitable[object]],
+) -> ConsumeService:
+    """`locks`: in order, and other members must be kept away. `publish`: to the group's retry topic."""
+    options = config.options
+    called = handlers(config, hooks, stats)
+    back = send_back(config, instance, publish)
+    if options.orderly:
+        return OrderlyService(
+            called,
+            offsets=offsets,
+            locks=locks,
+            publish=back.publish,
+            max_reconsume_times=back.max_reconsume_times,
+            every=instance.every,
+            rest_s=options.suspend_s,
+            auto_commit=options.auto_commit,
+        )
+    return ConcurrentService(
+        called,
+        offsets=offsets,
+        send_back=back.back if options.model is MessageModel.CLUSTERING else None,
+        queues=table.values,
+        every=instance.every,
+        timeout_s=options.consume_timeout_s,
+    )
+
+
+def handlers(config: PushConsumerConfig, hooks: Sequence[ConsumeHook], stats: ConsumerStats) -> Handlers:
+    """As the user's options want them, with threads of their own."""
+    options = config.options
+    threads = HandlerThreads(f"ConsumeMessageThread_{config.group}", options.threads)
+    calls = ListenerInvoker(
+        group=config.group,
+        listeners=Listeners(config.subscriptions.handler_of, threads),
+        judge=orderly_verdict if options.orderly else concurrent_verdict,
+        stats=stats,
+        hooks=hooks,
+        namespace=config.namespace,
+        timeout_s=options.consume_timeout_s,
+    )
+    return Handlers(calls=calls, threads=threads, at_a_time=options.threads, batch_size=options.batch_size)
+
+
+def send_back(
+    config: PushConsumerConfig, instance: ClientInstance, publish: Callable[[Message], Awaitable[object]]
+) -> SendBack:
+    most = config.options.max_reconsume_times
+    if most < 0:
+        most = ORDERLY_RECONSUME_MAX if config.options.orderly else RECONSUME_MAX
+    return SendBack(
+        group=config.group,
+        max_reconsume_times=most,
+        caller=instance,
+        publish=publish,
+        namespace=config.namespace,
+    )
+
+
+class PopRuntime:
+    def __init__(
+        self,
+        config: PushConsumerConfig,
+        hooks: Sequence[ConsumeHook],
+        *,
+        instance: ClientInstance,
+        stats: ConsumerStats,
+        back: SendBack,
+        running: Callable[[], bool],
+        paused: Callable[[], bool],
+    ) -> None:
+        options = config.options
+        self.service = PopService(
+            handlers(config, hooks, stats),
+            acks=AckClient(instance, config.group, instance.options.api_timeout_s),
+            max_reconsume_times=back.max_reconsume_times,
+            dead_letter=lambda message: back.back(message, DEAD_LETTER),
+        )
+        self.loop = PopLoop(
+            PopLoopContext(
+                group=config.group,
+                options=options,
+                pop=PopClient(instance).pop,
+                sink=self.service,
+                subscriptions=config.subscriptions,
+                running=running,
+                paused=paused,
+                stats=stats,
+                max_reconsume_times=back.max_reconsume_times,
+                filters=config.filter_hooks,
+                exception_delay_s=instance.options.exception_delay_s,
+            )
+        )
+
+    def begin(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        self.loop.begin(queue, process_queue)
+
+    async def stop(self, drain_s: float) -> None:
+        """Pop no more; handlers that run may finish for so long, and their results are told."""
+        await self.loop.stop()
+        await self.service.stop(drain_s)
+
 
 log = logging.getLogger("firearrow.client")
 

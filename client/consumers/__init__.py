@@ -1,0 +1,1 @@
+"""Push, pull and POP consumers, put together."""

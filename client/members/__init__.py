@@ -1,1 +1,0 @@
-"""Running consumers, put together from the other rooms."""
