@@ -12,8 +12,8 @@ from firearrow._native.base.hash import crc32, java_hash
 from firearrow._native.columnar.entry_lookup import from_entries
 from firearrow._native.columnar.record_filter import RecordFilter
 from firearrow._native.columnar.record_spans import find, walk
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.predicate import FilterEvaluator
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.filter_eval import FilterEvaluator
 
 COUNT, QUEUES, TAGS = 64 * 1024, 16, 5
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))

@@ -14,7 +14,7 @@ from firearrow._native.columnar.columns import Columns
 from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.store.log.record import Record
 from firearrow.client.base.compression import BodyUnreadable, open_body
-from firearrow.spark_tools.errors import InvalidOption, SparkToolsError
+from firearrow.spark_tools.base.errors import InvalidOption, SparkToolsError
 
 BATCH_RECORDS_MAX = 8192
 BATCH_BYTES_MAX = 4 << 20

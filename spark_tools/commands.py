@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from firearrow.spark_tools import submit
-from firearrow.spark_tools.errors import REFUSALS
+from firearrow.spark_tools.base.errors import REFUSALS
 from firearrow.spark_tools.submit import CannotSubmit
 
 FAILED = 1

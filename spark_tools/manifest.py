@@ -14,8 +14,8 @@ from typing import Any, Self
 import orjson
 
 from firearrow._native.base.hash import crc32
-from firearrow.spark_tools.errors import SparkToolsError
-from firearrow.spark_tools.room import disk_errors
+from firearrow.spark_tools.base.disk_errors import disk_errors
+from firearrow.spark_tools.base.errors import SparkToolsError
 
 NAME = "_manifest.json"
 VERSION = 1

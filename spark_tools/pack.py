@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from firearrow.spark_tools.errors import SparkToolsError
+from firearrow.spark_tools.base.errors import SparkToolsError
 
 FOLDERS = ("_native", "broker", "client", "spark_tools")
 CARRIED = ("orjson", "uvloop")

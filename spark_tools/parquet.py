@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from firearrow.spark_tools import room
+from firearrow.spark_tools.base import disk_errors
+from firearrow.spark_tools.base.errors import InvalidOption, WriteFailed
 from firearrow.spark_tools.columns import COLUMNS, PROPERTY_OF, column_names, schema
-from firearrow.spark_tools.errors import InvalidOption, WriteFailed
 from firearrow.spark_tools.manifest import file_crc
 
 ROW_GROUP_BYTES = 32 << 20
@@ -220,7 +220,7 @@ class ParquetWriter:
         try:
             yield
         except OSError as fault:
-            raise ExportFailed(room.disk_error_text(self._folder, fault)) from fault
+            raise ExportFailed(disk_errors.disk_error_text(self._folder, fault)) from fault
 
 
 def partitioned(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[tuple[str, ...], pa.RecordBatch]]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.message_columns import texts, whole_numbers
 
 QUEUE_ID_MAX = 1 << 16

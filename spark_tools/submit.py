@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from firearrow.spark_tools.errors import SparkToolsError
+from firearrow.spark_tools.base.errors import SparkToolsError
 
 LOGGING = Path(__file__).parent / "jobs" / "log4j2.properties"
 JAVA_MIN = 17

@@ -8,7 +8,7 @@ from typing import Any
 from firearrow._native.audit.audit import StoreResult
 from firearrow._native.audit.top_counts import TopCounts
 from firearrow.client.base.names import DLQ, RETRY, is_system_topic
-from firearrow.spark_tools.origin import LMQ_PREFIX
+from firearrow.spark_tools.base.source import LMQ_PREFIX
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 HOURS_MAX = 70_389_528

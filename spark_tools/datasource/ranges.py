@@ -13,9 +13,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.rows import RangePartition
 from firearrow.spark_tools.datasource.stream import StreamReader
-from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.origins import source_of
 from firearrow.spark_tools.plan.ranges import InputSplit

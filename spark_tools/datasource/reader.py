@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.datasource.filters import pushdown_of
 from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
 from firearrow.spark_tools.plan.batch import BatchPlan

@@ -13,13 +13,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from firearrow.spark_tools import columns
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import InvalidOption
-from firearrow.spark_tools.origin import Source
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import Source
+from firearrow.spark_tools.base.worker_setup import setup_worker
 from firearrow.spark_tools.plan.loss import FailFast
 from firearrow.spark_tools.plan.options import SourceOptions
 from firearrow.spark_tools.plan.ranges import InputSplit
-from firearrow.spark_tools.worker import setup_worker
 
 SIZES_ARE_OFF = 1.02
 """Sizes of ranges are often shares of larger ones."""

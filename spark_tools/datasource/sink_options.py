@@ -7,7 +7,7 @@ from typing import Self
 from firearrow._native.columnar.batch_encoder import BATCH_BYTES_MAX
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.names import check_group, check_topic
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.outgoing import BATCH_BYTES, SinkSettings
 from firearrow.spark_tools.placing import QueueIdUse

@@ -12,13 +12,13 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import Source
 from firearrow.spark_tools.jobs.spellings import Assigned, QueueIdSet, assigned, lines
 from firearrow.spark_tools.live.origin import BrokerSource
 from firearrow.spark_tools.live.target import PREFIX, Cluster
 from firearrow.spark_tools.offline.origin import StoreSource
-from firearrow.spark_tools.origin import Source
 from firearrow.spark_tools.plan.declaration import read_value
 from firearrow.spark_tools.plan.times import parse_time
 from firearrow.spark_tools.plan.values import key_set, names, pattern, plain, tag_set

@@ -19,7 +19,7 @@ from firearrow._native.audit.audit import StoreAudit, StoreResult
 from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow.spark_tools.audit.stores import stores_of
 from firearrow.spark_tools.audit.summary import document
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.audit_lane import SparkExecutor
 from firearrow.spark_tools.jobs.audit_page import page

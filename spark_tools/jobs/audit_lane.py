@@ -13,7 +13,7 @@ from pyspark import Accumulator, SparkContext
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from firearrow.spark_tools.errors import REFUSALS, StoreUnreadable
+from firearrow.spark_tools.base.errors import REFUSALS, StoreUnreadable
 from firearrow.spark_tools.jobs.lane import TaskRefused, fault_in
 
 PARTS_MIN = 64

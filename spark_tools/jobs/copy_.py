@@ -19,7 +19,9 @@ import orjson
 import typer
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import REFUSALS, InvalidOption, SparkToolsError
+from firearrow.spark_tools.base.errors import REFUSALS, InvalidOption, SparkToolsError
+from firearrow.spark_tools.base.provenance import BROKER_OWN
+from firearrow.spark_tools.base.source import Source
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,
@@ -36,12 +38,10 @@ from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, j
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.jobs.routing import QueueRouting, map_queues
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.origin import Source
 from firearrow.spark_tools.plan import values
 from firearrow.spark_tools.plan.declaration import read_value
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.topics import TopicSelection
-from firearrow.spark_tools.provenance import BROKER_OWN
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

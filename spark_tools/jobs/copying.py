@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.base.disk_errors import disk_errors
+from firearrow.spark_tools.base.errors import SendFailed
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.ranges import range_of
-from firearrow.spark_tools.errors import SendFailed
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.forwarding import CONCURRENT_QUEUES
 from firearrow.spark_tools.jobs.losses import NAMED_MAX, Counts, add, name
 from firearrow.spark_tools.jobs.marks import Checkpoint, ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.report import Report
 from firearrow.spark_tools.jobs.routing import QueueRouting
-from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.room import disk_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,8 +11,10 @@ from typing import Any
 
 from firearrow.client import blocking
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import TopicNotFound
+from firearrow.spark_tools.base.disk_errors import disk_errors
+from firearrow.spark_tools.base.errors import TopicNotFound
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange, Source
 from firearrow.spark_tools.jobs import counting, lane, planning, verifying
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
 from firearrow.spark_tools.jobs.counting import DryRunTask
@@ -27,8 +29,6 @@ from firearrow.spark_tools.jobs.verifying import VerifyTask
 from firearrow.spark_tools.live.origin import BrokerSource
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.origin import QueueRange, Source
-from firearrow.spark_tools.room import disk_errors
 
 Routed = tuple[Routing, list[str]]
 """Where messages go, and what people should know of it."""

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from firearrow.spark_tools import columns as known
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs import lane, planning
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments
 from firearrow.spark_tools.jobs.exporting import OUR_NAME, ExportTask, bundles

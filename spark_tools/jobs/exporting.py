@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import Source, SourceReader
 from firearrow.spark_tools.columns import record_batches
 from firearrow.spark_tools.jobs.losses import SliceLosses
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
-from firearrow.spark_tools.origin import Source, SourceReader
 from firearrow.spark_tools.parquet import Layout, ParquetWriter
 
 READ_BYTES = 2 << 20

@@ -17,15 +17,15 @@ from firearrow._native.columnar.batch_encoder import BatchError, PropertyEdits, 
 from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.store.log.record import Record
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import SendFailed
+from firearrow.spark_tools.base.errors import SendFailed
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader
 from firearrow.spark_tools.jobs.losses import ResumedSliceLosses
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.pace import UNLIMITED, RateLimits, TokenBucket
 from firearrow.spark_tools.jobs.routing import Routing, queue_text, writable
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.origin import QueueRange, Source, SourceReader
 
 READ_BYTES = 8 << 20
 BATCH_BYTES = 1 << 20

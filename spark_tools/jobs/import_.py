@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.arguments import RunArguments, TargetArguments, as_text
 from firearrow.spark_tools.jobs.delivery import queues_at

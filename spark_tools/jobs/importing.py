@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs.imported import FileRange
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.pace import UNLIMITED, RateLimits, TokenBucket

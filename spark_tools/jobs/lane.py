@@ -15,9 +15,9 @@ from math import ceil
 
 from pyspark import SparkConf, SparkContext
 
-from firearrow.spark_tools.errors import REFUSALS, SparkToolsError, WriteFailed
+from firearrow.spark_tools.base.errors import REFUSALS, SparkToolsError, WriteFailed
+from firearrow.spark_tools.base.worker_setup import setup_worker
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
-from firearrow.spark_tools.worker import setup_worker
 
 TASKS_PER_CORE = 4
 GROUPS_PER_CORE = 2

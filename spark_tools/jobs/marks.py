@@ -24,9 +24,9 @@ from typing import Any
 import orjson
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import InvalidOption, SparkToolsError
-from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.room import disk_errors
+from firearrow.spark_tools.base.disk_errors import disk_errors
+from firearrow.spark_tools.base.errors import InvalidOption, SparkToolsError
+from firearrow.spark_tools.base.source import QueueRange
 
 VERSION = 1
 PLAN, LOCK = "plan.json", "lock"

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, Source, SourceReader
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.losses import PlanLosses
 from firearrow.spark_tools.jobs.marks import Plan
 from firearrow.spark_tools.jobs.spellings import EARLIEST, LATEST
-from firearrow.spark_tools.origin import OnDataLoss, QueueRange, Source, SourceReader
 from firearrow.spark_tools.plan.batch import keyed, sized
 from firearrow.spark_tools.plan.ranges import split_range
 from firearrow.spark_tools.plan.resolution import available_part, report_tail_losses, within

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, get_type_hints
 import typer
 from rich.console import Console
 
-from firearrow.spark_tools.errors import REFUSALS, InvalidOption
+from firearrow.spark_tools.base.errors import REFUSALS, InvalidOption
 from firearrow.spark_tools.jobs.arguments import SourceArguments, as_text
 from firearrow.spark_tools.jobs.report import Report
 

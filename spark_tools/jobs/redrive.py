@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from firearrow.client.base.names import dlq_topic
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.provenance import BROKER_OWN, RETRIED
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,
     RunArguments,
@@ -21,7 +22,6 @@ from firearrow.spark_tools.jobs.arguments import (
 from firearrow.spark_tools.jobs.delivery import SendJob
 from firearrow.spark_tools.jobs.letters import DeadLetterRouting
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
-from firearrow.spark_tools.provenance import BROKER_OWN, RETRIED
 
 cli = program()
 Option = typer.Option

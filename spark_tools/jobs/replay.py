@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.provenance import BROKER_OWN
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,
     RunArguments,
@@ -21,8 +23,6 @@ from firearrow.spark_tools.jobs.delivery import Routed, SendJob, queues_at
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
 from firearrow.spark_tools.jobs.routing import QueueRouting, RoundRobinRouting, map_queues
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.origin import QueueRange
-from firearrow.spark_tools.provenance import BROKER_OWN
 
 cli = program()
 Option = typer.Option

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import TopicNotFound
+from firearrow.spark_tools.base.errors import TopicNotFound
 from firearrow.spark_tools.live.sender import Sender
 
 Queues = Callable[[str], Sequence[MessageQueue]]

@@ -12,7 +12,7 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import SendFailed
+from firearrow.spark_tools.base.errors import SendFailed
 from firearrow.spark_tools.live.link import BUSY, RetryDeadline, SharedAdmin
 from firearrow.spark_tools.live.wire import BrokerSocket, connect
 

@@ -16,7 +16,7 @@ from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError, NoNameServer, TooManyRequests, TransportError
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.threads.loop_thread import LoopThread
-from firearrow.spark_tools.errors import Unreachable
+from firearrow.spark_tools.base.errors import Unreachable
 from firearrow.spark_tools.live.target import Cluster
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.names import Namespace, check_group
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.live.reader import LiveReader
 from firearrow.spark_tools.live.target import Cluster
 

@@ -11,7 +11,7 @@ from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import InvalidOption, RequestRefused, TopicNotFound, Unreachable
+from firearrow.spark_tools.base.errors import InvalidOption, RequestRefused, TopicNotFound, Unreachable
 from firearrow.spark_tools.live.link import BUSY, RetryDeadline, SharedAdmin
 from firearrow.spark_tools.live.wire import BrokerSocket, connect
 

@@ -15,15 +15,15 @@ from firearrow._native.store.log.record import RecordError
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import ClientError, NoRoute
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.bodies import with_valid_crc
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import RequestRefused, TopicNotFound
+from firearrow.spark_tools.base.body_check import with_valid_crc
+from firearrow.spark_tools.base.errors import RequestRefused, TopicNotFound
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.filter_eval import FilterEvaluator
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
 from firearrow.spark_tools.live.link import SharedAdmin
 from firearrow.spark_tools.live.pulls import BrokerFilter, FilterUnsupported, PullPipeline
 from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.live.windows import RangeReader
-from firearrow.spark_tools.origin import OnDataLoss, QueueRange
-from firearrow.spark_tools.predicate import FilterEvaluator
 
 T = TypeVar("T")
 QUESTIONS_AT_ONCE = 32

@@ -16,7 +16,7 @@ from firearrow.client.base.compression import pack
 from firearrow.client.base.errors import ClientError, NoRoute
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import CompressionKind
-from firearrow.spark_tools.errors import SendFailed, TopicNotFound, Unreachable
+from firearrow.spark_tools.base.errors import SendFailed, TopicNotFound, Unreachable
 from firearrow.spark_tools.live.delivery import SendPipeline, SendRequest
 from firearrow.spark_tools.live.link import SharedAdmin
 from firearrow.spark_tools.live.target import Cluster

@@ -12,7 +12,7 @@ from typing import Any, Self
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.options import ClientOptions, Credentials, SocksProxy
 from firearrow.client.remoting.channels import host_port
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 
 PREFIX = "rocketmq."
 TIMEOUT_MS_MAX = 600_000

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline.store import OfflineStore
-from firearrow.spark_tools.origin import QueueRange
 
 CHUNKS_MAX = 100_000
 

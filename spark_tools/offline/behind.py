@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.offline.log_reader import LogReader
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.base.source import LMQ_PREFIX, QueueRange
 from firearrow.spark_tools.offline.store import OfflineStore
-from firearrow.spark_tools.origin import LMQ_PREFIX, QueueRange
 
 NO_RECORD = "their entries show no whole record: the log ends before them"
 NO_ENTRY = "their records have no entries: start the broker once, it makes them"

@@ -13,10 +13,10 @@ from firearrow._native.columnar.record_spans import walk
 from firearrow._native.offline.index_reader import IndexHits, IndexReader, Stretch, outside
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.store.log.record import Record, RecordError
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline.queue import StoredQueue
 from firearrow.spark_tools.offline.store import OfflineStore
-from firearrow.spark_tools.origin import QueueRange
 
 KEYS_MAX = 10_000
 """Keys, times topics, that are looked up; of more the store is read."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from firearrow.client.rebalance.fastjson import BYTES_MAX, JsonError, loads
-from firearrow.spark_tools.errors import StoreUnreadable
+from firearrow.spark_tools.base.errors import StoreUnreadable
 
 QUEUES_MAX = 65536
 QUEUE_ID = re.compile(r"[0-9]{1,10}")

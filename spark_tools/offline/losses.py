@@ -1,7 +1,7 @@
 """Losses: what of one queue was asked for and is not there, told in ranges as long as they are. One thread."""
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.origin import OnDataLoss, QueueRange
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
 
 
 class LossRanges:

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.offline.reader import OfflineReader
 
 

@@ -17,7 +17,7 @@ from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE, Entry,
 from firearrow._native.offline.segment_files import segment_at
 from firearrow._native.store.log.record import RecordError
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.origin import LMQ_PREFIX
+from firearrow.spark_tools.base.source import LMQ_PREFIX
 
 FIELDS = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
 """Of a row of entries."""

@@ -8,14 +8,14 @@ from firearrow._native.offline.log_reader import LogReader, Torn, boundary
 from firearrow._native.offline.mapped_files import MappedFile, MappedFiles
 from firearrow._native.offline.segment_files import SegmentFile, missing
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
 from firearrow.spark_tools.offline.abreast import log_order_splits
 from firearrow.spark_tools.offline.behind import check_tail
 from firearrow.spark_tools.offline.by_index import by_index
 from firearrow.spark_tools.offline.reading import StoredRangeReader
 from firearrow.spark_tools.offline.store import OfflineStore
-from firearrow.spark_tools.origin import OnDataLoss, QueueRange
 
 
 class OfflineReader:

@@ -12,12 +12,12 @@ from firearrow._native.columnar.entry_lookup import from_entries
 from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.offline.queue_reader import ENTRY, Entry
 from firearrow._native.store.log.record import RecordError
-from firearrow.spark_tools.bodies import with_valid_crc
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.body_check import with_valid_crc
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.filter_eval import FilterEvaluator
+from firearrow.spark_tools.base.source import OnDataLoss
 from firearrow.spark_tools.offline.losses import LossRanges
 from firearrow.spark_tools.offline.queue import ENTRIES_AT_ONCE, FIELDS, StoredQueue
-from firearrow.spark_tools.origin import OnDataLoss
-from firearrow.spark_tools.predicate import FilterEvaluator
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Its entries hold the time of delivery where others hold the tag."""

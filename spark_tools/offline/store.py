@@ -7,7 +7,7 @@ from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.store.files.segment_files import FILE_NAME
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import StoreUnreadable, TopicNotFound
+from firearrow.spark_tools.base.errors import StoreUnreadable, TopicNotFound
 from firearrow.spark_tools.offline.config import QUEUE_ID, DeclaredTopics, group_offsets
 from firearrow.spark_tools.offline.queue import StoredQueue
 

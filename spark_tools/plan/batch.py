@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import InvalidOption
-from firearrow.spark_tools.origin import QueueRange, Source, SourceReader
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader
 from firearrow.spark_tools.plan.loss import DataLosses
 from firearrow.spark_tools.plan.narrowing import Pushdown
 from firearrow.spark_tools.plan.offsets import Offsets

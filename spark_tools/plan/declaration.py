@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 
 T = TypeVar("T")
 VALUE_CHARS_MAX = 4 << 20

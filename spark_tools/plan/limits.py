@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.plan.offsets import Offsets
 
 CUTS_MAX = 8

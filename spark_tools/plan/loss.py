@@ -5,8 +5,8 @@ A Losses belongs to one plan or one task and is used by one thread.
 
 import logging
 
-from firearrow.spark_tools.errors import DataLoss
-from firearrow.spark_tools.origin import OnDataLoss, QueueRange
+from firearrow.spark_tools.base.errors import DataLoss
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
 
 NAMED_MAX = 20
 REPORTED_MAX = 10_000

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.origin import QueueRange, SourceReader
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange, SourceReader
 
 CLOCK_SLACK_MS = 60_000
 """Store times of a queue may go back when the broker's clock was set; offsets are narrowed this much less."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.plan import values
 from firearrow.spark_tools.plan.declaration import option, read_options
 from firearrow.spark_tools.plan.offsets import AtTime, OffsetEdge, Point, end_point, start_point, times_point

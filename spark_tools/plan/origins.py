@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from firearrow.spark_tools.base.source import Source
 from firearrow.spark_tools.offline.origin import StoreSource
-from firearrow.spark_tools.origin import Source
 from firearrow.spark_tools.plan.options import SourceOptions
 
 

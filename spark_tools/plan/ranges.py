@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from firearrow.spark_tools.errors import InvalidOption
-from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.source import QueueRange
 
 InputSplit = tuple[QueueRange, ...]
 """What one task reads, one range behind the other."""

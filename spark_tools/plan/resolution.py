@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import InvalidOption
-from firearrow.spark_tools.origin import OnDataLoss, QueueRange, SourceReader
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, SourceReader
 from firearrow.spark_tools.plan.offsets import (
     EARLIEST,
     LATEST,

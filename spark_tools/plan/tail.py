@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 from firearrow.client.base.errors import NoRoute
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import TopicNotFound
-from firearrow.spark_tools.origin import OnDataLoss, QueueRange, Source, SourceReader
+from firearrow.spark_tools.base.errors import TopicNotFound
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, Source, SourceReader
 from firearrow.spark_tools.plan.batch import keyed, sized, splits_of
 from firearrow.spark_tools.plan.limits import RateLimits
 from firearrow.spark_tools.plan.loss import DataLosses

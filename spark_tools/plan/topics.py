@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import is_system_topic
-from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
-from firearrow.spark_tools.origin import SourceReader
+from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.base.source import SourceReader
 from firearrow.spark_tools.plan.offsets import queue_ids
 from firearrow.spark_tools.plan.values import json_object
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader
-from firearrow.spark_tools.origin import QueueRange
 from tests.support.recorder import Recorder
 from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, properties_of, put
 

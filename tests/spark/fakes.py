@@ -6,9 +6,9 @@ from typing import Self
 
 from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import TopicNotFound
-from firearrow.spark_tools.origin import OnDataLoss, QueueRange
+from firearrow.spark_tools.base.errors import TopicNotFound
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
 from tests.spark.record_bytes import STORED_MS, properties_bytes, record_bytes, spans_of
 
 BROKER = "broker-a"

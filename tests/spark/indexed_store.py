@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline.reader import OfflineReader
-from firearrow.spark_tools.origin import QueueRange
 from tests.spark.damaged_store import opened
 from tests.support.stores import open_store, properties_of, put
 

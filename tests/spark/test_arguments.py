@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import InvalidOption, SendFailed
+from firearrow.spark_tools.base.errors import InvalidOption, SendFailed
+from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments, as_text
 from firearrow.spark_tools.jobs.program import expand_argument_groups, job_fingerprint, program
 from firearrow.spark_tools.jobs.spellings import QueueIdSet, assigned, lines

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.spark_tools.audit.summary import kind_of
-from firearrow.spark_tools.errors import InvalidOption, StoreUnreadable
+from firearrow.spark_tools.base.errors import InvalidOption, StoreUnreadable
 from firearrow.spark_tools.jobs import audit as job
 from firearrow.spark_tools.jobs.audit import CheckArguments
 from firearrow.spark_tools.jobs.audit_lane import AuditTask

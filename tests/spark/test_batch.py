@@ -2,8 +2,8 @@
 
 import pytest
 
-from firearrow.spark_tools.errors import DataLoss, InvalidOption, TopicNotFound
-from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.base.errors import DataLoss, InvalidOption, TopicNotFound
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.narrowing import Pushdown
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions

@@ -22,7 +22,7 @@ from firearrow._native.columnar.batch_encoder import (
 from firearrow._native.columnar.record_spans import Spans, from_answer
 from firearrow._native.store.log.record import RecordError
 from firearrow.client.base.message import MessageQueue, decode_properties
-from firearrow.spark_tools.provenance import NAMES, Provenance
+from firearrow.spark_tools.base.provenance import NAMES, Provenance
 from tests.spark.record_bytes import BORN_MS, properties_bytes, record_bytes, spans_of
 
 PLAIN = PropertyEdits(frozenset())

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline import by_index
-from firearrow.spark_tools.origin import QueueRange
 from tests.spark.damaged_store import entry_at, opened, record_at, write_at
 from tests.spark.indexed_store import (
     COUNT,

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline import by_index
 from firearrow.spark_tools.offline.origin import StoreSource
-from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.narrowing import Pushdown
 from firearrow.spark_tools.plan.options import BATCH, STREAM, SourceOptions

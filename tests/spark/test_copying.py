@@ -14,8 +14,9 @@ from firearrow.client import blocking
 from firearrow.client.base.errors import NoRoute
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.base.errors import DataLoss, InvalidOption, SendFailed, SparkToolsError
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.ranges import row_of
-from firearrow.spark_tools.errors import DataLoss, InvalidOption, SendFailed, SparkToolsError
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
 from firearrow.spark_tools.jobs.copy_ import (
     BatchArguments,
@@ -33,7 +34,6 @@ from firearrow.spark_tools.jobs.report import Report
 from firearrow.spark_tools.jobs.routing import QueueRouting
 from firearrow.spark_tools.live.origin import BrokerSource
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.origin import QueueRange
 from tests.spark.in_process_context import InProcessSparkContext
 from tests.spark.replaying import bodies
 from tests.spark.stores import BROKER, SETTINGS, KnownStore

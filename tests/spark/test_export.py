@@ -13,7 +13,7 @@ import pytest
 
 from firearrow.client.base.compression import COMPRESSED, open_body
 from firearrow.client.base.names import is_system_topic
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.columns import ALL
 from firearrow.spark_tools.jobs import export as job
 from firearrow.spark_tools.jobs import exporting, lane, planning

@@ -19,9 +19,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.filters import pushdown_of
-from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.narrowing import CLOCK_SLACK_MS, Pushdown
 from tests.spark.fakes import FakeLog, queue_of
 

@@ -12,7 +12,9 @@ from firearrow._native.store.log.record import Record
 from firearrow.client.base.compression import COMPRESSED, open_body
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.provenance import Provenance
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs import export as exporting
 from firearrow.spark_tools.jobs import import_ as job
 from firearrow.spark_tools.jobs.imported import parquet_input
@@ -20,11 +22,9 @@ from firearrow.spark_tools.jobs.importing import ImportTask
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.offline.origin import StoreSource
-from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.outgoing import SinkSettings
 from firearrow.spark_tools.placing import QueueIdUse
 from firearrow.spark_tools.plan.loss import FailFast
-from firearrow.spark_tools.provenance import Provenance
 from tests.spark.stores import BROKER, KnownStore
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import SendFailed
+from firearrow.spark_tools.base.errors import SendFailed
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs import lane, planning
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.pace import BURST_S, RateLimits, TokenBucket
@@ -22,7 +23,6 @@ from firearrow.spark_tools.jobs.routing import (
     queue_of,
     queue_text,
 )
-from firearrow.spark_tools.origin import QueueRange
 from tests.spark.in_process_context import InProcessSparkContext
 from tests.support.clock import ManualClock
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.plan.limits import RateLimits, shared, within_bytes
 from tests.spark.fakes import queue_of
 from tests.support.clock import ManualClock

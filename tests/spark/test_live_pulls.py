@@ -12,8 +12,7 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import (
+from firearrow.spark_tools.base.errors import (
     DataLoss,
     InvalidOption,
     RequestRefused,
@@ -21,11 +20,12 @@ from firearrow.spark_tools.errors import (
     TopicNotFound,
     Unreachable,
 )
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.live.link import SharedAdmin
 from firearrow.spark_tools.live.origin import GROUP, BrokerSource
 from firearrow.spark_tools.live.pulls import BATCH_MAX, PIPELINE_MAX, BrokerFilter, PullPipeline
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.origin import QueueRange
 from tests.client.scripted import Answer, Scripted
 from tests.spark.background_loop import BackgroundLoop
 from tests.spark.record_bytes import record_bytes

@@ -13,13 +13,13 @@ from firearrow._native.columnar.record_spans import Spans
 from firearrow.client import blocking
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import InvalidOption, TopicNotFound, Unreachable
+from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound, Unreachable
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.live.origin import GROUP, BrokerSource
 from firearrow.spark_tools.live.pulls import PullAnswer, PullPipeline
 from firearrow.spark_tools.live.reader import LiveReader
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.origin import QueueRange
 from tests.client.proxy import Detour
 from tests.interop.peers import Peer
 from tests.spark.background_loop import BackgroundLoop

@@ -9,9 +9,9 @@ from firearrow.client import blocking
 from firearrow.client.admin_api.records import GroupConfig
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.base.errors import DataLoss, RequestRefused, TopicNotFound, Unreachable
 from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.datasource.stream import StreamReader
-from firearrow.spark_tools.errors import DataLoss, RequestRefused, TopicNotFound, Unreachable
 from tests.spark.stores import BROKER
 
 SCHEMA = StructType([

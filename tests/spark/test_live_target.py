@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.base.options import Credentials, SocksProxy
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.live.origin import BrokerSource
 from firearrow.spark_tools.live.target import SETTINGS, Cluster
 

@@ -12,13 +12,13 @@ import trustme
 from firearrow._native.columnar.batch_encoder import PropertyEdits, batch_body
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client import blocking
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import Unreachable
+from firearrow.spark_tools.base.errors import Unreachable
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.live.origin import BrokerSource
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.live.wire import FRAME_BYTES_MAX, BrokerSocket
-from firearrow.spark_tools.origin import QueueRange
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.scripted import Scripted

@@ -2,8 +2,8 @@
 
 import pytest
 
-from firearrow.spark_tools.errors import DataLoss
-from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.base.errors import DataLoss
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.plan.loss import NAMED_MAX, DataLosses, FailFast
 from tests.spark.fakes import queue_of
 

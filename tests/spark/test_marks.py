@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import InvalidOption, WriteFailed
+from firearrow.spark_tools.base.errors import InvalidOption, WriteFailed
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs.marks import (
     LINES_BYTES_MAX,
     InvalidCheckpoint,
@@ -18,7 +19,6 @@ from firearrow.spark_tools.jobs.marks import (
     arguments_digest,
     checkpoint,
 )
-from firearrow.spark_tools.origin import QueueRange
 
 QUEUE = MessageQueue("Topic", "broker-a", 3)
 PLAN = [QueueRange(QUEUE, 0, 10, 1000), QueueRange(QUEUE, 10, 25)]

@@ -13,11 +13,11 @@ from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.store.log.record import Record
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.rebalance.fastjson import loads
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader
-from firearrow.spark_tools.origin import QueueRange, Source, SourceReader
 from tests.spark.stores import BROKER, Golden, KnownStore
 from tests.store.test_golden import assert_same
 

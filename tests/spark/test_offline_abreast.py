@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader
-from firearrow.spark_tools.origin import QueueRange
 from tests.spark.stores import KnownStore
 from tests.support.stores import open_store, put
 

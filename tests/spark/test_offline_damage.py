@@ -11,9 +11,9 @@ from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.queue_reader import QueueReader
 from firearrow._native.offline.segment_files import rolled_files
 from firearrow._native.store.message_store import MessageStore, StoreConfig
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import DataLoss, StoreUnreadable
-from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.base.errors import DataLoss, StoreUnreadable
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from tests.spark.damaged_store import (
     COUNT,
     QUEUE,

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline.origin import StoreSource
-from firearrow.spark_tools.origin import QueueRange
 from tests.support.stores import open_store, properties_of, put
 
 COUNT = 60

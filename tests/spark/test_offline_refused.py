@@ -8,8 +8,8 @@ import pytest
 
 from firearrow._native.base.hash import java_hash
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import StoreUnreadable, TopicNotFound
+from firearrow.spark_tools.base.errors import StoreUnreadable, TopicNotFound
+from firearrow.spark_tools.base.filter import MessageFilter
 from tests.spark.damaged_store import COUNT, QUEUE, LossRecorder, offsets, opened
 from tests.support.stores import open_store, properties_of, put
 

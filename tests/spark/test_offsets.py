@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import InvalidOption
-from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.plan.offsets import (
     AtTime,
     AtTimes,

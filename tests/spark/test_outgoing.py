@@ -10,7 +10,7 @@ import pytest
 from firearrow._native.store.log.batch import items_of
 from firearrow.client.base.message import MessageQueue, decode_properties
 from firearrow.spark_tools import outgoing
-from firearrow.spark_tools.errors import InvalidOption, SendFailed, TopicNotFound
+from firearrow.spark_tools.base.errors import InvalidOption, SendFailed, TopicNotFound
 from firearrow.spark_tools.outgoing import BatchSender, SinkSettings, first_id, unique_ids
 from firearrow.spark_tools.placing import QueueIdUse
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.spark_tools import parquet
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.columns import schema
-from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.manifest import file_crc
 from firearrow.spark_tools.parquet import (
     NO_VALUE,

@@ -8,7 +8,7 @@ import pytest
 
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.send.queue_selection import hash_index
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.placing import QueueIdUse, RowRun, groups, partition_rows
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from firearrow._native.base.hash import java_hash
 from firearrow._native.columnar.record_spans import Spans
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import InvalidOption
-from firearrow.spark_tools.predicate import SQL_CHARS_MAX, FilterEvaluator
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.filter_eval import SQL_CHARS_MAX, FilterEvaluator
 from tests.filters.test_expressions import FAILED, FALSE, MESSAGE, TRUE, UNKNOWN, each
 from tests.spark.record_bytes import properties_bytes, record_bytes, spans_of
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firearrow.spark_tools.errors import InvalidOption
-from firearrow.spark_tools.origin import QueueRange
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.plan.ranges import SMALL_BYTES, SPLITS_MAX, SplitPolicy, split_range, weight
 from tests.spark.fakes import queue_of
 

@@ -10,12 +10,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from firearrow.spark_tools import columns
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.errors import DataLoss, InvalidOption
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.reader import PushdownReader, TableReader
 from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader, asked_columns
 from firearrow.spark_tools.datasource.source import RocketMQSource
-from firearrow.spark_tools.errors import DataLoss, InvalidOption
-from firearrow.spark_tools.origin import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
 from tests.spark.fakes import FakeLog, queue_of

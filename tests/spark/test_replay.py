@@ -11,12 +11,12 @@ import pytest
 from firearrow.client import blocking
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.errors import SendFailed
+from firearrow.spark_tools.base.errors import SendFailed
+from firearrow.spark_tools.base.provenance import Provenance
 from firearrow.spark_tools.jobs import forwarding
 from firearrow.spark_tools.jobs.replay import cli
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.offline import by_index
-from firearrow.spark_tools.provenance import Provenance
 from tests.spark.replaying import Job, bodies, file_hashes, job, stored
 from tests.spark.stores import BROKER, SETTINGS, Golden, Known, KnownStore
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
+from firearrow.spark_tools.base.provenance import BROKER_OWN, Provenance
 from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.jobs.replay import cli
-from firearrow.spark_tools.provenance import BROKER_OWN, Provenance
 from tests.interop.driver import Driver, Event
 from tests.interop.messages import pull_all
 from tests.interop.peers import Apache

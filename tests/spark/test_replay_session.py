@@ -16,7 +16,8 @@ from pyspark import TaskContext
 
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.provenance import BROKER_OWN
 from firearrow.spark_tools.jobs import forwarding, lane, planning
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.forwarding import SendTask
@@ -26,7 +27,6 @@ from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.plan.loss import DataLosses
-from firearrow.spark_tools.provenance import BROKER_OWN
 from tests.spark.replaying import stored
 from tests.spark.stores import BROKER, SETTINGS, KnownStore
 

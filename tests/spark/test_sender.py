@@ -14,7 +14,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client import blocking
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.errors import SendFailed, TopicNotFound
+from firearrow.spark_tools.base.errors import SendFailed, TopicNotFound
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.live.target import Cluster
 from tests.client.proxy import Detour

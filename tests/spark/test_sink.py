@@ -10,7 +10,7 @@ import pytest
 from firearrow.client.base.compression import COMPRESSED, open_body
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools import register
-from firearrow.spark_tools.provenance import Provenance
+from firearrow.spark_tools.base.provenance import Provenance
 from tests.spark.replaying import stored
 from tests.spark.stores import BROKER, KnownStore
 from tests.spark.waiting import await_some

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.datasource.sink import TableWriter, TaskCommit, report_aborted, table_writer
 from firearrow.spark_tools.datasource.sink_options import BATCH, STREAM, SinkOptions
 from firearrow.spark_tools.datasource.stream_sink import (
@@ -14,7 +15,6 @@ from firearrow.spark_tools.datasource.stream_sink import (
     recording_offsets,
     stream_writer,
 )
-from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.message_columns import check_columns, columns_table
 from firearrow.spark_tools.outgoing import SentTotals, SinkSettings
 from firearrow.spark_tools.placing import QueueIdUse

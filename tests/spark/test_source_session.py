@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from firearrow.spark_tools import read_where, register, scan
-from firearrow.spark_tools.errors import InvalidOption, TopicNotFound
+from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
 from tests.spark.stores import TOPICS, Golden, KnownStore
 
 if TYPE_CHECKING:

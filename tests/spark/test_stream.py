@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.datasource.stream import StreamReader
-from firearrow.spark_tools.errors import InvalidOption
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.tail import StreamCursor
 from tests.spark.fakes import FakeLog, queue_of

@@ -11,7 +11,7 @@ from firearrow.client import blocking
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools import register
-from firearrow.spark_tools.provenance import Provenance
+from firearrow.spark_tools.base.provenance import Provenance
 from tests.spark.replaying import bodies, stored
 from tests.spark.stores import BROKER
 from tests.spark.waiting import await_some

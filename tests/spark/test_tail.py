@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.errors import DataLoss, TopicNotFound
+from firearrow.spark_tools.base.errors import DataLoss, TopicNotFound
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.tail import REFRESH_S, RELIST_S, StreamCursor
 from tests.spark.fakes import FakeLog, queue_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow.spark_tools.errors import TopicNotFound
+from firearrow.spark_tools.base.errors import TopicNotFound
 from firearrow.spark_tools.plan.topics import AssignedQueues, TopicSelection, when_there
 from tests.spark.fakes import FakeLog, queue_of
 from tests.support.clock import ManualClock

@@ -12,8 +12,8 @@ from firearrow.client import blocking
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools import register
+from firearrow.spark_tools.base.provenance import Provenance
 from firearrow.spark_tools.jobs.replay import cli
-from firearrow.spark_tools.provenance import Provenance
 from tests.spark.replaying import Job, job, stored
 from tests.spark.stores import SETTINGS
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.routing import queue_text
 from firearrow.spark_tools.jobs.verifying import VerifyTask, compare, verification_counts
 from firearrow.spark_tools.offline.origin import StoreSource
-from firearrow.spark_tools.origin import QueueRange
 from tests.spark.stores import BROKER, KnownStore
 
 PART = QueueRange(MessageQueue("T", "b", 0), 0, 100)

@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.choice import MessageFilter
+from firearrow.spark_tools.base.filter import MessageFilter
 
 
 @dataclass(frozen=True, slots=True)

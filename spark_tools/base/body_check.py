@@ -2,7 +2,7 @@
 
 from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.origin import LMQ_PREFIX, OnDataLoss, QueueRange
+from firearrow.spark_tools.base.source import LMQ_PREFIX, OnDataLoss, QueueRange
 
 WHY = "the body of the record does not have its CRC"
 

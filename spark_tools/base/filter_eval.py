@@ -8,8 +8,8 @@ from firearrow._native.sql92.expressions import names_read
 from firearrow._native.sql92.parser import parse
 from firearrow._native.sql92.tokens import InvalidExpression
 from firearrow._native.sql92.values import Incomparable
-from firearrow.spark_tools.choice import MessageFilter
-from firearrow.spark_tools.errors import InvalidOption
+from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.base.filter import MessageFilter
 
 SQL_CHARS_MAX = 64 << 10
 

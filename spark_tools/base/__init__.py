@@ -1,0 +1,1 @@
+"""What every package of the Spark tools may import."""
