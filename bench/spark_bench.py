@@ -35,10 +35,10 @@ from firearrow._native.columnar.record_spans import End, Spans, walk
 from firearrow._native.offline.mapped_files import MappedFile
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.arrow.columns import ALL, record_batches
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.base.worker_setup import setup_worker
-from firearrow.spark_tools.columns import ALL, record_batches
 from firearrow.spark_tools.jobs import audit, export, replay
 from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader

@@ -10,7 +10,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from firearrow._native.columnar.record_spans import Spans, walk
-from firearrow.spark_tools.columns import ALL, record_batches
+from firearrow.spark_tools.arrow.columns import ALL, record_batches
 
 WINDOW_BYTES = 64 << 20
 HOST = bytes((127, 0, 0, 1, 0, 0, 0x2A, 0x9F))

@@ -6,7 +6,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from firearrow._native.columnar.row_encoder import RowEncoder
-from firearrow.spark_tools.message_columns import rows_of
+from firearrow.spark_tools.arrow.message_columns import rows_of
 
 ROWS = 10_000
 BATCH_BYTES = 1 << 20

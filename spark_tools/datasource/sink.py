@@ -17,12 +17,18 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from firearrow.spark_tools.arrow.batch_sender import (
+    BatchSender,
+    SentTotals,
+    SinkSettings,
+    first_id,
+    unique_ids,
+)
+from firearrow.spark_tools.arrow.message_columns import check_columns
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.datasource.sink_options import BATCH, SinkOptions
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.message_columns import check_columns
-from firearrow.spark_tools.outgoing import BatchSender, SentTotals, SinkSettings, first_id, unique_ids
 
 
 @dataclass

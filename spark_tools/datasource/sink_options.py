@@ -7,10 +7,10 @@ from typing import Self
 from firearrow._native.columnar.batch_encoder import BATCH_BYTES_MAX
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.names import check_group, check_topic
+from firearrow.spark_tools.arrow.batch_sender import BATCH_BYTES, SinkSettings
+from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.outgoing import BATCH_BYTES, SinkSettings
-from firearrow.spark_tools.placing import QueueIdUse
 from firearrow.spark_tools.plan import values
 from firearrow.spark_tools.plan.declaration import option, read_options
 from firearrow.spark_tools.plan.times import parse_duration

@@ -26,7 +26,7 @@ class RocketMQSource(DataSource):
 
     def schema(self) -> str:
         """All columns, or those that the options name."""
-        from firearrow.spark_tools import columns  # noqa: PLC0415 (see above, as all that follow)
+        from firearrow.spark_tools.arrow import columns  # noqa: PLC0415(see above, as all that follow)
 
         options = self._options(None)
         return columns.spark_schema(options.columns or columns.ALL, options.properties)

@@ -17,13 +17,13 @@ from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import BrokerError
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.arrow.batch_sender import unique_ids
+from firearrow.spark_tools.arrow.message_columns import check_provenance
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.datasource.sink import TaskCommit, checked_schema, report_aborted, send_all
 from firearrow.spark_tools.datasource.sink_options import STREAM, SinkOptions
 from firearrow.spark_tools.live.link import SharedAdmin
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.message_columns import check_provenance
-from firearrow.spark_tools.outgoing import unique_ids
 
 QUERY, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Spark's local properties of a task."""

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from firearrow._native.columnar.record_spans import Spans
+from firearrow.spark_tools.arrow.columns import record_batches
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import Source
-from firearrow.spark_tools.columns import record_batches
 from firearrow.spark_tools.jobs.losses import SliceLosses
 from firearrow.spark_tools.jobs.marks import Checkpoint, ProgressFiles, Slice, SliceProgress
 

@@ -13,7 +13,9 @@ from typing import Annotated
 
 import typer
 
-from firearrow.spark_tools import columns as known
+from firearrow.spark_tools.arrow import columns as known
+from firearrow.spark_tools.arrow.export_manifest import ExportedFile, ExportedRange, ExportManifest
+from firearrow.spark_tools.arrow.parquet_writer import PARTITIONS, Layout
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs import lane, planning
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments
@@ -22,8 +24,6 @@ from firearrow.spark_tools.jobs.marks import Checkpoint, Plan, SliceProgress, ch
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
-from firearrow.spark_tools.manifest import ExportedFile, ExportedRange, ExportManifest
-from firearrow.spark_tools.parquet import PARTITIONS, Layout
 from firearrow.spark_tools.plan.values import names
 
 JOB = "export"

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from firearrow.spark_tools.arrow.columns import record_batches
+from firearrow.spark_tools.arrow.parquet_writer import Layout, ParquetWriter
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import Source, SourceReader
-from firearrow.spark_tools.columns import record_batches
 from firearrow.spark_tools.jobs.losses import SliceLosses
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
-from firearrow.spark_tools.parquet import Layout, ParquetWriter
 
 READ_BYTES = 2 << 20
 """It is gone through once for each column, and should not leave a core's caches meanwhile."""

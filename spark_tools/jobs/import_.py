@@ -11,6 +11,9 @@ from typing import Annotated
 import typer
 
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.arrow.batch_sender import SinkSettings
+from firearrow.spark_tools.arrow.message_columns import check_columns, check_provenance
+from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs import lane
 from firearrow.spark_tools.jobs.arguments import RunArguments, TargetArguments, as_text
@@ -23,9 +26,6 @@ from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, p
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.message_columns import check_columns, check_provenance
-from firearrow.spark_tools.outgoing import SinkSettings
-from firearrow.spark_tools.placing import QueueIdUse
 
 JOB = "import"
 CHANGEABLE = frozenset({"rate", "bytes_rate", "create_topics", "target_settings"})

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.arrow.export_manifest import NAME, ExportManifest
+from firearrow.spark_tools.arrow.message_columns import MESSAGE_COLUMNS
+from firearrow.spark_tools.arrow.parquet_writer import NO_VALUE
 from firearrow.spark_tools.base.errors import InvalidOption, SparkToolsError
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.manifest import NAME, ExportManifest
-from firearrow.spark_tools.message_columns import MESSAGE_COLUMNS
-from firearrow.spark_tools.parquet import NO_VALUE
 
 FILES_MAX = 1_000_000
 TOPICS_MAX = 100_000

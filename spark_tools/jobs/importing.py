@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from firearrow.spark_tools.arrow.batch_sender import BatchSender, SinkSettings, unique_ids
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs.imported import FileRange
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
@@ -16,7 +17,6 @@ from firearrow.spark_tools.jobs.pace import UNLIMITED, RateLimits, TokenBucket
 from firearrow.spark_tools.jobs.parquet_rows import batches
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.outgoing import BatchSender, SinkSettings, unique_ids
 
 CHECKPOINT_BYTES = 32 << 20
 """Rows that are sent before all of them are awaited and marked."""

@@ -23,9 +23,9 @@ from firearrow._native.columnar.batch_encoder import (
 )
 from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.arrow.columns import arrays, record_batches
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader
-from firearrow.spark_tools.columns import arrays, record_batches
 from firearrow.spark_tools.jobs.losses import SliceLosses
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.routing import Routing, queue_of

@@ -5,16 +5,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from firearrow.spark_tools.arrow.columns import ALL
+from firearrow.spark_tools.arrow.parquet_writer import Layout
 from firearrow.spark_tools.base.body_check import WHY, with_valid_crc
 from firearrow.spark_tools.base.errors import DataLoss
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.columns import ALL
 from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
 from firearrow.spark_tools.jobs.exporting import ExportTask
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
 from firearrow.spark_tools.offline.origin import StoreSource
-from firearrow.spark_tools.parquet import Layout
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
 from tests.spark.damaged_store import COUNT, QUEUE, LossRecorder, offsets, opened, record_at, write_at
 from tests.spark.fakes import queue_of

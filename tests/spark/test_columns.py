@@ -33,8 +33,7 @@ from firearrow._native.columnar.record_spans import End, Spans, from_answer, wal
 from firearrow._native.store.log.record import Record, RecordError
 from firearrow.client.base.compression import FLAGS, open_body, pack
 from firearrow.client.base.options import CompressionKind
-from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.columns import (
+from firearrow.spark_tools.arrow.columns import (
     ALL,
     COLUMNS,
     DecompressionFailed,
@@ -44,6 +43,7 @@ from firearrow.spark_tools.columns import (
     schema,
     spark_schema,
 )
+from firearrow.spark_tools.base.errors import InvalidOption
 from tests.spark.record_bytes import record_bytes, spans_of
 from tests.spark.stores import Golden, KnownStore
 

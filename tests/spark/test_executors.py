@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.manifest import ExportManifest
+from firearrow.spark_tools.arrow.export_manifest import ExportManifest
 from firearrow.spark_tools.pack import LIBRARY, pack
 from tests.spark.executors import bare_python, spark_home
 from tests.spark.replaying import bodies

@@ -13,16 +13,16 @@ import pytest
 
 from firearrow.client.base.compression import COMPRESSED, open_body
 from firearrow.client.base.names import is_system_topic
+from firearrow.spark_tools.arrow.columns import ALL
+from firearrow.spark_tools.arrow.export_manifest import ExportManifest
+from firearrow.spark_tools.arrow.parquet_writer import Layout
 from firearrow.spark_tools.base.filter import MessageFilter
-from firearrow.spark_tools.columns import ALL
 from firearrow.spark_tools.jobs import export as job
 from firearrow.spark_tools.jobs import exporting, lane, planning
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.exporting import ExportTask
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
-from firearrow.spark_tools.manifest import ExportManifest
 from firearrow.spark_tools.offline.origin import StoreSource
-from firearrow.spark_tools.parquet import Layout
 from tests.spark.stores import TOPICS, Golden, KnownStore
 
 if TYPE_CHECKING:

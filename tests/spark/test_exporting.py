@@ -8,10 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.arrow.columns import ALL
+from firearrow.spark_tools.arrow.parquet_writer import ExportFailed, Layout
 from firearrow.spark_tools.base.errors import DataLoss
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
-from firearrow.spark_tools.columns import ALL
 from firearrow.spark_tools.jobs.exporting import (
     BUNDLE_BYTES,
     BUNDLE_BYTES_MIN,
@@ -21,7 +22,6 @@ from firearrow.spark_tools.jobs.exporting import (
     bundles,
 )
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
-from firearrow.spark_tools.parquet import ExportFailed, Layout
 from tests.spark.fakes import FakeLog, queue_of
 
 TOPIC_AND_DATE = ("topic", "date")

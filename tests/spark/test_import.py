@@ -12,6 +12,8 @@ from firearrow._native.store.log.record import Record
 from firearrow.client.base.compression import COMPRESSED, open_body
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.arrow.batch_sender import SinkSettings
+from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.provenance import Provenance
 from firearrow.spark_tools.base.source import QueueRange
@@ -22,8 +24,6 @@ from firearrow.spark_tools.jobs.importing import ImportTask
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.offline.origin import StoreSource
-from firearrow.spark_tools.outgoing import SinkSettings
-from firearrow.spark_tools.placing import QueueIdUse
 from firearrow.spark_tools.plan.loss import FailFast
 from tests.spark.stores import BROKER, KnownStore
 

@@ -9,17 +9,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.arrow.columns import ALL
+from firearrow.spark_tools.arrow.export_manifest import (
+    ExportedFile,
+    ExportedRange,
+    ExportManifest,
+    InvalidManifest,
+)
+from firearrow.spark_tools.arrow.parquet_writer import Layout
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.columns import ALL
 from firearrow.spark_tools.jobs.exporting import ExportTask
 from firearrow.spark_tools.jobs.imported import InvalidFiles, ParquetInput, parquet_input, queues_in
 from firearrow.spark_tools.jobs.importing import with_topics
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
 from firearrow.spark_tools.jobs.parquet_rows import batches
-from firearrow.spark_tools.manifest import ExportedFile, ExportedRange, ExportManifest, InvalidManifest
-from firearrow.spark_tools.parquet import Layout
 from tests.spark.fakes import FakeLog, queue_of
 
 DAY_MS = 86_400_000

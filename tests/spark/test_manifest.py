@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from firearrow.spark_tools.manifest import (
+from firearrow.spark_tools.arrow.export_manifest import (
     NAME,
     ExportedFile,
     ExportedRange,

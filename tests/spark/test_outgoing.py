@@ -9,10 +9,10 @@ import pytest
 
 from firearrow._native.store.log.batch import items_of
 from firearrow.client.base.message import MessageQueue, decode_properties
-from firearrow.spark_tools import outgoing
+from firearrow.spark_tools.arrow import batch_sender
+from firearrow.spark_tools.arrow.batch_sender import BatchSender, SinkSettings, first_id, unique_ids
+from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
 from firearrow.spark_tools.base.errors import InvalidOption, SendFailed, TopicNotFound
-from firearrow.spark_tools.outgoing import BatchSender, SinkSettings, first_id, unique_ids
-from firearrow.spark_tools.placing import QueueIdUse
 
 IDS = (unique_ids("a test"), 0)
 
@@ -174,7 +174,7 @@ def test_a_failure_says_how_much_is_at_the_target_already() -> None:
 
 
 def test_never_more_than_a_window_is_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "WINDOW_BYTES", 2500)
+    monkeypatch.setattr(batch_sender, "WINDOW_BYTES", 2500)
     sender = FakeSender()
     out = BatchSender(sender, SinkSettings(topic="T", batch_bytes=1024), IDS)
     out.send(pa.record_batch({"body": ["x" * 900] * 10}))

@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from firearrow.spark_tools import parquet
-from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.columns import schema
-from firearrow.spark_tools.manifest import file_crc
-from firearrow.spark_tools.parquet import (
+from firearrow.spark_tools.arrow import parquet_writer
+from firearrow.spark_tools.arrow.columns import schema
+from firearrow.spark_tools.arrow.export_manifest import file_crc
+from firearrow.spark_tools.arrow.parquet_writer import (
     NO_VALUE,
     PARTITIONS,
     ExportFailed,
@@ -27,6 +26,7 @@ from firearrow.spark_tools.parquet import (
     folder_value,
     partitioned,
 )
+from firearrow.spark_tools.base.errors import InvalidOption
 
 COLUMNS = ("topic", "queueOffset", "storeTimestamp", "tags", "body")
 DAY_US = 86_400_000_000
@@ -161,7 +161,7 @@ def test_few_files_are_open_and_none_is_lost(tmp_path: Path) -> None:
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 10_000)
+    monkeypatch.setattr(parquet_writer, "ROW_GROUP_BYTES", 10_000)
     write(tmp_path, Layout(COLUMNS), *(batch(number * 10, 10, body=bytes(400)) for number in range(10)))
     groups = pq.read_metadata(tmp_path / "part-1.parquet")
     assert groups.num_row_groups == 4
@@ -169,7 +169,7 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_waits_in_all_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "WAITING_BYTES_MAX", 10_000)
+    monkeypatch.setattr(parquet_writer, "WAITING_BYTES_MAX", 10_000)
     with ParquetWriter(tmp_path, "part-1", Layout(COLUMNS, ("topic",))) as part:
         for number in range(40):
             part.write(batch(number, 1, f"T{number % 8}", body=bytes(1000)))

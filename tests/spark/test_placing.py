@@ -8,8 +8,8 @@ import pytest
 
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.send.queue_selection import hash_index
+from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse, RowRun, groups, partition_rows
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.placing import QueueIdUse, RowRun, groups, partition_rows
 
 
 def queues(topic: str) -> Sequence[MessageQueue]:

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from firearrow.spark_tools import columns
+from firearrow.spark_tools.arrow import columns
 from firearrow.spark_tools.base.errors import DataLoss, InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange

@@ -9,9 +9,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from firearrow.client.local_broker import LocalBroker
+from firearrow.spark_tools.arrow.export_manifest import NAME, ExportManifest
 from firearrow.spark_tools.base.errors import WriteFailed
 from firearrow.spark_tools.jobs import copy_, export, replay
-from firearrow.spark_tools.manifest import NAME, ExportManifest
 from tests.faults.small_disk import SmallDisk
 from tests.spark.damaged_store import COUNT, fill
 from tests.spark.replaying import bodies, job

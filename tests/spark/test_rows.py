@@ -11,7 +11,7 @@ from firearrow._native.columnar.arrow_import import ListArray, StringArray
 from firearrow._native.columnar.row_encoder import RowEncoder
 from firearrow._native.store.log.batch import items_of
 from firearrow.client.base.message import decode_properties
-from firearrow.spark_tools.message_columns import lists, pairs, texts, whole_numbers
+from firearrow.spark_tools.arrow.message_columns import lists, pairs, texts, whole_numbers
 
 PREFIX = "0123456789ABCDEF0123"
 TEXTS = st.one_of(

@@ -6,6 +6,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+from firearrow.spark_tools.arrow.batch_sender import SentTotals, SinkSettings
+from firearrow.spark_tools.arrow.message_columns import check_columns, columns_table
+from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.datasource.sink import TableWriter, TaskCommit, report_aborted, table_writer
 from firearrow.spark_tools.datasource.sink_options import BATCH, STREAM, SinkOptions
@@ -15,9 +18,6 @@ from firearrow.spark_tools.datasource.stream_sink import (
     recording_offsets,
     stream_writer,
 )
-from firearrow.spark_tools.message_columns import check_columns, columns_table
-from firearrow.spark_tools.outgoing import SentTotals, SinkSettings
-from firearrow.spark_tools.placing import QueueIdUse
 from tests.meta.readme import section
 from tests.spark.docs import SPARK
 

@@ -20,9 +20,9 @@ from firearrow._native.columnar.row_encoder import RowEncoder
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.base.names import RETRY
 from firearrow.client.base.service_state import now_ms
+from firearrow.spark_tools.arrow.message_columns import rows_of, whole_numbers
+from firearrow.spark_tools.arrow.queue_partitioner import Indexes, QueueIdUse, RowRun, partition_rows
 from firearrow.spark_tools.base.errors import InvalidOption, SendFailed, TopicNotFound
-from firearrow.spark_tools.message_columns import rows_of, whole_numbers
-from firearrow.spark_tools.placing import Indexes, QueueIdUse, RowRun, partition_rows
 
 BATCH_BYTES = 1 << 20
 WINDOW_BYTES = 32 << 20

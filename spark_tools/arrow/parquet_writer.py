@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from firearrow.spark_tools.arrow.columns import COLUMNS, PROPERTY_OF, column_names, schema
+from firearrow.spark_tools.arrow.export_manifest import file_crc
 from firearrow.spark_tools.base import disk_errors
 from firearrow.spark_tools.base.errors import InvalidOption, WriteFailed
-from firearrow.spark_tools.columns import COLUMNS, PROPERTY_OF, column_names, schema
-from firearrow.spark_tools.manifest import file_crc
 
 ROW_GROUP_BYTES = 32 << 20
 WAITING_BYTES_MAX = 128 << 20
@@ -69,7 +69,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What is written and how: picklable. Columns as of firearrow.spark_tools.columns, partitions one of PARTITIONS."""
+    """What is written and how: picklable. Columns as of firearrow.spark_tools.arrow.columns, partitions one of PARTITIONS."""
 
     columns: tuple[str, ...]
     partition_by: tuple[str, ...] = ()

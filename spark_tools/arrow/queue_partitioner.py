@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.arrow.message_columns import texts, whole_numbers
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.message_columns import texts, whole_numbers
 
 QUEUE_ID_MAX = 1 << 16
 Indexes = npt.NDArray[np.int64]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from firearrow._native.columnar.arrow_import import ListArray, StringArray
 from firearrow._native.columnar.row_encoder import RowEncoder
 from firearrow.client.base.message import Property
+from firearrow.spark_tools.arrow.columns import COLUMNS
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.provenance import (
     BROKER_OWN,
@@ -21,7 +22,6 @@ from firearrow.spark_tools.base.provenance import (
     REPLAY_QUEUE,
     REPLAY_TOPIC,
 )
-from firearrow.spark_tools.columns import COLUMNS
 
 
 def _is_text(kind: pa.DataType) -> bool:

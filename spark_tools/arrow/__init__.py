@@ -1,0 +1,1 @@
+"""Arrow columns and batches: records to rows and rows to messages."""
