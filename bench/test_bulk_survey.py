@@ -18,7 +18,7 @@ from firearrow._native.checks.log_records import Survey
 from firearrow._native.checks.queue_entries import count_entries
 from firearrow._native.columnar.record_spans import End
 from firearrow._native.store.message_store import InnerMessage, MessageStore, StoreConfig
-from firearrow.spark_tools.offline.config import group_offsets
+from firearrow.spark_tools.offline.store_config import group_offsets
 
 HOST = bytes((127, 0, 0, 1, 0, 0, 1, 1))
 MESSAGES = 200_000

@@ -1,7 +1,7 @@
 """Which stores an audit looks at, by the paths that are given."""
 
 from firearrow._native.audit.store_files import AuditedStore
-from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.store_source import StoreSource
 
 
 def stores_of(paths: tuple[str, ...]) -> list[AuditedStore]:

@@ -26,7 +26,7 @@ from firearrow.spark_tools.jobs.audit_page import page
 from firearrow.spark_tools.jobs.audit_tables import write_tables
 from firearrow.spark_tools.jobs.duplicates import Duplicates, find_duplicates
 from firearrow.spark_tools.jobs.program import FAILED, expand_argument_groups, program
-from firearrow.spark_tools.offline.config import group_offsets
+from firearrow.spark_tools.offline.store_config import group_offsets
 
 JOB = "audit"
 SHOWN_MAX = 20

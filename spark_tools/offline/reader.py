@@ -11,11 +11,11 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
-from firearrow.spark_tools.offline.abreast import log_order_splits
-from firearrow.spark_tools.offline.behind import check_tail
-from firearrow.spark_tools.offline.by_index import by_index
-from firearrow.spark_tools.offline.reading import StoredRangeReader
+from firearrow.spark_tools.offline.index_plan import by_index
+from firearrow.spark_tools.offline.log_order_plan import log_order_splits
+from firearrow.spark_tools.offline.queue_reader import StoredRangeReader
 from firearrow.spark_tools.offline.store import OfflineStore
+from firearrow.spark_tools.offline.tail_check import check_tail
 
 
 class OfflineReader:

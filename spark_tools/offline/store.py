@@ -8,8 +8,8 @@ from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.store.files.segment_files import FILE_NAME
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import StoreUnreadable, TopicNotFound
-from firearrow.spark_tools.offline.config import QUEUE_ID, DeclaredTopics, group_offsets
 from firearrow.spark_tools.offline.queue import StoredQueue
+from firearrow.spark_tools.offline.store_config import QUEUE_ID, DeclaredTopics, group_offsets
 
 
 class OfflineStore:

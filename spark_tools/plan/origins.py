@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from firearrow.spark_tools.base.source import Source
-from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.options import SourceOptions
 
 

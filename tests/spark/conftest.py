@@ -18,7 +18,7 @@ import pytest
 
 from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.offline import by_index
+from firearrow.spark_tools.offline import index_plan
 from firearrow.spark_tools.sessions import register
 from tests.spark.damaged_store import COUNT, fill
 from tests.spark.indexed_store import fill_indexed
@@ -194,7 +194,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what an index shows: nothing is read because it lies beside what is wanted."""
-    monkeypatch.setattr(by_index, "NEAR", 0)
+    monkeypatch.setattr(index_plan, "NEAR", 0)
 
 
 @pytest.fixture(scope="session", params=["store-apache", "store-apache-crashed"])

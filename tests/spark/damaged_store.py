@@ -7,8 +7,8 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader
+from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.support.recorder import Recorder
 from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, properties_of, put
 

@@ -15,7 +15,7 @@ from firearrow._native.store.log.record import Record
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs import lane
-from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.spark.in_process_context import InProcessSparkContext
 
 

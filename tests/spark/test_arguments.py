@@ -15,7 +15,7 @@ from firearrow.spark_tools.jobs.program import expand_argument_groups, job_finge
 from firearrow.spark_tools.jobs.spellings import QueueIdSet, assigned, lines
 from firearrow.spark_tools.live.origin import BrokerSource
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.store_source import StoreSource
 
 EIGHT = 1795248000000
 """2026-11-21T08:00:00Z in ms."""

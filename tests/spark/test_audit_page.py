@@ -15,7 +15,7 @@ from firearrow._native.audit.store_files import AuditedStore
 from firearrow.spark_tools.audit.summary import document, kind_of, topic_rows
 from firearrow.spark_tools.jobs.audit_charts import by_name, over_time, shortened
 from firearrow.spark_tools.jobs.audit_page import page
-from firearrow.spark_tools.offline.config import group_offsets
+from firearrow.spark_tools.offline.store_config import group_offsets
 from tests.spark.stores import Golden
 
 EVIL = "<script>alert('\"&x')</script>"

@@ -14,7 +14,7 @@ from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
 from firearrow.spark_tools.jobs.exporting import ExportTask
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
-from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
 from tests.spark.damaged_store import COUNT, QUEUE, LossRecorder, offsets, opened, record_at, write_at
 from tests.spark.fakes import queue_of

@@ -11,7 +11,7 @@ import pytest
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.offline import by_index
+from firearrow.spark_tools.offline import index_plan
 from tests.spark.damaged_store import entry_at, opened, record_at, write_at
 from tests.spark.indexed_store import (
     COUNT,
@@ -145,7 +145,7 @@ def test_garbled_entries_lead_nobody_astray(
     root: Path, number: int, physical: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They stand where a binary search looks for the ends of what no index file tells of."""
-    monkeypatch.setattr(by_index, "STEADY", 5)
+    monkeypatch.setattr(index_plan, "STEADY", 5)
     index_files(root)[2].unlink()
     path, position = entry_at(root, number)
     write_at(path, position, struct.pack(">q", physical))

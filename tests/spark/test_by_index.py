@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.offline import by_index
-from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline import index_plan
+from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.narrowing import Pushdown
 from firearrow.spark_tools.plan.options import BATCH, STREAM, SourceOptions
@@ -97,7 +97,7 @@ def test_every_key_and_unique_id_is_found(indexed: Path) -> None:
 
 
 def test_what_lies_near_is_one_range(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_index, "NEAR", 7)
+    monkeypatch.setattr(index_plan, "NEAR", 7)
     with opened(indexed) as reader:
         parts = everything(reader, "T")[:1]
         apart = reader.by_index(parts, wanted(200, 216))
@@ -129,7 +129,7 @@ def test_what_is_asked_for_beyond_the_store_is_still_told(indexed: Path) -> None
 
 
 def test_too_many_keys_are_not_looked_up(indexed: Path, caplog: pytest.LogCaptureFixture) -> None:
-    many = MessageFilter(keys=frozenset(f"k{number}" for number in range(by_index.KEYS_MAX + 1)))
+    many = MessageFilter(keys=frozenset(f"k{number}" for number in range(index_plan.KEYS_MAX + 1)))
     with opened(indexed) as reader:
         parts = everything(reader)
         assert reader.by_index(parts, many) == parts
@@ -145,9 +145,9 @@ def test_a_key_of_too_many_messages_is_not_looked_up(
     message_filter = MessageFilter(keys=frozenset({"hundred1", "hundred2"}))
     with opened(indexed) as reader:
         parts = everything(reader)
-        monkeypatch.setattr(by_index, "PLACES_MAX", 12)
+        monkeypatch.setattr(index_plan, "PLACES_MAX", 12)
         assert sum(map(len, reader.by_index(parts, message_filter))) < COUNT / 4
-        monkeypatch.setattr(by_index, "PLACES_MAX", 11)
+        monkeypatch.setattr(index_plan, "PLACES_MAX", 11)
         assert reader.by_index(parts, message_filter) == parts
         assert "more than 11" in caplog.text
         late = [QueueRange(part.queue, 200, part.end) for part in parts]

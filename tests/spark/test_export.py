@@ -22,7 +22,7 @@ from firearrow.spark_tools.jobs import exporting, lane, planning
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.exporting import ExportTask
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
-from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.spark.stores import TOPICS, Golden, KnownStore
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from firearrow.client.rebalance.fastjson import loads
 from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader
-from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader
+from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.spark.stores import BROKER, Golden, KnownStore
 from tests.store.test_golden import assert_same
 

@@ -8,8 +8,8 @@ import pytest
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader
+from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.spark.stores import KnownStore
 from tests.support.stores import open_store, put
 

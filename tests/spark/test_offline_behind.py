@@ -14,9 +14,9 @@ from firearrow.spark_tools.base.errors import DataLoss
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.planning import ranges
-from firearrow.spark_tools.offline.behind import NO_ENTRY, NO_RECORD, READS_MAX, check_tail
-from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.store import OfflineStore
+from firearrow.spark_tools.offline.store_source import StoreSource
+from firearrow.spark_tools.offline.tail_check import NO_ENTRY, NO_RECORD, READS_MAX, check_tail
 from firearrow.spark_tools.plan.batch import BatchPlan
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
 from tests.spark.damaged_store import COUNT, QUEUE, entry_at, fill, opened, record_at, write_at

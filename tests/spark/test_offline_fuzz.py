@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.support.stores import open_store, properties_of, put
 
 COUNT = 60

@@ -12,8 +12,8 @@ from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.offline.origin import StoreSource
 from firearrow.spark_tools.offline.reader import OfflineReader
+from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.spark.stores import BROKER, Golden
 from tests.support.recorder import Recorder
 from tests.support.stores import SEGMENT_BYTES, open_store, put

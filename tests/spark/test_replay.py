@@ -16,7 +16,7 @@ from firearrow.spark_tools.base.provenance import Provenance
 from firearrow.spark_tools.jobs import forwarding
 from firearrow.spark_tools.jobs.replay import cli
 from firearrow.spark_tools.live.sender import PendingSend, Sender
-from firearrow.spark_tools.offline import by_index
+from firearrow.spark_tools.offline import index_plan
 from tests.spark.replaying import Job, bodies, file_hashes, job, stored
 from tests.spark.stores import BROKER, SETTINGS, Golden, Known, KnownStore
 
@@ -116,7 +116,7 @@ def test_a_few_messages_are_found_by_the_index(
     store: KnownStore, target: LocalBroker, replay: Job, tmp_path: Path, option: str, numbers: tuple[int, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(by_index, "NEAR", 0)
+    monkeypatch.setattr(index_plan, "NEAR", 0)
     known = [message for message in store.of("Orders") if message.keys]
     ids = [known[number].unique_id for number in numbers]
     keys = [known[number].keys[0] for number in numbers]

@@ -25,7 +25,7 @@ from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
 from firearrow.spark_tools.jobs.routing import QueueRouting, map_queues
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.loss import DataLosses
 from tests.spark.replaying import stored
 from tests.spark.stores import BROKER, SETTINGS, KnownStore

@@ -13,7 +13,7 @@ from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.routing import queue_text
 from firearrow.spark_tools.jobs.verifying import VerifyTask, compare, verification_counts
-from firearrow.spark_tools.offline.origin import StoreSource
+from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.spark.stores import BROKER, KnownStore
 
 PART = QueueRange(MessageQueue("T", "b", 0), 0, 100)

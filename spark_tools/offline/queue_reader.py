@@ -2,6 +2,8 @@
 
 What an entry promises and the log does not hold is told as lost, whether a file is gone or its bytes are others. Files
 that a broker deletes meanwhile stay readable where they are mapped already. One thread, that of the queue's store.
+
+Losses: what of one queue was asked for and is not there, told in ranges as long as they are. One thread.
 """
 
 from collections.abc import Iterator
@@ -12,12 +14,39 @@ from firearrow._native.columnar.entry_lookup import from_entries
 from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.offline.queue_reader import ENTRY, Entry
 from firearrow._native.store.log.record import RecordError
+from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.body_check import with_valid_crc
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.filter_eval import FilterEvaluator
-from firearrow.spark_tools.base.source import OnDataLoss
-from firearrow.spark_tools.offline.losses import LossRanges
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
 from firearrow.spark_tools.offline.queue import ENTRIES_AT_ONCE, FIELDS, StoredQueue
+
+
+class LossRanges:
+    """Neighbours are told as one, with the reason of the first. What `on_data_loss` raises goes through."""
+
+    def __init__(self, queue: MessageQueue, on_data_loss: OnDataLoss) -> None:
+        self._queue = queue
+        self._on_data_loss = on_data_loss
+        self._start = self._end = 0
+        self._why = ""
+
+    def add(self, start: int, end: int, why: str) -> None:
+        """Queue offsets [start, end), behind what was added before; nothing if the range is empty."""
+        if end <= start:
+            return
+        if self._end > self._start and (start != self._end or why != self._why):
+            self.tell()
+        if self._end <= self._start:
+            self._start, self._why = start, why
+        self._end = end
+
+    def tell(self) -> None:
+        """What waits, if anything does."""
+        start, end, self._start = self._start, self._end, self._end
+        if end > start:
+            self._on_data_loss(QueueRange(self._queue, start, end), self._why)
+
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Its entries hold the time of delivery where others hold the tag."""
