@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import (
 from firearrow.client.base.errors import ClientError
 from firearrow.spark_tools.base.errors import REFUSALS
 from firearrow.spark_tools.datasource.stream_sink import commit_offsets
-from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.plan.lag import StreamLag
 from firearrow.spark_tools.plan.offsets import Offsets, offsets_of
 

@@ -27,8 +27,8 @@ from firearrow.spark_tools.arrow.batch_sender import (
 from firearrow.spark_tools.arrow.message_columns import check_columns
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.datasource.sink_options import BATCH, SinkOptions
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.live.target import Cluster
 
 
 @dataclass

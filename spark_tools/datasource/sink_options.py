@@ -10,7 +10,7 @@ from firearrow.client.base.names import check_group, check_topic
 from firearrow.spark_tools.arrow.batch_sender import BATCH_BYTES, SinkSettings
 from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.plan import values
 from firearrow.spark_tools.plan.declaration import option, read_options
 from firearrow.spark_tools.plan.times import parse_duration

@@ -45,7 +45,7 @@ class RocketMQSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from firearrow.spark_tools.datasource.rows import asked_columns  # noqa: PLC0415
         from firearrow.spark_tools.datasource.stream import StreamReader  # noqa: PLC0415
-        from firearrow.spark_tools.live.target import Cluster  # noqa: PLC0415
+        from firearrow.spark_tools.live.cluster import Cluster  # noqa: PLC0415
         from firearrow.spark_tools.plan.options import STREAM  # noqa: PLC0415
         from firearrow.spark_tools.plan.origins import source_of  # noqa: PLC0415
 

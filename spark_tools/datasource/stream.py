@@ -23,7 +23,7 @@ from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.source import Source
 from firearrow.spark_tools.datasource.progress import publish
 from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
-from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.plan.offsets import Offsets, offsets_json, offsets_of
 from firearrow.spark_tools.plan.options import SourceOptions
 from firearrow.spark_tools.plan.tail import StreamCursor

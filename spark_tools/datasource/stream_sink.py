@@ -22,8 +22,8 @@ from firearrow.spark_tools.arrow.message_columns import check_provenance
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.datasource.sink import TaskCommit, checked_schema, report_aborted, send_all
 from firearrow.spark_tools.datasource.sink_options import STREAM, SinkOptions
-from firearrow.spark_tools.live.link import SharedAdmin
-from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.client_link import SharedAdmin
+from firearrow.spark_tools.live.cluster import Cluster
 
 QUERY, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Spark's local properties of a task."""

@@ -16,8 +16,8 @@ from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import Source
 from firearrow.spark_tools.jobs.spellings import Assigned, QueueIdSet, assigned, lines
-from firearrow.spark_tools.live.origin import BrokerSource
-from firearrow.spark_tools.live.target import PREFIX, Cluster
+from firearrow.spark_tools.live.broker_source import BrokerSource
+from firearrow.spark_tools.live.cluster import PREFIX, Cluster
 from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.declaration import read_value
 from firearrow.spark_tools.plan.times import parse_time

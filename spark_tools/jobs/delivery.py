@@ -26,9 +26,9 @@ from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.jobs.routing import Routing, writable
 from firearrow.spark_tools.jobs.verifying import VerifyTask
-from firearrow.spark_tools.live.origin import BrokerSource
+from firearrow.spark_tools.live.broker_source import BrokerSource
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.live.target import Cluster
 
 Routed = tuple[Routing, list[str]]
 """Where messages go, and what people should know of it."""

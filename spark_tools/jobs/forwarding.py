@@ -24,8 +24,8 @@ from firearrow.spark_tools.jobs.losses import ResumedSliceLosses
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.pace import UNLIMITED, RateLimits, TokenBucket
 from firearrow.spark_tools.jobs.routing import Routing, queue_text, writable
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import PendingSend, Sender
-from firearrow.spark_tools.live.target import Cluster
 
 READ_BYTES = 8 << 20
 BATCH_BYTES = 1 << 20

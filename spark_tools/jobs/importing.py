@@ -15,8 +15,8 @@ from firearrow.spark_tools.jobs.imported import FileRange
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.pace import UNLIMITED, RateLimits, TokenBucket
 from firearrow.spark_tools.jobs.parquet_rows import batches
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.live.target import Cluster
 
 CHECKPOINT_BYTES = 32 << 20
 """Rows that are sent before all of them are awaited and marked."""

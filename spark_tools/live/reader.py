@@ -20,10 +20,10 @@ from firearrow.spark_tools.base.errors import RequestRefused, TopicNotFound
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.filter_eval import FilterEvaluator
 from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
-from firearrow.spark_tools.live.link import SharedAdmin
-from firearrow.spark_tools.live.pulls import BrokerFilter, FilterUnsupported, PullPipeline
-from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.live.windows import RangeReader
+from firearrow.spark_tools.live.client_link import SharedAdmin
+from firearrow.spark_tools.live.cluster import Cluster
+from firearrow.spark_tools.live.pull_pipeline import BrokerFilter, FilterUnsupported, PullPipeline
+from firearrow.spark_tools.live.range_reader import RangeReader
 
 T = TypeVar("T")
 QUESTIONS_AT_ONCE = 32

@@ -17,9 +17,9 @@ from firearrow.client.base.errors import ClientError, NoRoute
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import CompressionKind
 from firearrow.spark_tools.base.errors import SendFailed, TopicNotFound, Unreachable
-from firearrow.spark_tools.live.delivery import SendPipeline, SendRequest
-from firearrow.spark_tools.live.link import SharedAdmin
-from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.client_link import SharedAdmin
+from firearrow.spark_tools.live.cluster import Cluster
+from firearrow.spark_tools.live.send_pipeline import SendPipeline, SendRequest
 
 GROUP = "FIREARROW_SPARK_TOOLS"
 """Producer group that requests name."""

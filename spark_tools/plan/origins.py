@@ -11,7 +11,7 @@ def source_of(options: SourceOptions, given: Mapping[str, str]) -> Source:
     """`given`: all of what `options` was made of; the client's own are in it. OptionWrong."""
     if options.folders():
         return StoreSource(options.folders())
-    from firearrow.spark_tools.live.origin import BrokerSource  # noqa: PLC0415 (files need no client)
-    from firearrow.spark_tools.live.target import Cluster  # noqa: PLC0415
+    from firearrow.spark_tools.live.broker_source import BrokerSource  # noqa: PLC0415 (files need no client)
+    from firearrow.spark_tools.live.cluster import Cluster  # noqa: PLC0415
 
     return BrokerSource(Cluster.of(given), options.group, options.timeout_s)

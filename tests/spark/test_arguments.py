@@ -13,8 +13,8 @@ from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments, as_text
 from firearrow.spark_tools.jobs.program import expand_argument_groups, job_fingerprint, program
 from firearrow.spark_tools.jobs.spellings import QueueIdSet, assigned, lines
-from firearrow.spark_tools.live.origin import BrokerSource
-from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.broker_source import BrokerSource
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.offline.store_source import StoreSource
 
 EIGHT = 1795248000000

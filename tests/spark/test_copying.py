@@ -32,8 +32,8 @@ from firearrow.spark_tools.jobs.marks import InvalidCheckpoint, checkpoint
 from firearrow.spark_tools.jobs.pace import RateLimits
 from firearrow.spark_tools.jobs.report import Report
 from firearrow.spark_tools.jobs.routing import QueueRouting
-from firearrow.spark_tools.live.origin import BrokerSource
-from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.broker_source import BrokerSource
+from firearrow.spark_tools.live.cluster import Cluster
 from tests.spark.in_process_context import InProcessSparkContext
 from tests.spark.replaying import bodies
 from tests.spark.stores import BROKER, SETTINGS, KnownStore

@@ -22,10 +22,10 @@ from firearrow.spark_tools.base.errors import (
 )
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.live.link import SharedAdmin
-from firearrow.spark_tools.live.origin import GROUP, BrokerSource
-from firearrow.spark_tools.live.pulls import BATCH_MAX, PIPELINE_MAX, BrokerFilter, PullPipeline
-from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.broker_source import GROUP, BrokerSource
+from firearrow.spark_tools.live.client_link import SharedAdmin
+from firearrow.spark_tools.live.cluster import Cluster
+from firearrow.spark_tools.live.pull_pipeline import BATCH_MAX, PIPELINE_MAX, BrokerFilter, PullPipeline
 from tests.client.scripted import Answer, Scripted
 from tests.spark.background_loop import BackgroundLoop
 from tests.spark.record_bytes import record_bytes

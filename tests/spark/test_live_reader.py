@@ -16,10 +16,10 @@ from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound, Unreachable
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.live.origin import GROUP, BrokerSource
-from firearrow.spark_tools.live.pulls import PullAnswer, PullPipeline
+from firearrow.spark_tools.live.broker_source import GROUP, BrokerSource
+from firearrow.spark_tools.live.cluster import Cluster
+from firearrow.spark_tools.live.pull_pipeline import PullAnswer, PullPipeline
 from firearrow.spark_tools.live.reader import LiveReader
-from firearrow.spark_tools.live.target import Cluster
 from tests.client.proxy import Detour
 from tests.interop.peers import Peer
 from tests.spark.background_loop import BackgroundLoop

@@ -8,8 +8,8 @@ import pytest
 
 from firearrow.client.base.options import Credentials, SocksProxy
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.live.origin import BrokerSource
-from firearrow.spark_tools.live.target import SETTINGS, Cluster
+from firearrow.spark_tools.live.broker_source import BrokerSource
+from firearrow.spark_tools.live.cluster import SETTINGS, Cluster
 
 SERVER = {"nameServer": "a:1;b:2"}
 SECRETS = {"rocketmq.accessKey": "AK", "rocketmq.secretKey": "hidden", "rocketmq.securityToken": "token"}

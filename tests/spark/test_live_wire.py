@@ -15,10 +15,10 @@ from firearrow.client import blocking
 from firearrow.spark_tools.base.errors import Unreachable
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.live.origin import BrokerSource
+from firearrow.spark_tools.live.broker_source import BrokerSource
+from firearrow.spark_tools.live.cluster import Cluster
+from firearrow.spark_tools.live.connection import FRAME_BYTES_MAX, BrokerSocket
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.live.target import Cluster
-from firearrow.spark_tools.live.wire import FRAME_BYTES_MAX, BrokerSocket
 from tests.client.conftest import unique
 from tests.client.proxy import Detour
 from tests.client.scripted import Scripted

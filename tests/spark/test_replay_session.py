@@ -23,8 +23,8 @@ from firearrow.spark_tools.jobs.arguments import SourceArguments
 from firearrow.spark_tools.jobs.forwarding import SendTask
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
 from firearrow.spark_tools.jobs.routing import QueueRouting, map_queues
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import PendingSend, Sender
-from firearrow.spark_tools.live.target import Cluster
 from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.loss import DataLosses
 from tests.spark.replaying import stored

@@ -15,8 +15,8 @@ from firearrow.client import blocking
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.errors import SendFailed, TopicNotFound
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import PendingSend, Sender
-from firearrow.spark_tools.live.target import Cluster
 from tests.client.proxy import Detour
 from tests.client.scripted import Scripted
 from tests.interop.peers import Peer

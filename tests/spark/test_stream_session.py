@@ -13,7 +13,7 @@ from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools import register
 from firearrow.spark_tools.datasource.progress import GroupFollows, lag
-from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.cluster import Cluster
 from tests.spark.stores import BROKER, KnownStore
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from firearrow.client.base.errors import BrokerError, NoNameServer, TooManyReque
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.threads.loop_thread import LoopThread
 from firearrow.spark_tools.base.errors import Unreachable
-from firearrow.spark_tools.live.target import Cluster
+from firearrow.spark_tools.live.cluster import Cluster
 
 T = TypeVar("T")
 

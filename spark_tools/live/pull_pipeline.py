@@ -12,8 +12,8 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import InvalidOption, RequestRefused, TopicNotFound, Unreachable
-from firearrow.spark_tools.live.link import BUSY, RetryDeadline, SharedAdmin
-from firearrow.spark_tools.live.wire import BrokerSocket, connect
+from firearrow.spark_tools.live.client_link import BUSY, RetryDeadline, SharedAdmin
+from firearrow.spark_tools.live.connection import BrokerSocket, connect
 
 BATCH_MAX = 1024
 """Records asked for at a time; brokers give fewer, unless they are set to more."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from firearrow._native.wire.command import RemotingCommand, WireError
 from firearrow.client.base.errors import ConnectFailed
 from firearrow.client.remoting.channels import SocksProxies, connect_through, host_port
-from firearrow.spark_tools.live.link import SharedAdmin
+from firearrow.spark_tools.live.client_link import SharedAdmin
 
 READ_BYTES = 1 << 18
 FRAME_BYTES_MAX = 16 << 20

@@ -13,8 +13,8 @@ from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import SendFailed
-from firearrow.spark_tools.live.link import BUSY, RetryDeadline, SharedAdmin
-from firearrow.spark_tools.live.wire import BrokerSocket, connect
+from firearrow.spark_tools.live.client_link import BUSY, RetryDeadline, SharedAdmin
+from firearrow.spark_tools.live.connection import BrokerSocket, connect
 
 SILENT_S = 15.0
 OPAQUE_MAX = 0x7FFFFFFF

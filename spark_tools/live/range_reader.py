@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from firearrow._native.columnar.record_spans import Spans, from_answer
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.spark_tools.base.source import LMQ_PREFIX, OnDataLoss, QueueRange
-from firearrow.spark_tools.live.pulls import PullAnswer, PullPipeline
+from firearrow.spark_tools.live.pull_pipeline import PullAnswer, PullPipeline
 
 SUSPEND_MS = 1000
 REST_S = 0.05

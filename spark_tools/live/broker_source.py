@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.names import Namespace, check_group
 from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.reader import LiveReader
-from firearrow.spark_tools.live.target import Cluster
 
 GROUP = "TOOLS_CONSUMER"
 """Every broker has this group, for tools that only look. A new one would stay in each broker's table for good."""
