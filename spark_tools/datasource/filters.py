@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from firearrow.spark_tools.plan.narrowing import Pushdown, Span, span_and
+from firearrow.spark_tools.plan.pushdown import Pushdown, Span, span_and
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

@@ -21,8 +21,8 @@ from firearrow.client.base.errors import ClientError
 from firearrow.spark_tools.base.errors import REFUSALS
 from firearrow.spark_tools.datasource.stream_sink import commit_offsets
 from firearrow.spark_tools.live.cluster import Cluster
-from firearrow.spark_tools.plan.lag import StreamLag
 from firearrow.spark_tools.plan.offsets import Offsets, offsets_of
+from firearrow.spark_tools.plan.stream_offsets import StreamLag
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress

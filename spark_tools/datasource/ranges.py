@@ -17,9 +17,9 @@ from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.rows import RangePartition
 from firearrow.spark_tools.datasource.stream import StreamReader
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
-from firearrow.spark_tools.plan.origins import source_of
-from firearrow.spark_tools.plan.ranges import InputSplit
-from firearrow.spark_tools.plan.tail import StreamCursor
+from firearrow.spark_tools.plan.source import source_of
+from firearrow.spark_tools.plan.splits import InputSplit
+from firearrow.spark_tools.plan.stream_offsets import StreamCursor
 
 SCHEMA = pa.schema([
     ("topic", pa.string()), ("brokerName", pa.string()), ("queueId", pa.int32()),

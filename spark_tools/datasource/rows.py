@@ -17,9 +17,9 @@ from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import Source
 from firearrow.spark_tools.base.worker_setup import setup_worker
-from firearrow.spark_tools.plan.loss import FailFast
+from firearrow.spark_tools.plan.data_loss import FailFast
 from firearrow.spark_tools.plan.options import SourceOptions
-from firearrow.spark_tools.plan.ranges import InputSplit
+from firearrow.spark_tools.plan.splits import InputSplit
 
 SIZES_ARE_OFF = 1.02
 """Sizes of ranges are often shares of larger ones."""

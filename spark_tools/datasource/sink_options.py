@@ -11,9 +11,8 @@ from firearrow.spark_tools.arrow.batch_sender import BATCH_BYTES, SinkSettings
 from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.live.cluster import Cluster
-from firearrow.spark_tools.plan import values
-from firearrow.spark_tools.plan.declaration import option, read_options
-from firearrow.spark_tools.plan.times import parse_duration
+from firearrow.spark_tools.plan import option_parsing
+from firearrow.spark_tools.plan.option_parsing import option, parse_duration, read_options
 
 BATCH, STREAM = "batch", "stream"
 PASSED = ("rocketmq.", "checkpointLocation", "queryName")
@@ -40,7 +39,7 @@ class SinkOptions:
 
     name_server: str | None = option(
         "nameServer",
-        values.plain,
+        option_parsing.plain,
         None,
         "Required. `host:port` of the target's name servers, separated by `;`.",
     )
@@ -49,26 +48,26 @@ class SinkOptions:
     )
     queues: str = option(
         "queues",
-        values.one_of(*(message_filter.value for message_filter in QueueIdUse)),
+        option_parsing.one_of(*(message_filter.value for message_filter in QueueIdUse)),
         QueueIdUse.EXACT.value,
         "What the column `queueId` means: `exact`, a queue that is not there is an error; `modulo`, the remainder by "
         "the number of queues; `any`, nothing.",
     )
     provenance: str | None = option(
         "provenance",
-        values.plain,
+        option_parsing.plain,
         None,
         "A name for this job: each message carries it and where its row was read, as the properties `REPLAY_…`.",
     )
     packed_bodies: bool = option(
         "packedBodies",
-        values.flag,
+        option_parsing.flag,
         False,
         "Whether bodies are as they were stored (`openBodies=false`); `sysFlag` then says how they are compressed.",
     )
     batch_bytes: int = option(
         "sendBatchBytes",
-        values.size(1 << 10, BATCH_BYTES_MAX),
+        option_parsing.size(1 << 10, BATCH_BYTES_MAX),
         BATCH_BYTES,
         "Bytes of one request at most.",
         shown="`1m`",
@@ -89,7 +88,7 @@ class SinkOptions:
     )
     commit_name_server: str | None = option(
         "commitNameServer",
-        values.plain,
+        option_parsing.plain,
         None,
         "Where the source's brokers are, which keep that group's offsets.",
         uses=STREAM,

@@ -36,7 +36,7 @@ class RocketMQSource(DataSource):
         from firearrow.spark_tools.datasource.rows import asked_columns  # noqa: PLC0415
         from firearrow.spark_tools.plan.batch import BatchPlan  # noqa: PLC0415
         from firearrow.spark_tools.plan.options import BATCH  # noqa: PLC0415
-        from firearrow.spark_tools.plan.origins import source_of  # noqa: PLC0415
+        from firearrow.spark_tools.plan.source import source_of  # noqa: PLC0415
 
         options = self._options(BATCH)
         kind = PushdownReader if options.push_down else TableReader
@@ -47,7 +47,7 @@ class RocketMQSource(DataSource):
         from firearrow.spark_tools.datasource.stream import StreamReader  # noqa: PLC0415
         from firearrow.spark_tools.live.cluster import Cluster  # noqa: PLC0415
         from firearrow.spark_tools.plan.options import STREAM  # noqa: PLC0415
-        from firearrow.spark_tools.plan.origins import source_of  # noqa: PLC0415
+        from firearrow.spark_tools.plan.source import source_of  # noqa: PLC0415
 
         options = self._options(STREAM)
         target = Cluster.of(self.options) if options.commit_group is not None else None

@@ -26,7 +26,7 @@ from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.plan.offsets import Offsets, offsets_json, offsets_of
 from firearrow.spark_tools.plan.options import SourceOptions
-from firearrow.spark_tools.plan.tail import StreamCursor
+from firearrow.spark_tools.plan.stream_offsets import StreamCursor
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

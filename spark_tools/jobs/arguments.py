@@ -19,9 +19,15 @@ from firearrow.spark_tools.jobs.spellings import Assigned, QueueIdSet, assigned,
 from firearrow.spark_tools.live.broker_source import BrokerSource
 from firearrow.spark_tools.live.cluster import PREFIX, Cluster
 from firearrow.spark_tools.offline.store_source import StoreSource
-from firearrow.spark_tools.plan.declaration import read_value
-from firearrow.spark_tools.plan.times import parse_time
-from firearrow.spark_tools.plan.values import key_set, names, pattern, plain, tag_set
+from firearrow.spark_tools.plan.option_parsing import (
+    key_set,
+    names,
+    parse_time,
+    pattern,
+    plain,
+    read_value,
+    tag_set,
+)
 
 RATE_MAX = 1e12
 SECRET = re.compile(r"(?i)((?:secret|token|password)[^=]*=).*")

@@ -38,8 +38,8 @@ from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, j
 from firearrow.spark_tools.jobs.report import Report, Watch
 from firearrow.spark_tools.jobs.routing import QueueRouting, map_queues
 from firearrow.spark_tools.live.sender import Sender
-from firearrow.spark_tools.plan import values
-from firearrow.spark_tools.plan.declaration import read_value
+from firearrow.spark_tools.plan import option_parsing
+from firearrow.spark_tools.plan.option_parsing import read_value
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.topics import TopicSelection
 
@@ -82,7 +82,7 @@ class BatchArguments:
             raise InvalidOption(f"--every: {self.every_s:g} is not within 0 and {EVERY_MAX_S} seconds")
         if self.batch_messages is not None and self.batch_messages < 1:
             raise InvalidOption(f"--batch-messages: {self.batch_messages}; at least one message is wanted")
-        read_value("--batch-bytes", values.size(1), self.batch_bytes)
+        read_value("--batch-bytes", option_parsing.size(1), self.batch_bytes)
 
 
 @cli.command()

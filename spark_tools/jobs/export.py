@@ -24,7 +24,7 @@ from firearrow.spark_tools.jobs.marks import Checkpoint, Plan, SliceProgress, ch
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
-from firearrow.spark_tools.plan.values import names
+from firearrow.spark_tools.plan.option_parsing import names
 
 JOB = "export"
 CHECKPOINT = "_checkpoint"

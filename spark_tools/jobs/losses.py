@@ -2,7 +2,7 @@
 
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs.marks import SliceProgress
-from firearrow.spark_tools.plan.loss import DataLosses, FailFast
+from firearrow.spark_tools.plan.data_loss import DataLosses, FailFast
 
 NAMED_MAX = 1000
 Counts = dict[str, int]

@@ -11,8 +11,8 @@ from firearrow.spark_tools.jobs.losses import PlanLosses
 from firearrow.spark_tools.jobs.marks import Plan
 from firearrow.spark_tools.jobs.spellings import EARLIEST, LATEST
 from firearrow.spark_tools.plan.batch import keyed, sized
-from firearrow.spark_tools.plan.ranges import split_range
-from firearrow.spark_tools.plan.resolution import available_part, report_tail_losses, within
+from firearrow.spark_tools.plan.splits import split_range
+from firearrow.spark_tools.plan.start_end import available_part, report_tail_losses, within
 from firearrow.spark_tools.plan.topics import TopicSelection
 
 SLICE_BYTES = 128 << 20

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from firearrow.spark_tools.plan.values import LONG_MAX, json_object, names, number
+from firearrow.spark_tools.plan.option_parsing import LONG_MAX, json_object, names, number
 
 QUEUE_ID_MAX = 65535
 KEYS_FILE_BYTES_MAX = 256 << 20

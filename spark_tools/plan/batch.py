@@ -12,12 +12,12 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader
-from firearrow.spark_tools.plan.loss import DataLosses
-from firearrow.spark_tools.plan.narrowing import Pushdown
+from firearrow.spark_tools.plan.data_loss import DataLosses
 from firearrow.spark_tools.plan.offsets import Offsets
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
-from firearrow.spark_tools.plan.ranges import InputSplit, SplitPolicy, weight
-from firearrow.spark_tools.plan.resolution import OffsetResolver
+from firearrow.spark_tools.plan.pushdown import Pushdown
+from firearrow.spark_tools.plan.splits import InputSplit, SplitPolicy, weight
+from firearrow.spark_tools.plan.start_end import OffsetResolver
 from firearrow.spark_tools.plan.topics import when_there
 
 HEAVY = 2

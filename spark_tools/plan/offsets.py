@@ -9,8 +9,7 @@ from enum import Enum
 from typing import Any
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.plan.times import parse_time
-from firearrow.spark_tools.plan.values import ITEMS_MAX, json_object, json_value, number
+from firearrow.spark_tools.plan.option_parsing import ITEMS_MAX, json_object, json_value, number, parse_time
 
 Offsets = dict[MessageQueue, int]
 OffsetsJson = dict[str, dict[str, dict[str, int]]]

@@ -9,11 +9,10 @@ from typing import Self
 
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
-from firearrow.spark_tools.plan import values
-from firearrow.spark_tools.plan.declaration import option, read_options
+from firearrow.spark_tools.plan import option_parsing
 from firearrow.spark_tools.plan.offsets import AtTime, OffsetEdge, Point, end_point, start_point, times_point
-from firearrow.spark_tools.plan.ranges import SPLITS_MAX, SplitPolicy
-from firearrow.spark_tools.plan.times import parse_duration, parse_time
+from firearrow.spark_tools.plan.option_parsing import option, parse_duration, parse_time, read_options
+from firearrow.spark_tools.plan.splits import SPLITS_MAX, SplitPolicy
 from firearrow.spark_tools.plan.topics import AssignedQueues, TopicSelection, assigned, check_one_selection
 
 BATCH, STREAM = "batch", "stream"
@@ -30,20 +29,20 @@ class SourceOptions:
     # where from
     path: tuple[str, ...] = option(
         "path",
-        values.folders,
+        option_parsing.folders,
         (),
         "Folder of a store, read without its broker; `NAME=FOLDER` says the broker's name; several as a JSON list.",
     )
-    paths: tuple[str, ...] = option("paths", values.folders, (), "The same, as `load([…])` gives it.")
+    paths: tuple[str, ...] = option("paths", option_parsing.folders, (), "The same, as `load([…])` gives it.")
     name_server: str | None = option(
         "nameServer",
-        values.plain,
+        option_parsing.plain,
         None,
         "`host:port` of name servers, separated by `;`: live brokers are read.",
     )
     group: str | None = option(
         "group",
-        values.plain,
+        option_parsing.plain,
         None,
         "The consumer group that pulls name, for brokers that give rights by group. Nothing is committed for it.",
         shown="`TOOLS_CONSUMER`",
@@ -58,14 +57,14 @@ class SourceOptions:
     # which queues
     topic: tuple[str, ...] = option(
         "topic",
-        values.names,
+        option_parsing.names,
         (),
         "Topics, separated by commas. Of a path all, if none of these three is given.",
     )
-    topics: tuple[str, ...] = option("topics", values.names, (), "The same.")
+    topics: tuple[str, ...] = option("topics", option_parsing.names, (), "The same.")
     pattern: str | None = option(
         "topicPattern",
-        values.pattern,
+        option_parsing.pattern,
         None,
         "A regular expression for whole names; topics of the system never, `%RETRY%…`, `%DLQ%…` if it has a `%`.",
     )
@@ -120,45 +119,45 @@ class SourceOptions:
     )
     strategy: str = option(
         "startingOffsetsByTimestampStrategy",
-        values.one_of("error", "latest"),
+        option_parsing.one_of("error", "latest"),
         "error",
         "What to do with a queue that has messages, but none stored at the starting time or later.",
     )
     fail_on_loss: bool = option(
         "failOnDataLoss",
-        values.flag,
+        option_parsing.flag,
         True,
         "Whether ranges that were asked for and are gone end the query, with their names; if not, each is warned of.",
     )
     # which messages
     tags: frozenset[str] = option(
-        "tags", values.tag_set, frozenset(), "`A || B`: messages with one of these tags."
+        "tags", option_parsing.tag_set, frozenset(), "`A || B`: messages with one of these tags."
     )
     keys: frozenset[str] = option(
-        "keys", values.key_set, frozenset(), "Messages with one of these keys, separated by commas."
+        "keys", option_parsing.key_set, frozenset(), "Messages with one of these keys, separated by commas."
     )
     by_index: bool = option(
         "keysByIndex",
-        values.flag,
+        option_parsing.flag,
         False,
         "Whether the index of a `path` says where the wanted keys are, so that the rest is not read. See above.",
     )
     sql: str | None = option(
         "sql",
-        values.plain,
+        option_parsing.plain,
         None,
         "An SQL92 expression over properties, as brokers know it: `price > 10 AND region = 'EU'`.",
     )
     check_crc: bool = option(
         "checkCrc",
-        values.flag,
+        option_parsing.flag,
         True,
         "Whether records whose bodies do not match their CRCs are lost, see `failOnDataLoss`; if not, they are read "
         "as they are. Nothing is looked at where `body` is no column.",
     )
     push_down: bool = option(
         "pushDown",
-        values.flag,
+        option_parsing.flag,
         False,
         "Whether the query's filters narrow what is read. For a load that is scanned once only, see above.",
         uses=BATCH,
@@ -166,34 +165,34 @@ class SourceOptions:
     # what of them
     columns: tuple[str, ...] = option(
         "columns",
-        values.names,
+        option_parsing.names,
         (),
         "The columns that are made; others cost nothing. `.schema(…)` does the same.",
         shown="all",
     )
     properties: bool = option(
-        "includeProperties", values.flag, True, "Whether there is a column `properties`, the dearest of all."
+        "includeProperties", option_parsing.flag, True, "Whether there is a column `properties`, the dearest of all."
     )
-    open_bodies: bool = option("openBodies", values.flag, True, "Whether compressed bodies are opened.")
+    open_bodies: bool = option("openBodies", option_parsing.flag, True, "Whether compressed bodies are opened.")
     # in what parts
     parts_min: int = option(
         "minPartitions",
-        values.whole(1, SPLITS_MAX),
+        option_parsing.whole(1, SPLITS_MAX),
         0,
         "Large ranges are divided until there are so many parts.",
     )
-    part_records: int = option("maxRecordsPerPartition", values.whole(1), 0, "Messages of one part at most.")
+    part_records: int = option("maxRecordsPerPartition", option_parsing.whole(1), 0, "Messages of one part at most.")
     part_bytes: int = option(
         "maxBytesPerPartition",
-        values.size(1 << 16),
+        option_parsing.size(1 << 16),
         128 << 20,
         "Bytes of one part, about, as `128m`.",
         shown="`128m`",
     )
-    batch_rows: int = option("batchRows", values.whole(1, ROWS_MAX), 4096, "Rows of one Arrow batch at most.")
+    batch_rows: int = option("batchRows", option_parsing.whole(1, ROWS_MAX), 4096, "Rows of one Arrow batch at most.")
     batch_bytes: int = option(
         "batchBytes",
-        values.size(1 << 16, 256 << 20),
+        option_parsing.size(1 << 16, 256 << 20),
         4 << 20,
         "Log bytes of one Arrow batch, about.",
         shown="`4m`",
@@ -201,17 +200,17 @@ class SourceOptions:
     # how much at a time
     trigger_messages: int = option(
         "maxOffsetsPerTrigger",
-        values.whole(1),
+        option_parsing.whole(1),
         0,
         "Messages of one micro-batch, shared by queues in proportion, each at least 1.",
         uses=STREAM,
     )
     trigger_bytes: int = option(
-        "maxBytesPerTrigger", values.size(1), 0, "Log bytes of one micro-batch, about.", uses=STREAM
+        "maxBytesPerTrigger", option_parsing.size(1), 0, "Log bytes of one micro-batch, about.", uses=STREAM
     )
     trigger_messages_min: int = option(
         "minOffsetsPerTrigger",
-        values.whole(1),
+        option_parsing.whole(1),
         0,
         "No micro-batch before so many messages wait …",
         uses=STREAM,
@@ -226,7 +225,7 @@ class SourceOptions:
     )
     commit_group: str | None = option(
         "commitGroup",
-        values.plain,
+        option_parsing.plain,
         None,
         "A consumer group whose offsets at the brokers follow the stream, one micro-batch behind; see above.",
         uses=STREAM,

@@ -12,7 +12,7 @@ from firearrow.client.base.names import is_system_topic
 from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.base.source import SourceReader
 from firearrow.spark_tools.plan.offsets import queue_ids
-from firearrow.spark_tools.plan.values import json_object
+from firearrow.spark_tools.plan.option_parsing import json_object
 
 RETRY_S = 1.0
 

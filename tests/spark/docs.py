@@ -4,7 +4,7 @@ from pathlib import Path
 
 from firearrow.spark_tools.arrow.message_columns import columns_table
 from firearrow.spark_tools.datasource.sink_options import SinkOptions
-from firearrow.spark_tools.plan.declaration import table
+from firearrow.spark_tools.plan.option_parsing import table
 from firearrow.spark_tools.plan.options import SourceOptions
 from tests.meta.readme import with_section
 

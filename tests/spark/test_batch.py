@@ -5,9 +5,9 @@ import pytest
 from firearrow.spark_tools.base.errors import DataLoss, InvalidOption, TopicNotFound
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.plan.batch import BatchPlan
-from firearrow.spark_tools.plan.narrowing import Pushdown
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
-from firearrow.spark_tools.plan.ranges import InputSplit
+from firearrow.spark_tools.plan.pushdown import Pushdown
+from firearrow.spark_tools.plan.splits import InputSplit
 from tests.spark.fakes import FakeLog, queue_of
 
 

@@ -14,9 +14,9 @@ from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline import index_plan
 from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.batch import BatchPlan
-from firearrow.spark_tools.plan.narrowing import Pushdown
 from firearrow.spark_tools.plan.options import BATCH, STREAM, SourceOptions
-from firearrow.spark_tools.plan.tail import StreamCursor
+from firearrow.spark_tools.plan.pushdown import Pushdown
+from firearrow.spark_tools.plan.stream_offsets import StreamCursor
 from tests.spark.damaged_store import opened
 from tests.spark.indexed_store import (
     COUNT,

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.filters import pushdown_of
-from firearrow.spark_tools.plan.narrowing import CLOCK_SLACK_MS, Pushdown
+from firearrow.spark_tools.plan.pushdown import CLOCK_SLACK_MS, Pushdown
 from tests.spark.fakes import FakeLog, queue_of
 
 WHEN = datetime(2026, 11, 20, 8, 0, 0, 1500, UTC)

@@ -24,7 +24,7 @@ from firearrow.spark_tools.jobs.importing import ImportTask
 from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.offline.store_source import StoreSource
-from firearrow.spark_tools.plan.loss import FailFast
+from firearrow.spark_tools.plan.data_loss import FailFast
 from tests.spark.stores import BROKER, KnownStore
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """How far a stream is behind."""
 
-from firearrow.spark_tools.plan.lag import StreamLag
+from firearrow.spark_tools.plan.stream_offsets import StreamLag
 from tests.spark.fakes import queue_of
 
 Q0, Q1, Q2 = queue_of(0), queue_of(1), queue_of(2)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.plan.limits import RateLimits, shared, within_bytes
+from firearrow.spark_tools.plan.stream_offsets import RateLimits, shared, within_bytes
 from tests.spark.fakes import queue_of
 from tests.support.clock import ManualClock
 

@@ -4,7 +4,7 @@ import pytest
 
 from firearrow.spark_tools.base.errors import DataLoss
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.plan.loss import NAMED_MAX, DataLosses, FailFast
+from firearrow.spark_tools.plan.data_loss import NAMED_MAX, DataLosses, FailFast
 from tests.spark.fakes import queue_of
 
 

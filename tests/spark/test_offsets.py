@@ -16,7 +16,7 @@ from firearrow.spark_tools.plan.offsets import (
     offsets_json,
     offsets_of,
 )
-from firearrow.spark_tools.plan.resolution import OffsetResolver, available_part
+from firearrow.spark_tools.plan.start_end import OffsetResolver, available_part
 from tests.spark.fakes import FakeLog, queue_of
 from tests.support.recorder import Recorder
 

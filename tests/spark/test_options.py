@@ -4,8 +4,8 @@ import pytest
 
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.plan.declaration import VALUE_CHARS_MAX
 from firearrow.spark_tools.plan.offsets import AtTime, AtTimes, OffsetEdge, PerQueue
+from firearrow.spark_tools.plan.option_parsing import VALUE_CHARS_MAX
 from firearrow.spark_tools.plan.options import BATCH, STREAM, SourceOptions
 from firearrow.spark_tools.plan.topics import AssignedQueues
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.plan.ranges import SMALL_BYTES, SPLITS_MAX, SplitPolicy, split_range, weight
+from firearrow.spark_tools.plan.splits import SMALL_BYTES, SPLITS_MAX, SplitPolicy, split_range, weight
 from tests.spark.fakes import queue_of
 
 MIB = 1 << 20

@@ -26,7 +26,7 @@ from firearrow.spark_tools.jobs.routing import QueueRouting, map_queues
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.offline.store_source import StoreSource
-from firearrow.spark_tools.plan.loss import DataLosses
+from firearrow.spark_tools.plan.data_loss import DataLosses
 from tests.spark.replaying import stored
 from tests.spark.stores import BROKER, SETTINGS, KnownStore
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from firearrow.spark_tools.arrow import columns
-from firearrow.spark_tools.plan.declaration import table
+from firearrow.spark_tools.plan.option_parsing import table
 from tests.meta.readme import section
 from tests.spark.docs import SPARK, TABLES
 

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.datasource.stream import StreamReader
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
-from firearrow.spark_tools.plan.tail import StreamCursor
+from firearrow.spark_tools.plan.stream_offsets import StreamCursor
 from tests.spark.fakes import FakeLog, queue_of
 from tests.support.clock import ManualClock
 

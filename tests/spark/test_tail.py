@@ -7,7 +7,7 @@ import pytest
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import DataLoss, TopicNotFound
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
-from firearrow.spark_tools.plan.tail import REFRESH_S, RELIST_S, StreamCursor
+from firearrow.spark_tools.plan.stream_offsets import REFRESH_S, RELIST_S, StreamCursor
 from tests.spark.fakes import FakeLog, queue_of
 from tests.support.clock import ManualClock
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from firearrow.spark_tools.plan.times import TIME_MS_MAX, parse_duration, parse_time
+from firearrow.spark_tools.plan.option_parsing import TIME_MS_MAX, parse_duration, parse_time
 
 
 @pytest.mark.parametrize(
