@@ -20,7 +20,7 @@ from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow.spark_tools.audit.stores import stores_of
 from firearrow.spark_tools.audit.summary import document
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.jobs import lane
+from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.audit_lane import SparkExecutor
 from firearrow.spark_tools.jobs.audit_page import page
 from firearrow.spark_tools.jobs.audit_tables import write_tables
@@ -92,7 +92,7 @@ def audit(
         raise InvalidOption(f"--top: {top} is not within 1 and {TOP_MAX:,}")
     stores, delays_s = stores_of(tuple(checks.path or ())), checks.delays_s()
     folder = _made(report)
-    spark = lane.context(JOB)
+    spark = task_runner.context(JOB)
     began, seen = time.monotonic(), []
     for store in stores:
         auditing = StoreAudit(

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from firearrow.spark_tools.base.errors import REFUSALS, StoreUnreadable
-from firearrow.spark_tools.jobs.lane import TaskRefused, fault_in
+from firearrow.spark_tools.jobs.task_runner import TaskRefused, fault_in
 
 PARTS_MIN = 64
 PARTS_PER_CORE = 4

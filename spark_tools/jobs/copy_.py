@@ -22,21 +22,21 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import REFUSALS, InvalidOption, SparkToolsError
 from firearrow.spark_tools.base.provenance import BROKER_OWN
 from firearrow.spark_tools.base.source import Source
-from firearrow.spark_tools.jobs import lane
+from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,
     RunArguments,
     SourceArguments,
     TargetArguments,
 )
-from firearrow.spark_tools.jobs.copying import MicroBatchCopier, Stopped, Table
-from firearrow.spark_tools.jobs.delivery import queues_at
-from firearrow.spark_tools.jobs.forwarding import SendTask
-from firearrow.spark_tools.jobs.marks import Checkpoint, checkpoint
-from firearrow.spark_tools.jobs.pace import RateLimits
+from firearrow.spark_tools.jobs.checkpoint import Checkpoint, checkpoint
+from firearrow.spark_tools.jobs.copy_task import MicroBatchCopier, Stopped, Table
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
+from firearrow.spark_tools.jobs.queue_mapping import QueueRouting, map_queues
+from firearrow.spark_tools.jobs.rate_limit import RateLimits
 from firearrow.spark_tools.jobs.report import Report, Watch
-from firearrow.spark_tools.jobs.routing import QueueRouting, map_queues
+from firearrow.spark_tools.jobs.send_job import queues_at
+from firearrow.spark_tools.jobs.send_task import SendTask
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.plan import option_parsing
 from firearrow.spark_tools.plan.option_parsing import read_value
@@ -184,7 +184,7 @@ def work(
     provenance: bool,
     routing: QueueRouting,
     at_a_time: int,
-) -> lane.Work:
+) -> task_runner.Work:
     return SendTask(
         message_source=source.message_source(running.timeout_s), message_filter=source.message_filter(), target=sending.cluster(), routing=routing,
         job=held.id, drop=BROKER_OWN, provenance=provenance, fail_on_data_loss=source.fail_on_data_loss,
@@ -214,7 +214,7 @@ def start(copying: MicroBatchCopier, options: Mapping[str, str], batching: Batch
     from firearrow.spark_tools.datasource.ranges import RangeSource  # noqa: PLC0415
     from firearrow.spark_tools.sessions import session  # noqa: PLC0415
 
-    lane.context("copy")
+    task_runner.context("copy")
     spark = session("firearrow copy")
     spark.dataSource.register(RangeSource)
     stream = spark.readStream.format(RangeSource.name()).options(**options).load()
@@ -266,7 +266,7 @@ def sentence_of(text: str) -> Exception:
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and issubclass(kind, REFUSALS):
             return kind(sentence)
-    fault = lane.fault_in(text)
+    fault = task_runner.fault_in(text)
     if fault is not None:
         return fault
     faults = re.findall(r"^(?:E\s+)?(\w*(?:Error|Exception): [^\n]+)", text, re.MULTILINE)

@@ -17,10 +17,10 @@ from firearrow.spark_tools.arrow import columns as known
 from firearrow.spark_tools.arrow.export_manifest import ExportedFile, ExportedRange, ExportManifest
 from firearrow.spark_tools.arrow.parquet_writer import PARTITIONS, Layout
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.jobs import lane, planning
+from firearrow.spark_tools.jobs import planning, task_runner
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments
-from firearrow.spark_tools.jobs.exporting import OUR_NAME, ExportTask, bundles
-from firearrow.spark_tools.jobs.marks import Checkpoint, Plan, SliceProgress, checkpoint
+from firearrow.spark_tools.jobs.checkpoint import Checkpoint, Plan, SliceProgress, checkpoint
+from firearrow.spark_tools.jobs.export_task import OUR_NAME, ExportTask, bundles
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.report import Report, Watch
@@ -113,7 +113,7 @@ def _export(held: Checkpoint, work: ExportTask, report: Report, *, quiet: bool) 
     tasks = [bundle for bundle in bundles(held.slices) if any(piece.number in left for piece in bundle)]
     if tasks:
         with shown(JOB, held.marks, held.slices, quiet=quiet):
-            report.failures = lane.run(lane.context(JOB), tasks, held.marks, work)
+            report.failures = task_runner.run(task_runner.context(JOB), tasks, held.marks, work)
     marks = list(held.marks.written())
     report.add(held, marks)
     if not report.failures:

@@ -15,16 +15,16 @@ from firearrow.spark_tools.arrow.batch_sender import SinkSettings
 from firearrow.spark_tools.arrow.message_columns import check_columns, check_provenance
 from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.jobs import lane
+from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.arguments import RunArguments, TargetArguments, as_text
-from firearrow.spark_tools.jobs.delivery import queues_at
-from firearrow.spark_tools.jobs.imported import ParquetInput, parquet_input, queues_in
-from firearrow.spark_tools.jobs.importing import ImportTask
-from firearrow.spark_tools.jobs.marks import Checkpoint, InvalidCheckpoint, Slice, checkpoint
-from firearrow.spark_tools.jobs.pace import RateLimits
+from firearrow.spark_tools.jobs.checkpoint import Checkpoint, InvalidCheckpoint, Slice, checkpoint
+from firearrow.spark_tools.jobs.import_task import ImportTask
+from firearrow.spark_tools.jobs.parquet_input import ParquetInput, parquet_input, queues_in
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, program
 from firearrow.spark_tools.jobs.progress import shown
+from firearrow.spark_tools.jobs.rate_limit import RateLimits
 from firearrow.spark_tools.jobs.report import Report, Watch
+from firearrow.spark_tools.jobs.send_job import queues_at
 from firearrow.spark_tools.live.sender import Sender
 
 JOB = "import"
@@ -125,7 +125,7 @@ def _import(
         )
         with Sender(target, timeout_s=running.timeout_s) as sender:
             report.notes += queues_at(sender, sending, sources)[1]
-        spark = lane.context(JOB)
+        spark = task_runner.context(JOB)
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
         work = ImportTask(
             pieces={file_range.name: file_range for file_range in found.pieces}, target=target, sink_settings=sink_settings,
@@ -133,7 +133,7 @@ def _import(
             rates=RateLimits(sending.rate, sending.bytes_rate).shared(at_a_time),
         )  # fmt: skip
         with shown(JOB, held.marks, held.slices, quiet=running.quiet):
-            report.failures = lane.run(spark, tasks, held.marks, work)
+            report.failures = task_runner.run(spark, tasks, held.marks, work)
     else:
         report.notes.append("nothing was left to do: give another --checkpoint to do it again")
     report.add(held, held.marks.written())

@@ -1,7 +1,7 @@
 """Losses of a plan or of a slice: an error, or all of them counted and so many named for the report. One thread."""
 
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.jobs.marks import SliceProgress
+from firearrow.spark_tools.jobs.checkpoint import SliceProgress
 from firearrow.spark_tools.plan.data_loss import DataLosses, FailFast
 
 NAMED_MAX = 1000

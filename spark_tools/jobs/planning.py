@@ -6,10 +6,9 @@ from math import ceil
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, Source, SourceReader
-from firearrow.spark_tools.jobs.arguments import SourceArguments
+from firearrow.spark_tools.jobs.arguments import EARLIEST, LATEST, SourceArguments
+from firearrow.spark_tools.jobs.checkpoint import Plan
 from firearrow.spark_tools.jobs.losses import PlanLosses
-from firearrow.spark_tools.jobs.marks import Plan
-from firearrow.spark_tools.jobs.spellings import EARLIEST, LATEST
 from firearrow.spark_tools.plan.batch import keyed, sized
 from firearrow.spark_tools.plan.splits import split_range
 from firearrow.spark_tools.plan.start_end import available_part, report_tail_losses, within

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
 
 PAINT_S = 0.5
 LINE_S = 10.0

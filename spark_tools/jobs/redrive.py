@@ -19,9 +19,9 @@ from firearrow.spark_tools.jobs.arguments import (
     TargetArguments,
     Verify,
 )
-from firearrow.spark_tools.jobs.delivery import SendJob
-from firearrow.spark_tools.jobs.letters import DeadLetterRouting
+from firearrow.spark_tools.jobs.dead_letters import DeadLetterRouting
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
+from firearrow.spark_tools.jobs.send_job import SendJob
 
 cli = program()
 Option = typer.Option

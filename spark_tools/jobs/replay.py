@@ -19,9 +19,9 @@ from firearrow.spark_tools.jobs.arguments import (
     TargetArguments,
     Verify,
 )
-from firearrow.spark_tools.jobs.delivery import Routed, SendJob, queues_at
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
-from firearrow.spark_tools.jobs.routing import QueueRouting, RoundRobinRouting, map_queues
+from firearrow.spark_tools.jobs.queue_mapping import QueueRouting, RoundRobinRouting, map_queues
+from firearrow.spark_tools.jobs.send_job import Routed, SendJob, queues_at
 from firearrow.spark_tools.live.sender import Sender
 
 cli = program()

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.jobs.marks import Checkpoint, SliceProgress
+from firearrow.spark_tools.jobs.checkpoint import Checkpoint, SliceProgress
 
 NAMED_MAX = 1000
 SHOWN_MAX = 10

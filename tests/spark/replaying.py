@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from firearrow._native.store.log.record import Record
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.jobs import lane
+from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.spark.in_process_context import InProcessSparkContext
 
@@ -49,7 +49,7 @@ class Job:
 
 def job(cli: typer.Typer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     alone = InProcessSparkContext()
-    monkeypatch.setattr(lane, "context", lambda _: alone)
+    monkeypatch.setattr(task_runner, "context", lambda _: alone)
     return Job(cli, folder, alone)
 
 

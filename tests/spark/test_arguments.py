@@ -10,9 +10,16 @@ from typer.testing import CliRunner, Result
 
 from firearrow.spark_tools.base.errors import InvalidOption, SendFailed
 from firearrow.spark_tools.base.filter import MessageFilter
-from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments, as_text
+from firearrow.spark_tools.jobs.arguments import (
+    QueueIdSet,
+    RunArguments,
+    SourceArguments,
+    TargetArguments,
+    as_text,
+    assigned,
+    lines,
+)
 from firearrow.spark_tools.jobs.program import expand_argument_groups, job_fingerprint, program
-from firearrow.spark_tools.jobs.spellings import QueueIdSet, assigned, lines
 from firearrow.spark_tools.live.broker_source import BrokerSource
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.offline.store_source import StoreSource

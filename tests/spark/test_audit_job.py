@@ -14,7 +14,7 @@ from firearrow.spark_tools.base.errors import InvalidOption, StoreUnreadable
 from firearrow.spark_tools.jobs import audit as job
 from firearrow.spark_tools.jobs.audit import CheckArguments
 from firearrow.spark_tools.jobs.audit_lane import AuditTask
-from firearrow.spark_tools.jobs.lane import TaskRefused
+from firearrow.spark_tools.jobs.task_runner import TaskRefused
 from tests.spark.stores import TOPICS, Golden, KnownStore
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from firearrow.spark_tools.base.errors import DataLoss
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
-from firearrow.spark_tools.jobs.exporting import ExportTask
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice
+from firearrow.spark_tools.jobs.export_task import ExportTask
 from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
 from tests.spark.damaged_store import COUNT, QUEUE, LossRecorder, offsets, opened, record_at, write_at

@@ -18,6 +18,7 @@ from firearrow.spark_tools.base.errors import DataLoss, InvalidOption, SendFaile
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.ranges import row_of
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
+from firearrow.spark_tools.jobs.checkpoint import InvalidCheckpoint, checkpoint
 from firearrow.spark_tools.jobs.copy_ import (
     BatchArguments,
     is_wanted,
@@ -26,12 +27,11 @@ from firearrow.spark_tools.jobs.copy_ import (
     stream_options,
     work,
 )
-from firearrow.spark_tools.jobs.copying import MicroBatchCopier, Stopped, range_number
-from firearrow.spark_tools.jobs.forwarding import SendTask
-from firearrow.spark_tools.jobs.marks import InvalidCheckpoint, checkpoint
-from firearrow.spark_tools.jobs.pace import RateLimits
+from firearrow.spark_tools.jobs.copy_task import MicroBatchCopier, Stopped, range_number
+from firearrow.spark_tools.jobs.queue_mapping import QueueRouting
+from firearrow.spark_tools.jobs.rate_limit import RateLimits
 from firearrow.spark_tools.jobs.report import Report
-from firearrow.spark_tools.jobs.routing import QueueRouting
+from firearrow.spark_tools.jobs.send_task import SendTask
 from firearrow.spark_tools.live.broker_source import BrokerSource
 from firearrow.spark_tools.live.cluster import Cluster
 from tests.spark.in_process_context import InProcessSparkContext

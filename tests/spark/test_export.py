@@ -18,10 +18,10 @@ from firearrow.spark_tools.arrow.export_manifest import ExportManifest
 from firearrow.spark_tools.arrow.parquet_writer import Layout
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.jobs import export as job
-from firearrow.spark_tools.jobs import exporting, lane, planning
+from firearrow.spark_tools.jobs import export_task, planning, task_runner
 from firearrow.spark_tools.jobs.arguments import SourceArguments
-from firearrow.spark_tools.jobs.exporting import ExportTask
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice
+from firearrow.spark_tools.jobs.export_task import ExportTask
 from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.spark.stores import TOPICS, Golden, KnownStore
 
@@ -180,7 +180,7 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(
     run: Run, spark: "SparkSession", store: KnownStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(exporting, "BUNDLE_BYTES_MIN", 1)
+    monkeypatch.setattr(export_task, "BUNDLE_BYTES_MIN", 1)
     with workers_write_at_most(spark, 4096):
         assert run("--path", store.root) == 1
     assert "make room and run it again" in " ".join(capsys.readouterr().out.split())
@@ -241,7 +241,7 @@ def test_a_task_that_is_tried_again_leaves_no_double_rows(
         layout=Layout(ALL, ("topic",)),
         open_bodies=True,
     )
-    assert lane.run(spark_retrying.sparkContext, [slices[:4], slices[4:]], marks, work) == []
+    assert task_runner.run(spark_retrying.sparkContext, [slices[:4], slices[4:]], marks, work) == []
     assert (tmp_path / "nowhere").exists()
     rows = rows_of(tmp_path / "out")
     assert len({place(row) for row in rows}) == len(rows) == len(store.messages)

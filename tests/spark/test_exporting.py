@@ -13,7 +13,8 @@ from firearrow.spark_tools.arrow.parquet_writer import ExportFailed, Layout
 from firearrow.spark_tools.base.errors import DataLoss
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
-from firearrow.spark_tools.jobs.exporting import (
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice
+from firearrow.spark_tools.jobs.export_task import (
     BUNDLE_BYTES,
     BUNDLE_BYTES_MIN,
     BUNDLE_SLICES,
@@ -21,7 +22,6 @@ from firearrow.spark_tools.jobs.exporting import (
     ExportTask,
     bundles,
 )
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
 from tests.spark.fakes import FakeLog, queue_of
 
 TOPIC_AND_DATE = ("topic", "date")

@@ -19,9 +19,9 @@ from firearrow.spark_tools.base.provenance import Provenance
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs import export as exporting
 from firearrow.spark_tools.jobs import import_ as job
-from firearrow.spark_tools.jobs.imported import parquet_input
-from firearrow.spark_tools.jobs.importing import ImportTask
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
+from firearrow.spark_tools.jobs.import_task import ImportTask
+from firearrow.spark_tools.jobs.parquet_input import parquet_input
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.data_loss import FailFast

@@ -20,11 +20,16 @@ from firearrow.spark_tools.arrow.parquet_writer import Layout
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.jobs.exporting import ExportTask
-from firearrow.spark_tools.jobs.imported import InvalidFiles, ParquetInput, parquet_input, queues_in
-from firearrow.spark_tools.jobs.importing import with_topics
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
-from firearrow.spark_tools.jobs.parquet_rows import batches
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice
+from firearrow.spark_tools.jobs.export_task import ExportTask
+from firearrow.spark_tools.jobs.import_task import with_topics
+from firearrow.spark_tools.jobs.parquet_input import (
+    InvalidFiles,
+    ParquetInput,
+    batches,
+    parquet_input,
+    queues_in,
+)
 from tests.spark.fakes import FakeLog, queue_of
 
 DAY_MS = 86_400_000

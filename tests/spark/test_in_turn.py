@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 import pytest
 
-from firearrow.spark_tools.jobs.forwarding import round_robin
+from firearrow.spark_tools.jobs.send_task import round_robin
 
 Steps = Generator[None, None, None]
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import SendFailed
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.jobs import lane, planning
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
-from firearrow.spark_tools.jobs.pace import BURST_S, RateLimits, TokenBucket
+from firearrow.spark_tools.jobs import planning, task_runner
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.progress import ProgressView, ThroughputMeter, shown
-from firearrow.spark_tools.jobs.routing import (
+from firearrow.spark_tools.jobs.queue_mapping import (
     QueueRouting,
     RoundRobinRouting,
     map_queues,
     queue_of,
     queue_text,
 )
+from firearrow.spark_tools.jobs.rate_limit import BURST_S, RateLimits, TokenBucket
 from tests.spark.in_process_context import InProcessSparkContext
 from tests.support.clock import ManualClock
 
@@ -45,12 +45,12 @@ def test_every_slice_is_in_one_task_and_queues_stay_in_order(
     parts: list[QueueRange], cores: int, whole_queues: bool, abreast: int
 ) -> None:
     slices = [Slice(number, part) for number, part in enumerate(parts)]
-    tasks = lane.tasks_of(slices, cores, whole_queues=whole_queues, abreast=abreast)
+    tasks = task_runner.tasks_of(slices, cores, whole_queues=whole_queues, abreast=abreast)
     assert sorted(piece.number for task in tasks for piece in task) == [piece.number for piece in slices]
-    assert len(tasks) <= cores * lane.TASKS_PER_CORE
+    assert len(tasks) <= cores * task_runner.TASKS_PER_CORE
     assert all(tasks)
     groups = len({part.queue for part in parts}) if whole_queues else len(parts)
-    assert len(tasks) == min(groups, cores * lane.TASKS_PER_CORE, max(cores, math.ceil(groups / abreast)))
+    assert len(tasks) == min(groups, cores * task_runner.TASKS_PER_CORE, max(cores, math.ceil(groups / abreast)))
     if whole_queues:
         for each in {part.queue for part in parts}:
             holding = [task for task in tasks if any(piece.part.queue == each for piece in task)]
@@ -62,11 +62,11 @@ def test_every_slice_is_in_one_task_and_queues_stay_in_order(
 @given(st.integers(0, 500), st.integers(1, 9))
 def test_handfuls_are_all_tasks_in_order_and_single_ones_at_the_end(count: int, cores: int) -> None:
     tasks = [[Slice(number, QueueRange(queue(0), number, number + 1))] for number in range(count)]
-    found = lane.task_groups(tasks, cores)
+    found = task_runner.task_groups(tasks, cores)
     assert [task for handful in found for task in handful] == tasks
     sizes = [len(handful) for handful in found]
     assert sizes == sorted(sizes, reverse=True)
-    assert all(0 < size <= lane.GROUP_TASKS_MAX for size in sizes)
+    assert all(0 < size <= task_runner.GROUP_TASKS_MAX for size in sizes)
     assert sizes[-cores:] == [1] * min(cores, count)
 
 
@@ -89,7 +89,7 @@ def refusing(slices: Sequence[Slice], marks: ProgressFiles) -> None:
 def test_a_refusal_ends_its_task_only_and_is_told_once(tmp_path: Path) -> None:
     slices = [Slice(number, QueueRange(queue(number % 3), number, number + 1)) for number in range(6)]
     tasks = [[slices[number], slices[number + 3]] for number in range(3)]
-    told = lane.run(InProcessSparkContext(), [*tasks, tasks[1]], ProgressFiles(tmp_path), refusing)
+    told = task_runner.run(InProcessSparkContext(), [*tasks, tasks[1]], ProgressFiles(tmp_path), refusing)
     assert told == ["the broker went away"]
     assert [mark.number for mark in ProgressFiles(tmp_path).written()] == [0, 2, 3, 5]
 
@@ -101,9 +101,9 @@ def unimportable(slices: Sequence[Slice], marks: ProgressFiles) -> None:
 def test_workers_without_the_package_are_one_sentence(tmp_path: Path) -> None:
     slices = [Slice(0, QueueRange(queue(0), 0, 1))]
     with pytest.raises(
-        lane.WorkersLackPackage, match="the executors' Python has no firearrow: install it there"
+        task_runner.WorkersLackPackage, match="the executors' Python has no firearrow: install it there"
     ):
-        lane.run(InProcessSparkContext(), [slices], ProgressFiles(tmp_path), unimportable)
+        task_runner.run(InProcessSparkContext(), [slices], ProgressFiles(tmp_path), unimportable)
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=50), st.floats(1, 1e6))

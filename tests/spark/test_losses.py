@@ -4,8 +4,8 @@ import pytest
 
 from firearrow.spark_tools.base.errors import DataLoss
 from firearrow.spark_tools.base.source import QueueRange
+from firearrow.spark_tools.jobs.checkpoint import SliceProgress
 from firearrow.spark_tools.jobs.losses import NAMED_MAX, PlanLosses, ResumedSliceLosses, SliceLosses
-from firearrow.spark_tools.jobs.marks import SliceProgress
 from tests.spark.fakes import queue_of
 
 MANY = NAMED_MAX + 500

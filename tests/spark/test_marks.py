@@ -10,7 +10,7 @@ import pytest
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import InvalidOption, WriteFailed
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.jobs.marks import (
+from firearrow.spark_tools.jobs.checkpoint import (
     LINES_BYTES_MAX,
     InvalidCheckpoint,
     ProgressFiles,

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from firearrow.spark_tools.jobs import forwarding, import_, importing, parquet_rows, replay
-from firearrow.spark_tools.jobs.pace import BURST_S, TokenBucket
+from firearrow.spark_tools.jobs import import_, import_task, parquet_input, replay, send_task
+from firearrow.spark_tools.jobs.rate_limit import BURST_S, TokenBucket
 from tests.spark.replaying import job
 from tests.spark.stores import KnownStore
 from tests.support.clock import ManualClock
@@ -45,8 +45,8 @@ def test_a_replay_keeps_its_rates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: tuple[str, str, int],
 ) -> None:  # fmt: skip
     option, count, rate = limit
-    monkeypatch.setattr(forwarding, "BATCH_BYTES", STEP_BYTES)
-    run, clock = job(replay.cli, tmp_path, monkeypatch), paced(forwarding)
+    monkeypatch.setattr(send_task, "BATCH_BYTES", STEP_BYTES)
+    run, clock = job(replay.cli, tmp_path, monkeypatch), paced(send_task)
     ran = run(
         "--path", str(store.root), "--topics", "Readings", "--target", broker.name_server, "--to-topic", topics(1),
         option, str(rate),
@@ -64,8 +64,8 @@ def test_an_import_keeps_its_rates(
 ) -> None:  # fmt: skip
     table = pa.table({"body": ["x" * 100] * 300})
     pq.write_table(table, tmp_path / "x.parquet")
-    monkeypatch.setattr(parquet_rows, "BATCH_ROWS", STEP_ROWS)
-    run, clock = job(import_.cli, tmp_path, monkeypatch), paced(importing)
+    monkeypatch.setattr(parquet_input, "BATCH_ROWS", STEP_ROWS)
+    run, clock = job(import_.cli, tmp_path, monkeypatch), paced(import_task)
     ran = run(
         "--parquet", str(tmp_path / "x.parquet"), "--target", broker.name_server, "--to-topic", topics(1),
         option, str(rate),

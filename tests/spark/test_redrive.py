@@ -14,7 +14,7 @@ from firearrow.client.base.options import ConsumeFromWhere, PushConsumerOptions
 from firearrow.client.consume.consume_results import DeadLetter
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.provenance import RETRIED, Provenance
-from firearrow.spark_tools.jobs.letters import DeadLetterRoute, origin
+from firearrow.spark_tools.jobs.dead_letters import DeadLetterRoute, origin
 from firearrow.spark_tools.jobs.redrive import cli
 from tests.spark.replaying import Job, bodies, file_hashes, job, stored
 from tests.spark.stores import BROKER, SETTINGS, Golden

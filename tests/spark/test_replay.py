@@ -13,7 +13,7 @@ from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.errors import SendFailed
 from firearrow.spark_tools.base.provenance import Provenance
-from firearrow.spark_tools.jobs import forwarding
+from firearrow.spark_tools.jobs import send_task
 from firearrow.spark_tools.jobs.replay import cli
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.offline import index_plan
@@ -267,10 +267,10 @@ class Failing(Sender):
 def test_what_was_cut_goes_on_and_only_what_was_not_acknowledged_comes_twice(
     store: KnownStore, target: LocalBroker, replay: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(send_task, "BATCH_BYTES", 2000)
     arguments = ("--path", str(store.root), *to(target))
     with monkeypatch.context() as patched:
-        patched.setattr(forwarding, "Sender", Failing)
+        patched.setattr(send_task, "Sender", Failing)
         Failing.left = 40
         cut = replay(*arguments)
     assert cut.code == 1
@@ -288,7 +288,7 @@ def test_what_was_cut_goes_on_and_only_what_was_not_acknowledged_comes_twice(
         for record in records
     )
     assert set(seen) == {known.unique_id for known in store.messages}
-    assert seen.total() - len(seen) <= forwarding.WAITING_MAX * 20
+    assert seen.total() - len(seen) <= send_task.WAITING_MAX * 20
 
 
 def test_what_is_finished_is_not_sent_again(store: KnownStore, target: LocalBroker, replay: Job) -> None:
@@ -314,7 +314,7 @@ def test_a_broker_that_goes_away_is_an_error_and_then_it_goes_on(
     store: KnownStore, target: LocalBroker, replay: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ("--path", str(store.root), "--topics", "Orders", "--timeout", "0.5", *to(target))
-    monkeypatch.setattr(forwarding, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(send_task, "BATCH_BYTES", 2000)
     sent: list[int] = []
 
     class Killing(Sender):
@@ -325,7 +325,7 @@ def test_a_broker_that_goes_away_is_an_error_and_then_it_goes_on(
             return super().send_batch(*given, **named)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
-        patched.setattr(forwarding, "Sender", Killing)
+        patched.setattr(send_task, "Sender", Killing)
         failed = replay(*arguments)
     assert failed.code == 1
     assert failed.report["failures"]

@@ -18,11 +18,11 @@ from firearrow.client import blocking
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.provenance import BROKER_OWN
-from firearrow.spark_tools.jobs import forwarding, lane, planning
+from firearrow.spark_tools.jobs import planning, send_task, task_runner
 from firearrow.spark_tools.jobs.arguments import SourceArguments
-from firearrow.spark_tools.jobs.forwarding import SendTask
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
-from firearrow.spark_tools.jobs.routing import QueueRouting, map_queues
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice
+from firearrow.spark_tools.jobs.queue_mapping import QueueRouting, map_queues
+from firearrow.spark_tools.jobs.send_task import SendTask
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.offline.store_source import StoreSource
@@ -68,12 +68,12 @@ class StumblingForwarding:
     inner: SendTask
 
     def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
-        before = forwarding.BATCH_BYTES, forwarding.Sender
-        forwarding.BATCH_BYTES, forwarding.Sender = 2000, Stumbling  # type: ignore[misc]
+        before = send_task.BATCH_BYTES, send_task.Sender
+        send_task.BATCH_BYTES, send_task.Sender = 2000, Stumbling  # type: ignore[misc]
         try:
             self.inner(slices, marks)
         finally:
-            forwarding.BATCH_BYTES, forwarding.Sender = before  # type: ignore[misc]
+            send_task.BATCH_BYTES, send_task.Sender = before  # type: ignore[misc]
 
 
 def test_a_task_that_is_tried_again_goes_on_behind_its_marks(
@@ -97,8 +97,8 @@ def test_a_task_that_is_tried_again_goes_on_behind_its_marks(
     )
     (tmp_path / "marks").mkdir()
     marks = ProgressFiles(tmp_path / "marks")
-    tasks = lane.tasks_of(slices, 2, whole_queues=True)
-    assert lane.run(spark.sparkContext, tasks, marks, StumblingForwarding(work)) == []
+    tasks = task_runner.tasks_of(slices, 2, whole_queues=True)
+    assert task_runner.run(spark.sparkContext, tasks, marks, StumblingForwarding(work)) == []
     seen = Counter(
         record.properties["UNIQ_KEY"]
         for records in stored(target.store, "Orders").values()
@@ -106,7 +106,7 @@ def test_a_task_that_is_tried_again_goes_on_behind_its_marks(
     )
     assert set(seen) == {known.unique_id for known in store.of("Orders")}
     twice = seen.total() - len(seen)
-    assert 0 < twice <= len(tasks) * forwarding.WAITING_MAX * 20, "what was acknowledged and not yet marked"
+    assert 0 < twice <= len(tasks) * send_task.WAITING_MAX * 20, "what was acknowledged and not yet marked"
 
 
 @pytest.mark.timeout(240)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
-from firearrow.spark_tools.jobs.routing import queue_text
-from firearrow.spark_tools.jobs.verifying import VerifyTask, compare, verification_counts
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
+from firearrow.spark_tools.jobs.queue_mapping import queue_text
+from firearrow.spark_tools.jobs.verify_task import VerifyTask, compare, verification_counts
 from firearrow.spark_tools.offline.store_source import StoreSource
 from tests.spark.stores import BROKER, KnownStore
 

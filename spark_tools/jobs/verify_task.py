@@ -26,9 +26,9 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.arrow.columns import arrays, record_batches
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.losses import SliceLosses
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
-from firearrow.spark_tools.jobs.routing import Routing, queue_of
+from firearrow.spark_tools.jobs.queue_mapping import Routing, queue_of
 
 READ_BYTES = 16 << 20
 NAMED_MAX = 100

@@ -12,8 +12,8 @@ from firearrow._native.columnar.record_spans import Spans
 from firearrow.spark_tools.arrow.columns import record_batches
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import Source
+from firearrow.spark_tools.jobs.checkpoint import Checkpoint, ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.losses import SliceLosses
-from firearrow.spark_tools.jobs.marks import Checkpoint, ProgressFiles, Slice, SliceProgress
 
 READ_BYTES = 16 << 20
 GROUPS_MAX = 10_000

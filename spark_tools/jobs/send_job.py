@@ -15,17 +15,17 @@ from firearrow.spark_tools.base.disk_errors import disk_errors
 from firearrow.spark_tools.base.errors import TopicNotFound
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange, Source
-from firearrow.spark_tools.jobs import counting, lane, planning, verifying
+from firearrow.spark_tools.jobs import dry_run, planning, task_runner, verify_task
 from firearrow.spark_tools.jobs.arguments import RunArguments, SourceArguments, TargetArguments
-from firearrow.spark_tools.jobs.counting import DryRunTask
-from firearrow.spark_tools.jobs.forwarding import CONCURRENT_QUEUES, SendTask
-from firearrow.spark_tools.jobs.lane import Work
-from firearrow.spark_tools.jobs.marks import Checkpoint, ProgressFiles, checkpoint
-from firearrow.spark_tools.jobs.pace import RateLimits
+from firearrow.spark_tools.jobs.checkpoint import Checkpoint, ProgressFiles, checkpoint
+from firearrow.spark_tools.jobs.dry_run import DryRunTask
 from firearrow.spark_tools.jobs.progress import shown
+from firearrow.spark_tools.jobs.queue_mapping import Routing, writable
+from firearrow.spark_tools.jobs.rate_limit import RateLimits
 from firearrow.spark_tools.jobs.report import Report, Watch
-from firearrow.spark_tools.jobs.routing import Routing, writable
-from firearrow.spark_tools.jobs.verifying import VerifyTask
+from firearrow.spark_tools.jobs.send_task import CONCURRENT_QUEUES, SendTask
+from firearrow.spark_tools.jobs.task_runner import Work
+from firearrow.spark_tools.jobs.verify_task import VerifyTask
 from firearrow.spark_tools.live.broker_source import BrokerSource
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import Sender
@@ -78,7 +78,7 @@ class SendJob:
         work = DryRunTask(message_source=message_source, message_filter=message_filter, fail_on_data_loss=self.source.fail_on_data_loss)
         report.failures = self._run(held, held.marks, lambda _: work, whole_queues=False)
         report.add(held, held.marks.written())
-        report.counts = counting.told(held, held.marks.written())
+        report.counts = dry_run.told(held, held.marks.written())
         if not report.failures:
             held.forget()
 
@@ -89,7 +89,7 @@ class SendJob:
             with Sender(target, timeout_s=self.running.timeout_s) as sender:
                 routing, report.notes = self.routed(sender, [piece.part for piece in held.slices])
             work = partial(self._forwarding, held, message_source, message_filter, target, routing)
-            lane.context(self.job)
+            task_runner.context(self.job)
             working = Watch()
             report.failures = self._run(
                 held, held.marks, work, whole_queues=routing.in_order, abreast=CONCURRENT_QUEUES
@@ -129,7 +129,7 @@ class SendJob:
             forwarded=held.marks, job=held.id, provenance=self.provenance, routing=self.leaving,
         )  # fmt: skip
         report.failures = self._run(held, marks, lambda _: work, whole_queues=False)
-        report.verification = verifying.verification_counts(
+        report.verification = verify_task.verification_counts(
             marks.written(), "source offset" if self.provenance else "unique key"
         )
 
@@ -143,12 +143,12 @@ class SendJob:
         abreast: int = 1,
     ) -> list[str]:
         """Everything that the marks do not have yet."""
-        spark = lane.context(self.job)
+        spark = task_runner.context(self.job)
         left = held.unfinished(marks)
-        tasks = lane.tasks_of(left, spark.defaultParallelism, whole_queues=whole_queues, abreast=abreast)
+        tasks = task_runner.tasks_of(left, spark.defaultParallelism, whole_queues=whole_queues, abreast=abreast)
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
         with shown(self.job, marks, held.slices, quiet=self.running.quiet):
-            return lane.run(spark, tasks, marks, work(at_a_time))
+            return task_runner.run(spark, tasks, marks, work(at_a_time))
 
 
 def queues_at(

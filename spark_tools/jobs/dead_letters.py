@@ -10,7 +10,7 @@ from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import DLQ, RETRY, is_system_topic
 from firearrow.client.send.queue_selection import hash_index
-from firearrow.spark_tools.jobs.routing import Queues
+from firearrow.spark_tools.jobs.queue_mapping import Queues
 
 UNKNOWN_ORIGIN_NOTE = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")
 """The surest first: brokers set RETRY_TOPIC when they send back or bury; REAL_TOPIC is where the last delay led, which

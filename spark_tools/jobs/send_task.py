@@ -20,10 +20,10 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import SendFailed
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.losses import ResumedSliceLosses
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
-from firearrow.spark_tools.jobs.pace import UNLIMITED, RateLimits, TokenBucket
-from firearrow.spark_tools.jobs.routing import Routing, queue_text, writable
+from firearrow.spark_tools.jobs.queue_mapping import Routing, queue_text, writable
+from firearrow.spark_tools.jobs.rate_limit import UNLIMITED, RateLimits, TokenBucket
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 

@@ -18,12 +18,12 @@ from firearrow.spark_tools.base.disk_errors import disk_errors
 from firearrow.spark_tools.base.errors import SendFailed
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.ranges import range_of
-from firearrow.spark_tools.jobs import lane
-from firearrow.spark_tools.jobs.forwarding import CONCURRENT_QUEUES
+from firearrow.spark_tools.jobs import task_runner
+from firearrow.spark_tools.jobs.checkpoint import Checkpoint, ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.losses import NAMED_MAX, Counts, add, name
-from firearrow.spark_tools.jobs.marks import Checkpoint, ProgressFiles, Slice, SliceProgress
+from firearrow.spark_tools.jobs.queue_mapping import QueueRouting
 from firearrow.spark_tools.jobs.report import Report
-from firearrow.spark_tools.jobs.routing import QueueRouting
+from firearrow.spark_tools.jobs.send_task import CONCURRENT_QUEUES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ class MicroBatchCopier:
     """Whether a source queue is to be copied."""
     routes: Callable[[Sequence[MessageQueue]], Table]
     """Target queues for these and all other source queues that there are."""
-    work: Callable[[QueueRouting, int], lane.Work]
+    work: Callable[[QueueRouting, int], task_runner.Work]
     """For so many tasks at a time."""
     report: Report
     batches: int = 0
@@ -92,9 +92,9 @@ class MicroBatchCopier:
             marks.folder.mkdir(parents=True, exist_ok=True)
         routing = self._routing({piece.part.queue for piece in slices})
         left = [piece for piece in slices if marks.read(piece).next < piece.part.end]
-        tasks = lane.tasks_of(left, spark.defaultParallelism, whole_queues=True, abreast=CONCURRENT_QUEUES)
+        tasks = task_runner.tasks_of(left, spark.defaultParallelism, whole_queues=True, abreast=CONCURRENT_QUEUES)
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
-        failures = lane.run(spark, tasks, marks, self.work(routing, at_a_time))
+        failures = task_runner.run(spark, tasks, marks, self.work(routing, at_a_time))
         if failures:
             raise SendFailed(failures[0])
         for piece in slices:

@@ -17,7 +17,7 @@ from pyspark import SparkConf, SparkContext
 
 from firearrow.spark_tools.base.errors import REFUSALS, SparkToolsError, WriteFailed
 from firearrow.spark_tools.base.worker_setup import setup_worker
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice
 
 TASKS_PER_CORE = 4
 GROUPS_PER_CORE = 2

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from firearrow.spark_tools.arrow.batch_sender import BatchSender, SinkSettings, unique_ids
 from firearrow.spark_tools.base.errors import InvalidOption
-from firearrow.spark_tools.jobs.imported import FileRange
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
-from firearrow.spark_tools.jobs.pace import UNLIMITED, RateLimits, TokenBucket
-from firearrow.spark_tools.jobs.parquet_rows import batches
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
+from firearrow.spark_tools.jobs.parquet_input import FileRange, batches
+from firearrow.spark_tools.jobs.rate_limit import UNLIMITED, RateLimits, TokenBucket
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import Sender
 

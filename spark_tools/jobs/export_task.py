@@ -13,8 +13,8 @@ from firearrow.spark_tools.arrow.columns import record_batches
 from firearrow.spark_tools.arrow.parquet_writer import Layout, ParquetWriter
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import Source, SourceReader
+from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.losses import SliceLosses
-from firearrow.spark_tools.jobs.marks import ProgressFiles, Slice, SliceProgress
 
 READ_BYTES = 2 << 20
 """It is gone through once for each column, and should not leave a core's caches meanwhile."""
