@@ -14,8 +14,8 @@ from firearrow._native.audit.store_files import AuditedStore
 from firearrow.client import blocking
 from firearrow.client.base.message import Message
 from firearrow.client.local_broker import LocalBroker
-from firearrow.spark_tools.audit.stores import stores_of
 from firearrow.spark_tools.base.errors import InvalidOption, StoreUnreadable
+from firearrow.spark_tools.jobs.audit.audit import stores_of
 from firearrow.spark_tools.offline.store_config import group_offsets
 from tests.spark.record_bytes import record_bytes
 from tests.spark.stores import SETTINGS, TOPICS, Golden, KnownStore, send_known

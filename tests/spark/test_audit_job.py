@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from firearrow.spark_tools.audit.summary import kind_of
 from firearrow.spark_tools.base.errors import InvalidOption, StoreUnreadable
-from firearrow.spark_tools.jobs import audit as job
-from firearrow.spark_tools.jobs.audit import CheckArguments
-from firearrow.spark_tools.jobs.audit_lane import AuditTask
+from firearrow.spark_tools.jobs.audit.audit import CheckArguments
+from firearrow.spark_tools.jobs.audit.audit import audit as job
+from firearrow.spark_tools.jobs.audit.spark_executor import AuditTask
+from firearrow.spark_tools.jobs.audit.summary import kind_of
 from firearrow.spark_tools.jobs.task_runner import TaskRefused
 from tests.spark.stores import TOPICS, Golden, KnownStore
 

@@ -12,9 +12,8 @@ from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.groups import GroupLag
 from firearrow._native.audit.queues import QueueResult
 from firearrow._native.audit.store_files import AuditedStore
-from firearrow.spark_tools.audit.summary import document, kind_of, topic_rows
-from firearrow.spark_tools.jobs.audit_charts import by_name, over_time, shortened
-from firearrow.spark_tools.jobs.audit_page import page
+from firearrow.spark_tools.jobs.audit.html_report import by_name, over_time, page, shortened
+from firearrow.spark_tools.jobs.audit.summary import document, kind_of, topic_rows
 from firearrow.spark_tools.offline.store_config import group_offsets
 from tests.spark.stores import Golden
 

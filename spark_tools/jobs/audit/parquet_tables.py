@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from firearrow._native.audit.audit import StoreResult
 from firearrow._native.audit.top_counts import TopCounts
-from firearrow.spark_tools.audit.summary import queue_rows
 from firearrow.spark_tools.base.errors import InvalidOption
+from firearrow.spark_tools.jobs.audit.summary import queue_rows
 
 TEXT, LONG, INT, TIME = pa.string(), pa.int64(), pa.int32(), pa.timestamp("ms", tz="UTC")
 HOUR_MS = 3_600_000

@@ -1,6 +1,8 @@
 """audit: stores checked in bulk, record by record, with their queues and index; and what is in them. For spark-submit.
 
 Exit code 0: no findings, 1: findings, 2: wrong usage. The stores are only read.
+
+Which stores an audit looks at, by the paths that are given.
 """
 
 import time
@@ -16,17 +18,25 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from firearrow._native.audit.audit import StoreAudit, StoreResult
+from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.checks.log_records import APACHE_DELAYS_S
-from firearrow.spark_tools.audit.stores import stores_of
-from firearrow.spark_tools.audit.summary import document
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs import task_runner
-from firearrow.spark_tools.jobs.audit_lane import SparkExecutor
-from firearrow.spark_tools.jobs.audit_page import page
-from firearrow.spark_tools.jobs.audit_tables import write_tables
-from firearrow.spark_tools.jobs.duplicates import Duplicates, find_duplicates
+from firearrow.spark_tools.jobs.audit.duplicate_ids import Duplicates, find_duplicates
+from firearrow.spark_tools.jobs.audit.html_report import page
+from firearrow.spark_tools.jobs.audit.parquet_tables import write_tables
+from firearrow.spark_tools.jobs.audit.spark_executor import SparkExecutor
+from firearrow.spark_tools.jobs.audit.summary import document
 from firearrow.spark_tools.jobs.program import FAILED, expand_argument_groups, program
 from firearrow.spark_tools.offline.store_config import group_offsets
+from firearrow.spark_tools.offline.store_source import StoreSource
+
+
+def stores_of(paths: tuple[str, ...]) -> list[AuditedStore]:
+    """Of folders, or NAME=FOLDER. OptionWrong: none, or two of one name."""
+    named = (path.partition("=") for path in StoreSource(paths).paths)
+    return [AuditedStore(name, root) for name, _, root in named]
+
 
 JOB = "audit"
 SHOWN_MAX = 20

@@ -1,0 +1,1 @@
+"""The audit job: a store checked in parallel, with a report."""
