@@ -38,7 +38,7 @@ def extensions() -> list[Extension]:
         Extension(
             "firearrow._native." + ".".join(source.relative_to(ROOT / "_native").with_suffix("").parts),
             [str(source.relative_to(ROOT))],
-            include_dirs=[str(source.parent.relative_to(ROOT))],
+            include_dirs=["_native"],
             extra_link_args=SANITIZERS if SANITIZE else [],
             extra_compile_args=[*flags, "-Wno-unused-function", "-fno-strict-aliasing"],
         )

@@ -4,7 +4,7 @@
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
-cdef extern from "crc32.h" nogil:
+cdef extern from "base/crc32.h" nogil:
     int fa_crc_best
     unsigned int fa_crc32(const uint8_t *at, size_t length) noexcept
     unsigned int fa_crc32_by(int way, const uint8_t *at, size_t length) noexcept

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, strlen
 from libc.stdint cimport uint8_t
 
 
-cdef extern from "quotes.h" nogil:
+cdef extern from "wire/quotes.h" nogil:
     const uint8_t *fa_quote_or_escape(const uint8_t *at, const uint8_t *end) noexcept
     Py_ssize_t fa_copy_plain(const uint8_t *at, const uint8_t *end, uint8_t *to) noexcept
     Py_ssize_t fa_copy_ascii(const uint8_t *at, const uint8_t *end, uint8_t *to) noexcept

@@ -9,7 +9,7 @@ from firearrow.client.base.options import ClientOptions
 DEFAULT_INSTANCE = "DEFAULT"
 
 
-def client_id(options: ClientOptions, *, broadcasting: bool = False, stream: bool = False) -> str:
+def build_client_id(options: ClientOptions, *, broadcasting: bool = False, stream: bool = False) -> str:
     """`ip@instance[@unit][@STREAM]`. Broadcasting keeps its name over restarts: local offsets lie under it."""
     name = options.instance_name or (DEFAULT_INSTANCE if broadcasting else options.generated_name)
     parts = [options.client_ip or local_ip(), name]

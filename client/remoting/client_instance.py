@@ -16,7 +16,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, ConfigError, NotRunning, RocketMQError, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.remoting import client_id
+from firearrow.client.remoting.client_id import build_client_id
 from firearrow.client.remoting.channel import Channel
 from firearrow.client.remoting.channels import Channels
 from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
@@ -31,7 +31,7 @@ Served = RemotingCommand | None | Awaitable[RemotingCommand | None]
 InboundHandler = Callable[[RemotingCommand, str], Served]
 REBALANCE_GAP_S = 1.0
 FETCH_NAME_SERVERS_S = 120
-NO_BROKER_REMARK = ("name_server", "name_server_url", "namespace", "namespace_v2", "credentials", "tls")
+SHARED_OPTIONS = ("name_server", "name_server_url", "namespace", "namespace_v2", "credentials", "tls")
 """Options in which those who share an instance must agree; for the others those of who came first hold."""
 
 _instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, "ClientInstance"]] = WeakKeyDictionary()
@@ -46,15 +46,15 @@ class ClientInstance:
     ) -> "ClientInstance":
         """The instance of this client id in the running loop; each call is paired with one of `leave`. ConfigError."""
         loop = asyncio.get_running_loop()
-        client_id = client_id.client_id(options, broadcasting=broadcasting, stream=stream)
+        client_id = build_client_id(options, broadcasting=broadcasting, stream=stream)
         here = _instances.setdefault(loop, {})
         instance = here.get(client_id)
         if instance is None:
             instance = here[client_id] = cls(loop, options, client_id)
             instance._start()
-        elif any(getattr(options, name) != getattr(instance.options, name) for name in NO_BROKER_REMARK):
+        elif any(getattr(options, name) != getattr(instance.options, name) for name in SHARED_OPTIONS):
             raise ConfigError(
-                f"client id {client_id} is taken here by one with other {', '.join(NO_BROKER_REMARK)}: give it another "
+                f"client id {client_id} is taken here by one with other {', '.join(SHARED_OPTIONS)}: give it another "
                 "instance_name"
             )
         instance._users += 1

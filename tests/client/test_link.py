@@ -25,7 +25,7 @@ from firearrow.client.base.names import Namespace, check_group, check_topic
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, Credentials, PushConsumerOptions
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.remoting.channel import sign
-from firearrow.client.remoting.client_id import client_id
+from firearrow.client.remoting.client_id import build_client_id
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PublishInfo, RouteTable, TopicRoute
 from firearrow.client.send.producer import Producer
@@ -149,12 +149,12 @@ async def test_name_servers_are_asked_for_by_http(name_server: str, topics: Call
 
 def test_client_ids() -> None:
     fixed = ClientOptions(client_ip="192.0.2.7", instance_name="i", unit_name="u")
-    assert client_id(fixed) == "192.0.2.7@i@u"
-    assert client_id(fixed, stream=True) == "192.0.2.7@i@u@STREAM"
+    assert build_client_id(fixed) == "192.0.2.7@i@u"
+    assert build_client_id(fixed, stream=True) == "192.0.2.7@i@u@STREAM"
     free = ClientOptions(client_ip="192.0.2.7")
-    assert client_id(free, broadcasting=True) == "192.0.2.7@DEFAULT"
-    assert client_id(free) == client_id(free)
-    assert len({client_id(ClientOptions()) for _ in range(1000)}) == 1000
+    assert build_client_id(free, broadcasting=True) == "192.0.2.7@DEFAULT"
+    assert build_client_id(free) == build_client_id(free)
+    assert len({build_client_id(ClientOptions()) for _ in range(1000)}) == 1000
 
 
 def test_names() -> None:

@@ -17,7 +17,6 @@ EVER = 1 << 60
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from firearrow._native.store.files import directory_sync
 from firearrow._native.store.files import exclusive_file
 from firearrow._native.store.files import recycled_segment
 from tests.support.stores import drop_segments, open_store, put
@@ -83,7 +82,7 @@ def test_the_log_goes_on_in_its_old_files(root: Path) -> None:
             assert before[min(before)] in inodes(root).values()
         log = store.written
         kept = bodies(store)
-    assert "spare" not in directory_sync(root)
+    assert "spare" not in names(root)
     with open_store(root) as store:
         assert (store.written, bodies(store)) == (log, kept)
 
@@ -92,8 +91,8 @@ def test_a_clean_stop_leaves_none(root: Path) -> None:
     with open_store(root) as store:
         fill(store)
         drop_segments(store, at_most=1)
-        assert "spare" in directory_sync(root)
-    assert "spare" not in directory_sync(root)
+        assert "spare" in names(root)
+    assert "spare" not in names(root)
 
 
 def test_a_store_that_was_left_at_any_step_opens_whole(root: Path, tmp_path: Path) -> None:
@@ -105,7 +104,7 @@ def test_a_store_that_was_left_at_any_step_opens_whole(root: Path, tmp_path: Pat
         done = subprocess.run([sys.executable, "-c", KILLED, str(folder), str(step)], timeout=60, check=False)
         with open_store(folder) as store:
             found = [int(body) for body in bodies(store)]
-            assert "spare" not in directory_sync(folder)
+            assert "spare" not in names(folder)
             assert found == list(range(found[0], found[-1] + 1))
             assert 39 <= found[-1] < 60
             fill(store, found[-1] + 1, 10)
@@ -125,7 +124,7 @@ def test_where_its_new_name_cannot_be_synced_a_new_file_is_made(
         monkeypatch.setattr(module, "sync_folder", failing_folder)
         fill(store, 40, 20)
         assert len(bodies(store)) > 50
-        assert "spare" not in directory_sync(root)
+        assert "spare" not in names(root)
 
 
 def failing_folder(path: str) -> None:

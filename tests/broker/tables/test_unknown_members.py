@@ -21,7 +21,7 @@ from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import POP, PULL, RequestMode, RequestModes
 from firearrow.broker.tables.topics import TopicConfig, TopicSettings, TopicTable
 from firearrow.broker.timers.metrics import TimerMetrics
-from tests.broker.tables.golden_config import config_file
+from tests.broker.tables import golden_config
 from tests.support.clock import ManualClock
 from tests.support.handler_harness import HandlerHarness
 
@@ -197,7 +197,7 @@ GOLDEN: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_apaches_files_with_more_than_we_know(name: str) -> None:
-    document, entry = loads(config_file(name)), CASES[name].entry
+    document, entry = loads(golden_config.config_file(name)), CASES[name].entry
     entries = at(document, entry[:1]) if entry else {}
     for _ in entry[2:]:
         entries = {key: one for inner in entries.values() for key, one in inner.items()}
