@@ -2,7 +2,7 @@
 
 `build/shape/firearrow/<folder>` is a tree of links to the real folders: Cython's cimport and mypy look for the dotted
 path on disk. FIREARROW_DEBUG=1 builds with bounds checks, assertions and without optimisation; FIREARROW_SANITIZE=1 so
-that AddressSanitizer and UBSan watch (tests/bounds/sanitize.py).
+that AddressSanitizer and UBSan watch (tests/hostile/sanitize.py).
 """
 
 import os

@@ -265,7 +265,9 @@ def native_frames(store: Path) -> tuple[list[bytes], int]:
         for spans in reader.read(part, MessageFilter(), lambda part, why: None, bytes_max=64 << 20):
             first = 0
             while first < len(spans) and len(frames) < NATIVE_BATCHES:
-                batch = batch_body(spans, first, PropertyEdits(frozenset(), {}, None), bytes_max=NATIVE_BATCH_BYTES)
+                batch = batch_body(
+                    spans, first, PropertyEdits(frozenset(), {}, None), bytes_max=NATIVE_BATCH_BYTES
+                )
                 first, counts = batch.next, counts + batch.count
                 number = len(frames)
                 frames.append(batch_request(number % 4, batch.body, number + 1, topic=queue.topic))

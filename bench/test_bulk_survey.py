@@ -118,7 +118,9 @@ def test_check_chains(benchmark: BenchmarkFixture, written: Written) -> None:
 def test_whole_audit(benchmark: BenchmarkFixture, written: Written, check_crc: bool) -> None:
     store = AuditedStore("survey", str(written.root))
     seen = benchmark(
-        lambda: StoreAudit(store, SerialExecutor(), group_offsets, check_crc=check_crc, index_slots=SLOTS).run()
+        lambda: StoreAudit(
+            store, SerialExecutor(), group_offsets, check_crc=check_crc, index_slots=SLOTS
+        ).run()
     )
     assert not seen.findings
     assert seen.numbers["keys_found"] == 2 * MESSAGES

@@ -91,7 +91,9 @@ class Broker:
             Loop(), self.store, clock, sync_timeout_ms=5000, arrivals=ArrivalNotifier(hold_service),
             request_sync=self.sync, full=str, journal=self.journal,
         )  # fmt: skip
-        sender = Sender(plain_topics, self.store, self.write_batch, self, clock, UniqueIds(HOST[:-4], 1, b"salt"), HOST)
+        sender = Sender(
+            plain_topics, self.store, self.write_batch, self, clock, UniqueIds(HOST[:-4], 1, b"salt"), HOST
+        )
         self.offsets = ConsumerOffsets(clock, noted=partial(self.journal.note, Kind.OFFSET))
         puller = Puller(
             self.store, hold_service, lambda *_: (4, (), 0, 0, 60_000), self.again, self.offsets, self.journal.notes, self,

@@ -212,7 +212,9 @@ class StoreAudit:
             if log.fitting[os.fsencode(name[0]), name[1]] != queue.within
             or (queue.beyond and not bounds.growing)
         ]
-        for lost in self._executor("entries", partial(_check_queue_entries, store, segments, bounds), odd, [1] * len(odd)):
+        for lost in self._executor(
+            "entries", partial(_check_queue_entries, store, segments, bounds), odd, [1] * len(odd)
+        ):
             self._add_entries(lost)
 
     def _add_entries(self, findings: Findings) -> None:

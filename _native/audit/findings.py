@@ -163,7 +163,9 @@ def queue_finding(store: AuditedStore, topic: bytes, queue_id: int, fault: Fault
     )  # fmt: skip
 
 
-def gap_finding(store: AuditedStore, segment: SegmentFile, kind: Kind, start: int, end: int, why: str) -> Finding:
+def gap_finding(
+    store: AuditedStore, segment: SegmentFile, kind: Kind, start: int, end: int, why: str
+) -> Finding:
     """Physical offsets [start, end), `start` in the segment, hold no record."""
     return Finding(
         kind, store.name, segment.path, start - segment.base, f"{end - start} bytes are no record: {why}",

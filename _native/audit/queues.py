@@ -96,7 +96,10 @@ def _survey(
 
 
 def _find_gaps(
-    store: AuditedStore, name: QueueName, found: Sequence[tuple[SegmentFile, EntriesResult]], findings: Findings
+    store: AuditedStore,
+    name: QueueName,
+    found: Sequence[tuple[SegmentFile, EntriesResult]],
+    findings: Findings,
 ) -> None:
     """Between files, and at the end of files that others follow."""
     for start, end in missing([file for file, _ in found]):

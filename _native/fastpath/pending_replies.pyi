@@ -4,6 +4,5 @@ class Pending:
 class PendingReply(Pending):
     """One answer."""
 
-
 class ReplyBatch(Pending):
     """Answers of one turn's fast path that wait for its write."""

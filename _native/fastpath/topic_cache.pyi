@@ -4,7 +4,6 @@ class Count:
     value: int
     times: int
 
-
 class PlainTopics:
     """The topics of the fast path; requests for others take the complete path."""
 

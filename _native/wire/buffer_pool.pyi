@@ -12,7 +12,6 @@ class BufferPool:
     def release(self, buffer: bytearray) -> None:
         """Return a buffer that has no other users. Smaller buffers are dropped if the pool is full."""
 
-
 class MemoryBudget:
     """Bytes held for peers that stopped in the middle. Above `bytes_max` the loop calls `exceeded()`.
 

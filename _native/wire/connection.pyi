@@ -6,14 +6,12 @@ from firearrow._native.wire.command import RemotingCommand
 class RawTransport:
     """Takes a connection's bytes in place; for native code only."""
 
-
 class FairQueue:
     """Connections of a loop that have whole frames left over; each iteration of the loop gives them a slice
     of time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
     def run(self) -> None: ...
-
 
 class Connection:
     """One peer on a transport: whole frames go to `received`; frames passed to `send` leave as one write a

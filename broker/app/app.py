@@ -191,7 +191,13 @@ class App:
             self._loop, self._store, self._write_batch, self._journal, self._saver, self._tables, self._config, self._clock,
             self._stats,
         )  # fmt: skip
-        store, tables, config, clock, stats = context.store, context.tables, context.config, context.clock, context.stats
+        store, tables, config, clock, stats = (
+            context.store,
+            context.tables,
+            context.config,
+            context.clock,
+            context.stats,
+        )
         topics, groups, offsets, clients = tables.topics, tables.groups, tables.offsets, tables.clients
         filters = FilterCache(config, clients.subscription)
         self._broadcasts = BroadcastOffsets(store, offsets, clients, config, clock)
@@ -256,9 +262,13 @@ class App:
         """The broker's port, and two below it the port that old Java clients send to. Port 0 finds a free pair."""
         listen, host = self._server.listen, options.bind_address
         for left in range(VIP_TRIES if options.listen_port == 0 else 1, 0, -1):
-            address = await listen(host, options.listen_port, self._dispatch, lambda: self._fast_handler(vip=False))
+            address = await listen(
+                host, options.listen_port, self._dispatch, lambda: self._fast_handler(vip=False)
+            )
             try:
-                vip = await listen(host, address[1] - VIP_BELOW, vip_dispatch, lambda: self._fast_handler(vip=True))
+                vip = await listen(
+                    host, address[1] - VIP_BELOW, vip_dispatch, lambda: self._fast_handler(vip=True)
+                )
             except StartError:
                 self._server.stop_listening(address)
                 if left == 1:

@@ -23,12 +23,20 @@ from firearrow.broker.tables.topics import TopicConfig
 class FastPathSetup:
     """`fast_dispatch` is for the broker's port, `vip_dispatch` for the VIP port, which takes no pulls."""
 
-    def __init__(self, context: BrokerContext, store_host: bytes, pulls: PullHandler, hold_service: PullHoldService) -> None:
+    def __init__(
+        self, context: BrokerContext, store_host: bytes, pulls: PullHandler, hold_service: PullHoldService
+    ) -> None:
         self._topics = context.tables.topics
         self._plain_topics = PlainTopics()
         self._may_order = bool(context.config.options.broker_permission & name_rules.PERM_WRITE)
         self._sender = Sender(
-            self._plain_topics, context.store, context.write_batch, context.stats, context.clock, unique_ids(store_host), store_host
+            self._plain_topics,
+            context.store,
+            context.write_batch,
+            context.stats,
+            context.clock,
+            unique_ids(store_host),
+            store_host,
         )
         self._puller = Puller(
             context.store, hold_service, pulls.plain, pulls.run_again, context.tables.offsets, context.journal.journal_page, context.stats,

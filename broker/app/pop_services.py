@@ -22,7 +22,11 @@ from firearrow.broker.tables.subscription_filter import FilterCache
 
 class PopServices:
     def __init__(
-        self, context: BrokerContext, appender: Appender, filters: FilterCache, timer_is_late: Callable[[], bool]
+        self,
+        context: BrokerContext,
+        appender: Appender,
+        filters: FilterCache,
+        timer_is_late: Callable[[], bool],
     ) -> None:
         tables, config, clock = context.tables, context.config, context.clock
         self._tables = tables
@@ -41,13 +45,19 @@ class PopServices:
         )
         store, orders = context.store, self._order_info
         pop_service = PopService(store, appender, tables.offsets, orders, config, clock, context.stats)
-        ack_service = AckService(store, appender, tables.offsets, orders, config, clock, self._retry_held_soon)
+        ack_service = AckService(
+            store, appender, tables.offsets, orders, config, clock, self._retry_held_soon
+        )
         permissions = PopPermissions(store, tables.topics, tables.groups, tables.offsets, config)
         self.revive = ReviveService(context, appender, timer_is_late)
         self._handlers = (
             PopHandler(context, pop_service, self._hold_service, filters),
-            AcksHandler(store, context.write_batch, ack_service, tables.topics, config, context.make_offsets_durable),
-            NotificationHandler(store, permissions, orders, self._hold_service, self._notification_holds, filters, clock),
+            AcksHandler(
+                store, context.write_batch, ack_service, tables.topics, config, context.make_offsets_durable
+            ),
+            NotificationHandler(
+                store, permissions, orders, self._hold_service, self._notification_holds, filters, clock
+            ),
             PeekHandler(store, permissions, context.stats),
         )
 

@@ -98,7 +98,9 @@ class Appender:
         )
         if on_stored is not None:
             self._write_batch.on_durable(placed.end, on_stored)
-        self._write_batch.reply_after(placed.end, (message.topic, message.queue_id), peer, answer, waits=waits)
+        self._write_batch.reply_after(
+            placed.end, (message.topic, message.queue_id), peer, answer, waits=waits
+        )
         for name in lmq:
             self._write_batch.reply_after(placed.end, (name, 0), None, None)
         return placed

@@ -131,14 +131,20 @@ class SendChecks:
 
 def queue_of(send_request: SendRequest, topic: TopicConfig) -> int:
     """The queue that the sender names, or any."""
-    return send_request.queue_id if send_request.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
+    return (
+        send_request.queue_id if send_request.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
+    )
 
 
 def _described(topic: TopicConfig) -> str:
     """The topic as Java prints it."""
     perm = "".join(
         letter if topic.perm & bit else "-"
-        for letter, bit in (("R", name_rules.PERM_READ), ("W", name_rules.PERM_WRITE), ("X", name_rules.PERM_INHERIT))
+        for letter, bit in (
+            ("R", name_rules.PERM_READ),
+            ("W", name_rules.PERM_WRITE),
+            ("X", name_rules.PERM_INHERIT),
+        )
     )
     attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
     return (

@@ -35,7 +35,9 @@ def stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) ->
         loop.add_signal_handler(number, heard, number)
 
 
-def single_thread_executor(name: str, stop_on_signals: Callable[[], None] | None = None) -> ThreadPoolExecutor:
+def single_thread_executor(
+    name: str, stop_on_signals: Callable[[], None] | None = None
+) -> ThreadPoolExecutor:
     """Does one work after the other. Its thread, which starts with `stop_on_signals`, is there from now on: a pool would start it
     with the first work, and where memory has run out by then, what waits for that work would wait for ever."""
     pool = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=stop_on_signals)

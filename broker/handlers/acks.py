@@ -73,7 +73,15 @@ class AcksHandler:
             if not request.is_oneway:
                 self._make_durable()
             return request.answer()
-        acks = AckMessage(topic, group, queue_id, receipt_handle.start_offset, receipt_handle.pop_ms, receipt_handle.broker, (offset,))
+        acks = AckMessage(
+            topic,
+            group,
+            queue_id,
+            receipt_handle.start_offset,
+            receipt_handle.pop_ms,
+            receipt_handle.broker,
+            (offset,),
+        )
         return self._when_stored(request, peer, request.answer(), self._put(acks, receipt_handle))
 
     def acknowledge_batch(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
@@ -107,15 +115,20 @@ class AcksHandler:
         ):
             return request.answer(ResponseCode.NO_MESSAGE)
         if receipt_handle.is_ordered:
-            visible_ms = self._ack_service.change_invisible_in_order(group, topic, queue_id, offset, receipt_handle, invisible_ms)
+            visible_ms = self._ack_service.change_invisible_in_order(
+                group, topic, queue_id, offset, receipt_handle, invisible_ms
+            )
             if visible_ms is None:
                 return request.answer(remark=CHANGED, ext=NOT_CHANGED)
             return request.answer(
-                remark=CHANGED, ext=_changed(visible_ms - receipt_handle.pop_ms, receipt_handle.pop_ms, receipt_handle)
+                remark=CHANGED,
+                ext=_changed(visible_ms - receipt_handle.pop_ms, receipt_handle.pop_ms, receipt_handle),
             )
         suspend = request.boolean_or("suspend", False)
         try:
-            pop_ms, placed = self._ack_service.change_invisible(group, topic, queue_id, offset, receipt_handle, invisible_ms, suspend)
+            pop_ms, placed = self._ack_service.change_invisible(
+                group, topic, queue_id, offset, receipt_handle, invisible_ms, suspend
+            )
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
         answer = request.answer(remark=CHANGED, ext=_changed(invisible_ms, pop_ms, receipt_handle))
@@ -182,7 +195,9 @@ class AcksHandler:
     ) -> RemotingCommand | None:
         if last is None:
             return answer
-        self._write_batch.reply_after(last.end, (name_rules.TIMER_TOPIC, 0), peer, None if request.is_oneway else answer)
+        self._write_batch.reply_after(
+            last.end, (name_rules.TIMER_TOPIC, 0), peer, None if request.is_oneway else answer
+        )
         return None
 
 

@@ -181,7 +181,9 @@ class ClientsHandler:
                 yield
         yield
         unit = name_rules.UNIT_SUB_FLAG if beat.unit_mode else 0
-        self._topics.create(name_rules.retry_topic(beat.group), config.retry_queues, sys_flag=unit, order=ordered)
+        self._topics.create(
+            name_rules.retry_topic(beat.group), config.retry_queues, sys_flag=unit, order=ordered
+        )
         changed = self._clients.begin_consumer(
             beat.group, member, beat.consume_type, beat.message_model, beat.consume_from_where
         )

@@ -119,7 +119,9 @@ class NotificationHandler:
             places += [(topic.name, queue_id, None) for queue_id in rotated(topic, shift)]
         return next(filter(None, (self._count_of(notification, *place) for place in places)), 0)
 
-    def _count_of(self, notification: NotificationRequest, topic: str, queue_id: int, tags: frozenset[int] | None) -> int:
+    def _count_of(
+        self, notification: NotificationRequest, topic: str, queue_id: int, tags: frozenset[int] | None
+    ) -> int:
         group, name = notification.target.group, notification.target.topic.name
         if notification.ordered and self._order_info.blocked(name, group, queue_id, notification.attempt, 0):
             return 0
@@ -132,7 +134,9 @@ class NotificationHandler:
 
     # ---- the hold ----
 
-    def _held(self, request: RemotingCommand, peer: Peer, notification: NotificationRequest, final: bool) -> bool | None:
+    def _held(
+        self, request: RemotingCommand, peer: Peer, notification: NotificationRequest, final: bool
+    ) -> bool | None:
         """True if the request waits now, False if there is no room for it, None if it may not wait."""
         born_ms = notification.born_ms
         deadline_ms = born_ms + min(notification.poll_ms, POLL_MS_MAX)

@@ -90,7 +90,9 @@ class PlainPull(NamedTuple):
 
 
 class PullHandler:
-    def __init__(self, parts: Parts, filters: FilterCache, broadcasts: BroadcastOffsets, hold_service: PullHoldService) -> None:
+    def __init__(
+        self, parts: Parts, filters: FilterCache, broadcasts: BroadcastOffsets, hold_service: PullHoldService
+    ) -> None:
         self._store = parts.store
         self._topics = parts.state.topics
         self._groups = parts.state.groups
@@ -133,7 +135,10 @@ class PullHandler:
         who = None
         if pull.group in self._clients.broadcasting or "requestSource" in request.ext:
             who = self._broadcasts.puller(pull.topic, pull.group, request, peer)
-        if who is not None and (begin := self._broadcasts.start_offset(who, pull.queue_id, pull.queue_offset)) >= 0:
+        if (
+            who is not None
+            and (begin := self._broadcasts.start_offset(who, pull.queue_id, pull.queue_offset)) >= 0
+        ):
             self._broadcasts.note(who, pull.queue_id, begin)
             return self._reset_answer(request, pull, topic, group, begin)
         got = self._store.reader.get(
@@ -189,7 +194,9 @@ class PullHandler:
 
     # ---- checks ----
 
-    def _permitted(self, request: RemotingCommand, peer: Peer, pull: PullRequest) -> tuple[GroupConfig, TopicConfig]:
+    def _permitted(
+        self, request: RemotingCommand, peer: Peer, pull: PullRequest
+    ) -> tuple[GroupConfig, TopicConfig]:
         options = self._config.options
         ip = options.broker_ip or peer.local[0]
         if not options.broker_permission & name_rules.PERM_READ:

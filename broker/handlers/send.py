@@ -201,7 +201,11 @@ class SendHandler:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support transactions")
 
     def _note(
-        self, send_request: SendRequest, answer: RemotingCommand | None, ext: dict[str, str], placed: PutResult
+        self,
+        send_request: SendRequest,
+        answer: RemotingCommand | None,
+        ext: dict[str, str],
+        placed: PutResult,
     ) -> None:
         if answer is not None:
             host = self._appender.store_host

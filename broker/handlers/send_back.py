@@ -34,7 +34,10 @@ class SendBackHandler:
 
     def send_back(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         offset, level = request.integer("offset"), request.integer("delayLevel", 32)
-        unit_mode, most = request.boolean_or("unitMode", False), client_retry_limit(request, "maxReconsumeTimes")
+        unit_mode, most = (
+            request.boolean_or("unitMode", False),
+            client_retry_limit(request, "maxReconsumeTimes"),
+        )
         group = self._retries.group(request.text("group"))
         options = self._config.options
         if not options.broker_permission & name_rules.PERM_WRITE:

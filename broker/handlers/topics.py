@@ -84,7 +84,8 @@ class TopicsHandler:
         """All or none; Apache makes none if one of them is as it should be already."""
         try:
             raw = json_fields.items(
-                json_fields.members(loads_body(request.body), "body").get("topicConfigList"), "topicConfigList"
+                json_fields.members(loads_body(request.body), "body").get("topicConfigList"),
+                "topicConfigList",
             )
             if len(raw) > LIST_MAX:
                 raise ValueError(f"topicConfigList of {len(raw)} topics, at most {LIST_MAX}")

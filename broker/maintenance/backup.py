@@ -49,7 +49,9 @@ class BackupOptions:
     quiet: bool = True
 
 
-def backup(source: str, target: Path, options: BackupOptions | None = None) -> tuple[Manifest, VerifyResult | None]:
+def backup(
+    source: str, target: Path, options: BackupOptions | None = None
+) -> tuple[Manifest, VerifyResult | None]:
     """What was copied, and what was found in the copy if that was asked for: a copy with findings stays beside.
 
     StoreUnreadable: source or target are not what they must be. OSError: the target is as before.

@@ -235,7 +235,9 @@ def dump_store(
     ] = None,
     until: Annotated[str | None, typer.Option("--until", help="Stored before: ISO 8601, or ms.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="So many at most; 0: all.")] = 0,
-    body: Annotated[dump.BodyFormat, typer.Option("--body", help="How bodies are shown.")] = dump.BodyFormat.TEXT,
+    body: Annotated[
+        dump.BodyFormat, typer.Option("--body", help="How bodies are shown.")
+    ] = dump.BodyFormat.TEXT,
     body_folder: Annotated[Path | None, typer.Option("--body-folder", help="For --body file.")] = None,
     entries: Annotated[bool, typer.Option("--queue-entries", help="Entries of --topic and --queue.")] = False,
     index: Annotated[bool, typer.Option("--index", help="The heads of the index files.")] = False,

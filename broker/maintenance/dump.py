@@ -90,7 +90,9 @@ def _of_log(root: str, query: RecordQuery, report: Told, *, check_crc: bool) -> 
     def torn(low: int, high: int, why: str) -> None:
         report(f"from {low} to {high}: {why}")
 
-    for spans in LogReader(log, start, None, torn, check_crc=check_crc, within_files=True).spans(WINDOW_BYTES):
+    for spans in LogReader(log, start, None, torn, check_crc=check_crc, within_files=True).spans(
+        WINDOW_BYTES
+    ):
         for number in range(len(spans)):
             if query.topic is None or spans.topic(number) == query.topic:
                 yield spans[number]

@@ -118,7 +118,9 @@ class Repair:
         behind = [each for each in segments if each.base > place]
         plan.steps.append(RepairStep(f"the log is cut at {place}", partial(self._cut, at, place)))
         for each in behind:
-            plan.steps.append(RepairStep(f"{each.path} is taken away", partial(self.quarantine.move, Path(each.path))))
+            plan.steps.append(
+                RepairStep(f"{each.path} is taken away", partial(self.quarantine.move, Path(each.path)))
+            )
         for damage in self._log_damage():
             if (damage.physical_offset or 0) < place:
                 self._plan_dropping(plan)
@@ -158,7 +160,8 @@ class Repair:
     def _plan_tail(self, plan: RepairPlan) -> None:
         for each in self._found.findings:
             cut_before = (
-                self._options.cut_log_at is not None and (each.physical_offset or 0) >= self._options.cut_log_at
+                self._options.cut_log_at is not None
+                and (each.physical_offset or 0) >= self._options.cut_log_at
             )
             if each.kind is Kind.TORN_TAIL and not cut_before:
                 plan.steps.append(
@@ -195,7 +198,9 @@ class Repair:
                 if each.kind in QUEUE_DAMAGE
             }
             for folder in sorted(each for each in folders if each.is_dir()):
-                plan.steps.append(RepairStep(f"{folder} is kept as it is", partial(self.quarantine.copy, folder)))
+                plan.steps.append(
+                    RepairStep(f"{folder} is kept as it is", partial(self.quarantine.copy, folder))
+                )
         queues = self._root / "consumequeue"
         for path in (Path(each.file) for each in findings if each.kind is Kind.UNREADABLE):
             if queues in path.parents:
@@ -296,10 +301,14 @@ class Repair:
     def _plan_offsets(self, plan: RepairPlan, kinds: set[Kind]) -> None:
         """Last, for a queue's end may be another one then."""
         if self._options.reset_offsets:
-            plan.steps.append(RepairStep("offsets of groups go back to the ends of their queues", self._reset))
+            plan.steps.append(
+                RepairStep("offsets of groups go back to the ends of their queues", self._reset)
+            )
         elif Kind.OFFSET_BEYOND in kinds:
             plan.left.append("offsets of groups beyond the ends of their queues: --reset-offsets moves them")
 
     def _reset(self) -> None:
         now = verify(str(self._root), VerifyOptions(crc=False, index=False, jobs=1))
-        reset_offsets(self._root, {name: queue.end for name, queue in now.seen.queues.items()}, self.quarantine)
+        reset_offsets(
+            self._root, {name: queue.end for name, queue in now.seen.queues.items()}, self.quarantine
+        )

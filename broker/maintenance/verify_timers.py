@@ -78,7 +78,9 @@ class TimerRecords:
         mapping = self._maps.get(file) if file is not None else None
         if mapping is None or position - mapping.base + RECORD_LAYOUT.size > len(mapping.window):
             return None
-        size, prev, magic, _, _, _, length, _, _ = RECORD_LAYOUT.unpack_from(mapping.window, position - mapping.base)
+        size, prev, magic, _, _, _, length, _, _ = RECORD_LAYOUT.unpack_from(
+            mapping.window, position - mapping.base
+        )
         whole = size == RECORD_LAYOUT.size and magic | MAGIC_BITS == MAGIC_BITS and length > 0
         return int(prev) if whole and -1 <= prev < position else None
 

@@ -31,7 +31,10 @@ UNSAVED = (
 
 def reply_when_saved(routes: Routes, saver: TableSaver) -> Routes:
     """The same handlers, but that those of `CHANGE_CODES` answer behind the saver."""
-    return {code: _reply_after_save(handler, saver) if code in CHANGE_CODES else handler for code, handler in routes.items()}
+    return {
+        code: _reply_after_save(handler, saver) if code in CHANGE_CODES else handler
+        for code, handler in routes.items()
+    }
 
 
 def _reply_after_save(handler: Handler, saver: TableSaver) -> Handler:

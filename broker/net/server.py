@@ -144,14 +144,20 @@ class Server:
         self._empty.set()
 
     async def listen(
-        self, host: str, port: int, receive: Receive, fast_handler: Callable[[], FastHandler | None] = lambda: None
+        self,
+        host: str,
+        port: int,
+        receive: Receive,
+        fast_handler: Callable[[], FastHandler | None] = lambda: None,
     ) -> Address:
         """Accept connections; the address that was bound. StartError when the port is taken or the host is not ours.
 
         `fast_handler()`: what each new connection offers its requests to first.
         """
         try:
-            listener = await self._listener(host, port, lambda: ServerConnection(self, receive, fast_handler()))
+            listener = await self._listener(
+                host, port, lambda: ServerConnection(self, receive, fast_handler())
+            )
         except OSError as error:
             raise StartError(_listen_fault(host, port, error)) from None
         self._listeners.append(listener)
@@ -163,7 +169,9 @@ class Server:
     async def _listener(self, host: str, port: int, make: Callable[[], ServerConnection]) -> Listener:
         engine = self._engine
         if engine is None:
-            return await Listener.bind(self.loop, host, port, lambda accepted: self._accept_transport(accepted, make))
+            return await Listener.bind(
+                self.loop, host, port, lambda accepted: self._accept_transport(accepted, make)
+            )
         return await Listener.bind(self.loop, host, port, lambda accepted: engine.add(accepted, make()))
 
     def _accept_transport(self, accepted: socket.socket, make: Callable[[], ServerConnection]) -> None:
@@ -202,7 +210,9 @@ class Server:
         now = self.loop.time()
         if now - self._full_logged_at >= FULL_LOG_S:
             self._full_logged_at = now
-            gone = connection_limits.idle_newcomers(self._connections, now - connection_limits.IDLE_NEWCOMER_S)
+            gone = connection_limits.idle_newcomers(
+                self._connections, now - connection_limits.IDLE_NEWCOMER_S
+            )
             log.error(
                 "%d connections are all there may be: %d silent ones go", self._connections_max, len(gone)
             )

@@ -81,14 +81,36 @@ class AckService:
         self._check(receipt_handle.revive_queue, receipt_handle.pop_ms + receipt_handle.invisible_ms)
         now = self._clock.now_ms()
         point = PopCheckPoint(
-            topic, group, queue_id, offset, now, invisible_ms, [offset], receipt_handle.broker, suspend=suspend
+            topic,
+            group,
+            queue_id,
+            offset,
+            now,
+            invisible_ms,
+            [offset],
+            receipt_handle.broker,
+            suspend=suspend,
         )
         self._appender.put(point.message(self._revive_topic, receipt_handle.revive_queue, now))
-        acks = AckMessage(topic, group, queue_id, receipt_handle.start_offset, receipt_handle.pop_ms, receipt_handle.broker, (offset,))
+        acks = AckMessage(
+            topic,
+            group,
+            queue_id,
+            receipt_handle.start_offset,
+            receipt_handle.pop_ms,
+            receipt_handle.broker,
+            (offset,),
+        )
         return now, self.ack(acks, receipt_handle.revive_queue, receipt_handle.invisible_ms)
 
     def change_invisible_in_order(
-        self, group: str, topic: str, queue_id: int, offset: int, receipt_handle: ReceiptHandle, invisible_ms: int
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        receipt_handle: ReceiptHandle,
+        invisible_ms: int,
     ) -> int | None:
         """When the message is visible again, in ms; None if it was acknowledged before."""
         if offset < self._offsets.committed(group, topic, queue_id):

@@ -135,7 +135,9 @@ class AckMessage:
         """`broker` stands in for one that is missing. ValueError."""
         of = json_fields.members(loads(body), "acknowledgement")
         several = json_fields.items(of.get("aol"), "aol")[:MESSAGES_MAX]
-        offsets = [json_fields.whole(one, "aol") for one in several] or [json_fields.whole(of.get("ao"), "ao")]
+        offsets = [json_fields.whole(one, "aol") for one in several] or [
+            json_fields.whole(of.get("ao"), "ao")
+        ]
         return AckMessage(
             topic=json_fields.text(of, "t"),
             group=json_fields.text(of, "c"),

@@ -132,7 +132,9 @@ class PopService:
     def revive_message(self, checkpoint: PopCheckPoint, revive_queue: int) -> Message:
         return checkpoint.message(self._revive_topic, revive_queue, self._clock.now_ms())
 
-    def _read(self, query: PopQuery, topic: str, queue_id: int, start: int, capacity: int) -> tuple[int, GetResult]:
+    def _read(
+        self, query: PopQuery, topic: str, queue_id: int, start: int, capacity: int
+    ) -> tuple[int, GetResult]:
         tags, accept = query.selection
         got = self._store.reader.get(topic, queue_id, start, capacity, tags=tags, accept=accept)
         if got.status not in WRONG_PLACE:
@@ -142,7 +144,9 @@ class PopService:
             topic, queue_id, got.next_offset, capacity, tags=tags, accept=accept
         )
 
-    def _found(self, query: PopQuery, popped: PopResult, topic: str, queue_id: int, start: int, got: GetResult) -> None:
+    def _found(
+        self, query: PopQuery, popped: PopResult, topic: str, queue_id: int, start: int, got: GetResult
+    ) -> None:
         records = list(_split(got.body)) if topic != query.topic else []
         offsets = [
             _QUEUE_OFFSET.unpack_from(got.body, at + QUEUE_OFFSET_AT)[0] for at, _ in _places(got.body)

@@ -47,7 +47,9 @@ class TableSaver:
     """`sync_to_disk()` brings log and journal to the disk, in the writing thread: files of progress must not be ahead of what
     they speak of, and what the journal holds of older progress must not come back behind them. OSError."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sync_to_disk: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sync_to_disk: Callable[[], None] = lambda: None
+    ) -> None:
         self.sync_to_disk = sync_to_disk
         self._loop = loop
         self._tables: dict[str, SavedTable] = {}

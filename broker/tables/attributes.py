@@ -61,7 +61,9 @@ def parsed(text: str) -> dict[str, str]:
     return changes
 
 
-def apply_changes(known: Known, current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
+def apply_changes(
+    known: Known, current: Mapping[str, str] | None, changes: Mapping[str, str]
+) -> dict[str, str]:
     """The attributes after `changes`; `current` is None for what is being created. InvalidAttribute."""
     if len(changes) > PAIRS_MAX:
         raise InvalidAttribute(f"{len(changes)} attributes, at most {PAIRS_MAX}")

@@ -113,7 +113,6 @@ class ConfigFile:
         return set_aside(path)
 
 
-
 Shape = Mapping[str, "Shape | None"]
 """Members that a table knows; None: it takes the value as a whole."""
 Place = tuple[str | int, ...]
@@ -176,7 +175,9 @@ class UnknownFields:
         self._kept.pop(place, None)
 
 
-def _unknown(of: json_fields.Members, shape: Shape, place: Place) -> Iterator[tuple[Place, dict[str, object]]]:
+def _unknown(
+    of: json_fields.Members, shape: Shape, place: Place
+) -> Iterator[tuple[Place, dict[str, object]]]:
     """Each object of that shape that has such members, and them."""
     for each in (EACH, EACH_NUMBER):
         if each in shape:

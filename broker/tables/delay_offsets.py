@@ -53,7 +53,9 @@ class DelayOffsets:
         of = json_fields.members(loads(text), "delayOffset.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table = json_fields.members_or_none(of.get("offsetTable"), "offsetTable")
-        self._table = {_level(level): json_fields.whole(offset, "offsetTable") for level, offset in table.items()}
+        self._table = {
+            _level(level): json_fields.whole(offset, "offsetTable") for level, offset in table.items()
+        }
         self._unknown.collect(of)
         self.version = version
 

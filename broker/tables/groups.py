@@ -214,7 +214,8 @@ class GroupTable:
         forbidden = json_fields.members_or_none(of.get("forbiddenTable"), "forbiddenTable")
         masks = {
             name: {
-                topic: json_fields.number(topics, topic) for topic in json_fields.members(topics, "forbiddenTable")
+                topic: json_fields.number(topics, topic)
+                for topic in json_fields.members(topics, "forbiddenTable")
             }
             for name, topics in forbidden.items()
         }

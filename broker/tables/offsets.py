@@ -180,7 +180,9 @@ class ConsumerOffsets:
 
     def to_object(self) -> dict[str, object]:
         table, pulls, topics = dict(self._table), dict(self._pulls), dict(self._topics)
-        is_lmq_enabled = {key: queues[0] for key, queues in table.items() if self._lights and _is_lmq(key, queues)}
+        is_lmq_enabled = {
+            key: queues[0] for key, queues in table.items() if self._lights and _is_lmq(key, queues)
+        }
         members: dict[str, object] = {
             "dataVersion": self.version.to_object(),
             "groupTopicMap": {g: sorted(names.copy()) for g, names in topics.items() if "@" not in g},
@@ -200,7 +202,10 @@ class ConsumerOffsets:
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table, pulls = _queues(of, "offsetTable"), _queues(of, "pullOffsetTable")
         is_lmq_enabled = json_fields.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
-        table |= {_pair(key): {0: json_fields.number(is_lmq_enabled, key, high=json_fields.LONG_MAX)} for key in is_lmq_enabled}
+        table |= {
+            _pair(key): {0: json_fields.number(is_lmq_enabled, key, high=json_fields.LONG_MAX)}
+            for key in is_lmq_enabled
+        }
         self._table.clear()
         self._topics, self._groups, self._count = {}, {}, 0
         self._pulls = {f"{topic}@{group}": queues for (group, topic), queues in pulls.items()}
@@ -287,7 +292,8 @@ def _queues(of: json_fields.Members, name: str) -> dict[tuple[str, str], Offsets
     table = json_fields.members_or_none(of.get(name), name)
     return {
         _pair(key): {
-            _queue_id(queue): json_fields.whole(at, name) for queue, at in json_fields.members(queues, name).items()
+            _queue_id(queue): json_fields.whole(at, name)
+            for queue, at in json_fields.members(queues, name).items()
         }
         for key, queues in table.items()
     }

@@ -84,7 +84,9 @@ class RouteTable:
 
     # what brokers tell
 
-    def register(self, registration: Registration, peer: Peer | None, *, drop_missing: bool = False) -> BrokerLiveInfo | None:
+    def register(
+        self, registration: Registration, peer: Peer | None, *, drop_missing: bool = False
+    ) -> BrokerLiveInfo | None:
         """Take a broker in; the master's entry if `registration` is a slave of one that lives.
 
         `peer` None: our own broker. `drop_missing`: its topics that are not in `registration` go. Refusal when `registration`
@@ -94,7 +96,10 @@ class RouteTable:
         self._check(registration, broker, peer)
         if broker is not None and self._is_older(registration, broker):
             log.warning(
-                "%s %d at %s has an older state than known", registration.broker, registration.broker_id, registration.address
+                "%s %d at %s has an older state than known",
+                registration.broker,
+                registration.broker_id,
+                registration.address,
             )
             return None
         holder = self._live.get((registration.cluster, registration.address))
@@ -102,8 +107,12 @@ class RouteTable:
             self.unregister(registration.cluster, registration.address, own=peer is None)
         first = broker is None or registration.broker_id not in broker.addresses
         if broker is None:
-            broker = self._brokers[registration.broker] = BrokerData(registration.cluster, registration.broker)
-            log.info("broker %s of %s joins at %s", registration.broker, registration.cluster, registration.address)
+            broker = self._brokers[registration.broker] = BrokerData(
+                registration.cluster, registration.broker
+            )
+            log.info(
+                "broker %s of %s joins at %s", registration.broker, registration.cluster, registration.address
+            )
         self._place(registration, broker)
         lowest = registration.acting_master is not None and registration.broker_id == min(broker.addresses)
         if registration.broker_id == MASTER_ID or lowest:
@@ -230,7 +239,9 @@ class RouteTable:
                 f"{IDS_MAX} brokers of one name are registered: brokerId {registration.broker_id} is one too many"
             )
         if broker is not None and broker.cluster != registration.cluster:
-            raise _refusal(f"brokerName {registration.broker} is registered with the cluster {broker.cluster}")
+            raise _refusal(
+                f"brokerName {registration.broker} is registered with the cluster {broker.cluster}"
+            )
         if peer is not None and self._is_ours(registration, broker):
             raise _refusal(
                 f"brokerName {registration.broker}, brokerId {registration.broker_id} is the broker of this process"
@@ -249,7 +260,10 @@ class RouteTable:
 
     def _is_ours(self, registration: Registration, broker: BrokerData | None) -> bool:
         """The id or the address is held by the broker of this process."""
-        addresses = [registration.address, "" if broker is None else broker.addresses.get(registration.broker_id, "")]
+        addresses = [
+            registration.address,
+            "" if broker is None else broker.addresses.get(registration.broker_id, ""),
+        ]
         holders = [self._live.get((registration.cluster, address)) for address in addresses]
         return any(holder is not None and holder.peer is None for holder in holders)
 

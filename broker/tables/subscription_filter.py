@@ -91,9 +91,13 @@ class FilterCache:
         """InvalidExpression, again for every caller; the texts used last are kept."""
         text = subscription.expression
         if subscription.expression_type != SQL92:
-            raise InvalidExpression(f"no filter reads expressions of type {subscription.expression_type[:64]}")
+            raise InvalidExpression(
+                f"no filter reads expressions of type {subscription.expression_type[:64]}"
+            )
         if len(text) > EXPRESSION_CHARS_MAX:
-            raise InvalidExpression(f"an expression of {len(text)} characters, at most {EXPRESSION_CHARS_MAX}")
+            raise InvalidExpression(
+                f"an expression of {len(text)} characters, at most {EXPRESSION_CHARS_MAX}"
+            )
         found = self._compiled.get(text)
         if found is None:
             found = self._compile(text)

@@ -68,7 +68,9 @@ class Subscription:
             expression=expression,
             tags=tuple(tags),
             codes=frozenset(json_fields.whole(code, "codeSet") for code in codes),
-            version=json_fields.number(of, "subVersion", 0, low=-json_fields.LONG_MAX, high=json_fields.LONG_MAX),
+            version=json_fields.number(
+                of, "subVersion", 0, low=-json_fields.LONG_MAX, high=json_fields.LONG_MAX
+            ),
             expression_type=json_fields.text(of, "expressionType", TAG),
             class_filter=json_fields.boolean(of, "classFilterMode", False),
         )
@@ -145,7 +147,10 @@ class HeartbeatData:
         return HeartbeatData(
             client_id,
             [_consumer(value) for value in consumers],
-            [json_fields.text(json_fields.members(value, "producerDataSet"), "groupName") for value in producers],
+            [
+                json_fields.text(json_fields.members(value, "producerDataSet"), "groupName")
+                for value in producers
+            ],
             json_fields.number(of, "heartbeatFingerprint", 0, low=-json_fields.INT_MAX - 1),
             json_fields.boolean(of, "withoutSub", False),
         )

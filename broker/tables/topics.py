@@ -111,7 +111,9 @@ class TopicSettings:
             TopicConfig(name_rules.OP_HALF_TOPIC, 1, 1),
         ]
         if self.auto_create:
-            topics.append(TopicConfig(name_rules.AUTO_CREATE_TOPIC, self.default_queues, self.default_queues, 7))
+            topics.append(
+                TopicConfig(name_rules.AUTO_CREATE_TOPIC, self.default_queues, self.default_queues, 7)
+            )
         if self.trace_topic:
             topics.append(TopicConfig(self.trace_topic_name, 1, 1))
         if self.timer_topic:
@@ -178,7 +180,9 @@ class TopicTable:
         if not perm & name_rules.PERM_INHERIT:
             return None
         count = max(0, min(queues, template.write_queues))
-        config = TopicConfig(name, count, count, perm & ~name_rules.PERM_INHERIT, template.filter_type, sys_flag)
+        config = TopicConfig(
+            name, count, count, perm & ~name_rules.PERM_INHERIT, template.filter_type, sys_flag
+        )
         self._put([config])
         return config
 

@@ -21,7 +21,9 @@ log = logging.getLogger("firearrow.timers")
 MARKS = (Property.TIMER_ENQUEUE_MS, Property.TIMER_DEQUEUE_MS, Property.TIMER_ROLL_TIMES)
 NEVER_WAITED_MS = (1 << 63) - 1
 """Time of enqueueing of a message that was due when it came."""
-NOT_REAL = frozenset((name_rules.TIMER_TOPIC, name_rules.SCHEDULE_TOPIC, name_rules.HALF_TOPIC, name_rules.OP_HALF_TOPIC))
+NOT_REAL = frozenset(
+    (name_rules.TIMER_TOPIC, name_rules.SCHEDULE_TOPIC, name_rules.HALF_TOPIC, name_rules.OP_HALF_TOPIC)
+)
 """Topics that a message cannot come out to: it would run in a circle."""
 
 

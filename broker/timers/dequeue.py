@@ -156,7 +156,9 @@ class TimerDequeue(SliceLoop):
                 self._mark_suspect(f"the chain of slot {due.time_ms} ends in a gap")
                 due.position = -1
                 return
-            (due.deletes if timer_record.magic & (DELETE | ROLL) == DELETE else due.others).append(due.position)
+            (due.deletes if timer_record.magic & (DELETE | ROLL) == DELETE else due.others).append(
+                due.position
+            )
             due.position = timer_record.prev
 
     def _read_deletes(self, due: DueSlot) -> None:

@@ -74,10 +74,14 @@ class TimerEnqueue(SliceLoop):
         files, before, last = self._files, self.total, None
         write_ms = files.write_ms()
         files.checkpoint.queue_offset = self._store.reader.min_offset(name_rules.TIMER_TOPIC, 0)
-        while entries := self._store.reader.entries(name_rules.TIMER_TOPIC, 0, files.checkpoint.queue_offset, SLICE):
+        while entries := self._store.reader.entries(
+            name_rules.TIMER_TOPIC, 0, files.checkpoint.queue_offset, SLICE
+        ):
             messages = [self._opened(entry) for entry in entries]
             messages = [
-                TimerMessage(entry, record if record is not None and waits(record) else None, max(out_ms, write_ms))
+                TimerMessage(
+                    entry, record if record is not None and waits(record) else None, max(out_ms, write_ms)
+                )
                 for entry, record, out_ms in messages
             ]
             self._append(messages, files.checkpoint.queue_offset, write_ms)
@@ -88,7 +92,9 @@ class TimerEnqueue(SliceLoop):
 
     def _take(self) -> None:
         checkpoint = self._files.checkpoint
-        checkpoint.queue_offset = max(checkpoint.queue_offset, self._store.reader.min_offset(name_rules.TIMER_TOPIC, 0))
+        checkpoint.queue_offset = max(
+            checkpoint.queue_offset, self._store.reader.min_offset(name_rules.TIMER_TOPIC, 0)
+        )
         offset = checkpoint.queue_offset
         entries = self._store.reader.entries(name_rules.TIMER_TOPIC, 0, offset, SLICE)
         if not entries:
@@ -206,10 +212,14 @@ def slot_ms(out_ms: int, write_ms: int, roll_slots: int, step_ms: int) -> int:
     return write_ms + slots * step_ms
 
 
-def record_of(entry: QueueEntry, record: Record, prev: int, time_ms: int, write_ms: int, *, roll: bool) -> TimerRecord:
+def record_of(
+    entry: QueueEntry, record: Record, prev: int, time_ms: int, write_ms: int, *, roll: bool
+) -> TimerRecord:
     magic = DEFAULT | (ROLL if roll else 0)
     if Property.TIMER_DELETE_KEY in record.properties:
         magic |= DELETE
     topic = record.properties.get(Property.REAL_TOPIC)
     topic_hash = 0 if topic is None else java_hash(topic)
-    return TimerRecord(prev, magic, write_ms, time_ms - write_ms, entry.physical_offset, entry.size, topic_hash)
+    return TimerRecord(
+        prev, magic, write_ms, time_ms - write_ms, entry.physical_offset, entry.size, topic_hash
+    )

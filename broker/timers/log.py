@@ -108,7 +108,9 @@ class TimerLog:
             return self.start
         file = self._files[number]
         at = position - file.start
-        follows = at % RECORD_LAYOUT.size == 0 and at > 0 and self._at(file, at - RECORD_LAYOUT.size) is not None
+        follows = (
+            at % RECORD_LAYOUT.size == 0 and at > 0 and self._at(file, at - RECORD_LAYOUT.size) is not None
+        )
         return position if follows else file.start
 
     def records(self, position: int) -> Iterator[tuple[int, TimerRecord]]:
@@ -126,7 +128,10 @@ class TimerLog:
     def last_end(self, position: int) -> int | None:
         """Where the last unit before `position` ends; None if `position` is no place of a unit."""
         at = (position - self.start) % self.file_bytes
-        if not self.start <= position <= self.start + len(self._files) * self.file_bytes or at % RECORD_LAYOUT.size:
+        if (
+            not self.start <= position <= self.start + len(self._files) * self.file_bytes
+            or at % RECORD_LAYOUT.size
+        ):
             return None
         return position - self.file_bytes + self._full if at == 0 and position > self.start else position
 
@@ -222,7 +227,12 @@ class TimerLog:
         size, prev, magic, write_ms, delay_ms, physical, length, topic_hash, _ = RECORD_LAYOUT.unpack_from(
             file.map, at
         )
-        if size != RECORD_LAYOUT.size or magic | MAGIC_BITS != MAGIC_BITS or length <= 0 or prev >= file.start + at:
+        if (
+            size != RECORD_LAYOUT.size
+            or magic | MAGIC_BITS != MAGIC_BITS
+            or length <= 0
+            or prev >= file.start + at
+        ):
             return None
         return TimerRecord(prev, magic, write_ms, delay_ms, physical, length, topic_hash)
 

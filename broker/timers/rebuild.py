@@ -32,7 +32,10 @@ class TimerRebuild:
         self._now_ms = now_ms
         self._rolls: dict[tuple[str, str], int] = {}
         """Key and time → how often the newest copy in the timer's queue was rolled."""
-        at, end = store.reader.min_offset(name_rules.TIMER_TOPIC, 0), store.reader.max_offset(name_rules.TIMER_TOPIC, 0)
+        at, end = (
+            store.reader.min_offset(name_rules.TIMER_TOPIC, 0),
+            store.reader.max_offset(name_rules.TIMER_TOPIC, 0),
+        )
         while at < end:
             self._note_rolls(at)
             at += SLICE

@@ -57,7 +57,9 @@ def delete_key(topic: str, unique_key: str, *, with_topic: bool) -> str:
     return f"{topic}+{unique_key}" if with_topic else unique_key
 
 
-def recalling(handle: RecallHandle, group: str, now_ms: int, born_host: bytes, *, with_topic: bool) -> Message:
+def recalling(
+    handle: RecallHandle, group: str, now_ms: int, born_host: bytes, *, with_topic: bool
+) -> Message:
     """The message that deletes the one of `handle`; it goes through the timer to the same slot."""
     key = delete_key(handle.topic, handle.unique_key, with_topic=with_topic)
     properties = {

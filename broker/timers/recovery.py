@@ -120,7 +120,10 @@ class Recovery:
         return timer_record is not None and timer_record.time_ms // self._wheel.step_ms == slot.time
 
     def _link(self, position: int, timer_record: TimerRecord) -> None:
-        time, first = timer_record.time_ms // self._wheel.step_ms, self._checkpoint.read_ms // self._wheel.step_ms
+        time, first = (
+            timer_record.time_ms // self._wheel.step_ms,
+            self._checkpoint.read_ms // self._wheel.step_ms,
+        )
         if timer_record.is_mark or not first <= time < first + SLOTS:
             return
         slot = self._wheel.slot(timer_record.time_ms)
@@ -164,7 +167,9 @@ class Recovery:
 def linked(slot: Slot, position: int, timer_record: TimerRecord) -> Slot:
     """The slot with one more unit, which becomes the head of its chain; a unit that deletes counts against it."""
     return slot._replace(
-        first=position if slot.first < 0 else slot.first, last=position, waiting=slot.waiting + timer_record.count_delta
+        first=position if slot.first < 0 else slot.first,
+        last=position,
+        waiting=slot.waiting + timer_record.count_delta,
     )
 
 
@@ -188,7 +193,9 @@ class TimerFileCheck:
             return "have a check point that was cut"
         if checkpoint.is_new:
             return "have no check point" if end else None
-        if checkpoint.read_ms < 0 or (not checkpoint.is_ours and checkpoint.read_ms > now_ms + self._files.wheel.step_ms):
+        if checkpoint.read_ms < 0 or (
+            not checkpoint.is_ours and checkpoint.read_ms > now_ms + self._files.wheel.step_ms
+        ):
             return f"have a check point that fired slot {checkpoint.read_ms}, it is {now_ms}"
         if checkpoint.queue_offset < 0 or (checkpoint.queue_offset > end and not checkpoint.lost_power):
             return f"have a check point that took {checkpoint.queue_offset} messages of a queue that ends at {end}"

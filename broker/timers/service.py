@@ -129,7 +129,9 @@ class TimerService:
         if fault is not None:
             return fault
         if files.checkpoint.is_ours:
-            self._trusted = TrustedCheckpoint(files.checkpoint.queue_offset, files.checkpoint.read_ms - self._unsure_ms)
+            self._trusted = TrustedCheckpoint(
+                files.checkpoint.queue_offset, files.checkpoint.read_ms - self._unsure_ms
+            )
         fault = file_check.fault_of_log()
         if fault is not None:
             return fault

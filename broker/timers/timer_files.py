@@ -25,7 +25,9 @@ BACK_SLOTS_MAX = 36_000
 
 
 class TimerFiles:
-    def __init__(self, wheel: TimerWheel, timer_log: TimerLog, checkpoint: TimerCheckpoint, clock: Clock) -> None:
+    def __init__(
+        self, wheel: TimerWheel, timer_log: TimerLog, checkpoint: TimerCheckpoint, clock: Clock
+    ) -> None:
         self.wheel = wheel
         self.log = timer_log
         self.checkpoint = checkpoint
@@ -63,8 +65,6 @@ class TimerFiles:
         self.flushed_position = self.log.end
 
 
-
-
 class TimerFolder:
     """Where the three lie in the store at `root`; `files` holds them open."""
 
@@ -79,7 +79,10 @@ class TimerFolder:
         )
         timer_log = self._opened_log()
         self.files = TimerFiles(
-            TimerWheel(self._wheel, options.timer_precision_ms), timer_log, TimerCheckpoint(self._checkpoint), clock
+            TimerWheel(self._wheel, options.timer_precision_ms),
+            timer_log,
+            TimerCheckpoint(self._checkpoint),
+            clock,
         )
 
     def reset(self) -> str:

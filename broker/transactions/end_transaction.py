@@ -34,7 +34,9 @@ class Decision(NamedTuple):
 
 
 class EndTransactionService:
-    def __init__(self, parts: Parts, appender: Appender, open_halves: OpenHalfMessages, op_writer: OpMessageWriter) -> None:
+    def __init__(
+        self, parts: Parts, appender: Appender, open_halves: OpenHalfMessages, op_writer: OpMessageWriter
+    ) -> None:
         self._store = parts.store
         self._appender = appender
         self._journal = parts.journal

@@ -124,7 +124,9 @@ class OpMessageWriter:
         self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
         for entry in entries:
             if entry.answer is not None:
-                self._write_batch.reply_after(placed.end, (name_rules.OP_HALF_TOPIC, 0), entry.peer, entry.answer)
+                self._write_batch.reply_after(
+                    placed.end, (name_rules.OP_HALF_TOPIC, 0), entry.peer, entry.answer
+                )
 
     def _refuse(self, entries: list[OpEntry], refused: Exception) -> None:
         log.warning("%d decided transactions cannot be marked now: %s", len(entries), refused)

@@ -52,7 +52,9 @@ class TransactionService:
             settled=self._keep_offsets,
         )
         self._end_service = EndTransactionService(parts, appender, self._open_halves, self._op_writer)
-        check_sender = CheckRequestSender(parts.state.clients, parts.config.options.broker_name, appender.store_host)
+        check_sender = CheckRequestSender(
+            parts.state.clients, parts.config.options.broker_name, appender.store_host
+        )
         self._checks = CheckService(
             parts, appender, self._open_halves, self._op_writer, check_sender, settled=self._keep_offsets
         )

@@ -264,7 +264,9 @@ class Admin(Startable):
     async def offset(self, group: str, queue: MessageQueue) -> int | None:
         """What the broker has stored for the group, None if nothing."""
         ext = self._group_queue(group, queue) | {"setZeroIfNotFound": "false"}
-        answer = await self.calls.ask_master(self._as_broker_queue(queue), RequestCode.QUERY_CONSUMER_OFFSET, ext)
+        answer = await self.calls.ask_master(
+            self._as_broker_queue(queue), RequestCode.QUERY_CONSUMER_OFFSET, ext
+        )
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         return integer_of(check(answer, queue.broker_name), "offset", queue.broker_name)
@@ -272,7 +274,9 @@ class Admin(Startable):
     async def update_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Members that run store theirs over it: see `reset_offsets`."""
         ext = self._group_queue(group, queue) | {"commitOffset": str(offset)}
-        answer = await self.calls.ask_master(self._as_broker_queue(queue), RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+        answer = await self.calls.ask_master(
+            self._as_broker_queue(queue), RequestCode.UPDATE_CONSUMER_OFFSET, ext
+        )
         check(answer, queue.broker_name)
 
     async def reset_offsets(

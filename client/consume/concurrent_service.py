@@ -65,7 +65,6 @@ class ExpiredMessageCleaner:
         return began is not None and self._clock() - began > self._timeout_s
 
 
-
 RESUBMIT_S = 5.0
 
 
@@ -153,7 +152,9 @@ class ConcurrentService:
 
     async def _consume(self, request: ConsumeRequest) -> None:
         if request.process_queue.dropped:
-            log.debug("%s was given away: %d messages are left to others", request.queue, len(request.messages))
+            log.debug(
+                "%s was given away: %d messages are left to others", request.queue, len(request.messages)
+            )
             return
         request.began = self._calls.clock()
         self._running.add(request)

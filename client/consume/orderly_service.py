@@ -151,7 +151,9 @@ class OrderlyService:
                 return messages[:alike]
         return messages
 
-    async def _settle(self, request: ConsumeRequest, messages: list[ReceivedMessage], verdict: Verdict) -> bool:
+    async def _settle(
+        self, request: ConsumeRequest, messages: list[ReceivedMessage], verdict: Verdict
+    ) -> bool:
         """Do what the verdict says; whether to go on with the queue."""
         process_queue, queue = request
         result, stats = verdict.result, self._calls.stats

@@ -132,7 +132,9 @@ class PopConsumer(Service):
         The message has a new receipt then. BrokerError, TransportError: nothing has changed as far as we know.
         """
         _, acks = self._running()
-        receipt = await acks.change_invisible(self._topic(message), receipt_handle_of(message), _ms("seconds", seconds))
+        receipt = await acks.change_invisible(
+            self._topic(message), receipt_handle_of(message), _ms("seconds", seconds)
+        )
         message.put_property(Property.POP_CHECK_POINT, receipt.text)
 
     @property

@@ -205,7 +205,10 @@ class PushConsumerRuntime:
         )
         self._pops = None if options.client_rebalance else self._make_pops()
         self._start_offset = start_offset(
-            self.offsets, QueueOffsets(instance), options.from_where, int(options.from_time.timestamp()) * 1000
+            self.offsets,
+            QueueOffsets(instance),
+            options.from_where,
+            int(options.from_time.timestamp()) * 1000,
         )
         self._puller = PullClient(instance, self.group, config.filter_hooks)
         self.pulls = self._make_loop()

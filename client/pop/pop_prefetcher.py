@@ -97,7 +97,9 @@ class PopPrefetcher:
         self._turn = 0
         self._closed = False
 
-    async def receive(self, sources: Sequence[PopSource], receive_options: ReceiveOptions) -> list[ReceivedMessage]:
+    async def receive(
+        self, sources: Sequence[PopSource], receive_options: ReceiveOptions
+    ) -> list[ReceivedMessage]:
         """At most `batch` messages of one source; none if nothing came in time.
 
         ClientError: no broker answers. NotRunning: closed meanwhile.

@@ -179,7 +179,9 @@ class _AnswerReceipts:
         ).text
 
 
-def _give_receipts(messages: Sequence[ReceivedMessage], answer: RemotingCommand, taken: _AnswerReceipts) -> None:
+def _give_receipts(
+    messages: Sequence[ReceivedMessage], answer: RemotingCommand, taken: _AnswerReceipts
+) -> None:
     """The k-th message of a queue takes the k-th offset of that queue. What the broker gave a receipt keeps it."""
     starts = start_offsets(answer.text("startOffsetInfo"))
     offsets = message_offsets(answer.text_or("msgOffsetInfo", ""))
@@ -195,7 +197,9 @@ def _give_receipts(messages: Sequence[ReceivedMessage], answer: RemotingCommand,
             told = offsets[group][groups[group].index(own_offset)]
             start = starts[group]
         except (KeyError, IndexError):
-            raise InvalidReceiptHandle(f"msgOffsetInfo: nothing for queue {group[1]}, offset {own_offset}") from None
+            raise InvalidReceiptHandle(
+                f"msgOffsetInfo: nothing for queue {group[1]}, offset {own_offset}"
+            ) from None
         if told != own_offset:
             log.warning("%s: popped at queue offset %d, stored at %d", message.message_id, told, own_offset)
         message.put_property(Property.POP_CHECK_POINT, taken.receipt(start, group, told))

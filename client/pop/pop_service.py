@@ -58,7 +58,9 @@ class PopService:
         self._max_reconsume_times = max_reconsume_times
         self._dead_letter = dead_letter
         self._clock_ms = clock_ms
-        self._pool: WorkerPool[PopConsumeRequest] = WorkerPool(handlers.at_a_time, self._consume, handlers.later)
+        self._pool: WorkerPool[PopConsumeRequest] = WorkerPool(
+            handlers.at_a_time, self._consume, handlers.later
+        )
         self._answers: set[asyncio.Task[None]] = set()
 
     async def stop(self, within_s: float) -> None:
@@ -123,7 +125,9 @@ class PopService:
             if await self._dead_letter(message):
                 await self._acks.ack(topic, receipt)
         elif message.reconsume_times < self._max_reconsume_times:
-            await self._acks.change_invisible(topic, receipt, _delay_ms(delay_level or message.reconsume_times))
+            await self._acks.change_invisible(
+                topic, receipt, _delay_ms(delay_level or message.reconsume_times)
+            )
         elif (age_s := (self._clock_ms() - message.born_timestamp) / 1000) > GIVEN_UP_AGE_S:
             log.warning("%r failed %d times: given up", message, message.reconsume_times)
             await self._acks.ack(topic, receipt)

@@ -132,7 +132,9 @@ class Prefetcher:
             pulled.done = pulled.position
         self._delivered.clear()
 
-    async def poll_batch(self, timeout_s: float, most: int) -> tuple[MessageQueue, list[ReceivedMessage]] | None:
+    async def poll_batch(
+        self, timeout_s: float, most: int
+    ) -> tuple[MessageQueue, list[ReceivedMessage]] | None:
         """The next messages of one queue, in their order; None after `timeout_s`, or once closed."""
         if self._batch_ended:
             self._batch_ended = False

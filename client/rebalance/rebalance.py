@@ -72,7 +72,9 @@ class RebalanceContext:
 class Rebalancer:
     """`table`: the queues that are pulled, `pop_table`: those that are popped. A dropped one is on its way out."""
 
-    def __init__(self, parts: RebalanceContext, table: dict[MessageQueue, ProcessQueue] | None = None) -> None:
+    def __init__(
+        self, parts: RebalanceContext, table: dict[MessageQueue, ProcessQueue] | None = None
+    ) -> None:
         self._parts = parts
         self._owned_queues = OwnedQueues(
             OwnedQueuesContext(
@@ -167,7 +169,9 @@ class Rebalancer:
 
     async def _as_assigned(self, topic: str) -> bool:
         parts = self._parts
-        modes = await query_assignment(parts.instance, parts.group, topic, parts.model, name_of(parts.strategy))
+        modes = await query_assignment(
+            parts.instance, parts.group, topic, parts.model, name_of(parts.strategy)
+        )
         if modes is None:
             return False
         self._switch_retries(topic, modes)

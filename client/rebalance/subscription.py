@@ -59,7 +59,9 @@ class Subscription:
         }  # fmt: skip
 
 
-async def check_filters(instance: ClientInstance, group: str, subscriptions: Mapping[str, Subscription]) -> None:
+async def check_filters(
+    instance: ClientInstance, group: str, subscriptions: Mapping[str, Subscription]
+) -> None:
     """One broker of each topic; tags need no asking. BrokerError: it cannot read the expression. TransportError."""
     for topic, wanted in subscriptions.items():
         address = instance.routes.any_broker_of(topic)

@@ -16,9 +16,9 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, ConfigError, NotRunning, RocketMQError, check
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import ClientOptions, ProducerOptions
-from firearrow.client.remoting.client_id import build_client_id
 from firearrow.client.remoting.channel import Channel
 from firearrow.client.remoting.channels import Channels
+from firearrow.client.remoting.client_id import build_client_id
 from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
 from firearrow.client.remoting.heartbeat import Heartbeats
 from firearrow.client.remoting.name_servers import NameServers
@@ -73,7 +73,11 @@ class ClientInstance:
             client_id, options, self.channels, self.routes, self.producers.values, self.consumers.values
         )
         self._missing = RouteRetry(
-            self.routes, self._consumed_topics, self._heartbeat_new_brokers, loop.time, options.poll_name_server_s
+            self.routes,
+            self._consumed_topics,
+            self._heartbeat_new_brokers,
+            loop.time,
+            options.poll_name_server_s,
         )
         self._handlers: dict[int, InboundHandler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed}
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -64,7 +64,9 @@ class SlowPath:
 class FastSends:
     """`slow_path` of `submit`: a Beyond for the rules that the caller goes by."""
 
-    def __init__(self, environment: SendEnvironment, preparer: MessagePreparer, ids: UniqueIds, limit: InFlightLimit) -> None:
+    def __init__(
+        self, environment: SendEnvironment, preparer: MessagePreparer, ids: UniqueIds, limit: InFlightLimit
+    ) -> None:
         self._environment = environment
         self._preparer = preparer
         self._ids = ids
@@ -86,7 +88,10 @@ class FastSends:
             return None
         topic_send = self._topic_sends.get(message.topic)
         try:
-            if topic_send is not None and (future := topic_send.submit(message, timeout_s, slow_path)) is not None:
+            if (
+                topic_send is not None
+                and (future := topic_send.submit(message, timeout_s, slow_path)) is not None
+            ):
                 return future
             if topic_send is None or not topic_send.laid:
                 topic_send = self._topic_send(message.topic)

@@ -166,7 +166,9 @@ class Producer(Service):
         chosen, selector = target(message, queue, selector, self._namespace)
         left_s = await self._back_pressure.wait_for_capacity(prepared.size, self._time(timeout_s))
         tries = 1 if chosen is not None or selector is not None else 1 + self.options.retries
-        send_task = SendTask(environment, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector)
+        send_task = SendTask(
+            environment, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector
+        )
         return await self._run_task(send_task, prepared.size)
 
     def submit(
@@ -194,7 +196,9 @@ class Producer(Service):
         prepared = self._preparer.prepare(message)
         chosen, selector = target(message, queue, selector, self._namespace)
         self._back_pressure.claim(prepared.size)
-        return self._run_task(self._asynchronous(environment, prepared, left_s, chosen, selector), prepared.size)
+        return self._run_task(
+            self._asynchronous(environment, prepared, left_s, chosen, selector), prepared.size
+        )
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
@@ -205,7 +209,9 @@ class Producer(Service):
         chosen, selector = target(message, queue, selector, self._namespace)
         left_s = await self._back_pressure.wait_for_capacity(prepared.size, self.options.send_timeout_s)
         try:
-            await SendTask(environment, prepared, "oneway", left_s, 1, never_retry, chosen, selector).send_oneway()
+            await SendTask(
+                environment, prepared, "oneway", left_s, 1, never_retry, chosen, selector
+            ).send_oneway()
         finally:
             environment.instance.loop.call_soon(self._back_pressure.release, prepared.size)
 
@@ -225,7 +231,9 @@ class Producer(Service):
         chosen, selector = target(prepared.message, queue, None, self._namespace)
         left_s = await self._back_pressure.wait_for_capacity(prepared.size, self._time(timeout_s))
         tries = 1 if chosen is not None or selector is not None else 1 + self.options.retries
-        send_task = SendTask(environment, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector)
+        send_task = SendTask(
+            environment, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector
+        )
         return await self._run_task(send_task, prepared.size)
 
     async def queues(self, topic: str) -> list[MessageQueue]:

@@ -82,7 +82,6 @@ def _text(push: RemotingCommand, name: str, bytes_max: int) -> bytes:
     return encoded
 
 
-
 REPLY = "reply"
 REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 

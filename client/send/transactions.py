@@ -250,7 +250,6 @@ async def _work(local: Local, message: Message, argument: object) -> object:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-
 Checker = Callable[[ReceivedMessage], Any]
 """What became of the work that this message tells of? A TransactionState, or None (UNKNOWN); may be async."""
 

@@ -105,7 +105,9 @@ def runs(flags: Indexes, rows: Indexes) -> list[Indexes]:
 class BatchSender:
     """`send` batch after batch, then `finish`. `ids`: see Rows; the number goes on with each row."""
 
-    def __init__(self, sender: MessageSender, sink_settings: SinkSettings, ids: tuple[str, int] | None = None) -> None:
+    def __init__(
+        self, sender: MessageSender, sink_settings: SinkSettings, ids: tuple[str, int] | None = None
+    ) -> None:
         self.sent = SentTotals()
         self._sender = sender
         self._sink_settings = sink_settings
@@ -119,7 +121,9 @@ class BatchSender:
         """Rows whose schema was checked. SendFailed, TopicNotFound, InvalidOption: none of what follows is sent."""
         try:
             rows = rows_of(batch, job=self._sink_settings.job, ids=self._ids)
-            for run in list(partition_rows(batch, self._sink_settings.topic, self._queues_of, self._sink_settings.queues)):
+            for run in list(
+                partition_rows(batch, self._sink_settings.topic, self._queues_of, self._sink_settings.queues)
+            ):
                 self._send_stretch(batch, rows, run)
         except ValueError as error:
             raise error if isinstance(error, InvalidOption) else InvalidOption(str(error)) from None

@@ -145,4 +145,6 @@ def _opened(record: Record) -> bytes:
         return open_body(record.sys_flag, record.body)
     except BodyUnreadable as fault:
         where = f"topic {record.topic}, queue {record.queue_id}, offset {record.queue_offset}"
-        raise DecompressionFailed(f"{where}: {fault}; read it as it is stored with openBodies=false") from fault
+        raise DecompressionFailed(
+            f"{where}: {fault}; read it as it is stored with openBodies=false"
+        ) from fault

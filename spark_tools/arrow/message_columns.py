@@ -59,23 +59,35 @@ class MessageColumn:
 
 MESSAGE_COLUMNS: dict[str, MessageColumn] = {
     "body": MessageColumn(_is_body, "binary or string", "Required; not null."),
-    "topic": MessageColumn(_is_text, "string", "Required unless the option `topic` is given, which overrides it."),
+    "topic": MessageColumn(
+        _is_text, "string", "Required unless the option `topic` is given, which overrides it."
+    ),
     "tags": MessageColumn(_is_text, "string", "Null or empty: none, here and below."),
     "keys": MessageColumn(_is_texts, "string or array<string>", "Keys, separated by spaces if a string."),
-    "uniqKey": MessageColumn(_is_text, "string", "Null: one is made, the same for a task that is tried again."),
+    "uniqKey": MessageColumn(
+        _is_text, "string", "Null: one is made, the same for a task that is tried again."
+    ),
     "properties": MessageColumn(
         _is_map,
         "map<string,string>",
         "Those that brokers set themselves or that would act again are left out.",
     ),
     "flag": MessageColumn(pa.types.is_integer, "int", "The message's flag."),
-    "queueId": MessageColumn(pa.types.is_integer, "int", "The queue; null: see `shardingKey`. Option `queues`."),
-    "shardingKey": MessageColumn(_is_text, "string", "Equal keys go to the same queue, in order; null: any queue."),
+    "queueId": MessageColumn(
+        pa.types.is_integer, "int", "The queue; null: see `shardingKey`. Option `queues`."
+    ),
+    "shardingKey": MessageColumn(
+        _is_text, "string", "Equal keys go to the same queue, in order; null: any queue."
+    ),
     "delayLevel": MessageColumn(pa.types.is_integer, "int", "Level of the broker's table; 0 or null: none."),
-    "deliverTime": MessageColumn(_is_time, "timestamp, or bigint in ms", "When consumers get it; null: at once."),
+    "deliverTime": MessageColumn(
+        _is_time, "timestamp, or bigint in ms", "When consumers get it; null: at once."
+    ),
     "brokerName": MessageColumn(_is_text, "string", "Where the row was read (option `provenance`)."),
     "queueOffset": MessageColumn(pa.types.is_integer, "bigint", "Where the row was read."),
-    "sourceTopic": MessageColumn(_is_text, "string", "Where the row was read, if `topic` says where it goes."),
+    "sourceTopic": MessageColumn(
+        _is_text, "string", "Where the row was read, if `topic` says where it goes."
+    ),
     "sourceQueueId": MessageColumn(
         pa.types.is_integer, "int", "Where the row was read, if `queueId` says where it goes."
     ),
@@ -127,7 +139,9 @@ def check_provenance(schema: pa.Schema, option: str) -> None:
             )
 
 
-def rows_of(batch: pa.RecordBatch, *, job: str | None = None, ids: tuple[str, int] | None = None) -> RowEncoder:
+def rows_of(
+    batch: pa.RecordBatch, *, job: str | None = None, ids: tuple[str, int] | None = None
+) -> RowEncoder:
     """The batch, whose schema was checked, as messages. `job`: name for provenance. `ids`: see Rows."""
     body = texts(batch.column("body"))
     text_columns: dict[str, StringArray] = {}

@@ -95,7 +95,11 @@ def _by_sharding_key(column: pa.Array, rows: Indexes, place: Indexes, count: int
 
 
 def _by_queue_id(
-    batch: pa.RecordBatch, rows: Indexes, place: Indexes, there: Sequence[MessageQueue], message_filter: QueueIdUse
+    batch: pa.RecordBatch,
+    rows: Indexes,
+    place: Indexes,
+    there: Sequence[MessageQueue],
+    message_filter: QueueIdUse,
 ) -> None:
     column = batch.column("queueId")
     ids = np.asarray(whole_numbers(column))[rows]

@@ -57,7 +57,9 @@ class SourceReader(Protocol):
     def bytes_of(self, part: QueueRange) -> int:
         """Log bytes of the range, an estimate where it must be one."""
 
-    def read(self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int) -> Iterator[Spans]:
+    def read(
+        self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int
+    ) -> Iterator[Spans]:
         """What is chosen of the range, in the queue's order; each about `bytes_max` at most."""
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:

@@ -54,7 +54,9 @@ class PlannedPartition(RangePartition):
 class RangeStreamReader(StreamReader):
     @cached_property
     def cursor(self) -> StreamCursor:
-        return StreamCursor(self.rows.message_source, self.options, lost=lambda part, why: self.gone.append((part, why)))
+        return StreamCursor(
+            self.rows.message_source, self.options, lost=lambda part, why: self.gone.append((part, why))
+        )
 
     @cached_property
     def gone(self) -> list[Gone]:

@@ -27,7 +27,9 @@ class TableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         message_filter = self._message_filter()
         if message_filter is not None:
-            yield from TaskReader(self.plan.message_source, message_filter, self.columns, self.plan.options).of(partition)
+            yield from TaskReader(
+                self.plan.message_source, message_filter, self.columns, self.plan.options
+            ).of(partition)
 
     def _message_filter(self) -> MessageFilter | None:
         return self.plan.pushdown.message_filter(self.plan.options.message_filter())

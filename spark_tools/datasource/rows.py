@@ -70,7 +70,9 @@ def asked_columns(schema: StructType) -> tuple[str, ...]:
     for field in columns.schema(names):
         asked = wanted.field(field.name)
         if not asked.type.equals(field.type):
-            raise InvalidOption(f"schema: {field.name} is {field.type}, not {asked.type}; cast it in a select")
+            raise InvalidOption(
+                f"schema: {field.name} is {field.type}, not {asked.type}; cast it in a select"
+            )
         if not asked.nullable:
             raise InvalidOption(f"schema: {field.name} cannot be `not null` here; leave that out")
     return names

@@ -80,7 +80,9 @@ class TableWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         assert context is not None
         ids = unique_ids(self.run, context.partitionId()), self.first_id
-        return TaskCommit(send_all(iterator, self.target, self.options.sink_settings(), ids, self.options.timeout_s))
+        return TaskCommit(
+            send_all(iterator, self.target, self.options.sink_settings(), ids, self.options.timeout_s)
+        )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Says on stderr what is at the target all the same."""

@@ -31,7 +31,11 @@ from firearrow.spark_tools.plan.stream_offsets import StreamCursor
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
-        self, message_source: Source, options: SourceOptions, columns: tuple[str, ...], target: Cluster | None = None
+        self,
+        message_source: Source,
+        options: SourceOptions,
+        columns: tuple[str, ...],
+        target: Cluster | None = None,
     ) -> None:
         self.options = options
         self.target = target

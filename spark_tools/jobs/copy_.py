@@ -119,7 +119,9 @@ def copy(
     finish(report)
 
 
-def stream_options(source: SourceArguments, batching: BatchArguments, running: RunArguments) -> dict[str, str]:
+def stream_options(
+    source: SourceArguments, batching: BatchArguments, running: RunArguments
+) -> dict[str, str]:
     """What the stream source is told. InvalidOption: what a stream cannot do."""
     for option, value in (("--until", source.until), ("--offsets", source.offsets)):
         if value is not None:
@@ -192,7 +194,9 @@ def work(
     )  # fmt: skip
 
 
-def run(copying: MicroBatchCopier, options: Mapping[str, str], batching: BatchArguments, *, quiet: bool) -> None:
+def run(
+    copying: MicroBatchCopier, options: Mapping[str, str], batching: BatchArguments, *, quiet: bool
+) -> None:
     """Until it is ended, or for once. One of REFUSALS: why it cannot go on."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 (arguments are checked without Spark)
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -210,7 +214,9 @@ def run(copying: MicroBatchCopier, options: Mapping[str, str], batching: BatchAr
         ) from None
 
 
-def start(copying: MicroBatchCopier, options: Mapping[str, str], batching: BatchArguments) -> "StreamingQuery":
+def start(
+    copying: MicroBatchCopier, options: Mapping[str, str], batching: BatchArguments
+) -> "StreamingQuery":
     from firearrow.spark_tools.datasource.ranges import RangeSource  # noqa: PLC0415
     from firearrow.spark_tools.sessions import session  # noqa: PLC0415
 

@@ -92,7 +92,9 @@ class MicroBatchCopier:
             marks.folder.mkdir(parents=True, exist_ok=True)
         routing = self._routing({piece.part.queue for piece in slices})
         left = [piece for piece in slices if marks.read(piece).next < piece.part.end]
-        tasks = task_runner.tasks_of(left, spark.defaultParallelism, whole_queues=True, abreast=CONCURRENT_QUEUES)
+        tasks = task_runner.tasks_of(
+            left, spark.defaultParallelism, whole_queues=True, abreast=CONCURRENT_QUEUES
+        )
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
         failures = task_runner.run(spark, tasks, marks, self.work(routing, at_a_time))
         if failures:

@@ -125,7 +125,9 @@ def _export(held: Checkpoint, work: ExportTask, report: Report, *, quiet: bool) 
         )
 
 
-def manifest_of(held: Checkpoint, marks: Sequence[SliceProgress], report: Report, layout: Layout) -> ExportManifest:
+def manifest_of(
+    held: Checkpoint, marks: Sequence[SliceProgress], report: Report, layout: Layout
+) -> ExportManifest:
     """What the marks of a finished export say."""
     rows = {mark.number: mark.counts.get("messages", 0) for mark in marks}
     ranges, files = [], []
@@ -162,7 +164,9 @@ def _prepare(folder: Path, checkpoint: Path) -> None:
     except OSError as fault:
         raise InvalidOption(f"--to: {folder} cannot be used: {fault.strerror}") from None
     if strange is not None and not begun:
-        raise InvalidOption(f"--to: {folder} holds {strange}, which is not of this export; choose a new folder")
+        raise InvalidOption(
+            f"--to: {folder} holds {strange}, which is not of this export; choose a new folder"
+        )
 
 
 def _clean(folder: Path, files: set[str]) -> None:

@@ -121,7 +121,9 @@ def _import(
     if tasks:
         target = sending.cluster()
         sources = (
-            [MessageQueue(sink_settings.topic, "", 0)] if sink_settings.topic else sorted(found.queues or queues_in(found))
+            [MessageQueue(sink_settings.topic, "", 0)]
+            if sink_settings.topic
+            else sorted(found.queues or queues_in(found))
         )
         with Sender(target, timeout_s=running.timeout_s) as sender:
             report.notes += queues_at(sender, sending, sources)[1]
@@ -149,7 +151,11 @@ def _tasks(held: Checkpoint, found: ParquetInput) -> list[list[Slice]]:
     numbered = iter(held.slices)
     left = {file_range.number for file_range in held.unfinished()}
     chains = [[next(numbered) for _ in chain] for chain in found.chains]
-    return [task for task in ([file_range for file_range in chain if file_range.number in left] for chain in chains) if task]
+    return [
+        task
+        for task in ([file_range for file_range in chain if file_range.number in left] for chain in chains)
+        if task
+    ]
 
 
 def _count(report: Report, found: ParquetInput) -> None:

@@ -39,7 +39,9 @@ class ImportTask:
             for file_range in slices:
                 mark = marks.read(file_range)
                 if mark.next < file_range.part.end:
-                    FileSender(self, self.pieces[file_range.part.queue.topic], mark, marks, sender, buckets).send()
+                    FileSender(
+                        self, self.pieces[file_range.part.queue.topic], mark, marks, sender, buckets
+                    ).send()
 
 
 class FileSender:

@@ -177,7 +177,9 @@ def queues_in(found: ParquetInput) -> set[MessageQueue]:
                 for topic, queue_id in _highest(rows):
                     highest[topic] = max(highest.get(topic, 0), queue_id)
         if len(highest) > TOPICS_MAX:
-            raise InvalidFiles(f"{found.source}: more than {TOPICS_MAX} topics; is column topic the right one?")
+            raise InvalidFiles(
+                f"{found.source}: more than {TOPICS_MAX} topics; is column topic the right one?"
+            )
     return {MessageQueue(topic, ROWS, queue_id) for topic, queue_id in highest.items()}
 
 

@@ -64,7 +64,9 @@ def queues(reader: SourceReader, source: SourceArguments) -> list[MessageQueue]:
     available_part = TopicSelection(tuple(sorted(topics)), pattern).queues(reader)
     found = [queue for queue in available_part if (queue.broker_name, queue.queue_id) in chosen]
     if not found:
-        raise InvalidOption(f"--queues: {source.queues} names none of the {len(available_part)} queues of these topics")
+        raise InvalidOption(
+            f"--queues: {source.queues} names none of the {len(available_part)} queues of these topics"
+        )
     return found
 
 
@@ -82,7 +84,9 @@ def slices(
     return [
         piece
         for part in parts
-        for piece in split_range(part, min(len(part), max(1, ceil(part.size / size), ceil(len(part) / count))))
+        for piece in split_range(
+            part, min(len(part), max(1, ceil(part.size / size), ceil(len(part) / count)))
+        )
     ]
 
 

@@ -51,7 +51,10 @@ def shown(job: str, marks: ProgressFiles, slices: Sequence[Slice], *, quiet: boo
     console = Console(stderr=True)
     paint = _bar if console.is_terminal else _lines
     thread = threading.Thread(
-        target=paint, args=(job, ProgressView(marks, slices), ended, console), name="firearrow-progress", daemon=True
+        target=paint,
+        args=(job, ProgressView(marks, slices), ended, console),
+        name="firearrow-progress",
+        daemon=True,
     )
     thread.start()
     try:

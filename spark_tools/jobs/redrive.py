@@ -47,7 +47,9 @@ def redrive(
     if source.topics or source.pattern is not None or source.offsets is not None:
         raise InvalidOption("--group says what is read: give it without --topics, --pattern and --offsets")
     letters = replace(source, topics=[dlq_topic(group) for group in groups])
-    routing = DeadLetterRouting(sending.topic_table())  # letters know their topics, so workers ask for the queues
+    routing = DeadLetterRouting(
+        sending.topic_table()
+    )  # letters know their topics, so workers ask for the queues
     delivery = SendJob(
         job="redrive", source=letters, sending=sending, running=running,
         fingerprint=job_fingerprint(letters, sending, provenance=provenance), routed=lambda sender, parts: (routing, []),

@@ -56,11 +56,16 @@ class SendJob:
         self.sending.check()
         self.running.check()
         watch = Watch()
-        message_source, message_filter = self.source.message_source(self.running.timeout_s), self.source.message_filter()
+        message_source, message_filter = (
+            self.source.message_source(self.running.timeout_s),
+            self.source.message_filter(),
+        )
         job, place = self.job, self.running.checkpoint
         if self.dry_run:
             job, place = f"{job}-dry-run", place and place / "dry-run"
-        with checkpoint(place, job, self.fingerprint, partial(planning.planned, message_source, self.source)) as held:
+        with checkpoint(
+            place, job, self.fingerprint, partial(planning.planned, message_source, self.source)
+        ) as held:
             report = Report(
                 job=job, id=held.id, source=str(message_source), checkpoint=str(held.folder), resumed=held.resumed,
                 arguments=self.fingerprint,
@@ -74,15 +79,23 @@ class SendJob:
             report.write(self.running.report)
         return report
 
-    def _count(self, held: Checkpoint, message_source: Source, message_filter: MessageFilter, report: Report) -> None:
-        work = DryRunTask(message_source=message_source, message_filter=message_filter, fail_on_data_loss=self.source.fail_on_data_loss)
+    def _count(
+        self, held: Checkpoint, message_source: Source, message_filter: MessageFilter, report: Report
+    ) -> None:
+        work = DryRunTask(
+            message_source=message_source,
+            message_filter=message_filter,
+            fail_on_data_loss=self.source.fail_on_data_loss,
+        )
         report.failures = self._run(held, held.marks, lambda _: work, whole_queues=False)
         report.add(held, held.marks.written())
         report.counts = dry_run.told(held, held.marks.written())
         if not report.failures:
             held.forget()
 
-    def _deliver(self, held: Checkpoint, message_source: Source, message_filter: MessageFilter, report: Report) -> None:
+    def _deliver(
+        self, held: Checkpoint, message_source: Source, message_filter: MessageFilter, report: Report
+    ) -> None:
         target = self.sending.cluster()
         report.target = str(target)
         if self.send and held.unfinished():
@@ -118,7 +131,12 @@ class SendJob:
         )  # fmt: skip
 
     def _verify(
-        self, held: Checkpoint, message_source: Source, message_filter: MessageFilter, target: Cluster, report: Report
+        self,
+        held: Checkpoint,
+        message_source: Source,
+        message_filter: MessageFilter,
+        target: Cluster,
+        report: Report,
     ) -> None:
         marks = ProgressFiles(held.folder / "verified")
         shutil.rmtree(marks.folder, ignore_errors=True)
@@ -145,7 +163,9 @@ class SendJob:
         """Everything that the marks do not have yet."""
         spark = task_runner.context(self.job)
         left = held.unfinished(marks)
-        tasks = task_runner.tasks_of(left, spark.defaultParallelism, whole_queues=whole_queues, abreast=abreast)
+        tasks = task_runner.tasks_of(
+            left, spark.defaultParallelism, whole_queues=whole_queues, abreast=abreast
+        )
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
         with shown(self.job, marks, held.slices, quiet=self.running.quiet):
             return task_runner.run(spark, tasks, marks, work(at_a_time))

@@ -61,7 +61,12 @@ class VerifyTask:
                 marks.write(mark)
 
     def _by_offset(
-        self, source: SourceReader, target: SourceReader, part: QueueRange, places: dict[str, list[int]], mark: SliceProgress
+        self,
+        source: SourceReader,
+        target: SourceReader,
+        part: QueueRange,
+        places: dict[str, list[int]],
+        mark: SliceProgress,
     ) -> None:
         lost = SliceLosses(mark, fail=False)
         wanted = joined(own_offsets(spans) for spans in self._sent(source, part, lost))
@@ -69,7 +74,12 @@ class VerifyTask:
         compare(part, wanted, found, mark)
 
     def _by_key(
-        self, source: SourceReader, target: SourceReader, part: QueueRange, places: dict[str, list[int]], mark: SliceProgress
+        self,
+        source: SourceReader,
+        target: SourceReader,
+        part: QueueRange,
+        places: dict[str, list[int]],
+        mark: SliceProgress,
     ) -> None:
         lost = SliceLosses(mark, fail=False)
         wanted = keyed(self._sent(source, part, lost))
@@ -100,7 +110,9 @@ def anywhere(topic: str) -> list[MessageQueue]:
 def stored(target: SourceReader, places: dict[str, list[int]], lost: SliceLosses) -> Iterator[Spans]:
     """All that is at the target where the slice's messages were acknowledged."""
     for place, (start, end) in places.items():
-        yield from target.read(QueueRange(queue_of(place), start, end), MessageFilter(), lost, bytes_max=READ_BYTES)
+        yield from target.read(
+            QueueRange(queue_of(place), start, end), MessageFilter(), lost, bytes_max=READ_BYTES
+        )
 
 
 def own_offsets(spans: Spans) -> Pairs:

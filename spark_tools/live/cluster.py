@@ -49,7 +49,9 @@ class Cluster:
         given = {name.lower(): str(value) for name, value in options.items()}
         name_server = given.get("nameserver", "").strip()
         if not name_server.strip("; "):
-            raise InvalidOption("nameServer: `host:port` of a name server is wanted, several separated by `;`")
+            raise InvalidOption(
+                "nameServer: `host:port` of a name server is wanted, several separated by `;`"
+            )
         try:
             for address in filter(None, map(str.strip, name_server.split(";"))):
                 host_port(address)

@@ -58,7 +58,13 @@ class PullPipeline:
     """Of one queue up to `end`. `suspend_ms`: how long a broker may keep a pull that finds nothing."""
 
     def __init__(
-        self, admin: SharedAdmin, queue: MessageQueue, end: int, group: str, wanted: BrokerFilter, timeout_s: float
+        self,
+        admin: SharedAdmin,
+        queue: MessageQueue,
+        end: int,
+        group: str,
+        wanted: BrokerFilter,
+        timeout_s: float,
     ) -> None:
         self.suspend_ms = 0
         self._admin = admin
@@ -109,7 +115,9 @@ class PullPipeline:
                 continue
             del self._asked[queue_offset]
             if command.code in BUSY or command.code == ResponseCode.GO_AWAY:
-                self._pause(RequestRefused(f"{self._queue.broker_name}: {command.code} {command.remark or ''}"))
+                self._pause(
+                    RequestRefused(f"{self._queue.broker_name}: {command.code} {command.remark or ''}")
+                )
                 continue
             self._deadline.renew()
             return self._understood(queue_offset, command)
@@ -205,7 +213,9 @@ class PullPipeline:
                 )
             self._suggested(command.integer_or("suggestWhichBrokerId", MASTER))
         except FieldError as error:
-            raise RequestRefused(f"{self._queue.broker_name}: an answer that cannot be read: {error}") from error
+            raise RequestRefused(
+                f"{self._queue.broker_name}: an answer that cannot be read: {error}"
+            ) from error
         self._learn(found.next - queue_offset if found.code == ResponseCode.SUCCESS else 0)
         return found
 

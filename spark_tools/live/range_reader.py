@@ -20,7 +20,14 @@ class RangeReader:
     """Records of `part` from `start` on. `news_s`: how long what should be there is waited for."""
 
     def __init__(
-        self, pulls: PullPipeline, part: QueueRange, start: int, on_data_loss: OnDataLoss, *, news_s: float, everything: bool
+        self,
+        pulls: PullPipeline,
+        part: QueueRange,
+        start: int,
+        on_data_loss: OnDataLoss,
+        *,
+        news_s: float,
+        everything: bool,
     ) -> None:
         """`everything`: the broker leaves nothing out."""
         self.done = start

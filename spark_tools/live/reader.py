@@ -100,14 +100,18 @@ class LiveReader:
 
     # ---- records ----
 
-    def read(self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int) -> Iterator[Spans]:
+    def read(
+        self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int
+    ) -> Iterator[Spans]:
         """Besides what `on_data_loss` raises: Unreachable, Refused, TopicNotFound, OptionWrong."""
         evaluator = FilterEvaluator(message_filter)
         wanted = _filter(message_filter)
         start = part.start
         while start < part.end:
             pulls = self._pulls(replace(part, start=start), wanted)
-            windows = RangeReader(pulls, part, start, on_data_loss, news_s=self._news_s, everything=wanted.everything)
+            windows = RangeReader(
+                pulls, part, start, on_data_loss, news_s=self._news_s, everything=wanted.everything
+            )
             try:
                 for spans in windows.of(bytes_max):
                     kept = evaluator.keep(spans)
@@ -139,7 +143,9 @@ class LiveReader:
 
 def _filter(message_filter: MessageFilter) -> BrokerFilter:
     """What a broker can do of it; one thing at a time."""
-    if message_filter.tags and not any("||" in tag or tag.strip() != tag or tag == "*" for tag in message_filter.tags):
+    if message_filter.tags and not any(
+        "||" in tag or tag.strip() != tag or tag == "*" for tag in message_filter.tags
+    ):
         return BrokerFilter("TAG", TAG_SEPARATOR.join(sorted(message_filter.tags)))
     return BrokerFilter() if message_filter.sql is None else BrokerFilter("SQL92", message_filter.sql)
 

@@ -140,7 +140,11 @@ class Sender:
         self._wait_for_capacity(queue_send, len(body))
         fields = queue_send.fields | ext
         request = SendRequest(
-            queue_send.queue, RemotingCommand.request(code, fields), body, count, partial(self._settled, queue_send)
+            queue_send.queue,
+            RemotingCommand.request(code, fields),
+            body,
+            count,
+            partial(self._settled, queue_send),
         )
         if queue_send.failure is not None:
             request.failure = SendFailed(f"not sent, as one before it failed: {queue_send.failure}")
@@ -173,7 +177,9 @@ class Sender:
             raise SendFailed(f"{queue.topic}@{queue.broker_name}:{queue.queue_id}: {error}") from error
         delivery = self._deliveries.get(name)
         if delivery is None:
-            delivery = self._deliveries[name] = SendPipeline(self._admin, name, wrapped.topic, self._timeout_s)
+            delivery = self._deliveries[name] = SendPipeline(
+                self._admin, name, wrapped.topic, self._timeout_s
+            )
         queue_send = self._queue_sends[queue] = _QueueSend(wrapped, delivery)
         return queue_send
 

@@ -30,7 +30,9 @@ ANYWHERE: Stretch = (0, (1 << 63) - 1)
 log = logging.getLogger("firearrow.spark")
 
 
-def by_index(store: OfflineStore, parts: Sequence[QueueRange], message_filter: MessageFilter) -> list[QueueRange]:
+def by_index(
+    store: OfflineStore, parts: Sequence[QueueRange], message_filter: MessageFilter
+) -> list[QueueRange]:
     """What of `parts` may hold messages with one of the choice's unique ids, or else keys; sizes are not known. All as
     they are if the choice has neither, or too many."""
     wanted = message_filter.unique_ids or message_filter.keys

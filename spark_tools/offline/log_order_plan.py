@@ -15,7 +15,9 @@ from firearrow.spark_tools.offline.store import OfflineStore
 CHUNKS_MAX = 100_000
 
 
-def log_order_splits(store: OfflineStore, parts: Sequence[QueueRange], bytes_each: int) -> list[tuple[QueueRange, ...]]:
+def log_order_splits(
+    store: OfflineStore, parts: Sequence[QueueRange], bytes_each: int
+) -> list[tuple[QueueRange, ...]]:
     """Every offset of `parts` once, in groups of about `bytes_each` bytes of log; sizes in proportion."""
     parts = [part for part in parts if len(part)]
     size, count = sum(part.size for part in parts), sum(map(len, parts))

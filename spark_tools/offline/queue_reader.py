@@ -55,7 +55,9 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 class StoredRangeReader:
     """`bytes_max`: about so many bytes of records at once. OptionWrong: the choice's expression is none."""
 
-    def __init__(self, queue: StoredQueue, message_filter: MessageFilter, on_data_loss: OnDataLoss, bytes_max: int) -> None:
+    def __init__(
+        self, queue: StoredQueue, message_filter: MessageFilter, on_data_loss: OnDataLoss, bytes_max: int
+    ) -> None:
         self._queue = queue
         self._evaluator = FilterEvaluator(message_filter)
         self._tags = None if queue.queue.topic == SCHEDULE_TOPIC else message_filter.tag_codes()

@@ -79,22 +79,32 @@ class OfflineReader:
         with self._store(part.queue.broker_name).queue(part.queue) as stored:
             return stored.bytes_of(part.start, part.end)
 
-    def read(self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int) -> Iterator[Spans]:
+    def read(
+        self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int
+    ) -> Iterator[Spans]:
         with self._store(part.queue.broker_name).queue(part.queue) as stored:
-            yield from StoredRangeReader(stored, message_filter, on_data_loss, bytes_max).spans(part.start, part.end)
+            yield from StoredRangeReader(stored, message_filter, on_data_loss, bytes_max).spans(
+                part.start, part.end
+            )
 
-    def log_order_splits(self, parts: Sequence[QueueRange], *, bytes_each: int) -> list[tuple[QueueRange, ...]]:
+    def log_order_splits(
+        self, parts: Sequence[QueueRange], *, bytes_each: int
+    ) -> list[tuple[QueueRange, ...]]:
         """The same offsets cut and grouped so that each group lies in one piece of a log, see abreast.py."""
         found: list[tuple[QueueRange, ...]] = []
         for name, store in self._stores.items():
-            found += log_order_splits(store, [part for part in parts if part.queue.broker_name == name], bytes_each)
+            found += log_order_splits(
+                store, [part for part in parts if part.queue.broker_name == name], bytes_each
+            )
         return found
 
     def by_index(self, parts: Sequence[QueueRange], message_filter: MessageFilter) -> list[QueueRange]:
         """What of the ranges may hold the choice's keys or unique ids, see by_index.py; sorted, sizes not known."""
         found: list[QueueRange] = []
         for name, store in self._stores.items():
-            found += by_index(store, [part for part in parts if part.queue.broker_name == name], message_filter)
+            found += by_index(
+                store, [part for part in parts if part.queue.broker_name == name], message_filter
+            )
         return sorted(found, key=lambda part: (part.queue, part.start))
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:

@@ -171,9 +171,14 @@ class SourceOptions:
         shown="all",
     )
     properties: bool = option(
-        "includeProperties", option_parsing.flag, True, "Whether there is a column `properties`, the dearest of all."
+        "includeProperties",
+        option_parsing.flag,
+        True,
+        "Whether there is a column `properties`, the dearest of all.",
     )
-    open_bodies: bool = option("openBodies", option_parsing.flag, True, "Whether compressed bodies are opened.")
+    open_bodies: bool = option(
+        "openBodies", option_parsing.flag, True, "Whether compressed bodies are opened."
+    )
     # in what parts
     parts_min: int = option(
         "minPartitions",
@@ -181,7 +186,9 @@ class SourceOptions:
         0,
         "Large ranges are divided until there are so many parts.",
     )
-    part_records: int = option("maxRecordsPerPartition", option_parsing.whole(1), 0, "Messages of one part at most.")
+    part_records: int = option(
+        "maxRecordsPerPartition", option_parsing.whole(1), 0, "Messages of one part at most."
+    )
     part_bytes: int = option(
         "maxBytesPerPartition",
         option_parsing.size(1 << 16),
@@ -189,7 +196,9 @@ class SourceOptions:
         "Bytes of one part, about, as `128m`.",
         shown="`128m`",
     )
-    batch_rows: int = option("batchRows", option_parsing.whole(1, ROWS_MAX), 4096, "Rows of one Arrow batch at most.")
+    batch_rows: int = option(
+        "batchRows", option_parsing.whole(1, ROWS_MAX), 4096, "Rows of one Arrow batch at most."
+    )
     batch_bytes: int = option(
         "batchBytes",
         option_parsing.size(1 << 16, 256 << 20),
@@ -249,7 +258,9 @@ class SourceOptions:
         if self.topic and self.topics:
             raise InvalidOption("topic and topics mean the same: give one of them")
         if use == BATCH and self.start_point(use) is OffsetEdge.LATEST:
-            raise InvalidOption("startingOffsets: a batch that begins at the latest offset would read nothing")
+            raise InvalidOption(
+                "startingOffsets: a batch that begins at the latest offset would read nothing"
+            )
         if self.start_ms is not None and self.end_ms is not None and self.end_ms < self.start_ms:
             raise InvalidOption("endingTimestamp: it lies before startingTimestamp")
         if self.commit_group is not None and not self.name_server:
@@ -257,7 +268,9 @@ class SourceOptions:
         if self.by_index and self.name_server:
             raise InvalidOption("keysByIndex: the index is a file of a store; it goes with path only")
         if self.by_index and not (self.keys or self.push_down):
-            raise InvalidOption("keysByIndex: which keys? keys names them, or the query's filter with pushDown")
+            raise InvalidOption(
+                "keysByIndex: which keys? keys names them, or the query's filter with pushDown"
+            )
         if "properties" in self.columns and not self.properties:
             raise InvalidOption("includeProperties=false, but columns names properties: which of both?")
         if self.trigger_messages and self.trigger_messages_min > self.trigger_messages:

@@ -52,7 +52,9 @@ class SplitPolicy:
         if len(pieces) >= wanted:
             return pieces
         times = _shares([weight(piece) for piece in pieces], list(map(len, pieces)), wanted)
-        return [part for piece, count in zip(pieces, times, strict=True) for part in split_range(piece, count)]
+        return [
+            part for piece, count in zip(pieces, times, strict=True) for part in split_range(piece, count)
+        ]
 
     def bytes_per_split(self, ranges: Iterable[QueueRange]) -> int:
         """Bytes of a part of which there is more than one."""

@@ -42,7 +42,9 @@ class OffsetResolver:
         numbered = point.offsets if isinstance(point, PerQueue) else {}
         whole = [queue for queue, end in found.items() if end == bounds[queue][1]]
         report_tail_losses(
-            self.reader, [queue for queue in whole if numbered.get(queue, LATEST) == LATEST], self.on_data_loss
+            self.reader,
+            [queue for queue in whole if numbered.get(queue, LATEST) == LATEST],
+            self.on_data_loss,
         )
         return found
 
@@ -61,7 +63,9 @@ class OffsetResolver:
             case PerQueue(offsets):
                 wanted = offsets.get(queue, LATEST)
                 if wanted > end:
-                    self.on_data_loss(QueueRange(queue, end, wanted), f"beyond the end of the queue, which is {end}")
+                    self.on_data_loss(
+                        QueueRange(queue, end, wanted), f"beyond the end of the queue, which is {end}"
+                    )
                 return end if wanted == LATEST else max(first, min(wanted, end))
             case AtTime(ms):
                 return self._at(queue, ms, first, end)
@@ -89,7 +93,9 @@ class OffsetResolver:
         return within(queue, wanted, first, end, self.on_data_loss)
 
 
-def report_tail_losses(reader: SourceReader, queues: Sequence[MessageQueue], on_data_loss: OnDataLoss) -> None:
+def report_tail_losses(
+    reader: SourceReader, queues: Sequence[MessageQueue], on_data_loss: OnDataLoss
+) -> None:
     """`queues`: those that are read to their ends."""
     for part, why in reader.tail_losses(queues) if queues else ():
         on_data_loss(part, why)

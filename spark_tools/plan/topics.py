@@ -95,7 +95,9 @@ def assigned(text: str) -> tuple[AssignedQueues, ...]:
     return tuple(found)
 
 
-def check_one_selection(topics: tuple[str, ...], pattern: str | None, queues: tuple[AssignedQueues, ...]) -> TopicSelection:
+def check_one_selection(
+    topics: tuple[str, ...], pattern: str | None, queues: tuple[AssignedQueues, ...]
+) -> TopicSelection:
     """InvalidOption: more than one way to choose."""
     if sum(map(bool, (topics, pattern, queues))) > 1:
         raise InvalidOption("topic, topicPattern and assign exclude each other: give one of them")

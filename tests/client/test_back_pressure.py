@@ -17,7 +17,11 @@ def test_so_many_and_so_many_bytes_but_one_always() -> None:
     pressure = BackPressure(3, 100)
     assert [pressure.try_acquire(10) for _ in range(4)] == [True, True, True, False]
     pressure = BackPressure(10, 100)
-    assert [pressure.try_acquire(60), pressure.try_acquire(40), pressure.try_acquire(1)] == [True, True, False]
+    assert [pressure.try_acquire(60), pressure.try_acquire(40), pressure.try_acquire(1)] == [
+        True,
+        True,
+        False,
+    ]
     pressure.release(40)
     assert [pressure.try_acquire(41), pressure.try_acquire(40)] == [False, True]
     alone = BackPressure(10, 100)

@@ -113,7 +113,9 @@ async def test_the_broker_relays_the_offsets_of_a_running_group(
     topic, seen = topics(queues=1), Seen()
     feeder.feed(topic, [b"1", b"2"])
     async with consumer(name_server, topic, seen) as one:
-        await wait_until(lambda: one._runtime is not None and 2 in one._runtime.offsets.snapshot(topic).values())
+        await wait_until(
+            lambda: one._runtime is not None and 2 in one._runtime.offsets.snapshot(topic).values()
+        )
         client_id = one.client_id
         ext = {"topic": topic, "group": one.group, "clientAddr": ""}
         answer = await ask(peer, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ext)

@@ -168,7 +168,9 @@ async def two() -> AsyncIterator[Scripted]:
 
 @asynccontextmanager
 async def instance_of(cluster: Scripted) -> AsyncIterator[ClientInstance]:
-    instance = await ClientInstance.of(ClientOptions(name_server=cluster.name_server, instance_name=unique("one")))
+    instance = await ClientInstance.of(
+        ClientOptions(name_server=cluster.name_server, instance_name=unique("one"))
+    )
     try:
         yield instance
     finally:

@@ -23,8 +23,8 @@ from firearrow.client.trace.records import (
     SubAfterRecord,
     SubBeforeRecord,
 )
-from tests.client.test_requests import push
-from tests.client.test_trace import Sender
+from tests.client.test_request_reply import push
+from tests.client.test_trace_dispatcher import Sender
 from tests.support.clock import ManualClock
 
 QUEUE = MessageQueue("ns%t", "b", 0)

@@ -93,7 +93,9 @@ async def test_a_transaction_is_traced_with_its_end(name_server: str, topics: Ca
             pass
         async with producer.transaction(Message(topic, b"y")) as asked:
             asked.leave_unknown()
-        half, end = sorted(await records_of(admin, kept.id, {PubRecord, EndTransactionRecord}), key=_type_name)
+        half, end = sorted(
+            await records_of(admin, kept.id, {PubRecord, EndTransactionRecord}), key=_type_name
+        )
         assert isinstance(half, PubRecord)
         assert half.kind is MessageKind.HALF
         assert isinstance(end, EndTransactionRecord)
@@ -113,7 +115,9 @@ async def test_a_recall_is_traced(name_server: str, topics: Callable[..., str]) 
         assert sent.recall_handle is not None
         assert RecallHandle.decode(sent.recall_handle).message_id == sent.message_id
         assert await producer.recall(topic, sent.recall_handle) == sent.message_id
-        recalled, delayed = sorted(await records_of(admin, sent.message_id, {PubRecord, RecallRecord}), key=_type_name)
+        recalled, delayed = sorted(
+            await records_of(admin, sent.message_id, {PubRecord, RecallRecord}), key=_type_name
+        )
         assert isinstance(recalled, RecallRecord)
         assert (recalled.group, recalled.topic, recalled.success) == (group, topic, True)
         assert isinstance(delayed, PubRecord)
@@ -185,7 +189,9 @@ async def test_a_producer_that_is_not_traced_leaves_no_trace(
 
 
 def _answered(record: TraceRecord) -> bool:
-    return isinstance(record, EndTransactionRecord) and record.from_check and record.state == "ROLLBACK_MESSAGE"
+    return (
+        isinstance(record, EndTransactionRecord) and record.from_check and record.state == "ROLLBACK_MESSAGE"
+    )
 
 
 def _type_name(record: TraceRecord) -> str:

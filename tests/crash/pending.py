@@ -13,8 +13,8 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.crash.marks import Marks
 from tests.crash.recorded_broker import serve
-from tests.process import test_pop as pops
-from tests.process import test_transactions as transactions
+from tests.integration import test_pop as pops
+from tests.integration import test_transactions as transactions
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import send_ext, topic_ext
 

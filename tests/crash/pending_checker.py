@@ -15,7 +15,7 @@ from firearrow.broker.base.errors import StartError
 from firearrow.broker.timers import checkpoint
 from tests.crash.promises import Promises, Sent
 from tests.crash.restarted_services import RestartedServices
-from tests.process.pops import GROUP
+from tests.integration.pops import GROUP
 
 STEPS_MAX = 400
 ROUND_MS, ROUNDS = 500, 40

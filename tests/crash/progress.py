@@ -25,7 +25,9 @@ class Keeper:
         self._mark = mark
         self._store = store
         self.journal = Journal(root / "journal", store.run, store.written)
-        self.offsets = ConsumerOffsets(Clock(), on_commit=lambda *entry: self.journal.note(Kind.OFFSET, *entry))
+        self.offsets = ConsumerOffsets(
+            Clock(), on_commit=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
+        )
         self._offsets_file = ConfigFile(root / OFFSETS)
         self._topics_file = ConfigFile(root / TOPICS)
         self._rotated = 0

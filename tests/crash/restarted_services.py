@@ -93,7 +93,9 @@ class RestartedServices:
             arrivals=arrivals, request_sync=self._sync_soon, full=str, journal=journal,
         )  # fmt: skip
         stats = Stats(options.cluster_name, self.clock.now_ms())
-        context = BrokerContext(self._plain, self.store, write_batch, journal, saver, tables, self._config, self.clock, stats)
+        context = BrokerContext(
+            self._plain, self.store, write_batch, journal, saver, tables, self._config, self.clock, stats
+        )
         services = MessageServices(context, FilterCache(self._config, tables.clients.subscription), HOST)
         services.listen(arrivals)
         return tables, services

@@ -89,7 +89,9 @@ class Sweep:
                     folder.make(root, image)
                     faults = pending.faults(root, expected.promises, kill=kill, steps=call * 7 + number)
                 if faults:
-                    failure = Failure(self.workload, self.seed, call, number, str(op), _described(cut), faults)
+                    failure = Failure(
+                        self.workload, self.seed, call, number, str(op), _described(cut), faults
+                    )
                     tally.failures.append(failure)
                     folder.make(root, image)
                     self.failed(failure, root)

@@ -15,11 +15,11 @@ from typing import ClassVar
 from firearrow._native.store.log.record import Record, decode
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
+from tests.integration.pops import records
+from tests.integration.test_requests import item
+from tests.integration.test_send_back import back, place
+from tests.integration.test_timers import recall, timed
 from tests.interop.contents import read
-from tests.process.pops import records
-from tests.process.test_requests import item
-from tests.process.test_send_back import back, place
-from tests.process.test_timers import recall, timed
 from tests.support.client_socket import ClientSocket
 from tests.support.messages import read_messages
 from tests.support.requests import pull, send_ext

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from tests.integration.pops import ack_ext, pop, records
 from tests.interop.peers import BROKER
 from tests.interop.pending_work import NEAR_S, LaterWork, PendingWork, ok, put
-from tests.process.pops import ack_ext, pop, records
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import topic_ext
 

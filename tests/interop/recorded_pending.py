@@ -5,10 +5,10 @@ from collections import Counter
 
 from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
+from tests.integration.test_pop_golden import PENDING, RETRY
+from tests.integration.test_transactions import HALF
 from tests.interop.contents import table
 from tests.interop.pending_work import PendingWork, await_bodies, bodies
-from tests.process.test_pop_golden import PENDING, RETRY
-from tests.process.test_transactions import HALF
 from tests.support.client_socket import ClientSocket
 from tests.support.messages import read_messages
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from tests.integration.test_transactions import COMMIT
 from tests.interop import round_trip_4
 from tests.interop.contents import Contents, contents, same_records
 from tests.interop.files import Saved, add_members, await_saved, members_kept, not_ours
@@ -18,7 +19,6 @@ from tests.interop.pending_work import Delayed, Filtered, PendingWork, Sent, Sen
 from tests.interop.pops_across import OrderedPopsAcross, PopsAcross
 from tests.interop.recorded_pending import RecordedPending, timers_counted
 from tests.interop.transactions_across import TransactionsAcross, nobody_asks
-from tests.process.test_transactions import COMMIT
 from tests.store.test_golden import Golden, assert_same
 from tests.support.client_socket import ClientSocket
 from tests.wire_golden.replay import AS_RECORDED

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.pops import ack, bodies, pop, records
+from tests.integration.test_send_back import back, place
 from tests.interop.driver import Driver, Event
 from tests.interop.messages import hexed, numbered, pull_all
 from tests.interop.peers import MARKS_AT_ONCE, Apache, FireArrow, address
 from tests.interop.test_store_exchange import SIZES, Open
 from tests.interop.toolchain import java_class_path, need
-from tests.process.pops import ack, bodies, pop, records
-from tests.process.test_send_back import back, place
 from tests.support.client_socket import ClientSocket
 
 pytestmark = pytest.mark.interop

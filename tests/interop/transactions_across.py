@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from firearrow._native.wire.codes import RequestCode
+from tests.integration import test_transactions as transactions
 from tests.interop.pending_work import WAIT_S, PendingWork, bodies, ok
-from tests.process import test_transactions as transactions
 from tests.support.client_socket import ClientSocket
 
 

@@ -48,9 +48,15 @@ def opened(root: Path) -> OfflineReader:
 
 
 def offsets(
-    reader: OfflineReader, start: int, end: int, losses: LossRecorder, message_filter: MessageFilter | None = None
+    reader: OfflineReader,
+    start: int,
+    end: int,
+    losses: LossRecorder,
+    message_filter: MessageFilter | None = None,
 ) -> list[int]:
-    found = reader.read(QueueRange(QUEUE, start, end), message_filter or MessageFilter(), losses, bytes_max=300)
+    found = reader.read(
+        QueueRange(QUEUE, start, end), message_filter or MessageFilter(), losses, bytes_max=300
+    )
     return [spans.queue_offset(n) for spans in found for n in range(len(spans))]
 
 

@@ -107,7 +107,9 @@ class FakeLog:
         there = self.queues_there[part.queue]
         return sum(map(len, there.records[part.start - there.first : part.end - there.first]))
 
-    def read(self, part: QueueRange, message_filter: MessageFilter, lost: OnDataLoss, *, bytes_max: int) -> Iterator[Spans]:
+    def read(
+        self, part: QueueRange, message_filter: MessageFilter, lost: OnDataLoss, *, bytes_max: int
+    ) -> Iterator[Spans]:
         there = self.queues_there[part.queue]
         if part.start < there.first:
             lost(replace(part, end=there.first), "expired")

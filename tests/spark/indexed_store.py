@@ -41,7 +41,9 @@ def everything(reader: OfflineReader, *topics: str) -> list[QueueRange]:
     return [QueueRange(queue, *pair) for queue, pair in reader.bounds(queues).items() if pair[0] < pair[1]]
 
 
-def read(reader: OfflineReader, parts: list[QueueRange], message_filter: MessageFilter) -> tuple[Found, list[str]]:
+def read(
+    reader: OfflineReader, parts: list[QueueRange], message_filter: MessageFilter
+) -> tuple[Found, list[str]]:
     """The messages, and what was lost."""
     lost: list[str] = []
     found = [

@@ -275,7 +275,11 @@ def test_secrets_are_masked_and_what_may_change_is_not_digested() -> None:
     assert as_text(given)["target_settings"] == ["rocketmq.secretKey=…", "rocketmq.accessKey=me"]
     for fail in (True, False):
         source = SourceArguments(path=["a"], group="tools", fail_on_data_loss=fail, check_crc=fail)
-        assert job_fingerprint(source, given, unordered=True) == {"path": ["a"], "target": "t", "unordered": True}
+        assert job_fingerprint(source, given, unordered=True) == {
+            "path": ["a"],
+            "target": "t",
+            "unordered": True,
+        }
     assert job_fingerprint(SourceArguments(path=["a"], by_index=True))["by_index"]
 
 

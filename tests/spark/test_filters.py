@@ -154,12 +154,16 @@ def test_offsets_are_left_out_with_care_for_clocks() -> None:
 def test_a_choice_gets_narrower() -> None:
     given = MessageFilter(tags=frozenset("AB"), stored=(10, None), sql="a = 1")
     narrowed = Pushdown(tags=frozenset("BC"), stored=(5, 20), unique_ids=frozenset("u")).message_filter(given)
-    assert narrowed == MessageFilter(tags=frozenset("B"), stored=(10, 20), unique_ids=frozenset("u"), sql="a = 1")
+    assert narrowed == MessageFilter(
+        tags=frozenset("B"), stored=(10, 20), unique_ids=frozenset("u"), sql="a = 1"
+    )
     assert Pushdown(tags=frozenset("C")).message_filter(given) is None
     assert Pushdown(stored=(None, 10)).message_filter(given) is None
     assert Pushdown().message_filter(given) == given
 
 
 def test_keys_that_were_asked_for_stay_as_they_are() -> None:
-    assert Pushdown(keys=frozenset("x")).message_filter(MessageFilter(keys=frozenset("y"))) == MessageFilter(keys=frozenset("y"))
+    assert Pushdown(keys=frozenset("x")).message_filter(MessageFilter(keys=frozenset("y"))) == MessageFilter(
+        keys=frozenset("y")
+    )
     assert Pushdown(keys=frozenset("x")).message_filter(MessageFilter()) == MessageFilter(keys=frozenset("x"))

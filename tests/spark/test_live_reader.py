@@ -98,7 +98,9 @@ def read(
 ) -> list[int]:
     tell = never if lost is None else lambda gone, why: lost.append((gone, why))
     return [
-        number for spans in reader.read(part, message_filter, tell, bytes_max=bytes_max) for number in numbers(spans)
+        number
+        for spans in reader.read(part, message_filter, tell, bytes_max=bytes_max)
+        for number in numbers(spans)
     ]
 
 

@@ -29,12 +29,18 @@ def never(part: QueueRange, why: str) -> None:
 
 
 def records(
-    reader: SourceReader, part: QueueRange, message_filter: MessageFilter = EVERYTHING, *, bytes_max: int = 1 << 20
+    reader: SourceReader,
+    part: QueueRange,
+    message_filter: MessageFilter = EVERYTHING,
+    *,
+    bytes_max: int = 1 << 20,
 ) -> list[Record]:
     return [spans[n] for spans in read(reader, part, message_filter, bytes_max) for n in range(len(spans))]
 
 
-def read(reader: SourceReader, part: QueueRange, message_filter: MessageFilter, bytes_max: int) -> Iterator[Spans]:
+def read(
+    reader: SourceReader, part: QueueRange, message_filter: MessageFilter, bytes_max: int
+) -> Iterator[Spans]:
     return reader.read(part, message_filter, never, bytes_max=bytes_max)
 
 
@@ -159,7 +165,9 @@ def test_a_known_store_is_read_message_for_message(store: KnownStore) -> None:
     ],
 )
 @pytest.mark.parametrize("bytes_max", [1, 5000, 1 << 30])
-def test_what_is_chosen_is_what_is_read(store: KnownStore, message_filter: MessageFilter, bytes_max: int) -> None:
+def test_what_is_chosen_is_what_is_read(
+    store: KnownStore, message_filter: MessageFilter, bytes_max: int
+) -> None:
     with StoreSource((str(store.root),)).open() as reader:
         found = [
             record.properties["UNIQ_KEY"]
@@ -172,7 +180,8 @@ def test_what_is_chosen_is_what_is_read(store: KnownStore, message_filter: Messa
         if (not message_filter.tags or known.tags in message_filter.tags)
         and (not message_filter.keys or message_filter.keys & set(known.keys))
         and (
-            message_filter.sql is None or (known.tags == "shipped" and int(known.properties.get("number", "0")) > 100)
+            message_filter.sql is None
+            or (known.tags == "shipped" and int(known.properties.get("number", "0")) > 100)
         )
     ]
     assert found == wanted

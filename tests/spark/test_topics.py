@@ -28,7 +28,11 @@ def test_topics_by_name_the_system_s_too(log: FakeLog) -> None:
     assert found(log, TopicSelection(("Payments", "%DLQ%g", "TBW102"))) == [
         "%DLQ%g@broker-a:0", "Payments@broker-a:0", "TBW102@broker-a:0",
     ]  # fmt: skip
-    assert found(log, TopicSelection(("Orders",))) == ["Orders@broker-a:0", "Orders@broker-a:1", "Orders@broker-b:1"]
+    assert found(log, TopicSelection(("Orders",))) == [
+        "Orders@broker-a:0",
+        "Orders@broker-a:1",
+        "Orders@broker-b:1",
+    ]
 
 
 def test_a_name_that_is_none_is_missed(log: FakeLog) -> None:
@@ -83,7 +87,9 @@ class ClockOfLog(ManualClock):
 def test_a_topic_is_waited_for() -> None:
     log = FakeLog()
     clock = ClockOfLog(log, then=30)
-    assert when_there(lambda: TopicSelection(("Late",)).queues(log), 60, clock, clock.sleep) == [queue_of(0, "Late")]
+    assert when_there(lambda: TopicSelection(("Late",)).queues(log), 60, clock, clock.sleep) == [
+        queue_of(0, "Late")
+    ]
     assert clock.now == 80
 
 

@@ -107,7 +107,9 @@ class HandlerHarness:
         self.clients = ClientsHandler(self.topics, self.groups, self.table, filters, self.config, self.clock)
         self.serve(
             self.clients,
-            OffsetsHandler(store, self.topics, self.groups, self.offsets, self.config, make_durable=lambda: None),
+            OffsetsHandler(
+                store, self.topics, self.groups, self.offsets, self.config, make_durable=lambda: None
+            ),
             QueuesHandler(store),
             LocksHandler(self.locks),
             TopicsHandler(store, self.topics, self.offsets, self.config, self.clock, self.stats),

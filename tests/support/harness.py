@@ -96,7 +96,9 @@ class Harness:
         )
         stats = Stats(options.cluster_name, self.clock.now_ms())
         saver, config = TableSaver(self.loop), Config(options)
-        return BrokerContext(self.loop, self.store, self.write_batch, self.journal, saver, tables, config, self.clock, stats)
+        return BrokerContext(
+            self.loop, self.store, self.write_batch, self.journal, saver, tables, config, self.clock, stats
+        )
 
     def put(self, topic: str, body: bytes = b"x", queue_id: int = 0, **properties: str) -> Message:
         message = Message(topic, queue_id, body, dict(properties), born_ms=self.clock.now_ms())

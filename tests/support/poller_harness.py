@@ -35,7 +35,9 @@ class PollerHarness:
         self.peers.append(peer)
         return peer, self.engine.add(accepted, conn)
 
-    def echo(self, answer_bytes: int | None = 0, **limits: int) -> tuple[Echo, socket.socket, SocketTransport]:
+    def echo(
+        self, answer_bytes: int | None = 0, **limits: int
+    ) -> tuple[Echo, socket.socket, SocketTransport]:
         conn = Echo(self.loop, answer_bytes, **limits)
         return conn, *self.join(conn)
 

@@ -39,7 +39,9 @@ class TimerHarness(Harness):
         (folder / "config").mkdir(exist_ok=True)
         self.folder = folder
         self.options = dataclasses.replace(Options(), timer_log_file_bytes=10_400, **options)
-        self.appender = Appender(self.store, self.write_batch, self.clock, HOST, levels=2, schedule=self._schedule)
+        self.appender = Appender(
+            self.store, self.write_batch, self.clock, HOST, levels=2, schedule=self._schedule
+        )
         self.metrics = TimerMetrics(self.clock, lambda: None)
         self.service = TimerService(self.context(self.options), self.appender, self.metrics)
         OPEN.append(self)

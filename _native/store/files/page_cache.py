@@ -29,7 +29,9 @@ def is_suspect(root: str) -> bool:
 
 def drop_page_cache(root: str, log_folder: str, repair_log: RepairLog) -> None:
     """What is read from now on is what the disk has. Nothing of it is mapped yet. OSError."""
-    repair_log.record("a sync had failed: what the disk holds is read, queues and index are compared with the log")
+    repair_log.record(
+        "a sync had failed: what the disk holds is read, queues and index are compared with the log"
+    )
     repair_log.rebuild = True
     for file in _opened(root, log_folder):
         os.fdatasync(file)

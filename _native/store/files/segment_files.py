@@ -145,7 +145,9 @@ def _make(path: str, file_bytes: int, head: bytes | None) -> None:
     return None
 
 
-def _without_gaps(found: Files, folder: str, file_bytes: int, repair_log: RepairLog, head: bytes | None) -> Files:
+def _without_gaps(
+    found: Files, folder: str, file_bytes: int, repair_log: RepairLog, head: bytes | None
+) -> Files:
     then = (
         "built again from the log" if head is None else "an empty one stands in for it, what it held is lost"
     )

@@ -38,6 +38,5 @@ class KeyIndex:
     def drop_below(self, min_physical: int) -> list[Segment]: ...
     def sync(self) -> None: ...
 
-
 class KeyHashes:
     """Hashes of staged records' keys; nothing of it is for Python."""

@@ -223,7 +223,9 @@ def topics_with(members: dict[str, object], *, top: bool = False) -> dict[str, A
     return {name: of[name] for name in members if name in of}
 
 
-@pytest.mark.parametrize(("top", "most"), [(False, config_file.ENTRY_BYTES_MAX), (True, config_file.FILE_BYTES_MAX)])
+@pytest.mark.parametrize(
+    ("top", "most"), [(False, config_file.ENTRY_BYTES_MAX), (True, config_file.FILE_BYTES_MAX)]
+)
 def test_bytes_are_bounded(top: bool, most: int, caplog: pytest.LogCaptureFixture) -> None:
     full = {"first": "x" * (most - len('"first""""b"1')), "b": 1}
     assert topics_with(full, top=top) == full

@@ -1,0 +1,227 @@
+"""The bench, tiny: its figures tell nothing, but that every row still runs and that the load sees what is wrong."""
+
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from bench import backing, compare, flow, frames, load, results, rows
+from bench.load import LoadError
+from bench.measuring import measured
+from bench.pace import Pace
+from bench.ports import free_port
+from bench.processes import TICK_S, cpu_s
+from bench.programs import ROOT
+from bench.rows import Row, server_of
+from bench.servers import Server
+from tests.fastpath.fake_broker import FakeBroker, Lie, answer, record
+from tests.faults.acknowledged_messages import until
+
+SENDS = [frames.send_frame(0, bytes(16), n + 1) for n in range(2)]
+
+
+@pytest.fixture(autouse=True)
+def tools() -> None:
+    if missing := [tool for tool in ("cc", "taskset") if shutil.which(tool) is None]:
+        pytest.skip(f"the bench needs {missing}")
+
+
+def test_every_row_gives_figures_and_goals() -> None:
+    told = compare.main(["--part", "0.002", "--rounds", "1", "--without", "apache", "redis", "--no-record"])
+    assert [row.row for row in told] == [row.name for row in compare.rows()]
+    for row, made in zip(told, compare.rows(), strict=True):
+        measured = {name for name in made.work if not server_of(name).startswith(("apache", "redis"))}
+        assert set(row.figures) == measured
+        assert row.ours in measured
+        assert all(of["rate"] > 0 and of["max"] >= of["p50"] > 0 for of in row.figures.values())
+        assert row.goals
+
+
+def test_micro_benchmarks_and_whole_broker_runs_hold_what_they_assert() -> None:
+    """In a process of their own: their conftest is not that of the tests."""
+    command = [sys.executable, "-m", "pytest", "-q", "--benchmark-disable", "-p", "no:cacheprovider"]
+    command += ["bench/test_structures.py", "bench/test_path_send.py", "bench/test_broker.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+
+
+def test_a_peer_that_fails_is_left_out_and_we_are_not() -> None:
+    def work(server: Server, part: float) -> load.Load:
+        raise LoadError("refused")
+
+    def done(server: Server, part: float) -> load.Load:
+        return load.Load(8, 1.0, 8, 0, 1, 2, 3, 4)
+
+    peers = {name: Server(name, ("127.0.0.1", 1), 0) for name in ("firearrow", "apache")}
+    row = Row("r", "firearrow", {"firearrow": done, "apache": work}, (rows.of("apache", 1),))
+    found = measured(peers, [row], 2, 1)
+    assert found["r"]["firearrow"].rate == 8
+    assert list(found["r"]) == ["firearrow"]
+    assert results.row_told(row, found["r"]).goals == ()
+    with pytest.raises(LoadError, match="refused"):
+        measured(peers, [Row("r", "firearrow", {"firearrow": work, "apache": done}, ())], 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("after", "ticks"),
+    [
+        pytest.param({1: [10, 5, 0, 0], 2: [30, 0, 0, 0]}, 5 + 20, id="all live"),
+        pytest.param({1: [10, 0, 40, 2], 3: [1, 2, 0, 0]}, 42 - 10 + 3, id="one ended and was waited for"),
+        pytest.param({1: [17, 0, 0, 0]}, 7, id="one ended and nobody counts it"),
+    ],
+)
+def test_cpu_time_of_a_family(after: dict[int, list[int]], ticks: int) -> None:
+    before = {1: [10, 0, 0, 0], 2: [10, 0, 0, 0]}
+    assert cpu_s(before, after) == pytest.approx(ticks * TICK_S)
+
+
+@pytest.mark.parametrize("may_lock", [True, False])
+def test_files_to_be_read_are_in_the_cache(
+    tmp_path: Path, may_lock: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not may_lock:
+        monkeypatch.setattr(backing.LIBC, "mlock", lambda *_: -1)
+    path = tmp_path / "folder" / "file"
+    path.parent.mkdir()
+    path.write_bytes(bytes(3 << 20))
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        with backing.kept(tmp_path):
+            for place in range(0, 3 << 20, 1 << 20):
+                assert os.preadv(file.fileno(), [bytearray(16)], place, os.RWF_NOWAIT) == 16
+
+
+def test_a_cpu_lags_behind_its_best() -> None:
+    cpus, pace = os.sched_getaffinity(0), Pace()
+    assert pace.lag() == 0
+    assert all(pace.lag() >= 0 for _ in range(3))
+    assert os.sched_getaffinity(0) == cpus
+
+
+def test_a_floor_keeps_its_newest_file_alone(tmp_path: Path) -> None:
+    server = Server("floor", ("127.0.0.1", 1), 0, left=tmp_path / "floor.data")
+    names = ["floor.data", "floor.data.entries", *(f"floor.data.{n}" for n in (9, 10, 2))]
+    for at, name in enumerate(names):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (at, at))
+    server.tidy()
+    assert {path.name for path in tmp_path.iterdir()} == {"floor.data", "floor.data.entries", "floor.data.2"}
+    Server("firearrow", ("127.0.0.1", 1), 0).tidy()
+
+
+def test_a_reserve_is_handed_out_as_memory_is_taken() -> None:
+    reserve = backing.Reserve(4 * backing.RELEASED_BYTES)
+    with closing(reserve):
+        with reserve:
+            until(lambda: not reserve.left)
+        assert not reserve.left
+        reserve.fill()
+        assert reserve.left == 4 * backing.RELEASED_BYTES
+
+
+def test_a_refused_connection_is_an_error() -> None:
+    with pytest.raises(LoadError, match="Connection refused"):
+        load.drive(("127.0.0.1", free_port()), SENDS, load.Workload(1, 1, 1))
+
+
+@contextmanager
+def answering(*frames_back: bytes) -> Iterator[tuple[str, int]]:
+    """A server that answers the first connection with these bytes, whatever is asked."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(1 << 16)
+                peer.sendall(b"".join(frames_back))
+                while peer.recv(1 << 16):
+                    pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()
+        thread.join(10)
+
+
+def test_answers_in_another_order_are_right() -> None:
+    with answering(answer(2, queue_offset=1), answer(1)) as address:
+        assert load.drive(address, SENDS, load.Workload(1, 2, 2)).wrong == 0
+
+
+@pytest.mark.parametrize(
+    ("answers", "complaint"),
+    [
+        pytest.param((answer(1, code=1), answer(2)), "another code", id="code"),
+        pytest.param((answer(1), answer(1, queue_offset=1)), "were not asked", id="opaque twice"),
+        pytest.param((answer(1), answer(7, queue_offset=1)), "never sent", id="opaque"),
+        pytest.param((answer(1), answer(2, queue_offset=2)), "not consecutive", id="gap"),
+        pytest.param((answer(1), answer(2, queue_offset=0)), "not consecutive", id="offset twice"),
+        pytest.param((b"\xff" * 8,), "cannot be true", id="lengths"),
+    ],
+)
+def test_the_load_sees_wrong_answers_to_sends(answers: tuple[bytes, ...], complaint: str) -> None:
+    with answering(*answers) as address, pytest.raises(LoadError, match=complaint):
+        load.drive(address, SENDS, load.Workload(1, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        pytest.param(b"", "found nothing", id="empty"),
+        pytest.param(record(b"a", crc=5), "another CRC", id="crc"),
+        pytest.param(record(b"a") + record(b"b", queue_offset=2), "not consecutive", id="gap"),
+        pytest.param(record(b"a")[:-1], "longer than the answer", id="short"),
+        pytest.param(record(b"a")[:20], "is cut", id="cut"),
+        pytest.param(struct.pack(">i", 94) + bytes(90), "another magic", id="magic"),
+    ],
+)
+def test_the_load_sees_wrong_records(body: bytes, complaint: str) -> None:
+    pull = [frames.pull_frame(0, 0, 1)]
+    with answering(answer(1, body=body)) as address, pytest.raises(LoadError, match=complaint):
+        load.drive(address, pull, load.Workload(1, 1, 1))
+
+
+def flowing(lie: Lie) -> load.Load:
+    with FakeBroker(lie) as broker:
+        return flow.end_to_end(
+            broker.address, body_bytes=16, producers=2, depth=2, messages=64, rate=2000, skip=4
+        )
+
+
+def test_what_comes_once_and_whole_is_counted() -> None:
+    done = flowing(lambda records: records)
+    assert done.requests == 64
+    assert 0 < done.p50 <= done.max
+
+
+class Again:
+    """Every message has the body of the first one."""
+
+    first: bytes | None = None
+
+    def __call__(self, records: list[bytes]) -> list[bytes]:
+        first = self.first = self.first or records[0]
+        return [first[:20] + each[20:28] + first[28:] for each in records]
+
+
+@pytest.mark.parametrize(
+    ("lie", "complaint"),
+    [
+        pytest.param(lambda records: records[1:], "came instead of|is not behind", id="lost"),
+        pytest.param(lambda records: [*records, records[-1]], "came instead of", id="twice"),
+        pytest.param(lambda records: [each[:-20] + bytes(20) for each in records], "another CRC", id="torn"),
+        pytest.param(Again(), "came twice", id="body twice"),
+    ],
+)
+def test_consumers_see_what_is_wrong(lie: Lie, complaint: str) -> None:
+    with pytest.raises(LoadError, match=complaint):
+        flowing(lie)

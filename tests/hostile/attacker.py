@@ -1,0 +1,43 @@
+"""The attacker's process: reads the name of an attack a line, does it, and holds on to what it opened until the next.
+
+`python -m tests.hostile.attacker HOST:PORT HOST:PORT CONNECTIONS SECONDS`: broker, name server, how much of each attack.
+"""
+
+import resource
+import sys
+import traceback
+
+from tests.hostile.attack_sockets import Address, AttackSockets
+from tests.hostile.attacks import SOCKETS, Field
+from tests.hostile.exhaustion_attacks import EXHAUSTION
+
+ATTACKS = SOCKETS | EXHAUSTION
+FREE = "free"
+
+
+def place(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def main(arguments: list[str]) -> int:
+    broker, name_server, connections, seconds = arguments
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    field = Field(place(broker), place(name_server), int(connections), float(seconds))
+    sockets = AttackSockets()
+    for line in sys.stdin:
+        sockets.hang_up()
+        name = line.strip()
+        if name != FREE:
+            try:
+                sockets = ATTACKS[name](field)
+            except Exception:
+                traceback.print_exc()
+                return 1
+        print(name, len(sockets.members), sockets.gone, sockets.refused, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""Hostile peers against a real broker: what it costs, in memory and in other clients' time.
+
+`python -m tests.hostile.hostile [--seconds T] [--connections N] [--name ATTACK]... [--way WAY]`: every attack for T
+seconds with N connections, while a well-behaved client goes on. One line an attack; exit code 1 when a bound was
+broken.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from tests.hostile.attacker import ATTACKS, FREE
+from tests.hostile.background_client import BackgroundClient
+from tests.hostile.memory import Watched, worked_s
+from tests.support.broker_process import WAY, WAYS, BrokerProcess
+
+WORK_S, WORK_S_EACH = 1.0, 0.0005
+"""How long the broker may work for others before it answers the background client: each connection may have a turn."""
+GROWTH_KIB = 1400 << 10
+"""What an attack may make the broker hold while it lasts: maxConnectionBytes, and what is beside it."""
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one attack did. KiB of anonymous memory: before, the peak, and when the attackers were gone."""
+
+    name: str
+    stood: int
+    closed: int
+    refused: int
+    seconds: float
+    before_kib: int
+    peak_kib: int
+    after_kib: int
+    worst_s: float
+    work_s: float
+    usual_s: float
+    served: int
+
+    @property
+    def faults(self) -> list[str]:
+        found = []
+        if self.peak_kib - self.before_kib > GROWTH_KIB:
+            found.append(f"memory grew by {(self.peak_kib - self.before_kib) >> 10} MiB")
+        if self.work_s > WORK_S + WORK_S_EACH * (self.stood + self.closed):
+            found.append(f"the background client waited while the broker worked for {self.work_s:.2f} s")
+        if not self.served:
+            found.append("the background client was not served")
+        return found
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name:16} {self.seconds:5.1f} s  connections {self.stood:5} ({self.closed} closed, {self.refused} "
+            f"refused)  memory {self.before_kib >> 10} → {self.peak_kib >> 10} → {self.after_kib >> 10} MiB  "
+            f"client {self.served} rounds, 99 % in {1000 * self.usual_s:.1f} ms, worst {1000 * self.worst_s:.0f} ms "
+            f"(the broker worked {1000 * self.work_s:.0f} ms of it)"
+            + "".join(f"  BROKEN: {fault}" for fault in self.faults)
+        )
+
+
+class Siege:
+    """A broker, a background client and an attacker; `attack` runs one attack and lets its connections go again."""
+
+    def __init__(self, broker: BrokerProcess, connections: int, seconds: float) -> None:
+        assert broker.name_server is not None
+        self.broker = broker
+        self._watched = Watched(broker.base.process.pid)
+        pid = broker.base.process.pid
+        self._client = BackgroundClient(broker.address, lambda: worked_s(pid))
+        broker_at, names_at = (f"{host}:{port}" for host, port in (broker.address, broker.name_server))
+        self._attacker = subprocess.Popen(
+            [sys.executable, "-m", "tests.hostile.attacker", broker_at, names_at, str(connections), str(seconds)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def attack(self, name: str) -> Seen:
+        begun, mark, before = time.monotonic(), self._client.mark(), self._watched.now
+        self._watched.take_peak()
+        stood, closed, refused = self._tell(name)
+        peak, seconds = self._watched.take_peak(), time.monotonic() - begun
+        self._tell(FREE)
+        self._client.wait_for_rounds(3)
+        return Seen(
+            name, stood, closed, refused, seconds, before, peak, self._watched.now,
+            self._client.worst_s(mark), self._client.worst_work_s(mark), self._client.usual_s(mark),
+            self._client.mark() - mark,
+        )  # fmt: skip
+
+    def _tell(self, name: str) -> tuple[int, int, int]:
+        assert self._attacker.stdin is not None
+        assert self._attacker.stdout is not None
+        self._attacker.stdin.write(f"{name}\n")
+        self._attacker.stdin.flush()
+        line = self._attacker.stdout.readline().split()
+        if not line:
+            raise RuntimeError(f"the attacker died at {name}")
+        stood, closed, refused = map(int, line[1:])
+        return stood, closed, refused
+
+    def __enter__(self) -> "Siege":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._attacker.stdin is not None
+        assert self._attacker.stdout is not None
+        self._attacker.stdin.close()
+        self._attacker.stdout.close()
+        self._attacker.wait(PATIENCE_S)
+        self._watched.stop()
+        self._client.stop()
+
+
+def besiege(names: list[str], connections: int, seconds: float, way: tuple[str, ...] = WAY) -> Iterator[Seen]:
+    """One broker for all attacks, one after another; at the end it stops cleanly and nothing is missing."""
+    with tempfile.TemporaryDirectory() as folder:
+        with BrokerProcess(Path(folder) / "store", way=way) as broker:
+            with Siege(broker, connections, seconds) as siege:
+                for name in names:
+                    yield siege.attack(name)
+            code, log = broker.stop(PATIENCE_S), broker.log.read_text()
+        if code != 0 or "Traceback" in log:
+            raise AssertionError(f"exit code {code}, the log ends with: {log[-4000:]}")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.hostile.hostile")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--connections", type=int, default=10_000)
+    parser.add_argument("--name", action="append", choices=sorted(ATTACKS))
+    parser.add_argument("--way", choices=sorted(WAYS), default="engine")
+    given = parser.parse_args(arguments)
+    broken = 0
+    for seen in besiege(given.name or list(ATTACKS), given.connections, given.seconds, WAYS[given.way]):
+        print(seen, flush=True)
+        broken += bool(seen.faults)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

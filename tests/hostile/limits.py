@@ -1,0 +1,86 @@
+"""The table of limits: STORAGE.md's is made from `limits.txt`, with the values that the code has.
+
+`python -m tests.hostile.limits` writes it anew. A constant that ends in MAX and is not there must be in `others.txt`.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from firearrow.broker.base.options import Options, options_by_key, text_of
+from tests.hostile.code import KINDS, ROOT, constants
+
+STORAGE = ROOT / "STORAGE.md"
+BEGIN, END = "<!-- limits: python -m tests.hostile.limits -->\n", "<!-- end of limits -->\n"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """`of`: `module.NAME` of the code, or the key of an option. `test` is at it and one past it."""
+
+    of: str
+    what: str
+    past: str
+    test: str
+
+    @property
+    def is_option(self) -> bool:
+        return self.of in options_by_key()
+
+    @property
+    def value(self) -> int | float:
+        if self.is_option:
+            return int(text_of(getattr(Options(), options_by_key()[self.of].name)))
+        module, _, name = self.of.rpartition(".")
+        return constants(module)[name]
+
+
+def _rows(name: str) -> list[list[str]]:
+    lines = (Path(__file__).parent / name).read_text("utf-8").splitlines()
+    return [[word.strip() for word in line.split(" | ")] for line in lines if not line.startswith("#")]
+
+
+LIMITS = [Limit(*row) for row in _rows("limits.txt")]
+OTHERS = dict(_rows("others.txt"))
+"""Constants that are no limits of their own → why."""
+ROOMS = ("_native/wire", "_native/store", "_native/path", "broker")
+
+
+def shown(limit: Limit) -> str:
+    """Bytes in binary units where they are whole ones."""
+    value = int(limit.value)
+    if "bytes" in limit.what.split(" of ")[0]:
+        for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+            if value and value % (1 << shift) == 0:
+                return f"{value >> shift} {unit}"
+    return f"{value:,}"
+
+
+def table() -> str:
+    """Markdown: what, how much, what happens past it; the name in the code or the option."""
+    lines = ["| of what | at most | past it | option, or name in the code |", "|---|---|---|---|"]
+    for limit in LIMITS:
+        lines.append(f"| {limit.what} | {shown(limit)} | {limit.past} | `{limit.of}` |")
+    return "\n".join(lines) + "\n"
+
+
+def written(text: str) -> str:
+    """STORAGE.md with the table as it should be. ValueError when the marks are gone."""
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    return text[:begin] + table() + text[end:]
+
+
+def unnamed() -> list[str]:
+    """Constants with MAX in their names that stand in neither list."""
+    named = {limit.of for limit in LIMITS}
+    found = []
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.p*")):
+            module = str(Path(room) / path.relative_to(ROOT / room).with_suffix(""))
+            if path.suffix in KINDS:
+                found += [f"{module}.{name}" for name in constants(module) if re.search(r"(^|_)MAX$", name)]
+    return sorted(set(found) - named - set(OTHERS))
+
+
+if __name__ == "__main__":
+    STORAGE.write_text(written(STORAGE.read_text("utf-8")), "utf-8")

@@ -1,0 +1,336 @@
+"""POP asked by raw frames: taking, acknowledging, hiding, reviving, waiting, and a kill in between."""
+
+import base64
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from tests.integration.pops import (
+    GROUP,
+    QUICK,
+    ack,
+    ack_ext,
+    bodies,
+    pop,
+    pop_ext,
+    quick_broker,
+    records,
+    until_popped,
+)
+from tests.support.broker_process import BrokerProcess
+from tests.support.messages import read_messages
+from tests.support.requests import send, send_ext
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One for all that need no other: each test pops from a topic of its own."""
+    with quick_broker(tmp_path_factory.mktemp("pop") / "store") as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"T{next(_numbers)}"
+
+
+def test_each_message_is_taken_once(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+        for number in range(50):
+            send(client, "T", b"%d" % number, queue_id=number % 4)
+        first, second, third = (pop(client, "T") for _ in range(3))
+        assert sorted(map(int, bodies(first) + bodies(second))) == list(range(50))
+        assert (len(bodies(first)), first.ext["restNum"]) == (32, "18")
+        assert (third.code, third.remark) == (ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE")
+        assert first.ext["popTime"].isdecimal()
+        assert [first.ext["reviveQid"], second.ext["reviveQid"]] == ["0", "1"]
+        places = [one.split() for one in first.ext["msgOffsetInfo"].split(";")]
+        assert sum(len(place[2].split(",")) for place in places) == 32
+
+
+def test_one_queue_and_tags(broker: BrokerProcess, topic: str) -> None:
+    with broker.connect() as client:
+        for number in range(10):
+            send(client, topic, b"%d" % number, queue_id=1, tag="even" if number % 2 == 0 else "odd")
+        assert bodies(pop(client, topic, queueId="0")) == []
+        answer = pop(client, topic, queueId="1", exp="even", maxMsgNums="3")
+        assert bodies(answer) == [b"0", b"2", b"4"]
+        assert answer.ext["msgOffsetInfo"] == "0 1 0,2,4"
+        assert answer.ext["startOffsetInfo"] == "0 1 0"
+        assert bodies(pop(client, topic, queueId="1", exp="odd")) == [b"5", b"7", b"9"]
+
+
+def test_a_new_group_begins_at_the_end_if_it_says_so(tmp_path: Path) -> None:
+    """The start is in memory, which counts as the beginning; unless the broker is told otherwise."""
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+        for number in range(5):
+            send(client, "T", b"%d" % number)
+        assert bodies(pop(client, "T", queueId="0", initMode="1")) == [b"0", b"1", b"2", b"3", b"4"]
+        client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"initPopOffsetByCheckMsgInMem=false\n")
+        assert bodies(pop(client, "T", queueId="0", initMode="1", consumerGroup="late")) == [b"4"]
+
+
+def test_what_is_not_acknowledged_comes_back(broker: BrokerProcess, topic: str) -> None:
+    with broker.connect() as client:
+        for number in range(4):
+            send(client, topic, b"%d" % number)
+        answer = pop(client, topic, invisibleTime="1500")
+        for record in records(answer)[:3]:
+            assert ack(client, answer, record).code == 0
+        again = until_popped(client, topic)
+        [record] = records(again)
+        assert (record.body, record.topic, record.reconsume_times) == (b"3", topic, 1)
+        assert record.properties["1ST_POP_TIME"] == answer.ext["popTime"]
+        assert record.properties["POP_CK"].split()[4] == "1"
+        assert again.ext["startOffsetInfo"] == "1 0 0"
+        [stored] = read_messages(client, f"%RETRY%{GROUP}_{topic}")
+        assert (stored.body, stored.topic) == (b"3", f"%RETRY%{GROUP}_{topic}")
+        assert ack(client, again, record).code == 0
+        time.sleep(4)
+        assert pop(client, topic).code == ResponseCode.POLLING_TIMEOUT
+
+
+def test_batches_of_acknowledgements(broker: BrokerProcess, topic: str) -> None:
+    with broker.connect() as client:
+        for number in range(10):
+            send(client, topic, b"%d" % number)
+        answer = pop(client, topic, queueId="0", invisibleTime="1000")
+        ext = answer.ext
+        bits = sum(1 << n for n in range(10) if n != 6).to_bytes(2, "little")
+        acks = {
+            "c": GROUP, "t": topic, "r": "0", "so": 0, "q": 0, "rq": int(ext["reviveQid"]), "pt": int(ext["popTime"]),
+            "it": 1000, "b": base64.b64encode(bits).decode(),
+        }  # fmt: skip
+        body = json.dumps({"brokerName": "b", "acks": [acks]})
+        assert client.ask(RequestCode.BATCH_ACK_MESSAGE, body=body.encode()).code == 0
+        assert bodies(until_popped(client, topic)) == [b"6"]
+
+
+def test_a_message_is_hidden_for_longer(broker: BrokerProcess, topic: str) -> None:
+    with broker.connect() as client:
+        send(client, topic, b"slow")
+        answer = pop(client, topic, invisibleTime="1000")
+        [record] = records(answer)
+        ext = ack_ext(answer, record)
+        changed = client.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext | {"invisibleTime": "6000"})
+        assert (changed.code, changed.ext["invisibleTime"]) == (0, "6000")
+        hidden_at = time.monotonic()
+        assert bodies(until_popped(client, topic)) == [b"slow"]
+        assert time.monotonic() - hidden_at > 5
+
+
+def test_a_pop_waits_for_news(broker: BrokerProcess, topic: str) -> None:
+    with broker.connect() as client, broker.connect() as other:
+        send(other, topic, b"first")
+        assert bodies(pop(client, topic)) == [b"first"]
+        waiting = client.send_request(RequestCode.POP_MESSAGE, pop_ext(topic, pollTime="10000"))
+        time.sleep(0.2)
+        began = time.monotonic()
+        send(other, topic, b"second", queue_id=2)
+        answer = client.answer_to(waiting)
+        assert bodies(answer) == [b"second"]
+        assert time.monotonic() - began < 1
+
+
+def test_news_wakes_as_many_as_there_is_work_for(broker: BrokerProcess, topic: str) -> None:
+    with broker.connect() as client, broker.connect() as other:
+        send(other, topic, b"first")
+        pop(client, topic)
+        waiting = [
+            client.send_request(RequestCode.POP_MESSAGE, pop_ext(topic, pollTime="3000", maxMsgNums="1"))
+            for _ in range(5)
+        ]
+        time.sleep(0.2)
+        sent = [other.send_request(*_plain(topic, number)) for number in range(3)]
+        for opaque in sent:
+            assert other.answer_to(opaque).code == 0
+        answers = [client.receive() for _ in waiting]
+        assert sorted(answer.code for answer in answers) == [0, 0, 0, 210, 210]
+
+
+def _plain(topic: str, number: int) -> tuple[int, dict[str, str], bytes]:
+    return RequestCode.SEND_MESSAGE_V2, send_ext(topic), b"%d" % number
+
+
+def test_a_pop_ends_at_its_deadline(broker: BrokerProcess, topic: str) -> None:
+    with broker.connect() as client:
+        send(client, topic, b"x")
+        pop(client, topic)
+        began = time.monotonic()
+        answer = pop(client, topic, pollTime="700")
+        assert answer.code == ResponseCode.POLLING_TIMEOUT
+        assert 0.6 < time.monotonic() - began < 2
+
+
+def test_no_room_to_wait(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "store", "--set", "popPollingSize=1") as broker, broker.connect() as client:
+        send(client, "T", b"x")
+        pop(client, "T")
+        waiting = [
+            client.send_request(RequestCode.POP_MESSAGE, pop_ext("T", pollTime="2000")) for _ in range(4)
+        ]
+        codes = sorted(client.receive().code for _ in waiting)
+        assert codes == [209, 209, 210, 210]
+
+
+def test_in_order(broker: BrokerProcess, topic: str) -> None:
+    """A queue gives nothing more until what it gave is acknowledged, but to the same attempt."""
+    with broker.connect() as client:
+        for number in range(6):
+            send(client, topic, b"%d" % number)
+        ordered = {"order": "true", "queueId": "0", "maxMsgNums": "2", "invisibleTime": "1500"}
+        first = pop(client, topic, attemptId="a", **ordered)
+        assert bodies(first) == [b"0", b"1"]
+        assert (first.ext["reviveQid"], first.ext["orderCountInfo"]) == ("999", "0 0 0")
+        assert pop(client, topic, attemptId="b", **ordered).code == ResponseCode.POLLING_TIMEOUT
+        assert bodies(pop(client, topic, attemptId="a", **ordered)) == [b"0", b"1"]
+        again = until_popped(client, topic, attemptId="c", **ordered)
+        assert bodies(again) == [b"0", b"1"]
+        assert "0 qo0%0 1" in again.ext["orderCountInfo"]
+        for record in records(again):
+            assert ack(client, again, record).code == 0
+        assert bodies(pop(client, topic, attemptId="d", **ordered)) == [b"2", b"3"]
+
+
+def test_an_acknowledgement_in_order_wakes_who_waits(broker: BrokerProcess, topic: str) -> None:
+    with broker.connect() as client, broker.connect() as other:
+        for number in range(2):
+            send(client, topic, b"%d" % number)
+        ordered = {"order": "true", "queueId": "0", "maxMsgNums": "1"}
+        first = pop(client, topic, attemptId="a", **ordered)
+        waiting = other.send_request(
+            RequestCode.POP_MESSAGE, pop_ext(topic, attemptId="b", pollTime="8000", **ordered)
+        )
+        time.sleep(0.2)
+        began = time.monotonic()
+        ack(client, first, records(first)[0])
+        assert bodies(other.answer_to(waiting)) == [b"1"]
+        assert time.monotonic() - began < 1
+
+
+def test_priority_is_popped_first(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "store") as broker, broker.connect() as client:
+        ext = {
+            "topic": "P", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
+            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+            "attributes": "+message.type=PRIORITY",
+        }  # fmt: skip
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+        for priority in (0, 1, 2, 3, 9):
+            sent = client.ask(
+                RequestCode.SEND_MESSAGE_V2,
+                send_ext("P", i=f"_SYS_MSG_PRIORITY_\x01{priority}\x02"),
+                b"%d" % priority,
+            )
+            assert sent.ext["queueId"] == str(min(priority, 3))
+        got = [bodies(pop(client, "P", maxMsgNums="1"))[0] for _ in range(5)]
+        assert got == [b"3", b"9", b"2", b"1", b"0"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"maxMsgNums": "33"}, ResponseCode.INVALID_PARAMETER),
+        ({"maxMsgNums": "0"}, ResponseCode.INVALID_PARAMETER),
+        ({"maxMsgNums": "-1"}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": "99"}, ResponseCode.INVALID_PARAMETER),
+        ({"invisibleTime": "0"}, ResponseCode.INVALID_PARAMETER),
+        ({"invisibleTime": str(1 << 60)}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "Unknown"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"consumerGroup": "no/such"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"bornTime": "1000"}, ResponseCode.POLLING_TIMEOUT),
+        ({"exp": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"pollTime": "soon"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_refused_pops(broker: BrokerProcess, topic: str, more: dict[str, str], code: int) -> None:
+    with broker.connect() as client:
+        send(client, topic, b"x")
+        assert client.ask(RequestCode.POP_MESSAGE, pop_ext(topic) | more).code == code
+        assert bodies(pop(client, topic)) == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"extraInfo": "garbage"}, 1),
+        ({"extraInfo": "0 x 1000 0 0 b 0 0"}, 1),
+        ({"extraInfo": "0 1 1000 77 0 b 0 0"}, ResponseCode.INVALID_PARAMETER),
+        ({"offset": "-1"}, ResponseCode.NO_MESSAGE),
+        ({"offset": "100"}, ResponseCode.NO_MESSAGE),
+        ({"queueId": "9"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"topic": "Unknown"}, ResponseCode.TOPIC_NOT_EXIST),
+    ],
+)
+def test_refused_acknowledgements(broker: BrokerProcess, topic: str, more: dict[str, str], code: int) -> None:
+    with broker.connect() as client:
+        send(client, topic, b"x")
+        answer = pop(client, topic)
+        ext = ack_ext(answer, records(answer)[0]) | more
+        assert client.ask(RequestCode.ACK_MESSAGE, ext).code == code
+        hidden = client.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext | {"invisibleTime": "1000"})
+        assert hidden.code == code
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", ResponseCode.NO_MESSAGE),
+        (b"{}", ResponseCode.NO_MESSAGE),
+        (b"[", 1),
+        (b'{"acks":[1]}', ResponseCode.INVALID_PARAMETER),
+        (
+            b'{"acks":[{"c":"CG","t":"T","r":"0","so":0,"q":0,"rq":0,"pt":1,"it":1}]}',
+            ResponseCode.INVALID_PARAMETER,
+        ),
+        (
+            b'{"acks":[{"c":"CG","t":"T","r":"7","so":0,"q":0,"rq":0,"pt":1,"it":1,"b":"AQ=="}]}',
+            ResponseCode.INVALID_PARAMETER,
+        ),
+        (
+            b'{"acks":[{"c":"CG","t":"T","r":"0","so":0,"q":0,"rq":0,"pt":1,"it":1,"b":"%%%"}]}',
+            ResponseCode.INVALID_PARAMETER,
+        ),
+        (
+            b'{"acks":[{"c":"CG","t":"T","r":"0","so":0,"q":0,"rq":0,"pt":1,"it":1,"b":"'
+            + b"/" * 4000
+            + b'"}]}',
+            ResponseCode.INVALID_PARAMETER,
+        ),
+    ],
+)
+def test_refused_batches(broker: BrokerProcess, body: bytes, code: int) -> None:
+    with broker.connect() as client:
+        send(client, "T", b"x")
+        assert client.ask(RequestCode.BATCH_ACK_MESSAGE, body=body).code == code
+
+
+def test_a_kill_between_pop_and_revive(tmp_path: Path) -> None:
+    """What was acknowledged stays so, what was not comes back once, what was not popped is popped."""
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+        for number in range(60):
+            send(client, "T", b"%d" % number)
+        answer = pop(client, "T", queueId="0", invisibleTime="3000")
+        for record in records(answer):
+            if int(record.body) % 3:
+                assert ack(client, answer, record).code == 0
+        broker.kill()
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+        found: list[int] = []
+        deadline = time.monotonic() + 15
+        while len(found) < 28 + 11 and time.monotonic() < deadline:
+            answer = pop(client, "T", invisibleTime="60000")
+            found += [int(body) for body in bodies(answer)]
+            for record in records(answer):
+                assert ack(client, answer, record).code == 0
+            time.sleep(0.05)
+        time.sleep(2)
+        found += [int(body) for body in bodies(pop(client, "T"))]
+        assert sorted(found) == sorted([*range(0, 32, 3), *range(32, 60)])

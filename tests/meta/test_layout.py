@@ -1,0 +1,275 @@
+"""The layout that a machine can check: who imports whom, how long files are, what is documented where.
+
+The table of imports is the one in ARCHITECTURE.md (section *Packages*); nothing else states it.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOP = ("_native", "broker", "client", "spark_tools")
+FILE_LINES_MAX = 800
+FUNCTION_LINES_MAX = 70
+SMALL_LINES = 60
+SMALL_MODULES_MAX = 65
+ENTRY_POINTS = {
+    "broker": {"__init__", "__main__", "cli"},
+    "client": {"__init__", "blocking", "local_broker", "public", "pytest_plugin", "store"},
+    "spark_tools": {"__init__", "commands", "pack", "sessions", "submit"},
+}
+"""All that the root of a package may hold."""
+CLIENT_NATIVE = ("wire.", "base.", "protocol.", "store.log.record", "store.log.received_message")
+"""What of `_native` the client may import; `client/store.py` also reads a store's files."""
+WITH_SPARK = {"spark_tools.datasource", "spark_tools.jobs", "spark_tools.jobs.audit", "spark_tools"}
+WITH_ARROW = WITH_SPARK | {"spark_tools.arrow"}
+IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)|c?import[ \t]+(firearrow[\w.]*))", re.M
+)
+
+
+def sources(*patterns: str) -> list[Path]:
+    return sorted(path for top in TOP for pattern in patterns for path in (ROOT / top).rglob(pattern))
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def packages() -> frozenset[str]:
+    return frozenset(module_of(path) for path in sources("__init__.py"))
+
+
+@cache
+def modules() -> frozenset[str]:
+    return frozenset(module_of(path) for path in sources("*.py", "*.pyx", "*.pxd"))
+
+
+def package_of(module: str) -> str:
+    return module if module in packages() else module.rpartition(".")[0]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules of ours that a file imports or cimports, without the leading `firearrow.`."""
+    for match in IMPORT.finditer(path.read_text("utf-8")):
+        origin = match[1] or match[3]
+        if not origin.startswith("firearrow"):
+            continue
+        base = origin.removeprefix("firearrow").lstrip(".")
+        if base in modules() and base not in packages():
+            yield base
+            continue
+        for name in re.findall(r"\w+(?: as \w+)?", match[2] or ""):
+            inner = f"{base}.{name.split()[0]}".lstrip(".")
+            yield inner if inner in modules() else base
+
+
+@cache
+def edges() -> dict[str, set[str]]:
+    """Module → the modules of ours that it imports."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in sources("*.py", "*.pyx", "*.pxd"):
+        found[module_of(path)] |= set(imported(path)) - {module_of(path)}
+    return found
+
+
+def cycles(graph: dict[str, set[str]]) -> list[str]:
+    """What is left when everything is taken away that imports nothing that is left."""
+    left = {node: set(targets) - {node} for node, targets in graph.items()}
+    while True:
+        free = {node for node in left if not left[node] & left.keys()}
+        if not free:
+            return sorted(left)
+        left = {node: targets for node, targets in left.items() if node not in free}
+
+
+@cache
+def allowed() -> dict[str, set[str]]:
+    """Package → what it may import, from ARCHITECTURE.md; `x.*` is x and all packages in it."""
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    section = text.partition("<!-- packages -->")[2].partition("<!-- /packages -->")[0]
+    table: dict[str, set[str]] = {}
+    for name, targets in re.findall(r"^\| `([\w.]+)` \|[^|]*\| (.*) \|$", section, re.M):
+        may: set[str] = {name}
+        for target in re.findall(r"`([\w.]+(?:\.\*)?)`", targets):
+            stem = target.removesuffix(".*")
+            assert stem in packages(), f"ARCHITECTURE.md: {name} → {target}: no such package"
+            may |= {stem} if stem == target else {p for p in packages() if p == stem or p.startswith(stem + ".")}
+        table[name] = may
+    return table
+
+
+def test_every_package_is_in_the_table() -> None:
+    missing = packages() - allowed().keys()
+    assert not missing, f"ARCHITECTURE.md does not have {sorted(missing)}"
+    assert not allowed().keys() - packages()
+
+
+def test_imports_follow_the_table() -> None:
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in edges().items()
+        for target in targets
+        if package_of(target) not in allowed()[package_of(module)]
+    ]
+    assert not wrong
+
+
+def test_the_table_has_no_more_than_is_imported() -> None:
+    used: dict[str, set[str]] = defaultdict(set)
+    for module, targets in edges().items():
+        used[package_of(module)] |= {package_of(target) for target in targets}
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition("<!-- packages -->")[2]
+    for name, targets in re.findall(r"^\| `([\w.]+)` \|[^|]*\| (.*) \|$", text, re.M):
+        for target in re.findall(r"`([\w.]+(?:\.\*)?)`", targets):
+            stem = target.removesuffix(".*")
+            hit = any(p == stem or (target != stem and p.startswith(stem + ".")) for p in used[name])
+            assert hit, f"{name} does not import {target}"
+
+
+def test_modules_have_no_cycle() -> None:
+    assert not cycles(edges())
+
+
+def test_folders_have_no_cycle() -> None:
+    graph: dict[str, set[str]] = defaultdict(set)
+    for module, targets in edges().items():
+        graph[package_of(module)] |= {package_of(target) for target in targets}
+    assert not cycles(graph)
+
+
+def test_roots_hold_entry_points_only() -> None:
+    for top, names in ENTRY_POINTS.items():
+        assert {path.stem for path in (ROOT / top).glob("*.py")} <= names
+    assert {path.name for path in (ROOT / "_native").iterdir() if path.is_file()} == {"__init__.py"}
+
+
+def test_handlers_and_services_do_not_import_each_other() -> None:
+    for module, targets in edges().items():
+        package = package_of(module)
+        if package in ("broker.handlers", "broker.services"):
+            assert not [target for target in targets if package_of(target) == package], module
+
+
+def test_the_client_knows_brokers_by_the_wire() -> None:
+    for module, targets in edges().items():
+        if module.startswith("client.") and module != "client.store":
+            native = [target.removeprefix("_native.") for target in targets if target.startswith("_native.")]
+            assert all(name.startswith(CLIENT_NATIVE) for name in native), f"{module}: {native}"
+
+
+@pytest.mark.parametrize("path", sources("*.py"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_are_absolute_and_optional_packages_stay_where_they_belong(path: Path) -> None:
+    package = package_of(module_of(path))
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            names = [node.module or ""]
+        for name in names:
+            first = name.partition(".")[0]
+            assert first not in TOP, f"bare import of {name}"
+            assert first not in ("pyspark", "py4j") or package in WITH_SPARK | {"spark_tools.discovery"}, name
+            assert first != "pyarrow" or package in WITH_ARROW, name
+            assert first not in ("numpy", "pyarrow", "pyspark") or not package.startswith("_native"), name
+
+
+# ---- sizes ----
+
+
+@pytest.mark.parametrize(
+    "path", sources("*.py", "*.pyx", "*.pxd", "*.h"), ids=lambda p: str(p.relative_to(ROOT))
+)
+def test_files_are_not_too_long(path: Path) -> None:
+    lines = len(path.read_text("utf-8").splitlines())
+    assert lines <= FILE_LINES_MAX, f"{lines} lines"
+
+
+def test_few_modules_are_very_small() -> None:
+    lines: dict[str, int] = defaultdict(int)
+    for path in sources("*.py", "*.pyx", "*.pxd"):
+        lines[module_of(path)] += len(path.read_text("utf-8").splitlines())
+    small = sorted(name for name, count in lines.items() if count < SMALL_LINES and name not in packages())
+    assert len(small) <= SMALL_MODULES_MAX, f"{len(small)} modules under {SMALL_LINES} lines: {small}"
+
+
+@pytest.mark.parametrize("path", sources("*.py"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_functions_fit_a_screen(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            length = node.end_lineno - node.lineno + 1
+            assert length <= FUNCTION_LINES_MAX, f"{node.name}: {length} lines"
+
+
+def test_cython_functions_fit_a_screen() -> None:
+    for path in sources("*.pyx"):
+        starts: list[tuple[int, int, str]] = []
+        lines = path.read_text("utf-8").splitlines()
+        for number, line in enumerate(lines):
+            match = re.match(r"(\s*)(?:def|cdef inline|cpdef|cdef) (?!class ).*\(.*", line)
+            if match and (line.rstrip().endswith((":", "(", ","))):
+                starts.append((number, len(match.group(1)), line.strip()))
+        for number, indent, head in starts:
+            end = number + 1
+            while end < len(lines) and (
+                not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) > indent
+            ):
+                end += 1
+            while not lines[end - 1].strip():
+                end -= 1
+            assert end - number <= FUNCTION_LINES_MAX, f"{path.name}: {head}: {end - number} lines"
+
+
+# ---- what is beside what ----
+
+
+def test_every_cython_module_has_a_stub() -> None:
+    for path in sources("*.pyx"):
+        assert path.with_suffix(".pyi").exists(), f"{path} has no .pyi"
+
+
+def test_no_native_return_needs_a_traceback() -> None:
+    """Where an `except` returns more than a constant, Cython releases a traceback; without memory there is none."""
+    left = re.compile(
+        r"__Pyx_DECREF\(__pyx_t_\d+\)[^\n]*\n\s*goto __pyx_L\d+_except_(return|continue|break);"
+    )
+    made = [path.with_suffix(".c") for path in sources("*.pyx")]
+    assert not [path.name for path in made if left.search(path.read_text("utf-8"))]
+
+
+def test_every_module_has_a_docstring() -> None:
+    for path in sources("*.py"):
+        assert ast.get_docstring(ast.parse(path.read_text("utf-8"))), f"{path} has no docstring"
+
+
+def test_every_package_lists_its_modules() -> None:
+    """In the docstring of its `__init__.py`."""
+    for name in sorted(packages()):
+        folder = ROOT / name.replace(".", "/")
+        text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text("utf-8"))) or ""
+        stems = {path.stem for pattern in ("*.py", "*.pyx", "*.pxd") for path in folder.glob(pattern)}
+        missing = sorted(stem for stem in stems - {"__init__"} if not re.search(rf"\b{stem}\b", text))
+        assert not missing, f"{name}: {missing}"
+
+
+def test_no_module_is_called_utils() -> None:
+    banned = {"utils", "util", "helpers", "helper", "common", "misc", "impl", "manager"}
+    assert not [path for path in sources("*.py", "*.pyx") if path.stem in banned]
+
+
+def test_package_init_files_hold_no_code() -> None:
+    """Except the client's, whose names are loaded on first use."""
+    for path in sources("__init__.py"):
+        if path == ROOT / "client" / "__init__.py":
+            continue
+        body = ast.parse(path.read_text("utf-8")).body
+        plain = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign)
+        assert all(isinstance(node, plain) for node in body), path

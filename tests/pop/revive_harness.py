@@ -1,0 +1,64 @@
+"""ReviveHarness: a Harness with a ReviveService, and messages that were popped and not acknowledged."""
+
+from pathlib import Path
+
+from firearrow.broker.append.progress_journal import Kind
+from firearrow.broker.base.options import Options
+from firearrow.broker.pop.checkpoints import Acks, PopCheckPoint, revive_topic
+from firearrow.broker.pop.revive import ReviveService
+from firearrow.broker.tables.groups import GroupTable
+from firearrow.broker.tables.offsets import ConsumerOffsets
+from firearrow.broker.tables.topics import TopicTable
+from tests.support.harness import Harness
+
+REVIVE = revive_topic("DefaultCluster")
+RETRY = "%RETRY%G_T"
+INVISIBLE_MS = 10_000
+
+
+class ReviveHarness(Harness):
+    """One revive queue; check points and acknowledgements are put into it by hand, as the timer would."""
+
+    def __init__(self, folder: Path, offsets: bytes | None = None, now_ms: int = 1_700_000_000_000) -> None:
+        super().__init__(folder, now_ms=now_ms)
+        self.topics, self.groups = TopicTable(self.clock), GroupTable(self.clock)
+        self.topics.create("T", 4)
+        self.groups.find("G")
+        self.offsets = ConsumerOffsets(
+            self.clock, on_commit=lambda *entry: self.journal.note(Kind.OFFSET, *entry)
+        )
+        if offsets is not None:
+            self.offsets.load(offsets)
+        self.behind = False
+        context = self.context(
+            Options(revive_queues=1), topics=self.topics, groups=self.groups, offsets=self.offsets
+        )
+        self.revive = ReviveService(context, self.appender, lambda: self.behind)
+        restorers = {Kind.OFFSET: self.offsets.restore, Kind.REVIVE: self.revive.restore}
+        for entry in self.journal.recover_entries():
+            restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)
+        self.revive.start()
+
+    def take(self, *offsets: int, topic: str = "T", group: str = "G") -> PopCheckPoint:
+        """As a pop at this moment."""
+        point = PopCheckPoint(
+            topic, group, 0, offsets[0], self.clock.now_ms(), INVISIBLE_MS, list(offsets), "b"
+        )
+        self.appender.put(point.message(REVIVE, 0, self.clock.now_ms()), hooks=False)
+        return point
+
+    def acknowledge(self, point: PopCheckPoint, *offsets: int) -> None:
+        acks = Acks(
+            *point.key[:2], point.queue_id, point.start_offset, point.pop_ms, "b", offsets, len(offsets) == 1
+        )
+        message = acks.message(REVIVE, 0, point.revive_ms, self.clock.now_ms())
+        self.appender.put(message, hooks=False)
+
+    def revived(self) -> list[bytes]:
+        return self.bodies(RETRY)
+
+
+def filled(harness: Harness, count: int) -> None:
+    for number in range(count):
+        harness.put("T", b"%d" % number, KEYS=f"k{number}", TAGS="t")
+    harness.timers.run()

@@ -1,0 +1,268 @@
+"""What the native checks of the key index promise, and the small structures beside them: exact, and bounded."""
+
+import os
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from firearrow._native.audit.log_ranges import from_offset, group_ranges, split_log
+from firearrow._native.base.hash import java_hash
+from firearrow._native.checks.findings import FaultKind, Faults
+from firearrow._native.checks.index_files import (
+    check_chains,
+    covered_by,
+    find_keys,
+    head_of,
+    match_keys,
+    settle_keys,
+    slots_of,
+)
+from firearrow._native.checks.log_records import Survey
+from firearrow._native.checks.queue_entries import count_entries
+from firearrow._native.columnar.counters import NameCounters
+from firearrow._native.columnar.unwritten import first_written
+from firearrow._native.offline.segment_files import SegmentFile
+from tests.spark.test_checks import FAR, SMALL_LOG, entry
+
+# ---- index -----------------------------------------------------------------------------------------------------------
+
+
+def index_of(keys: list[tuple[int, int]], slots: int = 7, room: int = 50) -> bytearray:
+    """An index file with entries (hash, place), as Apache makes it."""
+    data = bytearray(40 + slots * 4 + room * 20)
+    newest = [0] * slots
+    for number, (key_hash, place) in enumerate(keys, 1):
+        slot = key_hash % slots
+        struct.pack_into(">iqii", data, 40 + slots * 4 + number * 20, key_hash, place, 0, newest[slot])
+        newest[slot] = number
+    for slot, number in enumerate(newest):
+        struct.pack_into(">i", data, 40 + slot * 4, number)
+    used = sum(number > 0 for number in newest)
+    places = [place for _, place in keys] or [0]
+    struct.pack_into(">qqqqii", data, 0, 1000, 2000, places[0], places[-1], used, len(keys) + 1)
+    return data
+
+
+KEYS = [(17 * number % 101 + 1, number * 50) for number in range(40)]
+
+
+@pytest.mark.parametrize("slots", [7, 12, 40])
+def test_slots_are_told_from_the_entries(slots: int) -> None:
+    assert slots_of(index_of(KEYS, slots)) == slots
+
+
+def test_slots_of_an_empty_index_cannot_be_told() -> None:
+    assert slots_of(index_of([])) == 0
+    assert slots_of(b"") == 0
+    assert head_of(index_of([])).next_entry == 1
+
+
+def test_whole_chains_have_no_faults() -> None:
+    faults = Faults()
+    assert check_chains(index_of(KEYS), 7, growing=False, faults=faults) == 40
+    assert len(faults) == 0
+
+
+@pytest.mark.parametrize(
+    ("position", "kinds"),
+    [
+        (40 + 3 * 4 + 3, {FaultKind.INDEX_SLOT}),
+        (40 + 28 + 20 * 20 + 19, {FaultKind.INDEX_CHAIN}),
+        (40 + 28 + 20 * 20 + 5, {FaultKind.INDEX_ORDER}),
+    ],
+    ids=["slot", "previous", "place"],
+)
+def test_a_flipped_bit_breaks_a_chain(position: int, kinds: set[FaultKind]) -> None:
+    data, faults = index_of(KEYS), Faults()
+    data[position] ^= 1
+    check_chains(data, 7, growing=False, faults=faults)
+    assert {fault.kind for fault in faults.listed()} == kinds
+    assert len(faults) == 1
+
+
+def test_an_index_too_short_for_its_count_is_refused() -> None:
+    data = index_of(KEYS)
+    for slots in (0, 10_000):
+        with pytest.raises(ValueError, match="too few"):
+            check_chains(data, slots, growing=False, faults=Faults())
+    with pytest.raises(ValueError, match="there is room for"):
+        check_chains(data[:-300], 7, growing=False, faults=Faults())
+    with pytest.raises(ValueError, match="head"):
+        head_of(b"short")
+
+
+def test_a_few_keys_are_found_by_their_chains() -> None:
+    data = index_of(KEYS)
+    assert covered_by(data, 7) == (0, 39 * 50)
+    for key_hash, place in KEYS:
+        assert find_keys(data, 7, [key_hash], place_from=0, place_to=FAR, most=9) == [(key_hash, place)]
+        assert find_keys(data, 7, [key_hash], place_from=place + 1, place_to=FAR, most=9) == []
+        assert find_keys(data, 7, [key_hash], place_from=0, place_to=place, most=9) == []
+    assert find_keys(data, 7, [5000, -3], place_from=0, place_to=FAR, most=9) == []
+    hashes = [key_hash for key_hash, _ in KEYS]
+    assert len(find_keys(data, 7, hashes, place_from=0, place_to=FAR, most=100)) == 40
+    assert len(find_keys(data, 7, hashes, place_from=0, place_to=FAR, most=10)) == 11
+    assert covered_by(index_of([]), 7) == (0, 0)
+
+
+@pytest.mark.parametrize("newest", [KEYS[0][0] % 7, KEYS[1][0] % 7])
+def test_an_entry_newer_than_the_head_is_followed(newest: int) -> None:
+    """A broker writes the entry, then its slot, then the head."""
+    data = index_of(KEYS)
+    struct.pack_into(">qii", data, 24, KEYS[-2][1], 7, len(KEYS))
+    assert covered_by(data, 7) == (0, 38 * 50)
+    wanted = [key_hash for key_hash, _ in KEYS if key_hash % 7 == newest]
+    assert len(find_keys(data, 7, wanted, place_from=0, place_to=FAR, most=99)) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "told"),
+    [
+        (16, 50, "its head tells of places 50 to 1950"),
+        (24, 1951, "its head tells of places 0 to 1951"),
+        (24, -1, "its head tells of places 0 to -1"),
+        (32, 8 << 32 | 41, "counts 8 slots that are used, and there are 7"),
+    ],
+)
+def test_a_head_that_does_not_fit_is_refused(at: int, value: int, told: str) -> None:
+    data = index_of(KEYS)
+    struct.pack_into(">q", data, at, value)
+    with pytest.raises(ValueError, match=told):
+        covered_by(data, 7)
+
+
+@pytest.mark.parametrize("previous", [40, 39, 41, -1, 1 << 30])
+def test_a_chain_that_does_not_go_back_is_refused(previous: int) -> None:
+    data = index_of(KEYS)
+    struct.pack_into(">i", data, 40 + 28 + 40 * 20 + 16, previous)
+    with pytest.raises(ValueError, match="chain of slot"):
+        find_keys(data, 7, [KEYS[-1][0]], place_from=0, place_to=FAR, most=9)
+
+
+@pytest.mark.parametrize("place", [-1, 39 * 50 + 1])
+def test_a_place_outside_of_the_head_is_refused(place: int) -> None:
+    data = index_of(KEYS)
+    struct.pack_into(">q", data, 40 + 28 + 20 * 20 + 4, place)
+    with pytest.raises(ValueError, match="entry 20 in the chain of slot"):
+        find_keys(data, 7, [KEYS[19][0]], place_from=0, place_to=FAR, most=9)
+
+
+def test_keys_are_matched_with_entries_in_order() -> None:
+    survey = Survey(check_crc=False)
+    survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
+    at, keys = 0, []
+    for number in range(6):
+        topic = f"T{number % 2}"
+        for key in (f"u{number}", "a", "b", "T#t"):
+            keys.append((abs(java_hash(f"{topic}#{key}")), at))
+        at += struct.unpack_from(">i", SMALL_LOG, at)[0]
+    del keys[9]
+    keys.insert(12, (12345, keys[12][1]))
+    match_keys(survey, index_of(keys), 7, place_from=0, place_to=len(SMALL_LOG))
+    settle_keys(survey, covered_from=0, covered_to=FAR)
+    found = {(fault.kind, fault.number) for fault in survey.faults.listed()}
+    assert found == {(FaultKind.WRONG_KEY, 13), (FaultKind.NO_KEY, 2)}
+    assert (survey.keys_expected, survey.keys_found, survey.tags_found) == (18, 17, 6)
+
+
+def test_keys_of_records_that_the_index_does_not_cover_are_counted() -> None:
+    survey = Survey(check_crc=False)
+    survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
+    settle_keys(survey, covered_from=FAR, covered_to=FAR)
+    assert (survey.keys_outside, survey.keys_found) == (18, 0)
+    assert not survey.faults.listed()
+
+
+@given(st.binary(max_size=400), st.integers(-5, 60))
+@settings(max_examples=200, deadline=None)
+def test_mutated_indexes_are_never_read_outside(data: bytes, slots: int) -> None:
+    slots_of(data)
+    survey = Survey(check_crc=False)
+    survey.walk(SMALL_LOG, 0, len(SMALL_LOG), base=0)
+    try:
+        check_chains(data, slots, growing=False, faults=Faults())
+        covered_by(data, slots)
+        find_keys(data, slots, range(60), place_from=0, place_to=FAR, most=100)
+        match_keys(survey, data, slots, place_from=0, place_to=FAR)
+    except ValueError as error:
+        assert str(error)  # noqa: PT017 (any input may be refused; none may crash)
+    settle_keys(survey, covered_from=0, covered_to=FAR)
+    assert survey.keys_found + survey.keys_outside <= survey.keys_expected
+
+
+# ---- names, faults, gaps, ranges -------------------------------------------------------------------------------------
+
+
+def test_names_without_limit_are_exact() -> None:
+    names = NameCounters()
+    for number in range(3000):
+        names.add(number % 7, b"n%d" % (number % 500), 10)
+    assert len(names) == 3000
+    assert sum(row[2] for row in names.items()) == 3000
+    assert not names.pruned
+
+
+def test_a_full_table_keeps_the_busiest_and_sums_stay_exact() -> None:
+    names = NameCounters(100)
+    for number in range(10_000):
+        names.add(0, os.fsencode(f"once {number}"), 3)
+        if number % 5 == 0:
+            names.add(0, b"busy", 7)
+    assert len(names) <= 100
+    assert names.pruned
+    rows = {row[1]: row for row in names.items()}
+    assert rows[b"busy"][2] == 2000
+    assert sum(row[2] for row in names.items()) + names.rest_messages == 12_000
+    assert sum(row[3] for row in names.items()) + names.rest_bytes == 10_000 * 3 + 2000 * 7
+
+
+def test_faults_are_counted_beyond_their_list() -> None:
+    faults = Faults(3)
+    count_entries(b"".join(entry(1000 - number) for number in range(50)), 0, 0, FAR, faults)
+    assert len(faults) == 3
+    assert faults.total(FaultKind.QUEUE_ORDER) > 40
+    with pytest.raises(ValueError, match="no kind"):
+        faults.total(99)
+
+
+@pytest.mark.parametrize("at", [0, 1, 63, 64, 65, 199, 200])
+def test_the_first_byte_that_was_written_is_found(at: int) -> None:
+    data = bytes(at) + b"\x01" + bytes(100)
+    assert first_written(data, 0, len(data)) == at
+    assert first_written(data, 0, at) == at
+    assert first_written(data, at + 1, len(data)) == len(data)
+
+
+@given(
+    st.lists(st.integers(1, 5000), min_size=1, max_size=8),
+    st.integers(20, 700),
+    st.integers(1, 50),
+    st.integers(0, 30_000),
+)
+@settings(deadline=None)
+def test_every_byte_of_a_log_is_in_exactly_one_range(
+    lengths: list[int], size: int, count: int, end: int
+) -> None:
+    segments, base = [], 12_345
+    for length in lengths:
+        segments.append(SegmentFile(f"{base:020d}", base, length))
+        base += length + (length % 3 == 0) * 100
+    for stop in (None, 12_345 + end):
+        ranges = split_log(segments, stop, size)
+        grouped = group_ranges(ranges, count)
+        assert [each for part in grouped for each in part] == ranges
+        assert all(grouped)
+        assert len(grouped) <= count
+        assert all(0 < len(each) <= size for each in ranges)
+        covered = [byte for each in ranges for byte in (each.start, each.stop)]
+        assert covered == sorted(covered)
+        wanted = sum(
+            max(0, (segment.end if stop is None else min(segment.end, stop)) - segment.base)
+            for segment in segments
+        )
+        assert sum(map(len, ranges)) == wanted
+        place = 12_345 + end // 2
+        left = from_offset(ranges, place)
+        assert sum(map(len, left)) == sum(max(0, each.stop - max(each.start, place)) for each in ranges)

@@ -1,0 +1,1 @@
+"""Timer messages: wheel, log, recovery and damage."""

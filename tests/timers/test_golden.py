@@ -1,0 +1,144 @@
+"""The timers of Apache's own stores: our units and slots are its bytes, and what it left pending is delivered."""
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from firearrow._native.store.log.record import decode
+from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.timers.enqueue import record_of, slot_ms
+from firearrow.broker.timers.log import RECORD_LAYOUT, TimerLog
+from firearrow.broker.timers.recovery import linked
+from firearrow.broker.timers.wheel import SLOT, Slot, TimerWheel
+from tests.store.test_golden import CONFIG, Golden
+from tests.support.timer_harness import TIMER, TimerHarness
+
+HOUR_MS = 3_600_000
+ROLL_SLOTS = 172_800
+
+
+@pytest.fixture(params=["store-apache", "store-apache-crashed"])
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
+    return Golden(request.param, tmp_path)
+
+
+class GoldenTiming(TimerHarness):
+    """Opened with the store's own sizes."""
+
+    def __init__(self, folder: Path, now_ms: int) -> None:
+        super().__init__(folder, now_ms, store=MessageStore.open(folder, CONFIG))
+
+
+def check_point(root: Path) -> tuple[int, ...]:
+    """Read time, flushed position, queue offset, the master's queue offset."""
+    return struct.unpack_from(">4q", (root / "config" / "timercheck").read_bytes())
+
+
+def test_units_and_slots_are_apaches_bytes(golden: Golden) -> None:
+    """Each message is laid again, at the times at which Apache laid it."""
+    (golden.root / "abort").unlink(missing_ok=True)
+    raw = next((golden.root / "timerlog").iterdir()).read_bytes()
+    theirs = (golden.root / "timerwheel").read_bytes()
+    slots: dict[int, Slot] = {}
+    log = TimerLog(golden.root / "timerlog", 10_400)
+    count = 0
+    with MessageStore.open(golden.root, CONFIG) as store:
+        entries = {entry.physical_offset: entry for entry in store.reader.entries(TIMER, 0, 0, 1000)}
+        for position, unit in log.records(0):
+            data = store.reader.record_at(unit.physical_offset)
+            assert data is not None
+            record = decode(data)
+            out_ms = int(record.properties["TIMER_OUT_MS"])
+            time_ms = slot_ms(out_ms, unit.write_ms, ROLL_SLOTS, 1000)
+            slot = slots.get(time_ms // 1000, Slot(time_ms // 1000))
+            ours = record_of(
+                entries[unit.physical_offset],
+                record,
+                slot.last,
+                time_ms,
+                unit.write_ms,
+                roll=time_ms != out_ms,
+            )
+            assert (
+                RECORD_LAYOUT.pack(RECORD_LAYOUT.size, *ours, 0)
+                == raw[position : position + RECORD_LAYOUT.size]
+            )
+            slots[slot.time] = linked(slot, position, ours)
+            count += 1
+    assert count > 20
+    for slot in slots.values():
+        at = slot.time % (len(theirs) // SLOT.size) * SLOT.size
+        assert SLOT.pack(*slot) == theirs[at : at + SLOT.size]
+
+
+def test_what_apache_left_pending_is_delivered(golden: Golden) -> None:
+    """Due in an hour, and in 2.9 days, which Apache would roll once; the recalled one stays away."""
+    read_ms, _, taken, _ = check_point(golden.root)
+    harness = GoldenTiming(golden.root, read_ms + 500)
+    assert harness.service.runtime()["timerOffsetBehind"] == str(
+        harness.store.reader.max_offset(TIMER, 0) - taken
+    )
+    before = sum(len(harness.records("GoldenTimer", queue_id)) for queue_id in range(4))
+    timers = harness.store.reader.max_offset(TIMER, 0)
+    harness.timers.run(HOUR_MS)
+    after = [record for queue_id in range(4) for record in harness.records("GoldenTimer", queue_id)]
+    assert len(after) == before + 1
+    harness.timers.run(3 * 24 * HOUR_MS)
+    after = [record for queue_id in range(4) for record in harness.records("GoldenTimer", queue_id)]
+    assert len(after) == before + 2
+    assert harness.store.reader.max_offset(TIMER, 0) == timers + 1
+    assert not any(b"recalled" in record.body for record in after)
+    fresh = sorted(after, key=lambda record: record.physical_offset)
+    [apaches] = [record for record in fresh[:before] if record.body == b"after 1,500 ms"]
+    asked = {"TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS"}
+    assert fresh[before].properties.keys() - asked == apaches.properties.keys() - asked
+    assert fresh[-1].properties["TIMER_ROLL_TIMES"] == "1"
+    assert harness.service.runtime()["timerCongestNum"] == "0"
+
+
+def test_a_lost_wheel_is_made_from_the_log(golden: Golden) -> None:
+    read_ms, *_ = check_point(golden.root)
+    (golden.root / "timerwheel").unlink()
+    harness = GoldenTiming(golden.root, read_ms + 500)
+    before = sum(len(harness.records("GoldenTimer", queue_id)) for queue_id in range(4))
+    harness.timers.run(3 * 24 * HOUR_MS)
+    found = [body for queue_id in range(4) for body in harness.bodies("GoldenTimer", queue_id)]
+    assert len(found) == len(set(found)) == before + 2
+
+
+def test_without_the_check_point_nothing_is_lost(golden: Golden) -> None:
+    """Nobody knows then which slots were fired: the last seven days are fired again, as with Apache."""
+    read_ms, *_ = check_point(golden.root)
+    (golden.root / "config" / "timercheck").unlink()
+    harness = GoldenTiming(golden.root, read_ms + 500)
+    harness.timers.run(3 * 24 * HOUR_MS)
+    found = {body for queue_id in range(4) for body in harness.bodies("GoldenTimer", queue_id)}
+    assert {b"in 1 h: stays pending", b"in 2.9 days: is rolled"} < found
+    assert harness.store.reader.max_offset(TIMER, 0) < 60  # the queue is not taken up from its start
+
+
+def test_recovery_leaves_apaches_bytes_alone(golden: Golden, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(golden.root, copy)
+    read_ms, *_ = check_point(golden.root)
+    harness = GoldenTiming(copy, read_ms)
+    harness.kill()
+    files = ("timerwheel", "timerlog/00000000000000000000")
+    assert all((copy / name).read_bytes() == (golden.root / name).read_bytes() for name in files)
+    assert check_point(copy)[2:] == check_point(golden.root)[2:]
+
+
+def test_the_wheel_finds_the_slots_that_wait(golden: Golden) -> None:
+    read_ms, *_ = check_point(golden.root)
+    wheel = TimerWheel(golden.root / "timerwheel", 1000)
+    found = wheel.load(read_ms)
+    assert [slot.time * 1000 for slot in found if slot.time * 1000 < read_ms] == []
+    at, times = read_ms, []
+    while (time_ms := wheel.next(at)) is not None and time_ms >= at:
+        times.append(time_ms)
+        wheel.fired(time_ms)
+        at = time_ms
+    assert times == sorted(slot.time * 1000 for slot in found)
+    assert len(times) >= 2

@@ -1,0 +1,317 @@
+"""The timer after a stop, a kill, a power cut: nothing lost, nothing twice, at whatever moment it came."""
+
+import contextlib
+import random
+import shutil
+import struct
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from firearrow.broker.base.errors import StartError
+from firearrow.broker.timers import checkpoint
+from tests.support.killed_writes import Killed, killed_behind
+from tests.support.timer_harness import DAY_MS, NOW, TIMER, TimerHarness
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> TimerHarness:
+    return TimerHarness(tmp_path)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("by_ms", [0, 2000, 6 * DAY_MS, 8 * DAY_MS, 20 * DAY_MS, 400 * DAY_MS])
+def test_pending_ones_outlive_a_restart(harness: TimerHarness, end: str, by_ms: int) -> None:
+    for number in range(20):
+        harness.send(b"%d" % number, 5000 + number * 1000)
+    harness.timers.run(1)
+    harness.stop() if end == "stop" else harness.kill()
+    later = harness.again(by_ms)
+    later.timers.run(30_000)
+    assert later.found() == list(range(20))
+
+
+@pytest.mark.parametrize("end", ["kill", "sleep"])
+@pytest.mark.parametrize("days", [8, 12, 13, 14, 27, 100])
+def test_after_a_long_stop_nothing_shares_a_slot(harness: TimerHarness, days: int, end: str) -> None:
+    """The wheel comes round in fourteen days: behind 13, 14 and 27 what is new would lie where something old waits.
+    A machine that slept is as one that stood still."""
+    old = [harness.send(b"%d" % number, 5000 + number * 1000) for number in range(4)]
+    harness.recall(old[3])
+    harness.timers.run(1)
+    if end == "kill":
+        harness.kill()
+        later = harness.again(days * DAY_MS)
+    else:
+        harness.clock.advance(days * DAY_MS)
+        later = harness
+    delays = [(old_ms - days * DAY_MS) % (14 * DAY_MS) % (2 * DAY_MS) for old_ms in (5000, 6000, 7000)]
+    for number, delay_ms in enumerate(delays):
+        later.send(b"%d" % (10 + number), delay_ms)
+    later.timers.run(1000)
+    assert sorted(later.found()) == [0, 1, 2]
+    later.kill()
+    later = later.again()
+    later.timers.run(min(delays) - 1001)
+    assert sorted(later.found()) == [0, 1, 2]
+    later.timers.run(4000)
+    assert sorted(later.found()) == [0, 1, 2, 10, 11, 12]
+
+
+def test_a_check_point_of_another_time_is_no_reason_to_lose_anything(harness: TimerHarness) -> None:
+    """It is Apache's then, and the wheel's last round is fired, as by Apache's broker."""
+    harness.send(b"1", 5000)
+    harness.timers.run(1)
+    harness.kill()
+    place = harness.folder / "config" / "timercheck"
+    fields = harness.check()
+    place.write_bytes(struct.pack(">7q", NOW - 400 * DAY_MS, *fields[1:]).ljust(4096, b"\0"))
+    later = harness.again(2 * DAY_MS)
+    later.timers.run(3000)
+    assert later.found() == [1]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("after", [1, 3, 6, 11, 16])
+def test_a_slot_that_is_left_in_the_middle_is_gone_on_with(
+    harness: TimerHarness, end: str, after: int
+) -> None:
+    messages = [harness.send(b"%d" % number, 3000) for number in range(700)]
+    harness.timers.run(10)
+    for number in (5, 200, 300, 690):
+        harness.recall(messages[number])
+    harness.timers.run(2989)
+    step(harness, after)
+    partly = len(harness.found())
+    assert partly < 696
+    harness.stop() if end == "stop" else harness.kill()
+    assert_all(harness, set(range(700)) - {5, 200, 300, 690})
+
+
+def assert_all(harness: TimerHarness, expected: set[int]) -> None:
+    for _ in range(2):
+        harness = harness.again(1000)
+        harness.timers.run(20_000)
+        assert sorted(harness.found()) == sorted(expected)
+        harness.kill()
+
+
+def step(harness: TimerHarness, count: int) -> None:
+    """So many turns of the loop, a second later."""
+    harness.clock.advance(1)
+    for _ in range(count):
+        harness.timers.step()
+
+
+@pytest.mark.parametrize("after", range(1, 9))
+def test_late_ones_are_not_repeated(harness: TimerHarness, after: int) -> None:
+    for number in range(200):
+        harness.put(TIMER, b"%d" % number, TIMER_OUT_MS=str(NOW - 5000), REAL_TOPIC="T", REAL_QID="0")
+    for _ in range(after):
+        harness.timers.step()
+    harness.kill()
+    assert_all(harness, set(range(200)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_kills_at_any_moment(tmp_path: Path, seed: int) -> None:
+    """Sent, rolled, recalled and killed in between, over and over: what was not recalled in time comes once."""
+    rng = random.Random(seed)
+    harness = TimerHarness(tmp_path, timer_roll_slots=8)
+    recalled: set[int] = set()
+    number = 0
+    for _ in range(8):
+        for _ in range(rng.randrange(1, 120)):
+            message = harness.send(b"%d" % number, rng.choice((700, 2500, 2500, 4000, 9000, 15_000)))
+            if rng.random() < 0.1 and message.topic == TIMER:
+                harness.recall(message)
+                recalled.add(number)
+            number += 1
+        harness.timers.run()  # written, and so promised
+        harness.clock.advance(rng.choice((0, 0, 900, 3000)))
+        for _ in range(rng.randrange(60)):
+            harness.timers.step()
+        harness.kill() if rng.random() < 0.8 else harness.stop()
+        harness = harness.again(rng.choice((0, 500, 2000)), timer_roll_slots=8)
+    harness.timers.run(40_000)
+    found = Counter(harness.found())
+    assert set(found) | recalled == set(range(number))
+    assert [body for body, times in found.items() if times > 1] == []
+    assert (
+        len(recalled & set(found)) <= 1 + len(recalled) // 4
+    )  # a recall can come when its slot was due already
+    assert harness.service.runtime()["timerCongestNum"] == "0"
+
+
+@pytest.mark.parametrize("writes", range(68))
+def test_a_kill_between_any_two_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    harness = TimerHarness(tmp_path, timer_roll_slots=4)
+    harness.put(TIMER, b"0", TIMER_OUT_MS="5", REAL_TOPIC="T", REAL_QID="0")
+    messages = [harness.send(b"%d" % number, 1500 + 700 * (number % 8)) for number in range(1, 300)]
+    for number in (11, 29, 203):
+        harness.recall(messages[number - 1])
+    harness.write_batch.commit()
+    with contextlib.suppress(Killed), killed_behind(writes, monkeypatch):
+        harness.timers.run(20_000)
+    harness.kill()
+    assert_all(harness, set(range(300)) - {11, 29, 203})
+
+
+@pytest.fixture
+def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "boot_id"
+    path.write_text("first boot")
+    monkeypatch.setattr(checkpoint, "BOOT_ID", path)
+    return path
+
+
+@pytest.mark.parametrize("kept", [0, 52 * 3, 52 * 17])
+def test_a_power_cut_may_lose_the_timer_s_files_but_no_message(tmp_path: Path, boot: Path, kept: int) -> None:
+    """The wheel names units that are lost, and the check point is ahead of the log."""
+    harness = TimerHarness(tmp_path / "store")
+    for number in range(30):
+        harness.send(b"%d" % number, 5000 + 500 * (number % 4))
+    harness.timers.run(10)
+    harness.kill()
+    log = tmp_path / "store" / "timerlog" / "00000000000000000000"
+    log.write_bytes(log.read_bytes()[:kept].ljust(10_400, b"\0"))
+    boot.write_text("second boot")
+    harness = harness.again(1000)
+    harness.timers.run(10_000)
+    assert sorted(harness.found()) == list(range(30))
+
+
+def test_a_power_cut_that_takes_deliveries_repeats_them(tmp_path: Path, boot: Path) -> None:
+    harness = TimerHarness(tmp_path / "store")
+    for number in range(30):
+        harness.send(b"%d" % number, 2000)
+    for number in range(30, 40):
+        harness.put(TIMER, b"%d" % number, TIMER_OUT_MS="5", REAL_TOPIC="T", REAL_QID="0")
+    harness.timers.run(10)
+    harness.timers.run(2000)
+    assert sorted(harness.found()) == list(range(40))
+    cut = harness.records("T")[0].physical_offset
+    harness.kill()
+    lose_from(harness.folder, cut)
+    boot.write_text("second boot")
+    harness = harness.again(100)
+    harness.timers.run(2000)
+    assert set(harness.found()) == set(range(40))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_cut_under_sync_flush(tmp_path: Path, boot: Path, seed: int) -> None:
+    """Messages and journal are on the disk, each of the timer's files is as it is or as it was flushed last."""
+    rng = random.Random(seed)
+    files = ("timerwheel", "timerlog", "config/timercheck")
+    store, old = tmp_path / "store", tmp_path / "old"
+    harness = TimerHarness(store, flush_disk_type="SYNC_FLUSH", timer_roll_slots=8)
+    number = 0
+    for life in range(4):
+        for _ in range(3):
+            harness.service.save()
+            shutil.rmtree(old, ignore_errors=True)
+            for name in files:
+                copy(store / name, old / name)
+            for _ in range(rng.randrange(1, 150)):
+                harness.send(b"%d" % number, rng.choice((1500, 2500, 9000, 12_000)))
+                number += 1
+            for _ in range(rng.randrange(1, 4)):
+                late = {"TIMER_OUT_MS": "5", "REAL_TOPIC": "T", "REAL_QID": "0"}
+                harness.put(TIMER, b"%d" % number, **late)
+                number += 1
+            harness.timers.run(rng.randrange(3000))
+        harness.kill()
+        for name in files:
+            if rng.random() < 0.5:
+                remove(store / name)
+                copy(old / name, store / name)
+        boot.write_text(f"boot {life}")
+        harness = harness.again(rng.randrange(2000), flush_disk_type="SYNC_FLUSH", timer_roll_slots=8)
+    harness.timers.run(30_000)
+    assert sorted(harness.found()) == list(range(number))
+
+
+def test_what_lies_in_the_log_is_not_laid_again_where_a_file_of_it_ends(tmp_path: Path, boot: Path) -> None:
+    """A slice of messages, some in the log already, some not, of which only a part finds room in the log's file."""
+    store, old = tmp_path / "store", tmp_path / "old"
+    harness = TimerHarness(store, flush_disk_type="SYNC_FLUSH")
+    copy(store / "config" / "timercheck", old)
+    for number in range(181):
+        harness.send(b"%d" % number, 5000)
+    harness.timers.run(10)
+    harness.listeners.remove(harness.service.messages_arrived)
+    for number in range(181, 205):
+        harness.send(b"%d" % number, 5000)
+    harness.write_batch.commit()
+    harness.kill()
+    copy(old, store / "config" / "timercheck")
+    boot.write_text("second boot")
+    harness = harness.again(flush_disk_type="SYNC_FLUSH")
+    harness.timers.run(20_000)
+    assert sorted(harness.found()) == list(range(205))
+
+
+def test_a_kill_while_the_last_moments_are_taken_up_again(tmp_path: Path, boot: Path) -> None:
+    """Behind one that still waits come many that the journal calls delivered: they are passed over, and are no gap."""
+    store = tmp_path / "store"
+    harness = TimerHarness(store)
+    harness.send(b"0", 60_000)
+    for number in range(1, 50):
+        harness.send(b"%d" % number, 500)
+    harness.timers.run(1900)
+    assert len(harness.found()) == 49
+    harness.service.save()
+    harness.kill()
+    boot.write_text("second boot")
+    harness = harness.again()
+    harness.kill()
+    harness = harness.again()
+    harness.timers.run(70_000)
+    assert set(harness.found()) == set(range(50))
+    assert list(store.rglob("*.damaged-*")) == []
+
+
+def copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def lose_from(folder: Path, physical_offset: int) -> None:
+    """The commit log ends there."""
+    [segment] = [path for path in (folder / "commitlog").iterdir() if path.name == "0" * 20]
+    data = segment.read_bytes()
+    segment.write_bytes(data[:physical_offset].ljust(len(data), b"\0"))
+    shutil.rmtree(folder / "consumequeue")
+    shutil.rmtree(folder / "index", ignore_errors=True)
+    (folder / "checkpoint").unlink(missing_ok=True)
+
+
+def test_another_precision_is_refused_while_messages_wait(harness: TimerHarness) -> None:
+    harness.send(b"1", 5000)
+    harness.timers.run(10)
+    harness.kill()
+    with pytest.raises(StartError, match="timerPrecisionMs=1000: start with that"):
+        harness.again(timer_precision_ms=100)
+    harness.store.abandon()
+
+
+def test_another_precision_is_fine_when_none_waits(harness: TimerHarness) -> None:
+    harness.send(b"1", 5000)
+    harness.timers.run(6000)
+    harness.stop()
+    harness = harness.again(timer_precision_ms=100)
+    harness.send(b"2", 150)
+    harness.timers.run(200)
+    assert harness.found() == [1, 2]
