@@ -1,0 +1,316 @@
+"""POP_MESSAGE (200050): checks in Apache's order, the walk over the queues, the hold. Loop thread.
+
+PEEK_MESSAGE (200052): the messages that a group would pop next, without taking them. Loop thread.
+"""
+
+import logging
+import random
+from typing import NamedTuple
+
+from firearrow._native.fastpath.long_polling import weight_without_body
+from firearrow._native.store.message_store import GetStatus, MessageStore, PutRefused
+from firearrow._native.wire.codes import RequestCode, ResponseCode
+from firearrow._native.wire.command import RemotingCommand
+from firearrow.broker.base.errors import Refusal, with_faq
+from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.stats import Stats
+from firearrow.broker.context.broker_context import BrokerContext
+from firearrow.broker.pop.long_polling import HeldPop, PopHoldService
+from firearrow.broker.pop.permissions import PopPermissions, PopTarget, rotated
+from firearrow.broker.pop.pop import PopQuery, PopResult, PopService
+from firearrow.broker.pop.receipt_handles import ORDER_REVIVE_QUEUE, retry_topic
+from firearrow.broker.tables import name_rules
+from firearrow.broker.tables.groups import GroupConfig
+from firearrow.broker.tables.subscription_filter import FilterCache
+from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
+from firearrow.broker.tables.topics import TopicConfig
+
+log = logging.getLogger("firearrow.pop")
+
+MESSAGES_MAX = 32
+TOO_LATE_MS = 500
+POLL_MS_MAX = 600_000
+FROM_START = 0
+
+
+class PopRequest(NamedTuple):
+    """The fields of a request, checked for their types. Queue -1: all of them; times in ms."""
+
+    group: str
+    topic: str
+    queue_id: int
+    count_max: int
+    invisible_ms: int
+    poll_ms: int
+    born_ms: int
+    init_mode: int
+    expression: str
+    expression_type: str
+    ordered: bool
+    attempt: str | None
+
+    @staticmethod
+    def of(request: RemotingCommand, now_ms: int) -> "PopRequest":
+        return PopRequest(
+            group=request.text("consumerGroup"),
+            topic=request.text("topic"),
+            queue_id=request.integer("queueId", 32),
+            count_max=request.integer("maxMsgNums", 32),
+            invisible_ms=request.integer("invisibleTime"),
+            poll_ms=request.integer("pollTime"),
+            born_ms=min(request.integer_or("bornTime", 0) or now_ms, now_ms),
+            init_mode=request.integer("initMode", 32),
+            expression=request.text_or("exp", ""),
+            expression_type=request.text_or("expType", ""),
+            ordered=request.boolean_or("order", False),
+            attempt=request.text_or("attemptId", "") or None,
+        )
+
+
+class PopHandler:
+    def __init__(
+        self, context: BrokerContext, pop_service: PopService, hold_service: PopHoldService, filters: FilterCache
+    ) -> None:
+        self._pop_service = pop_service
+        self._hold_service = hold_service
+        self._write_batch = context.write_batch
+        self._topics = context.tables.topics
+        self._groups = context.tables.groups
+        self._clients = context.tables.clients
+        self._filters = filters
+        self._config = context.config
+        self._clock = context.clock
+        self._next_revive_queue = 0
+
+    def routes(self) -> Routes:
+        return {RequestCode.POP_MESSAGE: self.pop}
+
+    def pop(self, request: RemotingCommand, peer: Peer) -> None:
+        self._run(request, peer, PopRequest.of(request, self._clock.now_ms()), final=False)
+
+    def _run(self, request: RemotingCommand, peer: Peer, pop: PopRequest, *, final: bool) -> None:
+        """One pass; the request is held if it found nothing and may wait."""
+        group, topic = self._permitted(peer, pop, final)
+        query = self._query(pop)
+        popped = PopResult(self._clock.now_ms(), self._revive_queue(pop))
+        try:
+            self._walk(pop, query, popped, group, topic)
+        except (PutRefused, Refusal) as refused:
+            if not popped.count:
+                raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"check point: {refused}") from None
+            log.warning("a check point cannot be stored now: %s", refused)
+        code = ResponseCode.SUCCESS if popped.count else self._held(request, peer, pop, final)
+        if popped.rest > 0 and (popped.count or popped.passed):
+            self._hold_service.retry_held_soon((pop.topic, pop.group, max(pop.queue_id, -1)))
+        if code is None:
+            return
+        answer = request.answer(code, _status(popped), _header(pop, popped), b"".join(popped.bodies))
+        if popped.last is not None:
+            self._write_batch.reply_after(popped.last.end, (name_rules.TIMER_TOPIC, 0), peer, answer)
+        elif not request.is_oneway:
+            peer.reply(answer)
+
+    # ---- checks ----
+
+    def _permitted(self, peer: Peer, pop: PopRequest, final: bool) -> tuple[GroupConfig, TopicConfig]:
+        options = self._config.options
+        ip = options.broker_ip or peer.local[0]
+        if not final and self._clock.now_ms() - pop.born_ms - pop.poll_ms > TOO_LATE_MS:
+            raise Refusal(ResponseCode.POLLING_TIMEOUT, f"the broker[{ip}] pop message is timeout too much")
+        if not options.broker_permission & name_rules.PERM_READ:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{ip}] pop message is forbidden")
+        if pop.count_max > MESSAGES_MAX:
+            remark = f"the broker[{ip}] pop message's num is greater than 32"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if not options.timer_topic:
+            remark = f"the broker[{ip}] pop message is forbidden because timerWheelEnable is false"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        topic = self._topics.get(pop.topic)
+        if topic is None:
+            remark = f"topic[{pop.topic}] not exist, apply first please! "
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, with_faq(remark))
+        if not topic.readable:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{pop.topic}] peeking message is forbidden")
+        self._check_numbers(peer, pop, topic)
+        group = self._groups.find(pop.group)
+        if group is None:
+            remark = f"subscription group [{pop.group}] does not exist, "
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, with_faq(remark))
+        if not group.consume_enable:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {pop.group}")
+        return group, topic
+
+    def _check_numbers(self, peer: Peer, pop: PopRequest, topic: TopicConfig) -> None:
+        if pop.queue_id >= topic.read_queues:
+            remark = (
+                f"queueId[{pop.queue_id}] is illegal, topic:[{pop.topic}] topicConfig.readQueueNums:"
+                f"[{topic.read_queues}] consumer:[{peer.remote[0]}:{peer.remote[1]}]"
+            )
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        longest = self._config.options.timer_max_delay_s * 1000
+        if pop.count_max < 1 or not 0 < pop.invisible_ms <= longest:
+            remark = f"maxMsgNums must be 1 to {MESSAGES_MAX}, invisibleTime 1 to {longest}"
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
+
+    def _query(self, pop: PopRequest) -> PopQuery:
+        """With the subscription that came with it, which the group has then for both topics."""
+        try:
+            found = Subscription.of_expression(
+                pop.topic, pop.expression or "*", self._clock.now_ms(), pop.expression_type or "TAG"
+            )
+        except InvalidSubscription:
+            remark = "parse the consumer's subscription failed"
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
+        retried = retry_topic(pop.topic, pop.group, self._config.options.pop_retry_v2)
+        self._clients.compensate(pop.group, found)
+        self._clients.compensate(pop.group, Subscription(retried, version=found.version))
+        return PopQuery(
+            pop.group,
+            pop.topic,
+            pop.count_max,
+            pop.invisible_ms,
+            pop.init_mode == FROM_START,
+            pop.ordered,
+            pop.attempt,
+            self._filters.select(found, pop.group, given=True),
+        )
+
+    # ---- the walk ----
+
+    def _walk(
+        self, pop: PopRequest, query: PopQuery, popped: PopResult, group: GroupConfig, topic: TopicConfig
+    ) -> None:
+        """The retry topic first now and then, else if there is room behind the topic itself."""
+        options = self._config.options
+        drawn = random.randrange(100)
+        by_priority = (
+            topic.attributes.get("message.type") == "PRIORITY"
+            and not pop.ordered
+            and drawn < int(group.attributes.get("priority.factor", "100"))
+        )
+        chance = options.pop_retry_probability_priority if by_priority else options.pop_retry_probability
+        v1 = options.pop_retry_v2 and options.pop_retry_v1_too and drawn % 2 == 0
+        retried = self._topics.get(retry_topic(pop.topic, pop.group, options.pop_retry_v2 and not v1))
+        first_queue = 0 if by_priority else drawn
+        retry_first = drawn < chance
+        if retry_first and not pop.ordered:
+            self._all_queues(query, popped, retried, first_queue)
+        if pop.queue_id < 0:
+            self._all_queues(query, popped, topic, first_queue)
+        else:
+            self._pop_service.pop(query, popped, pop.topic, pop.queue_id)
+        if not retry_first and not pop.ordered and popped.count < pop.count_max:
+            self._all_queues(query, popped, retried, first_queue)
+
+    def _all_queues(
+        self, query: PopQuery, popped: PopResult, topic: TopicConfig | None, first_queue: int
+    ) -> None:
+        queues = 0 if topic is None else topic.read_queues
+        for n in range(queues):
+            index = (queues - 1 - n if self._config.options.priority_ascending else n) + first_queue
+            self._pop_service.pop(query, popped, topic.name, index % queues)  # type: ignore[union-attr]
+
+    def _revive_queue(self, pop: PopRequest) -> int:
+        if pop.ordered:
+            return ORDER_REVIVE_QUEUE
+        number = self._next_revive_queue
+        self._next_revive_queue = (number + 1) % self._config.options.revive_queues
+        return number
+
+    # ---- the hold ----
+
+    def _held(self, request: RemotingCommand, peer: Peer, pop: PopRequest, final: bool) -> int | None:
+        """None if the request waits now; else the code that says why it does not."""
+        deadline_ms = pop.born_ms + min(pop.poll_ms, POLL_MS_MAX)
+        if final or pop.poll_ms <= 0 or deadline_ms <= self._clock.now_ms():
+            return ResponseCode.POLLING_TIMEOUT
+
+        def again(last: bool) -> None:
+            try:
+                self._run(request, peer, pop, final=last)
+            except Refusal as refusal:
+                peer.reply(request.answer(refusal.code, refusal.remark, refusal.ext))
+            except Exception as error:  # whatever happens, this peer gets an answer and the others their news
+                log.exception("a held pop of %s@%s failed", pop.group, pop.topic)
+                peer.reply(request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
+
+        held = HeldPop(
+            (pop.topic, pop.group, max(pop.queue_id, -1)),
+            peer,
+            deadline_ms,
+            again,
+            weight_without_body(request),
+        )
+        return None if self._hold_service.add(held) else ResponseCode.POLLING_FULL
+
+
+def _status(popped: PopResult) -> str:
+    return "FOUND" if popped.count else "NO_MESSAGE_IN_QUEUE"
+
+
+def _header(pop: PopRequest, popped: PopResult) -> dict[str, str]:
+    ext = {
+        "popTime": str(popped.pop_ms),
+        "invisibleTime": str(pop.invisible_ms),
+        "reviveQid": str(popped.revive_queue),
+        "restNum": str(popped.rest),
+        "startOffsetInfo": ";".join(popped.starts),
+        "msgOffsetInfo": ";".join(popped.places),
+    }
+    if pop.ordered:
+        ext["orderCountInfo"] = ";".join(filter(None, popped.order_counts))
+    return ext
+
+
+"""More in one answer are not given, however many are asked for."""
+RETRY_FIRST_PERCENT = 20
+WRONG_PLACE = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
+
+
+class PeekHandler:
+    def __init__(self, store: MessageStore, permissions: PopPermissions, stats: Stats) -> None:
+        self._store = store
+        self._permissions = permissions
+        self._stats = stats
+
+    def routes(self) -> Routes:
+        return {RequestCode.PEEK_MESSAGE: self.peek}
+
+    def peek(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
+        target = self._permissions.check_access(request, peer)
+        most = request.integer("maxMsgNums", 32)
+        if most < 0:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"maxMsgNums must be from 0, not {most}")
+        bodies: list[bytes] = []
+        count, rest = 0, 0
+        for topic, queue_id in self._places(target):
+            start = self._permissions.next_offset(target.group, topic, queue_id)
+            rest += max(self._store.reader.max_offset(topic, queue_id) - start, 0)
+            if count < min(most, MESSAGES_MAX):
+                found, body = self._read(topic, queue_id, start, min(most, MESSAGES_MAX) - count)
+                count += found
+                bodies.append(body)
+        body = b"".join(bodies)
+        if count:
+            self._stats.got(target.group, target.topic.name, count, len(body))
+        ext = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0", "restNum": str(rest)}
+        if not count:
+            return request.answer(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", ext)
+        return request.answer(ResponseCode.SUCCESS, "FOUND", ext, body)
+
+    def _places(self, target: PopTarget) -> list[tuple[str, int]]:
+        """In the order in which they are read: the retry topic first now and then, else last."""
+        drawn = random.randrange(100)
+        own = [(target.topic.name, queue_id) for queue_id in target.queues(drawn)]
+        retried = [
+            (topic.name, queue_id)
+            for topic in self._permissions.retry_topics(target)[:1]
+            for queue_id in rotated(topic, drawn)
+        ]
+        return retried + own if drawn < RETRY_FIRST_PERCENT else own + retried
+
+    def _read(self, topic: str, queue_id: int, start: int, capacity: int) -> tuple[int, bytes]:
+        got = self._store.reader.get(topic, queue_id, start, capacity)
+        if got.status in WRONG_PLACE:
+            got = self._store.reader.get(topic, queue_id, got.next_offset, capacity)
+        return got.count, got.body

@@ -10,7 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.append.broadcast_offsets import BroadcastOffsets
 from firearrow.broker.base.errors import Refusal, with_faq
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.context.broker_context import Parts
+from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.offsets import InvalidOffset
@@ -91,19 +91,19 @@ class PlainPull(NamedTuple):
 
 class PullHandler:
     def __init__(
-        self, parts: Parts, filters: FilterCache, broadcasts: BroadcastOffsets, hold_service: PullHoldService
+        self, context: BrokerContext, filters: FilterCache, broadcasts: BroadcastOffsets, hold_service: PullHoldService
     ) -> None:
-        self._store = parts.store
-        self._topics = parts.state.topics
-        self._groups = parts.state.groups
-        self._offsets = parts.state.offsets
-        self._clients = parts.state.clients
+        self._store = context.store
+        self._topics = context.tables.topics
+        self._groups = context.tables.groups
+        self._offsets = context.tables.offsets
+        self._clients = context.tables.clients
         self._filters = filters
         self._broadcasts = broadcasts
         self._hold_service = hold_service
-        self._config = parts.config
-        self._clock = parts.clock
-        self._stats = parts.stats
+        self._config = context.config
+        self._clock = context.clock
+        self._stats = context.stats
 
     def routes(self) -> Routes:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}

@@ -12,7 +12,7 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property, properties_of
 from firearrow.broker.base.message_ids import host_bytes, offset_id, unique_ids
 from firearrow.broker.base.peer import Peer, Routes
-from firearrow.broker.context.broker_context import Parts
+from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import TopicConfig
 
@@ -38,21 +38,21 @@ class SendHandler:
 
     def __init__(
         self,
-        parts: Parts,
+        context: BrokerContext,
         appender: Appender,
         retries: RetryRouting,
         *,
         prepare: Callable[[Message], None],
         recall_handle: Callable[[Message], str | None],
     ) -> None:
-        self._store = parts.store
-        self._write_batch = parts.write_batch
+        self._store = context.store
+        self._write_batch = context.write_batch
         self._appender = appender
-        self._send_checks = SendChecks(parts.state.topics, parts.config, parts.clock)
+        self._send_checks = SendChecks(context.tables.topics, context.config, context.clock)
         self._retries = retries
-        self._config = parts.config
-        self._clock = parts.clock
-        self._stats = parts.stats
+        self._config = context.config
+        self._clock = context.clock
+        self._stats = context.stats
         self._prepare = prepare
         self._recall_handle = recall_handle
         self._unique_ids = unique_ids(appender.store_host)

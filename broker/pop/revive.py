@@ -17,7 +17,7 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.context.broker_context import Parts
+from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.pop.checkpoints import (
     ACK,
     BATCH_ACK,
@@ -62,19 +62,19 @@ class ReviveQueue:
 class ReviveService:
     """`timer_is_late()`: the timer has messages that are due and not yet delivered."""
 
-    def __init__(self, parts: Parts, appender: Appender, timer_is_late: Callable[[], bool]) -> None:
-        self._loop = parts.loop
-        self._store = parts.store
+    def __init__(self, context: BrokerContext, appender: Appender, timer_is_late: Callable[[], bool]) -> None:
+        self._loop = context.loop
+        self._store = context.store
         self._appender = appender
-        self._journal = parts.journal
-        self._topics = parts.state.topics
-        self._groups = parts.state.groups
-        self._offsets = parts.state.offsets
-        self._config = parts.config
-        self._clock = parts.clock
-        self._stats = parts.stats
+        self._journal = context.journal
+        self._topics = context.tables.topics
+        self._groups = context.tables.groups
+        self._offsets = context.tables.offsets
+        self._config = context.config
+        self._clock = context.clock
+        self._stats = context.stats
         self._timer_behind = timer_is_late
-        self._topic = revive_topic(parts.config.options.cluster_name)
+        self._topic = revive_topic(context.config.options.cluster_name)
         self._queues: list[ReviveQueue] = []
         self._resumes: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None

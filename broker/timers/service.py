@@ -15,7 +15,7 @@ from firearrow.broker.append.appender import Appender
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
-from firearrow.broker.context.broker_context import Parts
+from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.tables import name_rules
 from firearrow.broker.timers.deliver import TimerDelivery
 from firearrow.broker.timers.dequeue import TimerDequeue
@@ -63,35 +63,35 @@ class TimerService:
     """Its files are saved by the saver, once the log is on the disk: they name its records. StartError when they cannot
     be opened."""
 
-    def __init__(self, parts: Parts, appender: Appender, metrics: TimerMetrics) -> None:
-        options, store, clock = parts.config.options, parts.store, parts.clock
-        self._loop = parts.loop
-        self._settle = parts.saver.settle
+    def __init__(self, context: BrokerContext, appender: Appender, metrics: TimerMetrics) -> None:
+        options, store, clock = context.config.options, context.store, context.clock
+        self._loop = context.loop
+        self._settle = context.saver.sync_to_disk
         self._store = store
         self._clock = clock
         self._folder = _opened(store, options, clock)
         self._timer_files = self._folder.files
         self._metrics = metrics
-        self._delivery = TimerDelivery(store, appender, parts.journal, clock, parts.stats)
+        self._delivery = TimerDelivery(store, appender, context.journal, clock, context.stats)
         self._dequeue = TimerDequeue(
-            parts.loop,
+            context.loop,
             store,
             self._timer_files,
             self._delivery,
             metrics,
             clock,
             delete_key=lambda topic, key: delete_key(topic, key, with_topic=options.recall_key_with_topic),
-            changed=lambda: parts.saver.changed(FILES),
+            changed=lambda: context.saver.changed(FILES),
         )
         self._enqueue = TimerEnqueue(
-            parts.loop,
+            context.loop,
             store,
             self._timer_files,
             self._delivery,
             metrics,
             roll_slots=options.timer_roll_slots,
             moved=self._dequeue.wake,
-            changed=lambda: parts.saver.changed(FILES),
+            changed=lambda: context.saver.changed(FILES),
         )
         self._unsure_ms = 0 if options.sync_flush else 2 * options.flush_interval_ms + 1000
         self._enqueue_rate = RateMeter(clock, lambda: self._enqueue.total)
@@ -99,7 +99,7 @@ class TimerService:
         self._cleaning: asyncio.TimerHandle | None = None
         self._started = False
         self._trusted = TrustedCheckpoint()
-        parts.saver.add(FILES, self.save)
+        context.saver.add(FILES, self.save)
 
     def restore(self, name: str, number: int, value: int) -> None:
         """The message at physical offset `value` of the timer's topic was delivered (journal)."""

@@ -16,7 +16,7 @@ from firearrow._native.store.message_store import PutRefused, PutResult
 from firearrow.broker.append.appender import Appender
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.context.broker_context import Parts
+from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic
 from firearrow.broker.transactions import half_message
@@ -33,7 +33,7 @@ HOUR_MS = 3_600_000
 class CheckStep(NamedTuple):
     """What was put for a half message; `asks`: its producers are asked then, `copied`: it goes on as another one."""
 
-    half_message: Record
+    half: Record
     message: Message
     placed: PutResult
     copied: bool
@@ -45,24 +45,24 @@ class CheckService:
 
     def __init__(
         self,
-        parts: Parts,
+        context: BrokerContext,
         appender: Appender,
         open_halves: OpenHalfMessages,
         op_writer: OpMessageWriter,
         check_sender: CheckRequestSender,
         settled: Callable[[], None],
     ) -> None:
-        self._loop = parts.loop
-        self._store = parts.store
+        self._loop = context.loop
+        self._store = context.store
         self._appender = appender
-        self._journal = parts.journal
+        self._journal = context.journal
         self._open_halves = open_halves
         self._op_writer = op_writer
         self._check_sender = check_sender
-        self._topics = parts.state.topics
-        self._config = parts.config
-        self._clock = parts.clock
-        self._stats = parts.stats
+        self._topics = context.tables.topics
+        self._config = context.config
+        self._clock = context.clock
+        self._stats = context.stats
         self._settled = settled
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._running = False

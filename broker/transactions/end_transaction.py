@@ -14,7 +14,7 @@ from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Property
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.context.broker_context import Parts
+from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.tables import name_rules
 from firearrow.broker.transactions import half_message
 from firearrow.broker.transactions.op_messages import OpEntry, OpMessageWriter
@@ -35,16 +35,16 @@ class Decision(NamedTuple):
 
 class EndTransactionService:
     def __init__(
-        self, parts: Parts, appender: Appender, open_halves: OpenHalfMessages, op_writer: OpMessageWriter
+        self, context: BrokerContext, appender: Appender, open_halves: OpenHalfMessages, op_writer: OpMessageWriter
     ) -> None:
-        self._store = parts.store
+        self._store = context.store
         self._appender = appender
-        self._journal = parts.journal
+        self._journal = context.journal
         self._open_halves = open_halves
         self._op_writer = op_writer
-        self._config = parts.config
-        self._clock = parts.clock
-        self._stats = parts.stats
+        self._config = context.config
+        self._clock = context.clock
+        self._stats = context.stats
 
     def end(self, decision: Decision, peer: Peer, answer: RemotingCommand | None) -> bool:
         """Commit or roll back; `answer` goes to `peer` once that is stored. False: it had ended before, nobody answers.

@@ -17,7 +17,7 @@ from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.message_ids import offset_of
 from firearrow.broker.base.peer import Peer
-from firearrow.broker.context.broker_context import Parts
+from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.tables import name_rules
 from firearrow.broker.transactions import half_message
 from firearrow.broker.transactions.check_sender import CheckRequestSender
@@ -33,30 +33,30 @@ NOT_RESUMED = "Exception was thrown when putting message back to RMQ_SYS_TRANS_H
 
 
 class TransactionService:
-    def __init__(self, parts: Parts, appender: Appender) -> None:
-        self._store = parts.store
+    def __init__(self, context: BrokerContext, appender: Appender) -> None:
+        self._store = context.store
         self._appender = appender
-        self._offsets = parts.state.offsets
-        self._config = parts.config
+        self._offsets = context.tables.offsets
+        self._config = context.config
         self._decided: list[int] = []
         self._kept: dict[str, int] = {}
-        self._ip = parts.config.options.broker_ip or socket.inet_ntop(*_address(appender.store_host))
+        self._ip = context.config.options.broker_ip or socket.inet_ntop(*_address(appender.store_host))
         self._open_halves = OpenHalfMessages(0, 0)
         self._op_writer = OpMessageWriter(
-            parts.write_batch,
+            context.write_batch,
             appender,
             self._open_halves,
-            parts.config,
-            parts.clock,
-            parts.stats,
+            context.config,
+            context.clock,
+            context.stats,
             settled=self._keep_offsets,
         )
-        self._end_service = EndTransactionService(parts, appender, self._open_halves, self._op_writer)
+        self._end_service = EndTransactionService(context, appender, self._open_halves, self._op_writer)
         check_sender = CheckRequestSender(
-            parts.state.clients, parts.config.options.broker_name, appender.store_host
+            context.tables.clients, context.config.options.broker_name, appender.store_host
         )
         self._checks = CheckService(
-            parts, appender, self._open_halves, self._op_writer, check_sender, settled=self._keep_offsets
+            context, appender, self._open_halves, self._op_writer, check_sender, settled=self._keep_offsets
         )
 
     def restore(self, name: str, number: int, value: int) -> None:

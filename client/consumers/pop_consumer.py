@@ -19,7 +19,7 @@ from firearrow.client.base.options import (
     client_options,
 )
 from firearrow.client.base.service_state import ServiceState, now_ms
-from firearrow.client.link.service import Service
+from firearrow.client.remoting.service import Service
 from firearrow.client.pop.ack import AckClient
 from firearrow.client.pop.pop_prefetcher import PopPrefetcher, PopSource, ReceiveOptions
 from firearrow.client.pop.pop_request import ANY_QUEUE, PopRequest

@@ -25,7 +25,7 @@ from firearrow.client.consumers.pull_consumer_runtime import (
     fetch_queues,
 )
 from firearrow.client.consumers.trace import ConsumeTracing, TracedConsumerConfig
-from firearrow.client.link.service import Service
+from firearrow.client.remoting.service import Service
 from firearrow.client.pull.prefetcher import PrefetchedQueue
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset

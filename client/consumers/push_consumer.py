@@ -21,7 +21,7 @@ from firearrow.client.consume.subscriptions import Subscriptions
 from firearrow.client.consumers.push_consumer_runtime import PushConsumerRuntime
 from firearrow.client.consumers.push_settings import PushConsumerConfig
 from firearrow.client.diagnostics.stats import ConsumeStatus
-from firearrow.client.link.service import Service
+from firearrow.client.remoting.service import Service
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.rebalance import QueueListener
@@ -80,21 +80,21 @@ class PushConsumer(Service):
     @overload
     def subscribe(
         self, topic: str, handler: None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> "Subscribing": ...
+    ) -> "SubscribeDecorator": ...
     @overload
     def subscribe(
         self, topic: str, handler: AnyHandler, *, tags: str | None = None, sql: str | None = None
     ) -> AnyHandler: ...
     def subscribe(
         self, topic: str, handler: Handler | None = None, *, tags: str | None = None, sql: str | None = None
-    ) -> "Subscribing | Handler":
+    ) -> "SubscribeDecorator | Handler":
         """Send the topic's messages to `handler`; without one, decorates it. Once running, brokers are told at once.
 
         `tags`: several separated by `||`; `sql`: an SQL92 expression over properties; neither: all. ConfigError.
         """
         check_topic(topic)
         if handler is None:
-            return Subscribing(partial(self.subscribe, topic, tags=tags, sql=sql))
+            return SubscribeDecorator(partial(self.subscribe, topic, tags=tags, sql=sql))
         if not callable(handler):
             raise ConfigError(f"{topic}: a handler must be callable, not {type(handler).__name__}")
         self._config.subscriptions.add(topic, tags, sql, handler)
@@ -202,7 +202,7 @@ class PushConsumer(Service):
             await runtime.end(self._drain_s)
 
 
-class Subscribing:
+class SubscribeDecorator:
     """The decorator that `subscribe` gives without a handler; `subscribe` is that with all but the handler."""
 
     def __init__(self, subscribe: Callable[[Handler], object]) -> None:

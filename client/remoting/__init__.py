@@ -13,4 +13,5 @@
 - `route_retry`: topics that are wanted and have no route yet are asked for again soon, then ever more
   seldom
 - `routes`: where topics live, and the addresses of brokers
+- `service`: the life of a producer or consumer by Java's ServiceState: made, started, running, closed
 """

@@ -15,7 +15,7 @@ from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.names import check_group
 from firearrow.client.base.options import ClientOptions, ProducerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.link.service import Service
+from firearrow.client.remoting.service import Service
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.send.back_pressure import BackPressure
 from firearrow.client.send.batch import Accumulator

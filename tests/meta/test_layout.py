@@ -148,7 +148,7 @@ def test_folders_have_no_cycle() -> None:
 def test_roots_hold_entry_points_only() -> None:
     for top, names in ENTRY_POINTS.items():
         assert {path.stem for path in (ROOT / top).glob("*.py")} <= names
-    assert {path.name for path in (ROOT / "_native").iterdir() if path.is_file()} == {"__init__.py"}
+    assert {path.name for path in (ROOT / "_native").iterdir() if path.is_file()} <= {"__init__.py", "py.typed"}
 
 
 def test_handlers_and_services_do_not_import_each_other() -> None:
