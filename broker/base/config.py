@@ -20,7 +20,7 @@ class ConfigError(ValueError):
 
 def apache_keys() -> frozenset[str]:
     """Every key of Apache's broker 5.5.0, whether this broker has it or not."""
-    return frozenset(resources.files("firearrow.broker").joinpath("apache_keys.txt").read_text().split())
+    return frozenset(resources.files("firearrow.broker.base").joinpath("apache_keys.txt").read_text().split())
 
 
 class Config:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.files.exclusive_file import discard
+from firearrow._native.store.files.exclusive_file import delete_recycled
 from firearrow._native.store.files.segment import zero_range
 from firearrow._native.store.log.commit_log import CommitLog
 from firearrow._native.store.log.record import Record, decode
@@ -79,7 +79,7 @@ def drop_segments(
         for topic, queue_id in store.reader.queues():
             store.cleaner.clean_queue(topic, queue_id)
         for file in store.cleaner.let_go_index_files():
-            discard(file)
+            delete_recycled(file)
     return dropped
 
 

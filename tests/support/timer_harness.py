@@ -46,7 +46,7 @@ class TimerHarness(Harness):
         self.service = TimerService(self.context(self.options), self.appender, self.metrics)
         OPEN.append(self)
         self.listeners.append(self.service.messages_arrived)
-        for entry in self.journal.take():
+        for entry in self.journal.recover_entries():
             assert entry.kind == Kind.TIMER
             self.service.restore(entry.name, entry.number, entry.value)
         self.service.start()
