@@ -51,7 +51,7 @@ cdef class FastConnection(Connection):
 
     cdef int append_reply(self, const uint8_t *answers, Py_ssize_t length) except -1:
         """Whole frames, copied; `flush` or a planned flush sends them."""
-        self.out.append_reply(answers, length)
+        self.out.put(answers, length)
         self.answer_bytes = self.out.size
         return 0
 

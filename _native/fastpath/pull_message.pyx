@@ -251,7 +251,7 @@ cdef class Puller:
         subscription.requests += 1
         subscription.messages += scan.count
         subscription.bytes += scan.bytes
-        return connection.subscription()
+        return connection.schedule_flush()
 
     # ---- long polling ----
 

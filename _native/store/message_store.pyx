@@ -106,7 +106,7 @@ cdef class MessageStore:
             store.lock = threading.Lock()
             store.recover(repair_log, config.check_crc, progress)
             if store.sync_flush:
-                store.settle()
+                store.fsync_store()
             store.findings = tuple(repair_log.lines)
             store.folder.mark_running()
         except BaseException:
@@ -353,7 +353,7 @@ cdef class MessageStore:
         if written > self.log.flushed:
             self.sync()
         try:
-            self.settle()
+            self.fsync_store()
             queues = self.dispatch.sync()
             if self.index is not None:
                 self.index.sync()

@@ -334,7 +334,7 @@ cdef class SocketTransport(RawTransport):
     cdef int resume_writing_if_drained(self) except -1:
         """Count the backlog in the connection's budget."""
         self.connection.unsent = self.capacity if self.start < self.end else 0
-        return self.connection.account()
+        return self.connection.report_held()
 
     cdef int drain(self) except -1:
         cdef ssize_t sent = send_now(

@@ -99,7 +99,7 @@ def test_one_more_than_there_may_be_is_closed(monkeypatch: pytest.MonkeyPatch, e
 @WAYS
 def test_the_silent_make_room(monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
     monkeypatch.setattr(connection_limits, "connections_max", lambda: 2)
-    monkeypatch.setattr(connection_limits, "SILENT_S", -1.0)
+    monkeypatch.setattr(connection_limits, "IDLE_NEWCOMER_S", -1.0)
 
     async def work(server: Server, port: int) -> None:
         places = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]

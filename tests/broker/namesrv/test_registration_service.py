@@ -89,7 +89,7 @@ class RegistrarHarness:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "RETRY_S", 0.0)
-    monkeypatch.setattr(timing, "GATHER_S", 0.0)
+    monkeypatch.setattr(timing, "BATCH_CHANGES_S", 0.0)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
