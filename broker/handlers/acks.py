@@ -180,7 +180,7 @@ class AcksHandler:
                 self._ack_service.acknowledge_in_order(group, topic, queue_id, offset, pop_ms, invisible_ms)
             self._make_durable()
             return None
-        acks = AckMessage(topic, group, queue_id, start, pop_ms, broker, tuple(offsets), alone=False)
+        acks = AckMessage(topic, group, queue_id, start, pop_ms, broker, tuple(offsets), single=False)
         receipt_handle = ReceiptHandle(start, pop_ms, invisible_ms, revive_queue, "", broker)
         return self._put(acks, receipt_handle)
 

@@ -100,7 +100,7 @@ class PopHandler:
                 raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"check point: {refused}") from None
             log.warning("a check point cannot be stored now: %s", refused)
         code = ResponseCode.SUCCESS if popped.count else self._held(request, peer, pop, final)
-        if popped.rest > 0 and (popped.count or popped.passed):
+        if popped.rest > 0 and (popped.count or popped.skipped):
             self._hold_service.retry_held_soon((pop.topic, pop.group, max(pop.queue_id, -1)))
         if code is None:
             return
@@ -254,8 +254,8 @@ def _header(pop: PopRequest, popped: PopResult) -> dict[str, str]:
         "invisibleTime": str(pop.invisible_ms),
         "reviveQid": str(popped.revive_queue),
         "restNum": str(popped.rest),
-        "startOffsetInfo": ";".join(popped.starts),
-        "msgOffsetInfo": ";".join(popped.places),
+        "startOffsetInfo": ";".join(popped.start_offsets),
+        "msgOffsetInfo": ";".join(popped.message_offsets),
     }
     if pop.ordered:
         ext["orderCountInfo"] = ";".join(filter(None, popped.order_counts))

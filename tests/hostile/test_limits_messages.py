@@ -84,7 +84,7 @@ def test_receipts() -> None:
     with pytest.raises(InvalidReceiptHandle):
         ReceiptHandle.of(receipt(RECEIPT_HANDLE_CHARS_MAX + 1))
     assert whole("9" * DIGITS_MAX, "n") == 10**DIGITS_MAX - 1
-    with pytest.raises(InvalidReceiptHandle, match="n holds"):
+    with pytest.raises(InvalidReceiptHandle, match="n must be a number"):
         whole("9" * (DIGITS_MAX + 1), "n")
 
 

@@ -10,7 +10,7 @@ from firearrow.broker.pop.pop import rewrite_record
 from firearrow.broker.pop.receipt_handles import (
     InvalidReceiptHandle,
     ReceiptHandle,
-    mark_of,
+    kind_of,
     normal_topic,
     real_topic,
     receipt_handle_text,
@@ -37,7 +37,7 @@ def test_what_is_written_is_read(
             start, pop_ms, invisible_ms, revive_queue, name, broker, queue_id, start + 1
         )
         assert ReceiptHandle.of(text) == (start, pop_ms, invisible_ms, revive_queue, mark, broker)
-        assert mark_of(name) == mark
+        assert kind_of(name) == mark
         assert real_topic(topic, "g", mark) == name
         assert normal_topic(name, "g") == topic
 
@@ -58,10 +58,10 @@ def test_a_receipt_of_the_java_client() -> None:
     assert ReceiptHandle.of("0 1 2 999 0 b 0 0").is_ordered
 
 
-@pytest.mark.parametrize("mark", ["3", "", "-1", "00"])
-def test_marks_that_are_none(mark: str) -> None:
+@pytest.mark.parametrize("kind", ["3", "", "-1", "00"])
+def test_strings_that_are_not_a_kind_of_topic(kind: str) -> None:
     with pytest.raises(InvalidReceiptHandle):
-        real_topic("T", "G", mark)
+        real_topic("T", "G", kind)
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%G_T", "%RETRY%" + "G" * 120 + "_" + "T" * 120])
