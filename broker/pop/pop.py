@@ -204,8 +204,7 @@ class PopService:
         offsets: list[int],
         got: GetResult,
     ) -> PutResult:
-        """Stage a check point and move the offset, which counts after a crash only if the check point does.
-        """
+        """Stage a check point and move the offset; after a crash both count, or neither."""
         checkpoint = PopCheckPoint(
             topic,
             query.group,
