@@ -20,7 +20,7 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.topics import TopicTable
-from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle, recalling
+from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle, recall_message
 from firearrow.broker.timers.rules import whole
 from firearrow.broker.timers.service import DisabledTimers, TimerService
 
@@ -86,7 +86,7 @@ class RecallHandler:
         if self._topics.get(topic) is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist")
         handle = self._handle(topic, text, options)
-        message = recalling(
+        message = recall_message(
             handle,
             group,
             self._clock.now_ms(),
