@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_said_and_passed_over(tmp_path: Path) -> None:
     assert f"from {places[4]} to {places[5]}: bytes that are no record" in ran.err
     queue = run("dump", tmp_path / "store", "--topic", "Orders", "--queue", "1", "--json")
     assert len(queue.out.splitlines()) == MESSAGES // 3 - 1
-    assert f"entry 1 shows {places[4]}" in queue.err
+    assert f"entry 1 refers to {places[4]}" in queue.err
 
 
 def test_wrong_usage_is_named(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""The timers of Apache's own stores: we write the same timer records and slots, and deliver its pending messages."""
+"""The timers of Apache's own stores: we write the same records and slots, and deliver its pending messages."""
 
 import shutil
 import struct
