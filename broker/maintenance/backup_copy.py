@@ -121,8 +121,9 @@ WRITTEN_IN_PLACE = frozenset(("timercheck", "timermetrics"))
 
 
 def copy_progress(source: Path, target: Path, *, live: bool) -> int:
-    """Copy everything except log, queues and index; return the bytes. Raises StoreUnreadable if it keeps
-    changing.
+    """Copy everything except log, queues and index; return the bytes.
+
+    Raises StoreUnreadable if it keeps changing.
     """
     for _ in range(TRIES):
         stamps = _stamps(source)
@@ -140,8 +141,9 @@ def copy_progress(source: Path, target: Path, *, live: bool) -> int:
 
 
 def copy_tree(source: Path, target: Path) -> int:
-    """Copy the regular files of a tree; return the bytes. Files deleted meanwhile are left out. Raises
-    OSError.
+    """Copy the regular files of a tree; return the bytes. Files deleted meanwhile are left out.
+
+    Raises OSError.
     """
     copied = 0
     for folder, folders, names in os.walk(source):

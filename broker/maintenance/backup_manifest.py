@@ -40,8 +40,9 @@ class Manifest:
 
     @staticmethod
     def of(folder: Path) -> "Manifest | None":
-        """Read a folder's manifest; None if it has none. Raises StoreUnreadable if it is damaged or of
-        another program.
+        """Read a folder's manifest; None if it has none.
+
+        Raises StoreUnreadable if it is damaged or of another program.
         """
         path = folder / NAME
         try:

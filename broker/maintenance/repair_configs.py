@@ -13,8 +13,9 @@ from firearrow.broker.tables.config_file import ConfigFile
 
 
 def repair_config(path: Path, quarantine: Quarantine, *, drop: bool, dry: bool = False) -> str | None:
-    """Repair a file and describe it; None if neither it nor its `.bak` is valid and not `drop`. Raises
-    OSError.
+    """Repair a file and describe it; None if neither it nor its `.bak` is valid and not `drop`.
+
+    Raises OSError.
     """
     main = path.with_name(path.name.removesuffix(".bak"))
     backup = Path(f"{main}.bak")

@@ -32,8 +32,9 @@ class StoreLayout:
 
     @staticmethod
     def of(root: str, index_slots: int = 0) -> "StoreLayout":
-        """The majority of files decides, because few are damaged. `index_slots` 0: derived. Raises
-        StoreUnreadable.
+        """The majority of files decides, because few are damaged. `index_slots` 0: derived.
+
+        Raises StoreUnreadable.
         """
         store = AuditedStore(os.path.basename(root), root)
         names = list(store.queues())

@@ -166,8 +166,9 @@ DIGITS_MAX = 10
 
 
 def group_offsets(root: str) -> dict[tuple[str, str], dict[int, int]]:
-    """(Group, topic) → queue → next offset to consume; the newer of two files counts. Raises
-    StoreUnreadable.
+    """(Group, topic) → queue → next offset to consume; the newer of two files counts.
+
+    Raises StoreUnreadable.
     """
     paths = [Path(root, "config", name) for name in FILES]
     found: dict[tuple[str, str], dict[int, int]] = {}

@@ -52,8 +52,9 @@ class AckService:
     def acknowledge_in_order(
         self, group: str, topic: str, queue_id: int, offset: int, receipt_pop_ms: int, invisible_ms: int
     ) -> None:
-        """Acknowledge one message popped in order, move the group's offset, and retry held pops. Raises
-        Refusal.
+        """Acknowledge one message popped in order, move the group's offset, and retry held pops.
+
+        Raises Refusal.
         """
         if offset < self._offsets.committed(group, topic, queue_id):
             return

@@ -203,7 +203,9 @@ class ReviveService:
     # ---- settling ----
 
     def _settle(self, queue: ReviveQueue) -> PutResult | None:
-        """Settle at most SLICE check points: revive what is not acknowledged. Returns the last message put."""
+        """Settle at most SLICE check points: revive what is not acknowledged. Returns the last message
+        put.
+        """
         last: PutResult | None = None
         done: list[Key] = []
         for key, checkpoint in queue.checkpoints.items():
@@ -222,8 +224,9 @@ class ReviveService:
         return last
 
     def _revive(self, queue: ReviveQueue, checkpoint: PopCheckPoint) -> PutResult | None:
-        """Revive one check point's messages; return the last one put. Raises PutRefused, Refusal: try again
-        later.
+        """Revive one check point's messages; return the last one put.
+
+        Raises PutRefused, Refusal: try again later.
         """
         last: PutResult | None = None
         if checkpoint.is_done or not self._is_needed(checkpoint):

@@ -127,8 +127,9 @@ class TimerEnqueue(SliceLoop):
         return TimerMessage(entry, record, out_ms // self._files.wheel.step_ms * self._files.wheel.step_ms)
 
     def _append(self, messages: list[TimerMessage], offset: int, write_ms: int) -> None:
-        """Write messages to log and wheel, as many as fit into the log's file. Raises OSError: then none was
-        written.
+        """Write messages to log and wheel, as many as fit into the log's file.
+
+        Raises OSError: then none was written.
         """
         files = self._files
         has_records = any(each.record is not None for each in messages)
