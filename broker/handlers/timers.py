@@ -1,8 +1,9 @@
-"""How far the timer came: GET_TIMER_CHECK_POINT (60), GET_TIMER_METRICS (61). Loop thread.
+"""Progress of timer and delay levels, and recalls of timer messages. Loop thread.
 
-GET_ALL_DELAY_OFFSET (45): how far each delay level was delivered.
-
-RECALL_MESSAGE (370): call back a timer message before it is delivered (store-and-broker §6.4). Loop thread.
+- `TimersHandler`: GET_TIMER_CHECK_POINT (60), GET_TIMER_METRICS (61).
+- `DelaysHandler`: GET_ALL_DELAY_OFFSET (45), the offset up to which each delay level is delivered.
+- `RecallHandler`: RECALL_MESSAGE (370) removes a timer message before it is delivered (store-and-broker
+  §6.4).
 """
 
 from firearrow._native.store.message_store import PutRefused
@@ -54,7 +55,7 @@ class DelaysHandler:
 
 
 NOT_SET = "not set any response code"
-"""Apache leaves this remark in the answer of a recall that went well."""
+"""Apache's remark in the answer to a successful recall."""
 
 
 class RecallHandler:
@@ -95,10 +96,10 @@ class RecallHandler:
         )
         answer = request.answer(remark=NOT_SET, ext=region | {"msgId": handle.unique_key})
         try:
-            placed = self._appender.put(message, peer=peer, answer=None if request.is_oneway else answer)
+            put = self._appender.put(message, peer=peer, answer=None if request.is_oneway else answer)
         except (PutRefused, Refusal):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "recall failed, execute error") from None
-        self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
+        self._stats.put(message.topic, 1, put.end - put.physical_offset)
 
     def _check_broker(self, options: Options) -> None:
         if not options.recall:

@@ -82,7 +82,7 @@ def test_every_kind_has_a_meaning() -> None:
 def test_processes_find_what_one_does(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad_body(root, made(root))
     alone = verify(str(root), VerifyOptions(jobs=1))
-    monkeypatch.setattr(process_pool, "ALONE_BYTES", 0)
+    monkeypatch.setattr(process_pool, "SERIAL_BYTES", 0)
     monkeypatch.setattr(process_pool, "TASK_BYTES", 4096)
     parted = verify(str(root), VerifyOptions(jobs=2))
     assert [each.as_row() for each in parted.findings] == [each.as_row() for each in alone.findings]
