@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from firearrow.broker.pop.long_polling import Place
+from firearrow.broker.pop.long_polling import HoldKey
 from firearrow.broker.pop.order_info import OrderUnlockTimer
 from tests.support.clock import ManualClock
 from tests.support.harness import ManualLoop
@@ -18,12 +18,12 @@ class OpeningsHarness:
     def __init__(self) -> None:
         self.clock = ManualClock(NOW)
         self.timers = ManualLoop(self.clock)
-        self.opened: list[tuple[Place, int]] = []
+        self.opened: list[tuple[HoldKey, int]] = []
         loop = cast(asyncio.AbstractEventLoop, self.timers)
         self.unlock_timer = OrderUnlockTimer(loop, self.clock, self._opened, count_max=2)
 
-    def _opened(self, place: Place) -> None:
-        self.opened.append((place, self.clock.now_ms() - NOW))
+    def _opened(self, key: HoldKey) -> None:
+        self.opened.append((key, self.clock.now_ms() - NOW))
 
 
 @pytest.fixture
