@@ -90,14 +90,14 @@ class AcksHandler:
         return self._when_stored(request, peer, request.answer(), self._put(acks, receipt_handle))
 
     def acknowledge_batch(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        of = _parsed(request.body) if request.body else {}
-        entries = json_fields.items(of.get("acks"), "acks")
+        fields = _parsed(request.body) if request.body else {}
+        entries = json_fields.items(fields.get("acks"), "acks")
         if not entries:
             raise Refusal(ResponseCode.NO_MESSAGE, "the body lists no acknowledgements")
         if len(entries) > BATCH_MAX:
             remark = f"{len(entries)} acks in one request, at most {BATCH_MAX} are allowed"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
-        broker = json_fields.text(of, "brokerName", self._config.options.broker_name)
+        broker = json_fields.text(fields, "brokerName", self._config.options.broker_name)
         last: PutResult | None = None
         for entry in entries:
             try:
@@ -157,14 +157,14 @@ class AcksHandler:
         except InvalidReceiptHandle as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
-    def _entry(self, of: json_fields.Members, broker: str) -> PutResult | None:
+    def _entry(self, fields: json_fields.Members, broker: str) -> PutResult | None:
         """Put the acknowledgements of one check point, with short or long member names. Raises ValueError."""
 
         def text(short: str, long: str) -> str:
-            return json_fields.text(of, short if short in of else long)
+            return json_fields.text(fields, short if short in fields else long)
 
         def number(short: str, long: str, high: int = json_fields.INT_MAX) -> int:
-            return json_fields.number(of, short if short in of else long, high=high)
+            return json_fields.number(fields, short if short in fields else long, high=high)
 
         group = text("c", "consumerGroup")
         topic = real_topic(text("t", "topic"), group, text("r", "retry"))
@@ -176,7 +176,7 @@ class AcksHandler:
             self._store.reader.min_offset(topic, queue_id),
             self._store.reader.max_offset(topic, queue_id),
         )
-        offsets = [start + bit for bit in _bits(of["b"] if "b" in of else of.get("bitSet"))]
+        offsets = [start + bit for bit in _bits(fields["b"] if "b" in fields else fields.get("bitSet"))]
         offsets = [offset for offset in offsets if low <= offset <= high]
         if not offsets or topic not in self._topics:
             return None

@@ -34,15 +34,15 @@ class AssignmentRequest(NamedTuple):
     @staticmethod
     def of(body: bytes) -> "AssignmentRequest":
         """Raises ValueError, which names the invalid member."""
-        of = json_fields.members(loads_body(body, BYTES_MAX), "body")
-        model = json_fields.text(of, "messageModel", CLUSTERING)
+        fields = json_fields.members(loads_body(body, BYTES_MAX), "body")
+        model = json_fields.text(fields, "messageModel", CLUSTERING)
         if model not in (CLUSTERING, BROADCASTING):
             raise ValueError(f"messageModel must be CLUSTERING or BROADCASTING, not {model[:64]}")
         return AssignmentRequest(
-            topic=json_fields.text(of, "topic"),
-            group=json_fields.text(of, "consumerGroup"),
-            client=json_fields.text(of, "clientId", ""),
-            strategy=json_fields.text(of, "strategyName", ""),
+            topic=json_fields.text(fields, "topic"),
+            group=json_fields.text(fields, "consumerGroup"),
+            client=json_fields.text(fields, "clientId", ""),
+            strategy=json_fields.text(fields, "strategyName", ""),
             model=model,
         )
 

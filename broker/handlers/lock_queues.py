@@ -44,11 +44,11 @@ class LocksHandler:
 
 def _read(body: bytes) -> LockRequest:
     try:
-        of = json_fields.members(loads_body(body, BYTES_MAX), "body")
-        raw = json_fields.items(of.get("mqSet"), "mqSet")
+        fields = json_fields.members(loads_body(body, BYTES_MAX), "body")
+        raw = json_fields.items(fields.get("mqSet"), "mqSet")
         if len(raw) > QUEUES_MAX:
             raise ValueError(f"mqSet of {len(raw)} queues, at most {QUEUES_MAX}")
-        group, client = json_fields.text(of, "consumerGroup"), json_fields.text(of, "clientId")
+        group, client = json_fields.text(fields, "consumerGroup"), json_fields.text(fields, "clientId")
         return LockRequest(group, client, [_queue(value) for value in raw])
     except ValueError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"lock request: {error}") from None

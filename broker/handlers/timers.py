@@ -22,7 +22,7 @@ from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.topics import TopicTable
 from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle, recall_message
-from firearrow.broker.timers.rules import whole
+from firearrow.broker.timers.rules import parse_number
 from firearrow.broker.timers.service import DisabledTimers, TimerService
 
 
@@ -117,7 +117,7 @@ class RecallHandler:
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
         if handle.broker != options.broker_name:
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available")
-        left_ms = (whole(handle.time) or -1) - self._clock.now_ms()
+        left_ms = (parse_number(handle.time) or -1) - self._clock.now_ms()
         if not 0 < left_ms < options.timer_max_delay_s * 1000:
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
         return handle

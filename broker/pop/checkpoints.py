@@ -9,7 +9,7 @@ from typing import Any
 
 from firearrow.broker.base.fastjson import dumps, loads
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.pop.receipt_handles import whole
+from firearrow.broker.pop.receipt_handles import parse_number
 from firearrow.broker.tables import json_fields
 
 CHECK_POINT, ACK, BATCH_ACK = "ck", "ack", "bAck"
@@ -85,22 +85,22 @@ class PopCheckPoint:
     @staticmethod
     def of(body: bytes) -> "PopCheckPoint":
         """Decode a check point's body. Raises ValueError."""
-        of = json_fields.members(loads(body), "check point")
-        start, count = _offset(of, "so"), json_fields.number(of, "n", 0, high=MESSAGES_MAX)
-        deltas = json_fields.items(of.get("d"), "d")[:MESSAGES_MAX]
+        fields = json_fields.members(loads(body), "check point")
+        start, count = _offset(fields, "so"), json_fields.number(fields, "n", 0, high=MESSAGES_MAX)
+        deltas = json_fields.items(fields.get("d"), "d")[:MESSAGES_MAX]
         offsets = [start + json_fields.whole(delta, "d") for delta in deltas] or list(
             range(start, start + count)
         )
         return PopCheckPoint(
-            topic=json_fields.text(of, "t"),
-            group=json_fields.text(of, "c"),
-            queue_id=json_fields.number(of, "q", 0),
+            topic=json_fields.text(fields, "t"),
+            group=json_fields.text(fields, "c"),
+            queue_id=json_fields.number(fields, "q", 0),
             start_offset=start,
-            pop_ms=_offset(of, "pt"),
-            invisible_ms=json_fields.number(of, "it", 0, high=INVISIBLE_MS_MAX),
+            pop_ms=_offset(fields, "pt"),
+            invisible_ms=json_fields.number(fields, "it", 0, high=INVISIBLE_MS_MAX),
             offsets=offsets,
-            broker=json_fields.text(of, "bn", ""),
-            suspend=json_fields.boolean(of, "sp", False),
+            broker=json_fields.text(fields, "bn", ""),
+            suspend=json_fields.boolean(fields, "sp", False),
         )
 
 
@@ -141,25 +141,25 @@ class AckMessage:
     @staticmethod
     def of(body: bytes, broker: str) -> "AckMessage":
         """Decode an acknowledgement's body; `broker` is used if the body names none. Raises ValueError."""
-        of = json_fields.members(loads(body), "acknowledgement")
-        batch = json_fields.items(of.get("aol"), "aol")[:MESSAGES_MAX]
+        fields = json_fields.members(loads(body), "acknowledgement")
+        batch = json_fields.items(fields.get("aol"), "aol")[:MESSAGES_MAX]
         offsets = [json_fields.whole(offset, "aol") for offset in batch] or [
-            json_fields.whole(of.get("ao"), "ao")
+            json_fields.whole(fields.get("ao"), "ao")
         ]
         return AckMessage(
-            topic=json_fields.text(of, "t"),
-            group=json_fields.text(of, "c"),
-            queue_id=json_fields.number(of, "q", 0),
-            start_offset=_offset(of, "so"),
-            pop_ms=_offset(of, "pt"),
-            broker=json_fields.text(of, "bn", "") or broker,
+            topic=json_fields.text(fields, "t"),
+            group=json_fields.text(fields, "c"),
+            queue_id=json_fields.number(fields, "q", 0),
+            start_offset=_offset(fields, "so"),
+            pop_ms=_offset(fields, "pt"),
+            broker=json_fields.text(fields, "bn", "") or broker,
             offsets=tuple(offsets),
             single=not batch,
         )
 
 
-def _offset(of: json_fields.Members, name: str) -> int:
-    return json_fields.number(of, name, 0, high=OFFSET_MAX)
+def _offset(fields: json_fields.Members, name: str) -> int:
+    return json_fields.number(fields, name, 0, high=OFFSET_MAX)
 
 
 def _message(
@@ -176,4 +176,4 @@ def _message(
 def deliver_ms(properties: dict[str, str]) -> int:
     """When a message of the revive topic was due, in ms; 0 if it has no such property."""
     text = properties.get(Property.TIMER_DELIVER_MS, "")
-    return whole(text, Property.TIMER_DELIVER_MS) if text.isdecimal() else 0
+    return parse_number(text, Property.TIMER_DELIVER_MS) if text.isdecimal() else 0

@@ -84,21 +84,23 @@ class OrderInfo:
     @staticmethod
     def from_object(value: object) -> "OrderInfo":
         """Raises ValueError."""
-        of = json_fields.members(value, "order info")
-        listed = [json_fields.whole(one, "o") for one in json_fields.items(of.get("o"), "o")]
+        fields = json_fields.members(value, "order info")
+        listed = [json_fields.whole(one, "o") for one in json_fields.items(fields.get("o"), "o")]
         if not 0 < len(listed) <= OFFSETS_MAX:
             raise ValueError(f"order info has {len(listed)} offsets")
-        attempt = of.get("a")
+        attempt = fields.get("a")
         return OrderInfo(
-            pop_ms=json_fields.number(of, "popTime", high=json_fields.LONG_MAX),
-            invisible_ms=json_fields.number(of, "i", 0, high=json_fields.LONG_MAX),
+            pop_ms=json_fields.number(fields, "popTime", high=json_fields.LONG_MAX),
+            invisible_ms=json_fields.number(fields, "i", 0, high=json_fields.LONG_MAX),
             offsets=[listed[0], *(listed[0] + one for one in listed[1:])],
-            attempt=None if attempt is None else json_fields.text(of, "a"),
-            used_ms=json_fields.number(of, "l", 0, high=json_fields.LONG_MAX),
-            acked=json_fields.number(of, "cm", 0, low=-json_fields.LONG_MAX - 1, high=json_fields.LONG_MAX)
+            attempt=None if attempt is None else json_fields.text(fields, "a"),
+            used_ms=json_fields.number(fields, "l", 0, high=json_fields.LONG_MAX),
+            acked=json_fields.number(
+                fields, "cm", 0, low=-json_fields.LONG_MAX - 1, high=json_fields.LONG_MAX
+            )
             & (1 << 64) - 1,
-            visible=_numbers(of, "ot"),
-            counts=_numbers(of, "oc"),
+            visible=_numbers(fields, "ot"),
+            counts=_numbers(fields, "oc"),
         )
 
 
@@ -221,16 +223,16 @@ class ConsumerOrderInfo:
 
     def load(self, text: bytes) -> None:
         """Replace the table with the file's content. Raises ValueError and then changes nothing."""
-        of = json_fields.members(loads(text), "consumerOrderInfo.json")
+        fields = json_fields.members(loads(text), "consumerOrderInfo.json")
         table: dict[tuple[str, str, int], OrderInfo] = {}
-        for key, queues in json_fields.members_or_none(of.get("table"), "table").items():
+        for key, queues in json_fields.members_or_none(fields.get("table"), "table").items():
             topic, at, group = str(key).partition("@")
             if not at:
                 raise ValueError(f"table has a key without @: {str(key)[:64]}")
             for queue_id, order in json_fields.members(queues, "table").items():
                 table[topic, group, json_fields.whole(queue_id, "queueId")] = OrderInfo.from_object(order)
         self._table = dict(list(table.items())[: self._queues_max])
-        self._unknown.collect(of)
+        self._unknown.collect(fields)
         for key, order in self._table.items():
             self._set_unlock_time(key, order)
 
@@ -250,8 +252,8 @@ class ConsumerOrderInfo:
             self._unlock_at(*key, max(order.visible_ms(offset) for offset in unacked))
 
 
-def _numbers(of: json_fields.Members, name: str) -> dict[int, int]:
-    found = json_fields.members_or_none(of.get(name), name)
+def _numbers(fields: json_fields.Members, name: str) -> dict[int, int]:
+    found = json_fields.members_or_none(fields.get(name), name)
     return {
         json_fields.whole(key, name): json_fields.whole(value, name)
         for key, value in list(found.items())[:OFFSETS_MAX]

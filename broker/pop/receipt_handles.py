@@ -38,7 +38,7 @@ class ReceiptHandle(NamedTuple):
         words = text.split(" ")
         if len(text) > RECEIPT_HANDLE_CHARS_MAX or len(words) < 6:
             raise InvalidReceiptHandle(f"extraInfo must have at least 6 words, not {text[:64]!r}")
-        start, pop_ms, invisible_ms, revive_queue = (whole(word, "extraInfo") for word in words[:4])
+        start, pop_ms, invisible_ms, revive_queue = (parse_number(word, "extraInfo") for word in words[:4])
         return ReceiptHandle(start, pop_ms, invisible_ms, revive_queue, words[4], words[5])
 
 
@@ -56,7 +56,7 @@ def receipt_handle_text(
     return " ".join(map(str, words))
 
 
-def whole(text: str, field: str) -> int:
+def parse_number(text: str, field: str) -> int:
     """Parse a number that is not negative. Raises InvalidReceiptHandle."""
     if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
         raise InvalidReceiptHandle(f"{field} must be a number from 0, not {text[:32]!r}")

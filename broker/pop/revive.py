@@ -203,9 +203,7 @@ class ReviveService:
     # ---- settling ----
 
     def _settle(self, queue: ReviveQueue) -> PutResult | None:
-        """Settle at most SLICE check points: revive what is not acknowledged. Returns the last message
-        put.
-        """
+        """Settle at most SLICE check points: revive unacknowledged messages. Returns the last one put."""
         last: PutResult | None = None
         done: list[Key] = []
         for key, checkpoint in queue.checkpoints.items():

@@ -15,7 +15,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables import name_rules
-from firearrow.broker.timers.rules import whole
+from firearrow.broker.timers.rules import parse_number
 
 log = logging.getLogger("firearrow.timers")
 
@@ -98,11 +98,11 @@ def delivered_message(record: Record, enqueue_ms: int, now_ms: int, *, roll: boo
     properties[Property.TIMER_ENQUEUE_MS] = str(enqueue_ms)
     properties[Property.TIMER_DEQUEUE_MS] = str(now_ms)
     if roll:
-        times = whole(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
+        times = parse_number(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
         properties[Property.TIMER_ROLL_TIMES] = str(times + 1)
         return message
     topic = properties.get(Property.REAL_TOPIC)
-    queue_id = whole(properties.get(Property.REAL_QUEUE_ID, ""))
+    queue_id = parse_number(properties.get(Property.REAL_QUEUE_ID, ""))
     if (
         Property.TIMER_DELETE_KEY in properties
         or topic is None

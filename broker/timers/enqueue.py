@@ -20,7 +20,7 @@ from firearrow.broker.timers.deliver import NEVER_WAITED_MS, TimerDelivery
 from firearrow.broker.timers.log import DEFAULT, DELETE, RECORD_LAYOUT, ROLL, TimerRecord
 from firearrow.broker.timers.metrics import TimerMetrics
 from firearrow.broker.timers.recovery import linked
-from firearrow.broker.timers.rules import whole
+from firearrow.broker.timers.rules import parse_number
 from firearrow.broker.timers.slice_loop import SliceLoop
 from firearrow.broker.timers.timer_files import TimerFiles
 from firearrow.broker.timers.wheel import BLANK_SLOTS, ROUND, Slot
@@ -121,7 +121,7 @@ class TimerEnqueue(SliceLoop):
         if entry.physical_offset in self.linked:
             return TimerMessage(entry, None, 0)
         record = self._delivery.record(entry.physical_offset)
-        out_ms = None if record is None else whole(record.properties.get(Property.TIMER_OUT_MS, ""))
+        out_ms = None if record is None else parse_number(record.properties.get(Property.TIMER_OUT_MS, ""))
         if out_ms is None:
             return TimerMessage(entry, None, 0)
         return TimerMessage(entry, record, out_ms // self._files.wheel.step_ms * self._files.wheel.step_ms)

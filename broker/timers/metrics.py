@@ -51,15 +51,15 @@ class TimerMetrics:
 
     def load(self, text: bytes) -> None:
         """Replace the counts with the file's. Raises ValueError and then changes nothing."""
-        of = json_fields.members(fastjson.loads(text), "timermetrics")
-        version = DataVersion.from_object(of.get("dataVersion", {}))
+        fields = json_fields.members(fastjson.loads(text), "timermetrics")
+        version = DataVersion.from_object(fields.get("dataVersion", {}))
         counts: dict[str, tuple[int, int]] = {}
-        for topic, entry in json_fields.members_or_none(of.get("timingCount"), "timingCount").items():
+        for topic, entry in json_fields.members_or_none(fields.get("timingCount"), "timingCount").items():
             members = json_fields.members(entry, "timingCount")
             changed_ms = json_fields.whole(members.get("timeStamp", 0), "timeStamp")
             counts[str(topic)] = (json_fields.whole(members.get("count"), "count"), changed_ms)
         self._counts, self.version = counts, version
-        self._unknown.collect(of)
+        self._unknown.collect(fields)
 
     def _is_full(self) -> bool:
         if len(self._counts) >= TOPICS_MAX:

@@ -11,7 +11,7 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Property
 from firearrow.broker.tables import name_rules
-from firearrow.broker.timers.rules import whole
+from firearrow.broker.timers.rules import parse_number
 
 SLICE = 1000
 COPIES_MAX = 32
@@ -46,13 +46,13 @@ class TimerRebuild:
     def waits(self, record: Record) -> bool:
         """Whether a message of the timer's queue is still to be delivered."""
         properties = record.properties
-        out_ms = whole(properties.get(Property.TIMER_OUT_MS, ""))
+        out_ms = parse_number(properties.get(Property.TIMER_OUT_MS, ""))
         if out_ms is None or (record.queue_offset < self._trusted.offset and out_ms < self._trusted.read_ms):
             return False
         key = properties.get(Property.UNIQUE_KEY)
         if key is None:
             return True
-        rolls = whole(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
+        rolls = parse_number(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
         if self._rolls.get((key, str(out_ms)), 0) > rolls:
             return False
         return out_ms >= self._now_ms or not self._was_delivered(record, key, out_ms)
@@ -63,7 +63,7 @@ class TimerRebuild:
             if data is None or Property.TIMER_ROLL_TIMES.encode() not in data:
                 continue
             properties = decode(data, False).properties
-            rolls = whole(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
+            rolls = parse_number(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
             name = properties.get(Property.UNIQUE_KEY, ""), properties.get(Property.TIMER_OUT_MS, "")
             self._rolls[name] = max(self._rolls.get(name, 0), rolls)
 

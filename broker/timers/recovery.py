@@ -20,7 +20,7 @@ from firearrow.broker.base.options import TIMER_STEPS_MS
 from firearrow.broker.tables import name_rules
 from firearrow.broker.timers.checkpoint import TimerCheckpoint
 from firearrow.broker.timers.log import RECORD_LAYOUT, TimerLog, TimerRecord
-from firearrow.broker.timers.rules import whole
+from firearrow.broker.timers.rules import parse_number
 from firearrow.broker.timers.timer_files import TimerFiles
 from firearrow.broker.timers.wheel import BLANK_SLOTS, ROUND, SLOTS, Slot, TimerWheel
 
@@ -249,7 +249,7 @@ class TimerFileCheck:
             data = store.reader.record_at(entry.physical_offset)
             if (
                 data is not None
-                and whole(decode(data, False).properties.get(Property.TIMER_OUT_MS, "")) is not None
+                and parse_number(decode(data, False).properties.get(Property.TIMER_OUT_MS, "")) is not None
             ):
                 return f"lack the message at physical offset {entry.physical_offset}"
         return None

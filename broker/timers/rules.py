@@ -53,12 +53,12 @@ def schedule(message: Message, now_ms: int, options: Options, slot_count: Callab
 def deliver_time(properties: dict[str, str], now_ms: int) -> int | None:
     """The delivery time that the message requests, in ms since 1970; None if the property is not a number."""
     if Property.TIMER_DELAY_SEC in properties:
-        seconds = whole(properties[Property.TIMER_DELAY_SEC])
+        seconds = parse_number(properties[Property.TIMER_DELAY_SEC])
         return None if seconds is None else now_ms + seconds * 1000
     if Property.TIMER_DELAY_MS in properties:
-        delay_ms = whole(properties[Property.TIMER_DELAY_MS])
+        delay_ms = parse_number(properties[Property.TIMER_DELAY_MS])
         return None if delay_ms is None else now_ms + delay_ms
-    return whole(properties[Property.TIMER_DELIVER_MS])
+    return parse_number(properties[Property.TIMER_DELIVER_MS])
 
 
 def out_time(deliver_ms: int, precision_ms: int) -> int:
@@ -71,7 +71,8 @@ def is_crowded(count: int, limit: int) -> bool:
     return count > limit and random.random() * limit < count - limit
 
 
-def whole(text: str) -> int | None:
+def parse_number(text: str) -> int | None:
+    """Parse a decimal number that fits Java's long; None if it is none."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX):
         return None

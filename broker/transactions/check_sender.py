@@ -31,7 +31,7 @@ class CheckRequestSender:
         self._host = host
         self._next = 0
 
-    def send_check(self, half: Record, copy: Message, placed: PutResult) -> bool:
+    def send_check(self, half: Record, copy: Message, put: PutResult) -> bool:
         """Ask a producer for `half`, whose copy is at `placed`; False if no producer can be asked."""
         peer = self._producer(copy.properties.get(Property.PRODUCER_GROUP, ""))
         if peer is None:
@@ -44,9 +44,9 @@ class CheckRequestSender:
         ext = {
             "bname": self._broker_name,
             "topic": name_rules.HALF_TOPIC,
-            "tranStateTableOffset": str(placed.queue_offset),
-            "commitLogOffset": str(placed.physical_offset),
-            "offsetMsgId": offset_id(self._host, placed.physical_offset),
+            "tranStateTableOffset": str(put.queue_offset),
+            "commitLogOffset": str(put.physical_offset),
+            "offsetMsgId": offset_id(self._host, put.physical_offset),
         }
         if unique_id is not None:
             ext |= {"msgId": unique_id, "transactionId": unique_id}
@@ -56,8 +56,8 @@ class CheckRequestSender:
                 half,
                 topic=topic,
                 queue_id=queue_id,
-                queue_offset=placed.queue_offset,
-                physical_offset=placed.physical_offset,
+                queue_offset=put.queue_offset,
+                physical_offset=put.physical_offset,
                 properties_bytes=properties_text(properties),
             )
         )

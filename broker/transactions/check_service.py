@@ -38,7 +38,7 @@ class CheckStep(NamedTuple):
 
     half: Record
     message: Message
-    placed: PutResult
+    put: PutResult
     copied: bool
     asks: bool
 
@@ -121,9 +121,7 @@ class CheckService:
                 if size >= SLICE_BYTES:
                     break
         if steps:
-            self._appender.on_durable(
-                steps[-1].placed.end, lambda stored: self._on_stored(steps, stored, more)
-            )
+            self._appender.on_durable(steps[-1].put.end, lambda stored: self._on_stored(steps, stored, more))
         else:
             self._continue(more)
 
@@ -170,9 +168,9 @@ class CheckService:
 
     def _copy(self, record: Record, immune: bool) -> CheckStep:
         message = half_message.check_copy(record, immune)
-        placed = self._put(record, message)
-        self._open_halves.copy(record.queue_offset, placed.queue_offset)
-        return CheckStep(record, message, placed, copied=True, asks=not immune)
+        put = self._put(record, message)
+        self._open_halves.copy(record.queue_offset, put.queue_offset)
+        return CheckStep(record, message, put, copied=True, asks=not immune)
 
     def _discard(self, record: Record) -> CheckStep:
         log.warning(
@@ -191,21 +189,21 @@ class CheckService:
             raise
 
     def _put(self, record: Record, message: Message) -> PutResult:
-        placed = self._appender.put(message, hooks=False)
+        put = self._appender.put(message, hooks=False)
         key = f"{name_rules.HALF_TOPIC}@{half_message.GROUP}"
-        self._journal.note(Kind.OFFSET, key, 0, record.queue_offset + 1, placed.end)
-        self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
-        return placed
+        self._journal.note(Kind.OFFSET, key, 0, record.queue_offset + 1, put.end)
+        self._stats.put(message.topic, 1, put.end - put.physical_offset)
+        return put
 
     def _on_stored(self, steps: list[CheckStep], stored: bool, more: bool) -> None:
         for step in steps if stored else reversed(steps):
             offset = step.half.queue_offset
             if stored:
                 self._open_halves.end([offset])
-                if step.asks and self._open_halves.is_open(step.placed.queue_offset):
-                    self._check_sender.send_check(step.half, step.message, step.placed)
+                if step.asks and self._open_halves.is_open(step.put.queue_offset):
+                    self._check_sender.send_check(step.half, step.message, step.put)
             elif step.copied:
-                self._open_halves.cancel_copy(offset, step.placed.queue_offset)
+                self._open_halves.cancel_copy(offset, step.put.queue_offset)
             else:
                 self._open_halves.reopen(offset)
         self._continue(more and stored)
