@@ -35,9 +35,7 @@ NOT_CHANGED = {"invisibleTime": "0", "popTime": "0", "reviveQid": "0"}
 
 
 class AcksHandler:
-    """`make_durable()` makes offsets as durable as the flush mode promises: they acknowledge messages popped
-    in order.
-    """
+    """`make_durable()` makes offsets, the acknowledgements of ordered pops, as durable as the flush mode."""
 
     def __init__(
         self,

@@ -92,9 +92,7 @@ class OffsetsHandler:
         return request.answer(body=body)
 
     def _begins_in_memory(self, topic: str, queue_id: int) -> bool:
-        """Whether a group without an offset may begin at 0: the queue's first message exists and is
-        recent.
-        """
+        """Whether a group without an offset may begin at 0: the first message exists and is recent."""
         if self._store.reader.min_offset(topic, queue_id) > 0:
             return False
         first = self._store.reader.entries(topic, queue_id, 0, 1)

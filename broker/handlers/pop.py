@@ -189,9 +189,7 @@ class PopHandler:
     def _pop_queues(
         self, pop: PopRequest, query: PopQuery, popped: PopResult, group: GroupConfig, topic: TopicConfig
     ) -> None:
-        """Pop the topic, and the retry topic: at random before it, else after it if messages are still
-        wanted.
-        """
+        """Pop the topic and the retry topic: at random first, else last if messages are still wanted."""
         options = self._config.options
         random_number = random.randrange(100)
         by_priority = (

@@ -77,8 +77,9 @@ class NotificationHandler:
     def _answer(
         self, request: RemotingCommand, peer: Peer, born_ms: int, final: bool
     ) -> RemotingCommand | None:
-        """The answer, or None if the request is held. A woken request is checked again: its topic may be
-        gone.
+        """The answer, or None if the request is held.
+
+        A woken request is checked again: its topic may be gone.
         """
         notification = self._parse(request, peer, born_ms)
         count = self._count(notification)

@@ -1,5 +1,6 @@
-"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks in Apache's order, read, long polling. Loop
-thread.
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks in Apache's order, read, long polling.
+
+Loop thread.
 """
 
 import logging

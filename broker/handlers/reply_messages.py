@@ -150,8 +150,9 @@ class RepliesHandler:
     # ---- the store ----
 
     def _store(self, message: Message, answer: RemotingCommand, peer: Peer | None) -> RemotingCommand | None:
-        """Put the message; `answer` is sent, with its offsets, once it is stored. Returns `answer` if it
-        cannot be put.
+        """Put the message; `answer` is sent, with its offsets, once it is stored.
+
+        Returns `answer` if it cannot be put.
         """
         try:
             put = self._appender.put(

@@ -78,8 +78,9 @@ class ResetsHandler:
         return request.answer(body=_body(self._queues(topic, targets)))
 
     async def consumer_status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Ask the group's clients, or one of them, for their offsets. Clients that do not answer are left
-        out.
+        """Ask the group's clients, or one of them, for their offsets.
+
+        Clients that do not answer are left out.
         """
         topic, name = request.text("topic"), request.text("group")
         client_id = request.text_or("clientAddr", "").strip()
@@ -112,8 +113,9 @@ class ResetsHandler:
         return request.answer()
 
     def correction(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """The smallest offset of each queue over the groups except `filterGroups`, whose offsets Apache also
-        drops.
+        """The smallest offset of each queue over all groups but `filterGroups`.
+
+        Apache also drops the offsets of `filterGroups`.
         """
         topic = request.text("topic")
         excluded = set(request.text_or("filterGroups", "").split(","))

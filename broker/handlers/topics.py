@@ -195,9 +195,7 @@ class TopicsHandler:
 
 
 class CleaningHandler:
-    """`delete_expired()` and `clean_queues()` start a round of retention, which continues after the
-    answer.
-    """
+    """`delete_expired()` and `clean_queues()` start retention, which continues after the answer."""
 
     def __init__(
         self,

@@ -40,8 +40,9 @@ REPORTED_FIELDS = ("source", "live", "made", "log_start", "log_end", "linked", "
 
 @dataclass(frozen=True, slots=True)
 class BackupOptions:
-    """`beside`: a previous backup whose full log files are shared. `links`: also share those of the
-    source.
+    """`beside`: a previous backup whose full log files are shared.
+
+    `links`: also share those of the source.
     """
 
     beside: Path | None = None
@@ -109,9 +110,7 @@ class BackupRun:
         return made
 
     def _log(self, segments: list[SegmentFile], end: int, advance: Advance) -> None:
-        """Copy full files first, by links if possible: retention of a running broker may delete them at any
-        time.
-        """
+        """Copy full files first, by links if possible: retention may delete them at any time."""
         folder = self._fresh / "commitlog"
         folder.mkdir()
         sealed = [each for each in segments[:-1] if each.end <= end]
@@ -162,8 +161,9 @@ class BackupRun:
         self._made.log_start = max(self._made.log_start, segment.end)
 
     def _recover(self) -> None:
-        """Open the copy as a broker does after a kill, so that its files agree; its `abort` and journal
-        stay.
+        """Open the copy as a broker does after a kill, so that its files agree.
+
+        Its `abort` and journal stay.
         """
         MessageStore.open(self._fresh, StoreLayout.of(str(self._source)).config()).abandon()
         (self._fresh / LOCK).unlink()
@@ -200,8 +200,9 @@ def _clear(fresh: Path) -> None:
 
 
 def _replace_target(fresh: Path, target: Path) -> None:
-    """Rename the new backup to the target. At every moment the old or the new one is intact under some
-    name.
+    """Rename the new backup to the target.
+
+    At every moment the old or the new one is intact under some name.
     """
     old = target.with_name(target.name + PREVIOUS)
     if target.exists():

@@ -16,8 +16,9 @@ NAME = "backup.json"
 FORMAT = 1
 BYTES_MAX = 64 << 20
 Stamp = tuple[int, int, int, int]
-"""Device, inode, size and change time (ns). Equal stamps mean equal bytes, if the file is no longer written
-to.
+"""Device, inode, size and change time (ns).
+
+Equal stamps mean equal bytes, if the file is no longer written to.
 """
 
 

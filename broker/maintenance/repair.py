@@ -43,8 +43,9 @@ REBUILT = LOG_DAMAGE | QUEUE_DAMAGE | INDEX_DAMAGE | {Kind.TORN_TAIL, Kind.CHECK
 
 @dataclass(frozen=True, slots=True)
 class RepairOptions:
-    """`cut_log_at`: physical offset at which to truncate the log, None: do not. `delay_levels_ms`: delays of
-    the levels.
+    """`cut_log_at`: physical offset at which to truncate the log, None: do not.
+
+    `delay_levels_ms`: delays of the levels.
     """
 
     cut_log_at: int | None = None
@@ -79,9 +80,7 @@ class Repair:
         self.quarantine = Quarantine(self._root)
 
     def plan(self) -> RepairPlan:
-        """Raises StoreUnreadable if an option cannot be met, StoreDamaged if a repair needs further
-        options.
-        """
+        """Raises StoreUnreadable for an impossible option, StoreDamaged if more options are needed."""
         plan, options = RepairPlan(), self._options
         kinds = {Kind(kind) for kind in self._found.seen.findings.totals}
         if options.cut_log_at is not None:
@@ -249,8 +248,9 @@ class Repair:
                     os.fsync(opened.fileno())
 
     def _blank_lost(self) -> None:
-        """Replace lost entries by blanks, which readers skip. Repeated, because a verify lists only some
-        findings.
+        """Replace lost entries by blanks, which readers skip.
+
+        Repeated, because a verify lists only some findings.
         """
         for _ in range(ROUNDS_MAX):
             now = verify(str(self._root), VerifyOptions(crc=False, index=False, jobs=1))
@@ -281,9 +281,7 @@ class Repair:
     # ---- config ----
 
     def _plan_timer(self, plan: RepairPlan) -> None:
-        """Remove wheel and log together, because they refer to each other; a good checkpoint stays for the
-        progress.
-        """
+        """Remove wheel and log together, since they refer to each other; a good checkpoint stays."""
         check, others = self._root / "config/timercheck", (self._root / "timerwheel", self._root / "timerlog")
         found = {Path(each.file) for each in self._found.findings if each.kind is Kind.TIMER}
         gone = [*others, check] if check in found else list(others)

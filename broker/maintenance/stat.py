@@ -66,9 +66,7 @@ def stat(root: str, *, jobs: int = 0, quiet: bool = True) -> Row:
 
 
 def size_of(path: Path) -> tuple[int, int]:
-    """(Length, bytes on the disk) of a file, or of all files of a folder; a file that is deleted meanwhile
-    counts 0.
-    """
+    """(Length, bytes on the disk) of a file, or of all files of a folder; deleted ones count 0."""
     length = taken = 0
     paths = [path] if path.is_file() else path.rglob("*")
     for each in paths:
@@ -82,8 +80,9 @@ def size_of(path: Path) -> tuple[int, int]:
 
 
 def _waste(seen: StoreResult, taken: int, log_bytes: int) -> Row:
-    """`unreached`: bytes of the log that are not in a record: ends of files, damage. `reserved`: bytes on the
-    disk after the end of the log.
+    """`unreached`: bytes of the log that are not in a record: ends of files, damage.
+
+    `reserved`: bytes on the disk after the end of the log.
     """
     whole = seen.log.end - seen.log.start
     return {"unreached": max(0, whole - log_bytes), "reserved": max(0, taken - whole)}

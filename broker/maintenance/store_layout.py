@@ -19,8 +19,9 @@ LMQ_PREFIX = "%LMQ%"
 
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
-    """Default: the sizes of both brokers. `index_known`: the slot count could be derived, or there is no
-    index file.
+    """Default: the sizes of both brokers.
+
+    `index_known`: the slot count could be derived, or there is no index file.
     """
 
     segment_bytes: int = SEGMENT_BYTES

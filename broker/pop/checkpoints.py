@@ -29,8 +29,9 @@ def revive_topic(cluster: str) -> str:
 
 @dataclass(slots=True)
 class PopCheckPoint:
-    """`offsets` were popped; `acked` has one bit for each. `revive_offset`: the check point's own queue
-    offset.
+    """`offsets` were popped; `acked` has one bit for each.
+
+    `revive_offset`: the check point's own queue offset.
     """
 
     topic: str

@@ -261,9 +261,7 @@ def _numbers(fields: json_fields.Members, name: str) -> dict[int, int]:
 
 
 class OrderUnlockTimer:
-    """Calls `unlocked(key)` once for each time set with `at`, unless a later call set another time for that
-    key.
-    """
+    """Calls `unlocked(key)` once for each time set with `at`, unless a later call changed that key's time."""
 
     def __init__(
         self,

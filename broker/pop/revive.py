@@ -41,9 +41,7 @@ SETTLE_AFTER_MS = 2000
 QUIET_MS = 3000
 """If no message of the queue was due for this long, the time of the queue is the wall clock's."""
 RETRY_MS, RETRY_MS_MAX = 10_000, 7_200_000
-"""A message that cannot be stored in its retry topic is tried again after twice the last time, within these
-bounds.
-"""
+"""Time until the next attempt, if the retry topic refuses a message: it doubles, within these bounds."""
 SLICE = 128
 INDEX_BITS = 8
 
@@ -105,9 +103,7 @@ class ReviveService:
         self._arm()
 
     def _settled_before(self, number: int) -> int:
-        """The queue offset of the last settled check point, or the last one left: a power cut may have
-        removed some.
-        """
+        """The queue offset of the last settled check point; at most the last entry, after a power cut."""
         settled = self._offsets.committed(GROUP, self._topic, number)
         last = max(self._store.reader.max_offset(self._topic, number), 0) - 1
         if settled > last:

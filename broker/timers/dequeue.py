@@ -59,8 +59,9 @@ class DueSlot:
 
 
 class TimerDequeue(SliceLoop):
-    """`delete_key(topic, unique_key)`: the key by which a recall names that message. `changed()` is called
-    when files have changed.
+    """`delete_key(topic, unique_key)`: the key by which a recall names that message.
+
+    `changed()` is called when files have changed.
     """
 
     def __init__(

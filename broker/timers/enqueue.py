@@ -186,9 +186,7 @@ class TimerEnqueue(SliceLoop):
         self._when_stored(self._delivery.appender, last.end, stored)
 
     def _write_progress_record(self, entry: QueueEntry) -> None:
-        """The slot for a message due at `out_ms`; if that is too far ahead, the slot at which it is
-        rolled.
-        """
+        """The slot for a message due at `out_ms`; one too far ahead gets the slot at which it is rolled."""
         files = self._files
         delay_ms = -ROUND * files.wheel.step_ms
         try:

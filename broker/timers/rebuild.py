@@ -20,9 +20,7 @@ EVER_MS = 1 << 62
 
 
 class TrustedCheckpoint(NamedTuple):
-    """What a trusted checkpoint proves: messages before queue `offset` that were due before `read_ms` are
-    delivered.
-    """
+    """Messages before queue `offset` that were due before `read_ms` are delivered."""
 
     offset: int = 0
     read_ms: int = 0

@@ -149,9 +149,7 @@ class Recovery:
         return offset
 
     def _after_tail(self, offset: int) -> int:
-        """Correct the queue offset by the log, which may be older after a power cut, and decides without a
-        checkpoint.
-        """
+        """Correct the queue offset by the log: older after a power cut, the only source without a checkpoint."""
         after_last = self._after_last()
         if self._checkpoint.is_new:
             self.linked.clear()
@@ -163,8 +161,9 @@ class Recovery:
         return min(max(offset, low), self._store.reader.max_offset(name_rules.TIMER_TOPIC, 0))
 
     def _after_last(self) -> int | None:
-        """The queue offset after that of the log's last record; None if there is no record, or its message is
-        gone.
+        """The queue offset after that of the log's last record.
+
+        None if there is no record, or its message is gone.
         """
         timer_record = self._log.last()
         data = None if timer_record is None else self._store.reader.record_at(timer_record.physical_offset)
@@ -221,9 +220,7 @@ class TimerFileCheck:
         return f"have no valid record at {end} of the timer log" if end < known_end else None
 
     def chain_fault(self) -> str | None:
-        """Check, after recovery, that each pending slot refers to its last record and that no message is
-        missing.
-        """
+        """Check, after recovery, that each slot refers to its last record and that no message is missing."""
         checkpoint, wheel, timer_log = self._files.checkpoint, self._files.wheel, self._files.log
         survey = timer_log.survey(wheel.step_ms, checkpoint.read_ms)
         if survey.odd >= 0:

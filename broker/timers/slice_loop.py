@@ -54,8 +54,9 @@ class SliceLoop(ABC):
         """Do one slice and schedule the next one. Raises OSError, PutRefused."""
 
     def _when_stored(self, appender: Appender, end: int, done: Callable[[], None]) -> None:
-        """Run no slice until the log is durable up to `end`; then call `done`, or if that failed, retry the
-        slice.
+        """Run no slice until the log is durable up to `end`.
+
+        Then call `done`, or if that failed, retry the slice.
         """
 
         def on_durable(durable: bool) -> None:

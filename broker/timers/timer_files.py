@@ -21,9 +21,7 @@ from firearrow.broker.timers.wheel import BLANK_SLOTS, SLOTS, TimerWheel
 log = logging.getLogger("firearrow.timers")
 
 BACK_SLOTS_MAX = 36_000
-"""If the clock is set back further, the timer waits until it catches up; new messages are due at once until
-then.
-"""
+"""If the clock is set back further, the timer waits for it; new messages are due at once."""
 
 
 class TimerFiles:

@@ -28,8 +28,9 @@ DATA_BYTES_MAX = 1 << 20
 
 
 class Slot(NamedTuple):
-    """`time`: in steps of the precision. `first`, `last`: positions in the timer log, -1 none. `waiting`:
-    messages of the chain.
+    """`time`: in steps of the precision.
+
+    `first`, `last`: positions in the timer log, -1 none. `waiting`: messages of the chain.
     """
 
     time: int

@@ -1,5 +1,6 @@
-"""Sends CHECK_TRANSACTION_STATE (39), one-way, to a connected producer of the half message's group. Loop
-thread.
+"""Sends CHECK_TRANSACTION_STATE (39), one-way, to a connected producer of the half message's group.
+
+Loop thread.
 """
 
 import struct

@@ -32,8 +32,9 @@ HOUR_MS = 3_600_000
 
 
 class CheckStep(NamedTuple):
-    """What was put for a half message. `copied`: a copy replaces it; `asks`: a producer is asked once it is
-    stored.
+    """What was put for a half message.
+
+    `copied`: a copy replaces it; `asks`: a producer is asked once it is stored.
     """
 
     half: Record

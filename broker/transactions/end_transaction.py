@@ -25,8 +25,9 @@ TOO_LATE = "the time to end this transaction has passed; the broker will check i
 
 
 class Decision(NamedTuple):
-    """`half_offset`: in the half queue. `physical_offset`: in the log. `checked`: the decision answers a
-    check.
+    """`half_offset`: in the half queue.
+
+    `physical_offset`: in the log. `checked`: the decision answers a check.
     """
 
     group: str

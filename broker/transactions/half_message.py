@@ -50,9 +50,7 @@ def committed(half: Record) -> Message:
 
 
 def check_copy(half: Record, immune: bool) -> Message:
-    """The copy for the end of the half queue, with one more check; an immune one keeps its first queue
-    offset.
-    """
+    """The copy for the end of the half queue, with one more check; an immune one keeps its first offset."""
     message = Message.of_record(half)
     properties = message.properties
     checks = properties.get(Property.TRANSACTION_CHECKS)

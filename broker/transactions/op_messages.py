@@ -29,8 +29,10 @@ TAG = "d"
 
 
 class OpEntry(NamedTuple):
-    """One decision. `required`: its final message is stored or staged, so it must be written; if not, it may
-    be refused with `answer`.
+    """One decision.
+
+    `required`: its final message is stored or staged, so it must be written; if not, it may be refused with
+    `answer`.
     """
 
     half_offset: int

@@ -15,8 +15,9 @@ OPS_TOGETHER = 64
 
 
 class OpenHalfMessages:
-    """`base`: all half messages before it have ended. `op_base`: all op messages before it refer only to
-    those.
+    """`base`: all half messages before it have ended.
+
+    `op_base`: all op messages before it refer only to those.
     """
 
     def __init__(self, base: int, op_base: int) -> None:
@@ -37,9 +38,7 @@ class OpenHalfMessages:
         self.note_op(op_queue_offset, half_offsets)
 
     def note_op(self, op_queue_offset: int, half_offsets: list[int]) -> None:
-        """Record an op message that is stored: `op_base` moves past it once its half messages are before
-        `base`.
-        """
+        """Record a stored op message: `op_base` moves past it once its half messages are before `base`."""
         highest = max(half_offsets, default=-1)
         if self._ops and self._ops[-1][1] - self._ops[-1][0] < OPS_TOGETHER:
             first, _, previous = self._ops.pop()
@@ -128,7 +127,5 @@ class OpenHalfMessages:
 
 
 def op_half_offsets(body: bytes) -> list[int]:
-    """The half offsets in an op message: `12,13,`, or a single one as Apache 4 wrote it; other words are
-    ignored.
-    """
+    """The half offsets in an op message: `12,13,`, or one as Apache 4 wrote it; other words are ignored."""
     return [int(word) for word in body.split(b",") if word.isdigit() and len(word) < 19]

@@ -105,10 +105,7 @@ class TransactionService:
         return self._end_service.end(decision, peer, answer)
 
     def resume(self, message_id: str, peer: Peer, answer: RemotingCommand | None) -> None:
-        """Make a discarded message a half message again; `answer` is sent once it is stored.
-
-        Raises Refusal.
-        """
+        """Turn a discarded message into a half message; `answer` is sent once it is stored. Raises Refusal."""
         try:
             raw = self._store.reader.record_at(offset_of(message_id))
         except ValueError:
@@ -145,8 +142,9 @@ class TransactionService:
         return min(max(committed, low), high)
 
     def _commit_offsets(self) -> None:
-        """Commit the offsets. After a crash they count only if the log has the copies and op messages before
-        them.
+        """Commit the offsets.
+
+        After a crash they count only if the log has the copies and op messages before them.
         """
         end = 0 if self._config.options.sync_flush else self._store.written
         for topic, offset in (
