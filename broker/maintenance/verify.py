@@ -175,14 +175,14 @@ def group_offsets(root: str) -> dict[tuple[str, str], dict[int, int]]:
     for path in sorted(paths, key=_changed_ns):
         whole = read_object(path)
         for key, queues in _member(whole, "offsetTable").items():
-            topic, mark, group = str(key).partition("@")
-            if mark and isinstance(queues, dict):
+            topic, separator, group = str(key).partition("@")
+            if separator and isinstance(queues, dict):
                 found[group, topic] = {
                     int(queue): at for queue, at in queues.items() if _is_offset(queue, at)
                 }
         for key, at in _member(whole, "lmqOffsetTable").items():
-            topic, mark, group = str(key).partition("@")
-            if mark and type(at) is int:
+            topic, separator, group = str(key).partition("@")
+            if separator and type(at) is int:
                 found[group, topic] = {0: at}
     return found
 

@@ -112,8 +112,7 @@ class TimerDequeue(SliceLoop):
         return self._due is not None
 
     def skip_delivered(self) -> None:
-        """Remove the delivered records from the slot's chain, so that the next process delivers only the
-        rest.
+        """Remove delivered records from the slot's chain: the next process then delivers only the rest.
 
         Called at stop, when everything is durable. Raises OSError.
         """

@@ -149,7 +149,7 @@ class Recovery:
         return offset
 
     def _after_tail(self, offset: int) -> int:
-        """Correct the queue offset by the log: older after a power cut, the only source without a checkpoint."""
+        """Correct the queue offset by the log, which may be older, or the only source, after a power cut."""
         after_last = self._after_last()
         if self._checkpoint.is_new:
             self.linked.clear()

@@ -105,7 +105,10 @@ class TransactionService:
         return self._end_service.end(decision, peer, answer)
 
     def resume(self, message_id: str, peer: Peer, answer: RemotingCommand | None) -> None:
-        """Turn a discarded message into a half message; `answer` is sent once it is stored. Raises Refusal."""
+        """Turn a discarded message into a half message; `answer` is sent once that is stored.
+
+        Raises Refusal.
+        """
         try:
             raw = self._store.reader.record_at(offset_of(message_id))
         except ValueError:

@@ -90,7 +90,7 @@ def test_processes_find_what_one_does(root: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_slots_are_told_from_an_index_file(seed: int, root: Path) -> None:
+def test_slots_are_derived_from_an_index_file(seed: int, root: Path) -> None:
     """A file does not say how many it has; any other number would make findings of a good index."""
     rng = random.Random(seed)
     slots = rng.choice((100, 101, 500, 1000))
@@ -126,7 +126,7 @@ def test_the_command_tells_programs_all(root: Path) -> None:
     assert f"bad CRC: {root / LOG_0} at {places[3]}" in text.out
 
 
-def test_a_folder_whose_name_is_no_text_is_told(root: Path) -> None:
+def test_a_folder_name_that_is_not_utf_8_is_reported(root: Path) -> None:
     made(root)
     odd = root / "consumequeue" / os.fsdecode(b"Orde\x9bs") / "1"
     odd.mkdir(parents=True)

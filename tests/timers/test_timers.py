@@ -219,7 +219,9 @@ def test_a_clock_that_jumps_ahead_makes_all_due(harness: TimerHarness) -> None:
         {"TIMER_OUT_MS": "0", "REAL_TOPIC": "T", "REAL_QID": "0", "TIMER_DEL_UNIQKEY": "k"},
     ],
 )
-def test_what_has_no_place_to_go_is_passed_over(harness: TimerHarness, properties: dict[str, str]) -> None:
+def test_messages_without_a_valid_destination_are_skipped(
+    harness: TimerHarness, properties: dict[str, str]
+) -> None:
     harness.put(TIMER, b"7", **properties)
     harness.send(b"1", 2000)
     harness.timers.run(5000)

@@ -67,7 +67,7 @@ def test_a_hook_writes_the_properties_again(more: dict[str, str], kept: bool) ->
         {"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC"},
     ],
 )
-def test_a_half_message_without_a_place_cannot_be_committed(broken: dict[str, str]) -> None:
+def test_a_half_message_without_a_real_queue_cannot_be_committed(broken: dict[str, str]) -> None:
     with pytest.raises(Refusal, match="no topic and queue"):
         half_message.committed(record(**broken))
 
