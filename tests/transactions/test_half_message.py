@@ -68,7 +68,7 @@ def test_a_hook_writes_the_properties_again(more: dict[str, str], kept: bool) ->
     ],
 )
 def test_a_half_message_without_a_real_queue_cannot_be_committed(broken: dict[str, str]) -> None:
-    with pytest.raises(Refusal, match="no topic and queue"):
+    with pytest.raises(Refusal, match="no valid real topic and queue"):
         half_message.committed(record(**broken))
 
 
