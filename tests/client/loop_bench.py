@@ -112,7 +112,7 @@ class Bench:
             self.process_queue.dropped = True
 
     async def _room(self, process_queue: ProcessQueue, seconds: float) -> None:
-        await self.loop._parts.sleep(seconds)
+        await self.loop._context.sleep(seconds)
 
     async def _start_offset(self, queue: MessageQueue) -> int:
         if isinstance(self.start_offset, Exception):
