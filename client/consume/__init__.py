@@ -1,4 +1,4 @@
-"""Messages to listeners: concurrently, in order, and what follows their results.
+"""Passes messages to listeners, concurrently or in order, and handles their results.
 
 - `concurrent_service`: ConcurrentService, which passes chunks of pulled messages to handlers concurrently
 - `consume_results`: what a handler may return, the verdict it leads to, and the Protocols of the services

@@ -1,7 +1,7 @@
 """PopPrefetcher: the pops of one consumer at all brokers of its topics.
 
-`receive` waits for all of them at once. If its caller is cancelled, the next
-caller gets the messages of the pop. Event loop only.
+`receive` waits for all of them at once. If its caller is cancelled, the next caller gets the
+messages of the pop. Event loop only.
 """
 
 import asyncio

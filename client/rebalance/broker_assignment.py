@@ -44,9 +44,8 @@ async def query_assignment(
 ) -> dict[MessageQueue, RequestMode] | None:
     """The queues of this member; queue id -1 is any queue of that broker. ClientError.
 
-    None: the broker has no assignment, so the queues stay as they are.
-
-    The broker knows the strategies AVG and AVG_BY_CIRCLE only.
+    None: the answer has no assignments, so the queues stay as they are. The broker knows the strategies AVG
+    and AVG_BY_CIRCLE only.
     """
     query = {
         "clientId": instance.client_id,

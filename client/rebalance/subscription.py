@@ -56,9 +56,7 @@ class Subscription:
         return Subscription(topic, tags, "TAG", names, frozenset(map(java_hash, names)), now_ms)
 
     def renewed(self, now_ms: int) -> "Subscription":
-        """The same with a newer version; brokers refuse pulls whose version is older than that of the
-        heartbeat.
-        """
+        """The same with a newer version; brokers refuse pulls that are newer than the last heartbeat."""
         return replace(self, version=max(now_ms, self.version + 1))
 
     def heartbeat_json(self) -> dict[str, object]:

@@ -25,7 +25,7 @@ ANY_HOST = "*"
 class SocksProxies:
     """Proxies by network (`10.0.0.0/8`) or `*`; the first that contains a host's address is used.
 
-    ConfigError.
+    ConfigError: a key is neither.
     """
 
     def __init__(self, proxies: Mapping[str, SocksProxy]) -> None:

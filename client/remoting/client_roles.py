@@ -21,7 +21,7 @@ class ConsumerRole(Protocol):
     def topics(self) -> set[str]: ...
 
     def heartbeat_data(self) -> dict[str, object]:
-        """Its element of consumerDataSet (wire-protocol 6.4)."""
+        """Its element of consumerDataSet in a heartbeat."""
         ...
 
     async def rebalance(self) -> bool:
