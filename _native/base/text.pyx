@@ -1,4 +1,4 @@
-"""UTF-8 checked without decoding it (see utf8.pxd): ASCII eight bytes at a time, all else by the first byte
+"""UTF-8 checked without decoding it (see text.pxd): ASCII eight bytes at a time, all else by the first byte
 of a letter.
 """
 

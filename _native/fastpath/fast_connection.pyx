@@ -1,4 +1,4 @@
-"""Lane and Front: the fast path for requests, and the connection that offers them (see lane.pxd)."""
+"""Lane and Front: the fast path for requests, and the connection that offers them (see fast_connection.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 

@@ -1,4 +1,4 @@
-"""FastDispatch: dispatches requests by their code to the fast path (see fast.pxd)."""
+"""FastDispatch: dispatches requests by their code to the fast path (see fast_dispatch.pxd)."""
 
 from firearrow._native.fastpath.fast_connection cimport NOT_HANDLED, FastConnection
 from firearrow._native.wire.codes cimport PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2

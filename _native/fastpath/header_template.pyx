@@ -1,6 +1,6 @@
-"""Pattern: a header that matches the last one of its connection (see pattern.pxd).
+"""Pattern: a header that matches the last one of its connection (see header_template.pxd).
 
-PropertiesTemplate: properties that match the last ones of their connection (see propertypattern.pxd).
+PropertiesTemplate: properties that match the last ones of their connection (see header_template.pxd).
 """
 
 from libc.string cimport memchr, memcmp, memcpy

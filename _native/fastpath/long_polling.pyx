@@ -1,4 +1,4 @@
-"""Holds: requests that wait for an arrival or their deadline (see holds.pxd)."""
+"""Holds: requests that wait for an arrival or their deadline (see long_polling.pxd)."""
 
 import logging
 

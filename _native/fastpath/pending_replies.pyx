@@ -1,6 +1,6 @@
-"""Run: answers of the fast path that wait for their turn's write (see run.pxd).
+"""Run: answers of the fast path that wait for their turn's write (see pending_replies.pxd).
 
-Waiting and Parked: replies that wait for their turn's write (see parked.pxd).
+Waiting and Parked: replies that wait for their turn's write (see pending_replies.pxd).
 """
 
 from firearrow._native.wire.codes import ResponseCode

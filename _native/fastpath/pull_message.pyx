@@ -1,4 +1,4 @@
-"""Puller: plain pulls without a Python object for each record (see pull.pxd)."""
+"""Puller: plain pulls without a Python object for each record (see pull_message.pxd)."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -9,7 +9,7 @@ from firearrow._native.fastpath.pull_response cimport write_pull_response
 from firearrow._native.fastpath.long_polling cimport HeldRequest
 from firearrow._native.fastpath.fast_connection cimport NOT_HANDLED, HANDLED
 from firearrow._native.store.get_message cimport FOUND, PICKED_MAX, copy_picked, pick
-from firearrow._native.store.log.journal_page cimport ENTRY_HEAD_BYTES, NOTE_OFFSET
+from firearrow._native.store.log.journal_page cimport ENTRY_HEAD_BYTES, OFFSET_ENTRY
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from firearrow._native.wire.json cimport SPAN_ABSENT, Span
 
@@ -218,7 +218,7 @@ cdef class Puller:
             return False
         if before != queue_offset:
             if not self.journal_page.append_entry(
-                NOTE_OFFSET, subscription.noted, <int32_t> queue_id, queue_offset, 0, ENTRY_HEAD_BYTES
+                OFFSET_ENTRY, subscription.noted, <int32_t> queue_id, queue_offset, 0, ENTRY_HEAD_BYTES
             ):
                 return False
             (<dict> queues)[queue_id] = queue_offset

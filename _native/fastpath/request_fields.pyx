@@ -1,4 +1,4 @@
-"""Ext fields of sends and pulls, decoded in place (see fields.pxd)."""
+"""Ext fields of sends and pulls, decoded in place (see request_fields.pxd)."""
 
 from libc.string cimport memcmp
 

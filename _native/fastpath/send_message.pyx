@@ -1,4 +1,4 @@
-"""Sender: plain sends without a Python object for each (see send.pxd)."""
+"""Sender: plain sends without a Python object for each (see send_message.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc

@@ -1,4 +1,4 @@
-"""A message's properties, completed in place (see completion.pxd)."""
+"""A message's properties, completed in place (see send_properties.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8

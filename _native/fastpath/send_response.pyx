@@ -1,4 +1,4 @@
-"""Receipt: the answer to a stored message (see receipt.pxd)."""
+"""Receipt: the answer to a stored message (see send_response.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint64_t

@@ -1,6 +1,6 @@
-"""Gate: the topics of the fast path (see gate.pxd). Knows names and queues, no configs.
+"""Gate: the topics of the fast path (see topic_cache.pxd). Knows names and queues, no configs.
 
-Count: a sum and the number of additions to it (see count.pxd).
+Count: a sum and the number of additions to it (see topic_cache.pxd).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

@@ -1,4 +1,4 @@
-"""Turn: messages staged in one pass of the loop become durable together (see turn.pxd)."""
+"""Turn: messages staged in one pass of the loop become durable together (see write_batch.pxd)."""
 
 import asyncio
 import logging

@@ -1,6 +1,6 @@
-"""Shelf: a pool of buffers for large frames (see shelf.pxd).
+"""Shelf: a pool of buffers for large frames (see buffer_pool.pxd).
 
-Budget: counts the bytes that all connections hold, and reports an excess (see budget.pxd).
+Budget: counts the bytes that all connections hold, and reports an excess (see buffer_pool.pxd).
 """
 
 

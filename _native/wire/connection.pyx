@@ -1,6 +1,6 @@
-"""Conn: one peer on an asyncio or uvloop transport; frames in, one joined write a turn out (see conn.pxd).
+"""Conn: one peer on an asyncio or uvloop transport; frames in, one joined write a turn out (see connection.pxd).
 
-Plug: takes a connection's bytes in place (see plug.pxd).
+Plug: takes a connection's bytes in place (see connection.pxd).
 
 Leftover: connections with frames left over, a slice of time in each iteration of the loop (see
 leftover.pxd).

@@ -1,4 +1,4 @@
-"""Lane: the fast path for plain messages (see lane.pxd)."""
+"""Lane: the fast path for plain messages (see fast_send.pxd)."""
 
 cimport cython
 from libc.stdint cimport int64_t

@@ -1,4 +1,4 @@
-"""Messages to send in wire format (see outgoing.pxd)."""
+"""Messages to send in wire format (see message_properties.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize

@@ -1,4 +1,4 @@
-"""Calls: a connection of a client; passes answers to their waiters (see calls.pxd)."""
+"""Calls: a connection of a client; passes answers to their waiters (see pending_calls.pxd)."""
 
 import enum
 

@@ -1,4 +1,4 @@
-"""Engine: sockets that are read and written without the loop's transports (see engine.pxd)."""
+"""Engine: sockets that are read and written without the loop's transports (see poller.pxd)."""
 
 import os
 import socket as sockets

@@ -1,4 +1,4 @@
-"""Requests that send messages, and their answers (see sends.pxd)."""
+"""Requests that send messages, and their answers (see send_request.pxd)."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize

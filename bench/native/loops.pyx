@@ -142,7 +142,7 @@ cdef class Parts:
         cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(record)
         cdef int64_t n, place, size = len(record)
         for n in range(times):
-            memcpy(self.log.place(size, &place), at, size)
+            memcpy(self.log.reserve_record(size, &place), at, size)
             if n % BATCH == BATCH - 1:
                 self.log.write()
         return self.log.write()
