@@ -7,7 +7,7 @@ from posix.time cimport (
 
 
 cdef inline long long nanoseconds() noexcept nogil:
-    """Monotonic, with one origin for all threads."""
+    """Monotonic, with the same origin in all threads."""
     return read(CLOCK_MONOTONIC)
 
 
