@@ -4,8 +4,8 @@ from cpython.mem cimport PyMem_Realloc
 
 
 cdef inline void *grown(void *old, Py_ssize_t *capacity, Py_ssize_t count, size_t element) except NULL:
-    """Make space for one more element of `element` bytes; returns the array, which may have moved. MemoryError:
-    it is unchanged."""
+    """Make space for one more element of `element` bytes; returns the array, which may have moved.
+    MemoryError: it is unchanged."""
     cdef void *larger
     if count < capacity[0]:
         return old

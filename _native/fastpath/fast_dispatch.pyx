@@ -11,7 +11,9 @@ cdef class FastDispatch(FastHandler):
         self.sender = sender
         self.puller = puller
 
-    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1:
+    cdef int handle_frame(
+        self, FastConnection connection, const Frame *frame, const Header *header
+    ) except -1:
         if header.code == SEND_MESSAGE_V2 or header.code == SEND_BATCH_MESSAGE:
             return self.sender.handle_frame(connection, frame, header, False)
         if header.code == PULL_MESSAGE and self.puller is not None:
