@@ -11,7 +11,7 @@ cdef inline long long nanoseconds() noexcept nogil:
     return read(CLOCK_MONOTONIC)
 
 
-cdef inline long long worked() noexcept nogil:
+cdef inline long long thread_cpu_ns() noexcept nogil:
     """CPU time of this thread."""
     return read(CLOCK_THREAD_CPUTIME_ID)
 

@@ -158,7 +158,7 @@ cdef class PlainTopics:
         cdef const uint8_t *following = name.at + frame.size
         if (
             self.slots_count >= FAR_SLOTS
-            and frame.behind >= following + name.length - (frame.body + frame.body_bytes)
+            and frame.after >= following + name.length - (frame.body + frame.body_bytes)
         ):
             prefetch_write(&self.slots[fa_hash_bytes(following, name.length) & (self.slots_count - 1)])
 

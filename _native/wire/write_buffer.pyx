@@ -1,4 +1,4 @@
-"""A growing byte buffer for frames: big-endian numbers, JSON strings, patched lengths."""
+"""Writer: a growing byte buffer for frames: big-endian numbers, JSON strings, patched lengths."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
