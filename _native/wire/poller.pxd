@@ -74,7 +74,7 @@ cdef class SocketTransport(RawTransport):
     cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *capacity) except -2
     cdef int check_peer_closed(self) except -1
     cdef int drain(self) except -1
-    cdef int resume_writing_if_drained(self) except -1
+    cdef int report_backlog(self) except -1
     cdef int append_backlog(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef int set_interest(self, uint32_t interest) except -1
     cdef int disconnect(self, reason) except -1

@@ -335,12 +335,12 @@ cdef class SocketTransport(RawTransport):
             self.backlog, self.capacity = larger, capacity
         memcpy(self.backlog + self.end, data, length)
         self.end += length
-        return self.resume_writing_if_drained()
+        return self.report_backlog()
 
-    cdef int resume_writing_if_drained(self) except -1:
+    cdef int report_backlog(self) except -1:
         """Count the backlog in the connection's budget."""
         self.connection.unsent = self.capacity if self.start < self.end else 0
-        return self.connection.account()
+        return self.connection.report_held()
 
     cdef int drain(self) except -1:
         cdef ssize_t sent = send_now(
@@ -357,7 +357,7 @@ cdef class SocketTransport(RawTransport):
             if self.capacity > BACKLOG_KEPT:
                 free(self.backlog)
                 self.backlog, self.capacity = NULL, 0
-            self.resume_writing_if_drained()
+            self.report_backlog()
             self.set_interest(self.interest & ~<uint32_t> EPOLLOUT)
             if self.closing:
                 return self.disconnect(None)
@@ -393,7 +393,7 @@ cdef class SocketTransport(RawTransport):
         free(self.backlog)
         self.backlog = NULL
         self.start = self.end = self.capacity = 0
-        return self.resume_writing_if_drained()
+        return self.report_backlog()
 
     cdef int shutdown_socket(self) except -1:
         """No memory to report the loss: stop reading and writing; epoll reports the socket again."""
