@@ -38,9 +38,9 @@ class RepairLog:
 
     def move_aside(self, path: str) -> str:
         """Move a file or folder out of the store; returns its new path. OSError."""
-        copy = self._free_path(path)
-        shutil.move(path, copy)
-        return copy
+        moved_to = self._free_path(path)
+        shutil.move(path, moved_to)
+        return moved_to
 
     def save_copy(self, path: str, start: int, length: int) -> str | None:
         """Copy bytes that are about to be truncated or overwritten; returns the copy's path, None if all are

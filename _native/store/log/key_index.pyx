@@ -245,7 +245,7 @@ cdef class KeyIndex:
         for name in sorted(os.listdir(index.folder)):
             path = os.path.join(index.folder, name)
             if not FILE_NAME.fullmatch(name) or os.path.isdir(path):
-                repair_log.record(f"{path} is not an index file: left in index")
+                repair_log.record(f"{path} is not an index file: left in place")
                 continue
             file = IndexFile(path, slots, entries_max)
             index.files.append(file)
