@@ -54,7 +54,7 @@ def _unusable(root: str, error: OSError) -> StartError:
 
 def report_entry_repairs(store: MessageStore) -> None:
     """Queue entries that readers met and that led to no good record: each is said once."""
-    for line in store.reader.take_strays():
+    for line in store.reader.drain_entry_repairs():
         log.error("%s", line)
 
 

@@ -43,7 +43,7 @@ class LmqDispatch:
 
     def _places(self, wanted: dict[str, None], strict: bool) -> dict[str, int]:
         places: dict[str, int] = {}
-        capacity = self._lmq_max - self._store.light_queues
+        capacity = self._lmq_max - self._store.lmq_count
         for name in wanted:
             place = self._store.next_offset(name, LMQ_QUEUE_ID)
             fault = _fault(name) or (_full() if place < 0 and capacity <= 0 else None)

@@ -59,7 +59,7 @@ class Flusher:
     def request_sync(self) -> None:
         """What is written is to be on the disk soon; `synced` tells when."""
         if self._commits is not None:
-            self._commits.ask()
+            self._commits.request_sync()
 
     def sync_to_disk(self) -> None:
         """What is written to the log by now is on the disk when this returns; not for the loop's thread while this one
@@ -88,7 +88,7 @@ class Flusher:
         """The group commit has something to tell."""
         assert self._commits is not None
         try:
-            offset = self._commits.heard()
+            offset = self._commits.collect_synced()
         except OSError as error:
             self._loop.remove_reader(self._commits.fileno())
             self._stopping = True

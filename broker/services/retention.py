@@ -109,7 +109,7 @@ class Retention:
             if await self._all_deleted() and (manual or level or self._is_hour()):
                 await self._delete_segments(level)
             if level:  # its room is wanted
-                await self._loop.run_in_executor(self._thread, self._store.cleaner.drop_spare)
+                await self._loop.run_in_executor(self._thread, self._store.cleaner.drop_recycled)
         finally:
             if self._store.min_physical > self._cleaned_below:
                 await self._clean()
@@ -146,7 +146,7 @@ class Retention:
         while count < options.delete_files_max:
             if count:
                 await asyncio.sleep(options.delete_interval_ms / 1000)
-            segment = self._store.cleaner.let_go_segment(modified_before_ms=before_ms)
+            segment = self._store.cleaner.detach_segment(modified_before_ms=before_ms)
             if segment is None:
                 break
             count += 1
@@ -182,7 +182,7 @@ class Retention:
                 await self._clean_queue(queue)
             except OSError as error:  # the others need not wait for it
                 failed = error
-        for file in self._store.cleaner.let_go_index_files():
+        for file in self._store.cleaner.detach_index_files():
             await self._loop.run_in_executor(self._thread, delete_recycled, file)
         if failed is not None:
             raise failed

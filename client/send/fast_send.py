@@ -93,7 +93,7 @@ class FastSends:
                 and (future := topic_send.submit(message, timeout_s, slow_path)) is not None
             ):
                 return future
-            if topic_send is None or not topic_send.laid:
+            if topic_send is None or not topic_send.has_queues:
                 topic_send = self._topic_send(message.topic)
                 return None if topic_send is None else topic_send.submit(message, timeout_s, slow_path)
         except ValueError as error:
@@ -123,5 +123,5 @@ class FastSends:
                 infos=self._environment.instance.routes.publish_infos, special=SPECIAL, body_bytes_max=self._body_bytes_max,
                 result_type=SendResult, stored=SendStatus.SEND_OK, next_queue=random.randrange(1 << 31),
             )  # fmt: skip
-        topic_send.lay(info, targets)
+        topic_send.set_queues(info, targets)
         return topic_send

@@ -223,7 +223,7 @@ def test_folder_of_another_broker(tmp_path: Path) -> None:
 def test_foreign_folder(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"meow")
-    assert "no store" in sentence(run_broker(tmp_path / "photos"), CANNOT_START)
+    assert "is not a store" in sentence(run_broker(tmp_path / "photos"), CANNOT_START)
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 
 
