@@ -112,7 +112,7 @@ class Options:
     """Keeps topics, groups and offsets of light message queues (LMQ)."""
     multi: bool = _option(False, "enableMultiDispatch")
     """With `enableLmq`, also puts a message into the queues that its `INNER_MULTI_DISPATCH` names."""
-    lights_max: int = _option(20_000, "maxLmqConsumeQueueNum", high=1 << 24)
+    lmq_max: int = _option(20_000, "maxLmqConsumeQueueNum", high=1 << 24)
     """Most light message queues; sends that need one more are refused."""
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
     """Stores replies in the cluster's reply topic besides pushing them to their requesters."""
@@ -206,7 +206,7 @@ class Options:
     """Popped retries keep their retry topic's name; false: they get the original topic's."""
     pop_from_memory: bool = _option(True, "initPopOffsetByCheckMsgInMem", "running")
     """A new POP group starts at a queue's first message if that is recent, else at the last message."""
-    pops_held_of_place: int = _option(1024, "popPollingSize", "running", low=1)
+    pops_held_per_queue_max: int = _option(1024, "popPollingSize", "running", low=1)
     """Most held POP requests of one topic, group and queue."""
     pops_held_max: int = _option(100_000, "maxPopPollingSize", "running", low=1)
     """Most held POP requests, and as many held notification requests."""
