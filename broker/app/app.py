@@ -132,8 +132,8 @@ class App:
         files.callback(self._journal.close)
 
     def _start_writing(self, options: Options, running: AsyncExitStack) -> None:
-        """Start flusher and table saver, then create the server, so that its last answers are sent before the
-        flusher stops."""
+        """Start flusher and table saver; create the server, whose last answers are sent before the flusher
+        stops."""
         self._flusher = Flusher(
             self._loop,
             self._store,
@@ -346,8 +346,7 @@ class App:
             self._fast_path.subscriptions_changed()
 
     def _sync_before_save(self) -> None:
-        """Sync log and journal before a progress file that refers to them is written. Saver's thread.
-        OSError."""
+        """Sync log and journal before a progress file that refers to them. Saver's thread. OSError."""
         self._flusher.sync_to_disk()
         with suppress(OSError):  # the journal logs it
             self._journal.sync()
@@ -382,7 +381,7 @@ class App:
                 await self._registrar.stop()
 
     def _save(self, save: Callable[[], None]) -> None:
-        """Save now. What cannot be saved stays in the journal, which is valid until the store is closed
+        """Save. What cannot be saved stays in the journal, which is valid until the store is closed
         cleanly."""
         try:
             save()

@@ -124,8 +124,7 @@ class MessageServices:
         self._periodic.every(POP_SWEEP_S, self._pop_services.sweep)
 
     def _bound_offsets(self) -> None:
-        """Reset offsets that are past the end of their queue: a power cut may lose messages that were
-        consumed."""
+        """Reset offsets past the end of their queue: a power cut may lose messages that were consumed."""
         reset = self._offsets.bound(self._store.reader.max_offset)
         if reset:
             log.warning("%d consumer offsets were past the end of their queue and are reset to it", reset)

@@ -65,8 +65,7 @@ class BroadcastOffsets:
         self._count = 0
 
     def puller(self, topic: str, group: str, request: RemotingCommand, peer: Peer) -> BroadcastClient | None:
-        """The broadcasting client that sent the request; None if it is not one, or enableBroadcastOffsetStore
-        is off."""
+        """The broadcasting client that sent the request; None if it is not one, or the option is off."""
         if not self._config.options.broadcast_offsets:
             return None
         if request.ext.get("requestSource") == PROXY:
@@ -114,8 +113,7 @@ class BroadcastOffsets:
                     )
 
     def _lowest(self, group: str, clients: dict[str, BroadcastProgress]) -> dict[int, int]:
-        """Queue → lowest offset of the clients that are online or pulled recently; removes expired
-        clients."""
+        """Queue → lowest offset of the clients that are online or recent; removes expired clients."""
         options, now = self._config.options, self._clock.monotonic_ms()
         online = self._clients.consumer_group(group)
         ids = set() if online is None else set(online.client_ids())

@@ -219,8 +219,7 @@ class Journal:
             self._spare = None
 
     def _compact_files(self) -> None:
-        """Compact all files into one. It is complete on disk before they are deleted; on a full disk they
-        stay."""
+        """Compact all files into one, which is durable before they are deleted; on a full disk they stay."""
         if not self._numbers:
             return
         number, draft = self._numbers[-1] + 1, self._folder / DRAFT
@@ -268,8 +267,7 @@ class Journal:
                 self._spare = _create_zeroed(self._folder / SPARE)
 
     def _make_space(self) -> bool:
-        """Start a new file if the disk has space for one, else compact this one. False if neither was
-        possible."""
+        """Start a new file if the disk has space for one, else compact this one. False if neither works."""
         try:
             self._start_file()
         except OSError as error:
@@ -312,8 +310,7 @@ class Journal:
         return True
 
     def _make_spare(self, fd: int, mapped: mmap.mmap) -> tuple[int, mmap.mmap] | None:
-        """Turn the file before the newest into the spare one; None, and it stays, if the newest cannot be
-        made durable."""
+        """Turn the file before the newest into the spare one; None if the newest cannot be made durable."""
         try:
             fsync_dir(str(self._folder))
             mapped[:] = bytes(FILE_BYTES)
@@ -349,8 +346,8 @@ def compacted(entries: list[Entry]) -> list[Entry]:
 
 
 def compacted_file(entries: Iterator[Entry]) -> bytes:
-    """A file's entries in the fewest bytes; first one CANCEL entry for all that the file cancels, also in
-    earlier files."""
+    """A file's entries in the fewest bytes; one CANCEL entry comes first, which also acts on earlier
+    files."""
     valid: list[Entry] = []
     cancelled: list[int] = []
     for entry in entries:

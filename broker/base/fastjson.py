@@ -61,8 +61,8 @@ def loads_body(
     lenient_bytes_max: int = BODY_LENIENT_BYTES_MAX,
     values_max: int = BODY_VALUES_MAX,
 ) -> Any:  # noqa: ANN401
-    """Like `loads`, for a body from a peer: it must be strict JSON unless small, with a limited number of
-    values. JsonError."""
+    """Like `loads`, for a body from a peer: strict JSON unless small, with a limited number of values.
+    JsonError."""
     if body.count(b",") > values_max:
         raise JsonError(f"JSON of {len(body)} bytes with more than {values_max} commas")
     return loads(body, bytes_max, lenient_bytes_max=lenient_bytes_max)
@@ -73,26 +73,25 @@ def dumps(value: object) -> bytes:
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS)
     except orjson.JSONEncodeError:
-        pieces: list[str] = []
-        _write(value, pieces, None, 0)
-        return "".join(pieces).encode()
+        parts: list[str] = []
+        _write(value, parts, None, 0)
+        return "".join(parts).encode()
 
 
 def pretty(value: object) -> bytes:
-    """Like `dumps`, but each member on a separate line, indented with tabs: the form of Apache's config
-    files."""
+    """Like `dumps`, but one member a line, indented with tabs: the form of Apache's config files."""
     try:
         options = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_INDENT_2
         return _tabbed(orjson.dumps(value, option=options))
     except orjson.JSONEncodeError:
-        pieces: list[str] = []
-        _write(value, pieces, "\n", 0)
-        return "".join(pieces).encode()
+        parts: list[str] = []
+        _write(value, parts, "\n", 0)
+        return "".join(parts).encode()
 
 
 def _tabbed(text: bytes) -> bytes:
-    """Replace the spaces that indent a line by tabs and remove the one after a key; no string contains a bare
-    line feed."""
+    """Replace indenting spaces by tabs and remove the space after a key; no string contains a bare line
+    feed."""
     deepest = 0
     while b"\n" + b"  " * (deepest + 1) in text:
         deepest += 1
@@ -108,20 +107,20 @@ def _quoted(match: re.Match[bytes]) -> bytes:
     return text if text is not None else before + b'"' + digits + b'"'
 
 
-def _write(value: object, pieces: list[str], line: str | None, depth: int) -> None:
+def _write(value: object, parts: list[str], line: str | None, depth: int) -> None:
     if depth > DEPTH_MAX:
         raise TypeError(f"nested deeper than {DEPTH_MAX}")
     if isinstance(value, MessageQueue):
         value = {"brokerName": value.broker_name, "queueId": value.queue_id, "topic": value.topic}
     if isinstance(value, dict) and all(type(key) is type(item) is int for key, item in value.items()):
-        pieces.append(_numbers(value, line, depth))
+        parts.append(_numbers(value, line, depth))
     elif isinstance(value, dict):
         members = [(_key(key), value[key]) for key in sorted(value, key=_rank)]
-        _write_all(members, "{}", pieces, line, depth)
+        _write_all(members, "{}", parts, line, depth)
     elif isinstance(value, list | tuple | set | frozenset):
-        _write_all([("", item) for item in value], "[]", pieces, line, depth)
+        _write_all([("", item) for item in value], "[]", parts, line, depth)
     else:
-        pieces.append(_scalar(value))
+        parts.append(_scalar(value))
 
 
 def _numbers(value: dict[int, int], line: str | None, depth: int) -> str:
@@ -134,26 +133,26 @@ def _numbers(value: dict[int, int], line: str | None, depth: int) -> str:
 
 
 def _write_all(
-    members: list[tuple[str, object]], brackets: str, pieces: list[str], line: str | None, depth: int
+    members: list[tuple[str, object]], brackets: str, parts: list[str], line: str | None, depth: int
 ) -> None:
-    pieces.append(brackets[0])
+    parts.append(brackets[0])
     for n, (key, item) in enumerate(members):
         if n:
-            pieces.append(",")
+            parts.append(",")
         if line is not None:
-            pieces.append(line + "\t" * (depth + 1))
-        pieces.append(key)
-        _write(item, pieces, line, depth + 1)
+            parts.append(line + "\t" * (depth + 1))
+        parts.append(key)
+        _write(item, parts, line, depth + 1)
     if members and line is not None:
-        pieces.append(line + "\t" * depth)
-    pieces.append(brackets[1])
+        parts.append(line + "\t" * depth)
+    parts.append(brackets[1])
 
 
 def _key(key: object) -> str:
     if isinstance(key, MessageQueue):
-        pieces: list[str] = []
-        _write(key, pieces, None, 0)
-        return "".join(pieces) + ":"
+        parts: list[str] = []
+        _write(key, parts, None, 0)
+        return "".join(parts) + ":"
     if isinstance(key, int | str) and not isinstance(key, bool):
         return f"{_scalar(key)}:"
     raise TypeError(f"a key must be a string, an integer or a message queue, not {type(key).__name__}")

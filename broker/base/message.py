@@ -52,8 +52,7 @@ class Property:
 
 
 def properties_of(text: str) -> dict[str, str]:
-    """Parse `name 0x01 value 0x02 …`; pairs without a name, a value or 0x01 are dropped, the last of equal
-    names wins."""
+    """Parse `name 0x01 value 0x02 …`; incomplete pairs are dropped, the last of equal names wins."""
     pairs = (pair.partition("\x01") for pair in text.split("\x02"))
     return {name: value for name, separator, value in pairs if separator and name and value}
 

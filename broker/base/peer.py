@@ -30,7 +30,7 @@ class Peer(Protocol):
         """Send a one-way request."""
 
     async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """Send a request and wait for the answer. TimeoutError; ConnectionError when the connection
+        """Send a request and wait for the answer. TimeoutError, or ConnectionError if the connection
         closes."""
 
     def on_close(self, callback: Callable[["Peer"], None]) -> None:

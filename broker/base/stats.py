@@ -41,8 +41,7 @@ class Counter(Count):
         self.day: array[int] | None = None
 
     def with_sample(self, ring: "array[int] | None", now_ms: int, samples_max: int) -> "array[int]":
-        """The ring with the current sample, without the oldest above `samples_max`. All three share the first
-        sample."""
+        """The ring with the current sample, at most `samples_max`. All three rings share the first sample."""
         if ring is None and self.minute is not None:
             return self.minute  # created just now, with this sample
         if ring is None or len(ring) == 3:

@@ -52,7 +52,6 @@ class BrokerContext:
     stats: Stats
 
     def make_offsets_durable(self) -> None:
-        """Make committed offsets as durable as stored messages before the commit is answered: sync under
-        SYNC_FLUSH."""
+        """Sync committed offsets under SYNC_FLUSH, so that they are as durable as messages when answered."""
         if self.config.options.sync_flush:
             self.journal.sync()

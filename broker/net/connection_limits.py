@@ -9,8 +9,7 @@ from typing import Protocol, TypeVar
 
 DESCRIPTORS_MAX = 1 << 20
 RESERVED_SHARE, RESERVED_MAX = 4, 4096
-"""A quarter of the descriptors, at most 4096, is reserved, so that the store can always open its next
-file."""
+"""A quarter of the descriptors, at most 4096, is reserved for the store, which can always open a file."""
 HELD_BYTES_MAX = 1 << 30
 UNSENT_BYTES, UNSENT_BYTES_MIN, UNSENT_BYTES_MAX = 128 << 20, 32 << 10, 1 << 20
 """Unsent bytes in the kernel for peers that do not read: the total that all connections share, and the least
@@ -36,8 +35,7 @@ C = TypeVar("C", bound=ConnectionUsage)
 
 
 def connections_max() -> int:
-    """The limit of connections: the process's descriptors without the reserve. Raises the soft limit to the
-    hard one."""
+    """The process's descriptors without the reserve. Raises the soft limit to the hard one first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft != resource.RLIM_INFINITY and soft < target:

@@ -15,8 +15,7 @@ log = logging.getLogger("firearrow.dispatch")
 
 RUNNING_MAX = 10_000
 RUNNING_BYTES_MAX = 256 << 20
-"""Requests that handlers are still working on, and bytes of their bodies; above it, further ones get
-SYSTEM_BUSY."""
+"""Requests in progress, and bytes of their bodies; above it, further ones get SYSTEM_BUSY."""
 
 
 class Dispatch:
@@ -29,8 +28,7 @@ class Dispatch:
         self.add(routes)
 
     def add(self, routes: Iterable[Routes], without: Collection[int] = ()) -> None:
-        """Serve these codes, too, except for those in `without`. ValueError when a code has a handler
-        already."""
+        """Serve these codes, too, except those in `without`. ValueError when a code has a handler already."""
         for table in routes:
             for code, handler in table.items():
                 if code in self._handlers:

@@ -206,8 +206,8 @@ class Server:
         self._empty.clear()
 
     def admits(self) -> bool:
-        """Whether one more connection is allowed. At the limit, at most once a second, idle newcomers are
-        closed."""
+        """Whether one more connection is allowed. At the limit, closes idle newcomers, at most once a
+        second."""
         if len(self._connections) < self._connections_max:
             return True
         now = self.loop.time()
@@ -226,8 +226,7 @@ class Server:
         return False
 
     def _close_largest(self) -> None:
-        """The buffers are over their limit: close the connections that hold most until a quarter of it is
-        free."""
+        """The buffers are over their limit: close the largest holders until a quarter of it is free."""
         excess = self.budget.held - self.budget.bytes_max * 3 // 4
         largest = connection_limits.largest_holders(self._connections, excess)
         held = self.budget.held

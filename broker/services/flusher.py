@@ -17,8 +17,7 @@ from firearrow.broker.base.process import lower_priority
 log = logging.getLogger("firearrow.flusher")
 
 QUEUES_PER_SECOND_MAX = 1000
-"""Queues flushed, on average: each has a file to sync, and recovery rebuilds from the log what a power cut
-loses."""
+"""On average: each queue has a file to sync, and recovery rebuilds from the log what a power cut loses."""
 QUEUE_FLUSH_PAUSE_MAX_S = 60.0
 """Apache's interval for flushing all queues."""
 WAIT_POLL_S = 0.1

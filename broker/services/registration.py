@@ -41,8 +41,7 @@ class RegistrationError(Exception):
 
 
 class Registrar:
-    """`connect` opens a connection; `permission` returns brokerPermission; `own` is the name server of this
-    process."""
+    """`permission` returns brokerPermission; `own` is the name server of this process."""
 
     def __init__(
         self,
@@ -67,8 +66,8 @@ class Registrar:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Register all topics everywhere. Needs the running loop; our own name server has them when this
-        returns."""
+        """Register all topics everywhere; our own name server has them when this returns. Needs the running
+        loop."""
         self._announce_own(None)
         self._tasks = [asyncio.ensure_future(other.run(self._period_s)) for other in self._others]
         if self._own is not None:

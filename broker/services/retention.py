@@ -37,7 +37,7 @@ Queue = tuple[str, int]
 
 
 class Retention:
-    """`measure()` runs in the separate thread and may raise OSError; `moved(queues)` gets queues whose start
+    """`measure()` runs in the separate thread, may raise OSError; `moved(queues)` gets queues whose start
     moved."""
 
     def __init__(
@@ -168,8 +168,8 @@ class Retention:
         self._undeleted = None
 
     async def _all_deleted(self) -> bool:
-        """Whether every detached segment is deleted; tries again after redeleteHangedFileInterval if one is
-        not."""
+        """Whether every detached segment is deleted; retries one that is not after
+        redeleteHangedFileInterval."""
         if self._undeleted is None:
             return True
         waited_ms = self._clock.monotonic_ms() - self._undeleted_since_ms

@@ -51,8 +51,7 @@ class RouteLookup:
         self._last_answer: dict[str, tuple[int, Queues | None]] = {}
 
     async def queues(self, topic: str) -> Queues | None:
-        """All readable queues of the topic, sorted; None if no name server knows the topic, or none
-        answers."""
+        """All readable queues of the topic, sorted; None if it is unknown or no name server answers."""
         route = None if self._own is None else self._own.route(topic)
         if route is not None:
             found = [(name, data.perm, data.read_queues) for name, data in route.queues.items()]

@@ -26,8 +26,8 @@ class SavedTable:
     name: str
     save: Callable[[], None]
     changes: int = 0
-    """How many changes there were; `tried`: how many a write covered, failed or not; `written`: how many are
-    in the file."""
+    """Numbers of changes: all; `tried`: that a write covered, failed or not; `written`: that are in the
+    file."""
     tried: int = 0
     written: int = 0
     writing: int = 0

@@ -20,8 +20,7 @@ def for_pop(
     clients: Sequence[str],
     share_queues: int,
 ) -> list[MessageQueue]:
-    """The client's own queues and those of the next `share_queues` clients; queue -1 means all queues of a
-    broker."""
+    """The queues of the client and of the next `share_queues` clients; queue -1: all queues of a broker."""
     if share_queues <= 0 or share_queues >= len(clients) - 1:
         brokers = dict.fromkeys(MessageQueue(queue.broker_name, -1, queue.topic) for queue in queues)
         return list(brokers)

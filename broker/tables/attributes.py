@@ -64,8 +64,7 @@ def parsed(text: str) -> dict[str, str]:
 def apply_changes(
     known: Known, current: Mapping[str, str] | None, changes: Mapping[str, str]
 ) -> dict[str, str]:
-    """The attributes after `changes`; `current` is None when the topic or group is created.
-    InvalidAttribute."""
+    """The attributes after `changes`; `current` is None at creation. InvalidAttribute."""
     if len(changes) > PAIRS_MAX:
         raise InvalidAttribute(f"{len(changes)} attributes, at most {PAIRS_MAX}")
     after = dict(current or {})

@@ -261,8 +261,7 @@ class ClientTable:
         return left
 
     def expired(self) -> list[Peer]:
-        """Connections with a member whose heartbeats stopped, to be closed; also removes old
-        compensations."""
+        """Connections with a member whose heartbeats stopped, to be closed; removes old compensations."""
         now = self._clock.monotonic_ms()
         oldest = now - self._channel_expired_ms
         silent: dict[Peer, None] = {}

@@ -95,7 +95,7 @@ class GroupConfig:
             subscriptions=None
             if subscriptions is None
             else json_fields.items(subscriptions, "subscriptionDataSet"),
-            attributes=json_fields.texts(of.get("attributes"), "attributes"),
+            attributes=json_fields.string_map(of.get("attributes"), "attributes"),
         )
 
 

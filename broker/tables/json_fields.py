@@ -105,7 +105,7 @@ def size(value: object, what: str, depth: int = 0) -> int:
         raise ValueError(f"{what} cannot be written ({error})") from None
 
 
-def texts(value: object, what: str) -> dict[str, str]:
+def string_map(value: object, what: str) -> dict[str, str]:
     """A map of strings; null counts as an empty one."""
     of = members_or_none(value, what)
     if not all(isinstance(key, str) and isinstance(item, str) for key, item in of.items()):

@@ -107,8 +107,7 @@ def group_fault(group: str) -> str | None:
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether the name alone is reserved; the topic table also knows the topics of this cluster and
-    broker."""
+    """Whether the name is reserved; the topic table also knows the topics of this cluster and broker."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 

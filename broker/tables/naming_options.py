@@ -106,8 +106,7 @@ class NamingOptions:
         return "".join(f"{key}={value}\n" for key, value in sorted(self._values.items()))
 
     def update(self, pairs: Mapping[str, str]) -> None:
-        """Change all of these while the name server runs, or none. Refusal names the key that may not
-        change."""
+        """Change all of these at run time, or none. Refusal names the key that may not change."""
         if set(self._values["configBlackList"].split(";")) & pairs.keys():
             raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         for key, text in pairs.items():

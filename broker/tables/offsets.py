@@ -20,8 +20,7 @@ FILE = {
 QUEUE_ID_MAX = 65_535
 Offsets = dict[int, int]
 OnCommit = Callable[[str, int, int, int], None]
-"""(`topic@group`, queue, offset, end): the offset is valid once the log reaches `end`; queue -1: all are
-removed."""
+"""(`topic@group`, queue, offset, end): valid once the log reaches `end`; queue -1: all are removed."""
 
 
 class InvalidOffset(ValueError):
@@ -75,7 +74,7 @@ class ConsumerOffsets:
         return self._count
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0) -> None:
-        """Store the offset, also a lower one; after a crash it is valid if the log reaches `end`.
+        """Store the offset, even a lower one; after a crash it is valid if the log reaches `end`.
         InvalidOffset."""
         self._set(group, topic, queue_id, queue_offset, end)
         self.counted(group)
@@ -143,8 +142,7 @@ class ConsumerOffsets:
     # --- server-side resets ---
 
     def reset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """The group's next pull of the queue starts at this offset; commits are ignored until then.
-        InvalidOffset."""
+        """The group's next pull of the queue starts there; until then commits are ignored. InvalidOffset."""
         self._set(group, topic, queue_id, queue_offset)
         self._resets[group, topic, queue_id] = queue_offset
         self._changed((group,))

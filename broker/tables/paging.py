@@ -19,8 +19,7 @@ def too_large(body: bytes) -> str | None:
 def page(
     names: Iterable[str], version: DataVersion, seen_version: str, begin: int, at_most: int
 ) -> list[str]:
-    """At most `at_most` names from number `begin` on, sorted; from 0 if the caller's version is not the
-    current one."""
+    """At most `at_most` sorted names from number `begin` on; from 0 if the caller's version is outdated."""
     ordered = sorted(names)
     if begin < 0 or not _is_same(seen_version, version):
         begin = 0

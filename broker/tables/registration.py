@@ -138,8 +138,8 @@ def _inflated(body: bytes) -> bytes:
 
 
 class _Compressed:
-    """Reads the inflated form: fields with a length in front, in a fixed order. Static topic mappings are
-    ignored."""
+    """Reads the inflated form: fields with a length in front, in a fixed order. Ignores static topic
+    mappings."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -185,8 +185,8 @@ PART_TOPICS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """`host` empty: the address by which a client reaches us. `bound`: the address we listen on, empty for
-    all."""
+    """`host` empty: the address by which a client reaches us. `bound`: where we listen, empty for
+    everywhere."""
 
     cluster: str
     broker: str
@@ -196,8 +196,7 @@ class BrokerIdentity:
     bound: str = ""
 
     def address(self, host: str) -> str:
-        """`host:port`; `host` is used if none is configured; empty: the name server fills in each
-        client's."""
+        """`host:port`; `host` is used if none is configured; if empty, name servers fill in each client's."""
         host = self.host or host
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 

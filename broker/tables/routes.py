@@ -127,8 +127,7 @@ class RouteTable:
         return self._live.get((broker.cluster, broker.addresses[MASTER_ID]))
 
     def unregister(self, cluster: str, address: str, *, own: bool = False) -> None:
-        """Remove one broker process, and with the last one of a name its topics. `own`: also our own
-        broker."""
+        """Remove one broker process, and the topics with the last one of a name. `own`: also our own."""
         live = self._live.get((cluster, address))
         if live is None or (live.peer is None and not own):
             return
@@ -188,7 +187,7 @@ class RouteTable:
                 self._drop(topic, name)
 
     def wipe_write(self, broker: str) -> int:
-        """Remove write permission of all topics of `broker` until it registers a change; returns their
+        """Remove write permission of the broker's topics until it registers a change; returns their
         number."""
         return self._change_perms(broker, lambda perm: perm & ~Perm.WRITE)
 

@@ -23,15 +23,13 @@ from firearrow.broker.tables.subscriptions import EXPRESSION_CHARS_MAX, Subscrip
 SQL92 = "SQL92"
 RETRY_NAMES = {Names.RETRY_TOPIC.encode(): Names.RETRY_TOPIC}
 ALIVE_MAX = 8
-"""Compiled expressions, cached or in use by held pulls, have at most this many times the characters of the
-cache."""
+"""Limit of all compiled expressions, cached or in use by held pulls, in sizes of the cache (characters)."""
 
 Accept = Callable[[memoryview], bool]
 
 
 class EntryFilter(NamedTuple):
-    """For `MessageStore.get`: hashes of tags, None for all; `accept` decides on each record, None accepts
-    all."""
+    """For `MessageStore.get`: hashes of tags, None for all; `accept` tests each record, None accepts all."""
 
     tags: frozenset[int] | None
     accept: Accept | None

@@ -22,8 +22,8 @@ class InvalidSubscription(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """`version` grows with each change at the client; `codes` are Java's hashes of the tags, empty for
-    `*`."""
+    """`version` grows with each change at the client; `codes` are Java's hashes of the tags (none for
+    `*`)."""
 
     topic: str
     expression: str = ALL
@@ -130,8 +130,7 @@ class ConsumerData:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatData:
-    """`fingerprint` 0: a heartbeat of the first version; `without_sub`: the subscriptions are unchanged and
-    not sent."""
+    """`fingerprint` 0: a heartbeat of version 1; `without_sub`: unchanged subscriptions are not sent."""
 
     client_id: str
     consumers: list[ConsumerData]

@@ -70,7 +70,7 @@ class TopicConfig:
             filter_type=filter_type,
             sys_flag=json_fields.number(of, "topicSysFlag", 0),
             order=json_fields.boolean(of, "order", False),
-            attributes=json_fields.texts(of.get("attributes"), "attributes"),
+            attributes=json_fields.string_map(of.get("attributes"), "attributes"),
         )
 
 
@@ -189,8 +189,7 @@ class TopicTable:
     def create(
         self, name: str, queues: int, *, perm: int = 6, sys_flag: int = 0, order: bool = False
     ) -> TopicConfig:
-        """Create the topic; an existing one only gets the order flag. For retry and DLQ topics.
-        InvalidTopic."""
+        """Create a retry or DLQ topic; an existing one only gets the order flag. InvalidTopic."""
         known = self._table.get(name)
         if known is not None:
             if known.order != order:
