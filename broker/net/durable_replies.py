@@ -25,7 +25,7 @@ CHANGE_CODES = frozenset(
 
 UNSAVED = (
     "the change is in effect, but the broker cannot write its config files and would lose it at a restart: "
-    "free space on the broker's disk and send the request again; the broker's log has the reason"
+    "free disk space at the broker and send the request again; the broker's log has the reason"
 )
 
 

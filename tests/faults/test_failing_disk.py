@@ -82,7 +82,7 @@ def test_an_error_of_a_sync_ends_the_taking(tmp_path: Path, flush: str, call: Ca
         acknowledged.know_group(connection, "T")
         assert acknowledged.commit(connection, "T", 0, 1) == 0
         assert broker.stop() == 3
-        assert broker.log.read_text().count("Mend the disk and start the broker again") == 1
+        assert broker.log.read_text().count("Repair the disk and restart the broker") == 1
     with BrokerProcess(tmp_path / "store", *settings(flush)) as broker, broker.connect() as connection:
         acknowledged.check(connection)
         assert acknowledged.send(connection, "T") == 0
@@ -134,7 +134,7 @@ def test_a_file_system_that_gives_up(tmp_path: Path, flush: str, fault: Callable
             fault(disk)
             refused_to_the_end(broker, connection, acknowledged)
             code, remark = acknowledged.make_topic(connection, "New")
-            assert (code, "free space" in remark) == (ResponseCode.SYSTEM_ERROR, True)
+            assert (code, "free disk space" in remark) == (ResponseCode.SYSTEM_ERROR, True)
             assert broker.stop() == 3
         disk.mount_again()
         with BrokerProcess(disk.store, *settings(flush)) as broker, broker.connect() as connection:
