@@ -69,7 +69,7 @@ async def is_open(reader: asyncio.StreamReader) -> bool:
 
 def serve(work: Callable[[Server, int], Awaitable[None]], *, engine: bool) -> None:
     async def run() -> None:
-        server = Server(asyncio.get_running_loop(), idle_s=60, frame_bytes_max=1 << 20, engine=engine)
+        server = Server(asyncio.get_running_loop(), idle_s=60, frame_bytes_max=1 << 20, use_poller=engine)
         _, port = await server.listen("127.0.0.1", 0, lambda request, peer: peer.reply(request.answer()))
         try:
             await work(server, port)
