@@ -1,8 +1,14 @@
 """The Python client of FireArrow, for FireArrow's and Apache RocketMQ's brokers.
 
 `Producer`, `PushConsumer`, `PullConsumer`, `PopConsumer` and `Admin` live in an event loop; `firearrow.client.blocking`
-has the same without `await`. What is shown here (client/public.py) is loaded when the first of it is asked for: who
-wants one room only, as Spark's workers do, does not wait for all of them.
+has the same without `await`. The public names (client/public.py) are loaded on first use, so that a program that needs
+one package only, such as a Spark worker, does not wait for all.
+
+- `public`: the names above, and all that `firearrow.client` exports
+- `blocking`: the same objects without `await`
+- `store`: a store folder read as files
+- `local_broker`: a broker as a child process
+- `pytest_plugin`: fixtures for tests of your services
 """
 
 from importlib import import_module

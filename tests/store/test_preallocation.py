@@ -4,7 +4,7 @@ import errno
 import os
 from pathlib import Path
 
-from firearrow._native.store.files.preallocation import BYTES_MIN, TIMES, Preallocator
+from firearrow._native.store.files.preallocation import BYTES_MIN, GROWTH_FACTOR, Preallocator
 from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.group_commit import GroupCommit
 from firearrow._native.store.message_store import MessageStore
@@ -31,7 +31,7 @@ def test_room_for_some_times_what_came(tmp_path: Path) -> None:
         fill(store, BYTES_MIN)
         store.prepare()
         (given,) = taken(tmp_path)
-        assert given >= store.written + TIMES * BYTES_MIN
+        assert given >= store.written + GROWTH_FACTOR * BYTES_MIN
         assert given < SEGMENT_BYTES
         store.sync()
         store.prepare()
@@ -63,7 +63,7 @@ def test_where_syncs_are_many_zeros_are_written_instead(tmp_path: Path) -> None:
         GroupCommit(store)
         fill(store, BYTES_MIN)
         store.prepare()
-        assert sum(taken(tmp_path)) < store.written + TIMES * BYTES_MIN
+        assert sum(taken(tmp_path)) < store.written + GROWTH_FACTOR * BYTES_MIN
 
 
 def test_a_disk_that_has_none_to_spare_is_no_error(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_disk_that_has_none_to_spare_is_no_error(tmp_path: Path) -> None:
             store.prepare()
         finally:
             heal()
-        assert sum(taken(tmp_path)) < store.written + TIMES * BYTES_MIN
+        assert sum(taken(tmp_path)) < store.written + GROWTH_FACTOR * BYTES_MIN
         fill(store, BYTES_MIN)
 
 
