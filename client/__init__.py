@@ -1,8 +1,8 @@
 """The Python client of FireArrow, for FireArrow's and Apache RocketMQ's brokers.
 
-`Producer`, `PushConsumer`, `PullConsumer`, `PopConsumer` and `Admin` live in an event loop; `firearrow.client.blocking`
-has the same without `await`. What is shown here (client/public.py) is loaded when the first of it is asked for: who
-wants one room only, as Spark's workers do, does not wait for all of them.
+`Producer`, `PushConsumer`, `PullConsumer`, `PopConsumer` and `Admin` belong to an event loop;
+`firearrow.client.blocking` offers the same without `await`. The public names (client/public.py) are imported
+on first use, so that programs that need a single subpackage, such as Spark's workers, start quickly.
 """
 
 from importlib import import_module

@@ -19,7 +19,6 @@ from firearrow.client.base.options import (
     client_options,
 )
 from firearrow.client.base.service_state import ServiceState, now_ms
-from firearrow.client.remoting.service import Service
 from firearrow.client.pop.ack import AckClient
 from firearrow.client.pop.pop_prefetcher import PopPrefetcher, PopSource, ReceiveOptions
 from firearrow.client.pop.pop_request import ANY_QUEUE, PopRequest
@@ -27,6 +26,7 @@ from firearrow.client.pop.receipt_handles import receipt_handle_of
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PERM_READ
+from firearrow.client.remoting.service import Service
 
 log = logging.getLogger("firearrow.client")
 

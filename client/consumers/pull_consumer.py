@@ -25,13 +25,13 @@ from firearrow.client.consumers.pull_consumer_runtime import (
     fetch_queues,
 )
 from firearrow.client.consumers.trace import ConsumeTracing, TracedConsumerConfig
-from firearrow.client.remoting.service import Service
 from firearrow.client.pull.prefetcher import PrefetchedQueue
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset
 from firearrow.client.rebalance.rebalance import QueueListener
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.service import Service
 
 log = logging.getLogger("firearrow.client")
 

@@ -21,11 +21,11 @@ from firearrow.client.consume.subscriptions import Subscriptions
 from firearrow.client.consumers.push_consumer_runtime import PushConsumerRuntime
 from firearrow.client.consumers.push_settings import PushConsumerConfig
 from firearrow.client.diagnostics.stats import ConsumeStatus
-from firearrow.client.remoting.service import Service
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.rebalance import QueueListener
 from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.service import Service
 
 log = logging.getLogger("firearrow.client")
 
