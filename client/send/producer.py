@@ -195,7 +195,7 @@ class Producer(Service):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> asyncio.Future[SendResult]:
-        """Send without waiting; the future of the result. MessageRefused; TooManyRequests: too many in flight.
+        """Send without waiting; the future of the result. MessageRefused, TooManyRequests.
 
         A retry goes to another queue and names that queue in its header; Java's asynchronous send keeps the
         old queue id.

@@ -1,7 +1,7 @@
 """ThreadBridge: messages from any thread to a producer's loop, many with one wake-up.
 
-Results are futures of concurrent.futures. The number of messages in flight is limited: a caller that exceeds it waits,
-unless it runs in the loop itself.
+Results are futures of concurrent.futures. The number of messages in flight is limited: a caller that exceeds
+it waits, unless it runs in the loop itself.
 """
 
 import asyncio
