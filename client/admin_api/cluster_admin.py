@@ -1,4 +1,4 @@
-"""Operations, for operators: message tracks, direct consumption, cloned offsets, request modes, stored values.
+"""Operations, for operators: message tracks, direct consumption, cloned offsets, request modes, values.
 
 `Operations(admin)` uses a started Admin. Nothing is cached. Loop thread.
 """

@@ -1,4 +1,4 @@
-"""Handles requests of operators to consumers: reset offsets (220), report offsets (221) and running info (307).
+"""Handles requests of operators to consumers: reset (220) and report (221) offsets, running info (307).
 
 Finds the consumer by its group and answers as Java does. Knows consumers only by the Protocols here. Event
 loop only.
