@@ -1,6 +1,8 @@
-"""FireArrow's client under load, as a process: `python -m bench.client_firearrow WORKLOAD NAME_SERVER TOPIC MESSAGES`.
+"""FireArrow's client under load, as a process: `python -m bench.client_firearrow WORKLOAD NAME_SERVER TOPIC
+MESSAGES`.
 
-Prints one JSON object: `rate` (messages a second, or round trips for `ping`) and `cpu_us` (of this process, a message).
+Prints one JSON object: `rate` (messages a second, or round trips for `ping`) and `cpu_us` (of this process, a
+message).
 """
 
 import asyncio
@@ -166,8 +168,14 @@ class Clock:
 
 clock = Clock()
 WORKLOADS: dict[str, Callable[[str, str, int], Awaitable[None]]] = {
-    "send": send, "batch": batch, "bare": bare, "echo": echo, "fill": fill, "ping": ping, "push": push,
-}  # fmt: skip
+    "send": send,
+    "batch": batch,
+    "bare": bare,
+    "echo": echo,
+    "fill": fill,
+    "ping": ping,
+    "push": push,
+}
 
 
 async def run(workload: str, name_server: str, topic: str, messages: int) -> dict[str, float]:
