@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "bench"
 NATIVE = ROOT / "bench" / "native"
-CRC = ROOT / "_native" / "store" / "crc32.h"
+CRC = ROOT / "_native" / "base" / "crc32.h"
 
 
 def built(name: str) -> Path:

@@ -43,7 +43,7 @@ from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.base.worker_setup import setup_worker
 from firearrow.spark_tools.jobs import export, replay
-from firearrow.spark_tools.jobs.audit.audit import audit
+from firearrow.spark_tools.jobs.audit import audit
 from firearrow.spark_tools.offline.reader import OfflineReader
 from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.sessions import scan, session

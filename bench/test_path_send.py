@@ -100,14 +100,14 @@ class Broker:
         sender = Sender(
             plain_topics, self.store, self.write_batch, self, clock, UniqueIds(HOST[:-4], 1, b"salt"), HOST
         )
-        self.offsets = ConsumerOffsets(clock, noted=partial(self.journal.note, Kind.OFFSET))
+        self.offsets = ConsumerOffsets(clock, on_commit=partial(self.journal.note, Kind.OFFSET))
         puller = Puller(
             self.store,
             hold_service,
             lambda *_: (4, (), 0, 0, 60_000),
             self.again,
             self.offsets,
-            self.journal.notes,
+            self.journal.journal_page,
             self,
             clock,
         )

@@ -1,5 +1,5 @@
-"""Policy of the broker and the name server: plain Python, no pointers.
+"""The broker and the name server: policy in plain Python; the store and the wire are in `_native`.
 
-- `__main__`: `python -m firearrow.broker` is `firearrow broker`
-- `cli`: The command line: arguments become Options and start an App
+- `__main__`: `python -m firearrow.broker`, the same as `firearrow broker`
+- `cli`: the command line: turns arguments into Options and starts an App
 """

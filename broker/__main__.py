@@ -1,4 +1,4 @@
-"""`python -m firearrow.broker` is `firearrow broker`."""
+"""`python -m firearrow.broker`: the same as `firearrow broker`."""
 
 import sys
 

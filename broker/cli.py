@@ -1,7 +1,8 @@
-"""The command line: arguments become Options and start an App. Exit codes: 0 clean, 2 usage error, 3 cannot start.
+"""The command line: turns arguments into Options and starts an App.
 
-Packages add commands by entry points of the group `firearrow.commands`: a function that takes the arguments and returns
-the exit code. Its module is imported when the command is called; its docstring's first line is the command's help.
+Exit codes: 0 clean, 2 usage error, 3 cannot start. Packages add commands by entry points of the group
+`firearrow.commands`: a function that takes the arguments and returns the exit code. Its module is imported
+when the command is called; the first line of its docstring is the command's help.
 """
 
 import ast
@@ -24,18 +25,18 @@ if TYPE_CHECKING:
 
 CANNOT_START = 3
 COMMANDS = "firearrow.commands"
-PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+PASS_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that parses its arguments itself."""
 
 
 class Commands(TyperGroup):
-    """The commands of this module, then those of entry points, which are looked for only when they are needed."""
+    """The commands of this module, then those of entry points, which are looked up only when needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 (Typer's own copy of click is private)
         return [*super().list_commands(ctx), *sorted(_entry_points().names)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
-        return super().get_command(ctx, cmd_name) or _found(cmd_name)
+        return super().get_command(ctx, cmd_name) or _plugin_command(cmd_name)
 
 
 cli = typer.Typer(
@@ -49,9 +50,9 @@ cli = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib import metadata  # noqa: PLC0415 (slow, and seldom used)
+def _version(requested: bool) -> None:
+    if requested:
+        from importlib import metadata  # noqa: PLC0415 (slow, rarely used)
 
         typer.echo(f"firearrow {metadata.version('firearrow')}")
         raise typer.Exit()
@@ -116,10 +117,10 @@ def namesrv(
     _run(lambda loop: NameServerApp(loop, address).run())
 
 
-@cli.command(add_help_option=False, context_settings=PASSED_ON)
+@cli.command(add_help_option=False, context_settings=PASS_ARGUMENTS)
 def store(context: typer.Context) -> None:
     """Check and repair a store, and more: verify, repair, dump, stat, backup."""
-    from firearrow.broker.maintenance import commands  # noqa: PLC0415(not needed by a broker)
+    from firearrow.broker.maintenance import commands  # noqa: PLC0415 (a broker does not need it)
 
     commands.cli(context.args, prog_name="firearrow store")
 
@@ -129,19 +130,21 @@ def main() -> None:
 
 
 def _entry_points() -> "EntryPoints":
-    from importlib import metadata  # noqa: PLC0415 (slow, and a broker needs none)
+    from importlib import metadata  # noqa: PLC0415 (slow, and a broker does not need it)
 
     return metadata.entry_points(group=COMMANDS)
 
 
-def _found(name: str) -> Any:  # noqa: ANN401
-    """The command of the entry point of this name, None if there is none."""
+def _plugin_command(name: str) -> Any:  # noqa: ANN401
+    """The command of the entry point with this name; None if there is none."""
     entry = next(iter(_entry_points().select(name=name)), None)
     if entry is None:
         return None
     program = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-    @program.command(name, help=_summary(entry.module), add_help_option=False, context_settings=PASSED_ON)
+    @program.command(
+        name, help=_summary(entry.module), add_help_option=False, context_settings=PASS_ARGUMENTS
+    )
     def run(context: typer.Context) -> None:
         try:
             command = entry.load()
@@ -154,7 +157,7 @@ def _found(name: str) -> Any:  # noqa: ANN401
 
 
 def _summary(module: str) -> str:
-    """The first line of its docstring. Its file is read, not imported: what a command imports can be slow to load."""
+    """The first line of the module's docstring. The file is parsed, not imported: its imports can be slow."""
     path: Sequence[str] | None = None
     origin, name = None, ""
     for part in module.split("."):
@@ -177,17 +180,17 @@ def _options(
         options = apply(options, dict(_pair(pair) for pair in pairs))
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
-    given: dict[str, str] = {}
+    flags: dict[str, str] = {}
     if store is not None:
-        given["storePathRootDir"] = str(store)
+        flags["storePathRootDir"] = str(store)
     if namesrv is not None:
-        given["namesrvAddr"] = namesrv
+        flags["namesrvAddr"] = namesrv
     if listen is not None:
         address = _address(listen, "--listen")
         if address is None:
             raise typer.BadParameter("--listen needs HOST:PORT")
-        given["bindAddress"], given["listenPort"] = address[0], str(address[1])
-    return apply(options, given)
+        flags["bindAddress"], flags["listenPort"] = address[0], str(address[1])
+    return apply(options, flags)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -30,7 +30,7 @@ class Job:
 
     @property
     def file(self) -> Path:
-        return Path(__file__).parent / "jobs" / f"{self.module}.py"
+        return Path(__file__).parent.joinpath("jobs", *self.module.split(".")).with_suffix(".py")
 
 
 JOBS = {
@@ -39,7 +39,7 @@ JOBS = {
     "export": Job("export", "Write messages to Parquet files."),
     "import": Job("import_", "Send messages from Parquet files."),
     "copy": Job("copy_", "Copy topics between clusters, continuously.", jvm=""),
-    "audit": Job("audit", "Check stores in bulk: records, queues, index; count what is in them."),
+    "audit": Job("audit.audit", "Check stores in bulk: records, queues, index; count what is in them."),
 }
 PACK_LINE = "Make the archive that carries FireArrow to executors which lack it."
 packing = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

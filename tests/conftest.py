@@ -22,16 +22,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
-ROOMS_WITH_LONG_FILES = ("interop", "spark", "client", "process")
+FOLDERS_WITH_LONG_FILES = ("interop", "spark", "client", "integration")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Longest files first: two workers that take files in turn end at about the same time."""
-    ranks = {room: rank for rank, room in enumerate(ROOMS_WITH_LONG_FILES)}
+    ranks = {folder: rank for rank, folder in enumerate(FOLDERS_WITH_LONG_FILES)}
 
     def rank(item: pytest.Item) -> int:
-        room = item.path.parent.relative_to(Path(__file__).parent).parts[:1]
-        return ranks.get(room[0], len(ranks)) if room else len(ranks)
+        folder = item.path.parent.relative_to(Path(__file__).parent).parts[:1]
+        return ranks.get(folder[0], len(ranks)) if folder else len(ranks)
 
     items.sort(key=rank)
 

@@ -7,11 +7,11 @@ from posix.time cimport (
 
 
 cdef inline long long nanoseconds() noexcept nogil:
-    """Monotonic, with one origin for all threads."""
+    """Monotonic, with the same origin in all threads."""
     return read(CLOCK_MONOTONIC)
 
 
-cdef inline long long worked() noexcept nogil:
+cdef inline long long thread_cpu_ns() noexcept nogil:
     """CPU time of this thread."""
     return read(CLOCK_THREAD_CPUTIME_ID)
 

@@ -1,4 +1,4 @@
-"""Clock: wall and monotonic time in milliseconds (see clocks.pxd)."""
+"""Clock: wall and monotonic time in milliseconds (see clock.pxd)."""
 
 
 cdef class Clock:

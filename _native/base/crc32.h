@@ -1,6 +1,6 @@
-/* CRC-32 (zlib's polynomial) of a byte range, in the best of the ways that the processor has: slices of eight bytes
- * everywhere, carry-less multiplication of 64 or 256 bytes at a time on x86-64, its own instruction on ARM.
- * `fa_crc_prepare` comes first; then any thread. */
+/* CRC-32 (zlib's polynomial) of a byte range, in the fastest way the processor supports: slices of eight bytes
+ * everywhere, carry-less multiplication of 64 or 256 bytes at a time on x86-64, the CRC instruction on ARM.
+ * Call `fa_crc_prepare` first; then any thread. */
 #ifndef FIREARROW_CRC32_H
 #define FIREARROW_CRC32_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Way 0 is slices; above it each is better than the one before, and takes a range's beginning and leaves the rest. */
+/* Way 0 is slices; each higher way is faster and handles the start of a range, leaving the rest to the lower ones. */
 static int fa_crc_best;
 static int fa_crc_best_here(void);
 static size_t fa_crc_ahead(int way, uint32_t *crc, const uint8_t *at, size_t length);
@@ -72,8 +72,8 @@ static uint32_t fa_crc32(const uint8_t *at, size_t length)
 #define FA_CRC_OVER_512 0x01c6e41596, 0x0154442bd4
 #define FA_CRC_OVER_128 0x00ccaa009e, 0x01751997d0
 
-/* Four lanes and what follows them, a multiple of 16 bytes, to a CRC. Inline: the lanes stay in registers, which is a
- * third of the time of 128 bytes. */
+/* Reduces four lanes and the following bytes, a multiple of 16, to a CRC. Inline, so that the lanes stay in registers,
+ * which saves a third of the time for 128 bytes. */
 __attribute__((target("pclmul,sse4.1"), always_inline))
 static inline uint32_t fa_crc_end(__m128i x[4], const uint8_t *at, size_t length)
 {
@@ -122,7 +122,7 @@ static uint32_t fa_crc_fold(uint32_t crc, const uint8_t *at, size_t length)
     return fa_crc_end(x, at + 64, length - 64);
 }
 
-/* Each of four lanes carried over a distance and joined with another. */
+/* Folds four lanes over a distance into four others. */
 __attribute__((target("avx512f,vpclmulqdq,pclmul")))
 static inline __m512i fa_crc_carry(__m512i lanes, __m512i over, __m512i other)
 {

@@ -1,5 +1,5 @@
-# Big-endian numbers at a pointer: on the wire and in files. Callers have checked the bounds; nothing here does.
-# Defined inline in the header so that every module compiles its own copy.
+# Big-endian numbers at a pointer, as on the wire and in files. Nothing is checked: callers check the bounds.
+# Inline: each module that cimports them compiles its own copies. Any thread.
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy

@@ -1,6 +1,6 @@
-# Hashes of the store: CRC of bodies, Java's hash of texts, the key hash of the index. Pure; any thread. Each
-# module that includes crc32.h has its own table: only hash.pyx does, others cimport `body_crc` or
-# `whole_crc`.
+# Hashes of the store: CRC-32 of bodies, Java's String.hashCode, the key hash of the index. Pure; any thread.
+# Each module that includes crc32.h gets its own table: only hash.pyx does; others cimport `body_crc` (top bit
+# cleared, as records have it) or `whole_crc`.
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 

@@ -1,16 +1,16 @@
 from typing_extensions import Buffer
 
 CRC_WAYS: int
-"""How many ways of making a CRC this processor has; 0 is everybody's, each is faster than the one before."""
+"""Number of CRC implementations that this processor supports; 0 works everywhere, higher ones are faster."""
 
 def crc32(data: Buffer, way: int | None = None) -> int:
-    """CRC-32 with the top bit cleared, as records hold it; in the fastest way if none is told.
+    """CRC-32 with the top bit cleared, as records have it. `way`: implementation, None: the fastest.
 
-    ValueError: this processor has no such way.
+    ValueError: this processor does not support it.
     """
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode: signed 32 bit."""
+    """Java's String.hashCode: signed, 32 bits."""
 
 def key_hash(topic: str, key: str) -> int:
-    """Under which the index has a key of a topic's message, or its unique id."""
+    """The hash under which the index has a message's key or unique id."""

@@ -1,4 +1,4 @@
-"""CRC-32 as records hold it, Java's String.hashCode over UTF-8, and the index's key hash."""
+"""CRC-32 as records have it, Java's String.hashCode over UTF-8, and the index's key hash."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.string cimport memcpy
@@ -29,15 +29,15 @@ cdef uint32_t whole_crc(const uint8_t *at, Py_ssize_t length) noexcept nogil:
 
 
 cdef inline unsigned int polynomial(uint64_t eight) noexcept nogil:
-    """Of eight ASCII bytes, the first one lowest: pairs in 16-bit lanes, fours in 32-bit ones, none of which
-    runs over."""
+    """The hash of eight ASCII bytes, the first one lowest: pairs in 16-bit lanes, then fours in 32-bit lanes,
+    without overflow."""
     eight = (eight & 0x00FF00FF00FF00FFULL) * 31 + (eight >> 8 & 0x00FF00FF00FF00FFULL)
     eight = (eight & 0x0000FFFF0000FFFFULL) * 961 + (eight >> 16 & 0x0000FFFF0000FFFFULL)
     return <unsigned int> eight * P4 + <unsigned int> (eight >> 32)
 
 
 cdef int32_t java_hash_more(int32_t hash, const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    """Go on hashing the UTF-16 units of UTF-8 text. A broken sequence counts as Java's replacement
+    """Continue a hash over the UTF-16 units of UTF-8 text. Invalid bytes count as the replacement
     character."""
     cdef const uint8_t *end = at + length
     cdef unsigned int value = <unsigned int> hash
@@ -81,7 +81,7 @@ cdef int32_t java_hash_more(int32_t hash, const uint8_t *at, Py_ssize_t length) 
 
 
 cdef int32_t index_hash(int32_t java_hash) noexcept nogil:
-    """The absolute value; 0 for the one that has none."""
+    """The absolute value; 0 for the smallest int, which has none (as Apache)."""
     if java_hash == -2147483648:
         return 0
     return -java_hash if java_hash < 0 else java_hash

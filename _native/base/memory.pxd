@@ -1,11 +1,13 @@
-# Prefetching: memory that will be read or written soon is fetched into the cache early. A wrong address costs only time.
-# Defined inline in the header so that every module compiles its own copy.
-# Copies of what lies far away: bodies in the mapped log that no cache holds. The processor's own string copy
-# asks ahead without end where loads ask a few lines ahead only: of 1 KiB from memory 91 ns instead of 232
-# (Zen 5). Where it is slow (no ERMS) or hardly begins (short texts) it is memcpy. `to` and `at` do not
-# overlap.
-# Short byte strings compared and copied inline: a call of the C library would cost as much as the work
-# itself. Each module that cimports them compiles its own copies. Any thread.
+# Prefetching, and fast copies and comparisons of memory.
+#
+# prefetch_…      fetch memory into the cache before it is used; a wrong address costs only time
+# copy_far        copy memory that is in no cache, like bodies in the mapped log: `rep movsb` prefetches
+#                 without limit, loads only a few lines ahead (1 KiB: 91 ns instead of 232 on Zen 5); memcpy
+#                 without ERMS and for short lengths; no overlap
+# fa_same, fa_copy_piece
+#                 compare, copy short byte strings inline: a call of the C library costs as much as the work
+#
+# Inline: each module that cimports them compiles its own copies. Any thread.
 
 from libc.stdint cimport uint8_t
 
@@ -14,7 +16,7 @@ cdef extern from *:
     """
     #include <stddef.h>
 
-    /* The empty statement: without it GCC takes a function that only prefetches for one that does nothing. */
+    /* The empty asm: without it GCC removes calls of a function that only prefetches, as without effect. */
     #define fa_prefetch_read(at) do { __builtin_prefetch(at); __asm__ volatile(""); } while (0)
     #define fa_prefetch_write(at) __builtin_prefetch((at), 1)
 
@@ -39,7 +41,7 @@ cdef extern from *:
 
     static int fa_copies_strings(void)
     {
-        static int known = -1;               /* each thread that asks first finds the same */
+        static int known = -1;               /* a race is harmless: all threads find the same */
         unsigned int a, b, c, d;
         if (known < 0)
             known = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & (1u << 9));
@@ -65,8 +67,8 @@ cdef extern from *:
     #include <stdint.h>
     #include <string.h>
 
-    /* Compares eight bytes at a time; the last eight may overlap those before. Under eight: two halves that
-     * may overlap. */
+    /* Compares eight bytes at a time; the last eight may overlap the previous ones. Fewer than eight: two
+     * halves that may overlap. */
     static inline int fa_same(const uint8_t *one, const uint8_t *other, size_t length)
     {
         uint64_t a, b;
@@ -93,7 +95,7 @@ cdef extern from *:
         return !length;
     }
 
-    /* The same way; not between places that overlap. */
+    /* Copies likewise; source and target must not overlap. */
     static inline void fa_copy_piece(uint8_t *to, const uint8_t *source, size_t length)
     {
         uint64_t a;

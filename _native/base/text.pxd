@@ -1,5 +1,5 @@
-# Whole numbers as decimal digits, written in place. Borrows all. Any thread.
-# Whether bytes are UTF-8 text. Borrows the pointer. Any thread.
+# `put_decimal` writes a number as decimal digits, `is_utf8` validates UTF-8. Both borrow the pointer. Any
+# thread. Valid sequences:
 #
 # 0xxxxxxx | 110xxxxx 10xxxxxx | 1110xxxx 10xxxxxx 10xxxxxx | 11110xxx 10xxxxxx 10xxxxxx 10xxxxxx
 # The shortest form only, no surrogates (ED A0..BF), nothing above U+10FFFF (F4 90).
@@ -13,7 +13,7 @@ cdef enum:
 
 
 cdef inline uint8_t *put_decimal(uint8_t *to, int64_t value) noexcept nogil:
-    """Where it ends; there is room for DECIMAL_BYTES_MAX."""
+    """Returns the end; needs up to DECIMAL_BYTES_MAX bytes."""
     cdef uint8_t digits[DECIMAL_BYTES_MAX]
     cdef int count = 0
     cdef uint64_t left = <uint64_t> value if value >= 0 else -<uint64_t> value
@@ -26,7 +26,7 @@ cdef inline uint8_t *put_decimal(uint8_t *to, int64_t value) noexcept nogil:
         left //= 10
         if left == 0:
             break
-    while count > 0:                  # a few: less than a call of memcpy
+    while count > 0:                  # few digits: cheaper than a call of memcpy
         count -= 1
         to[0] = digits[count]
         to += 1

@@ -1,2 +1,2 @@
 def valid(text: bytes | bytearray | memoryview) -> bool:
-    """Whether it is UTF-8, as Python's strict decoder says."""
+    """Whether it is valid UTF-8, by the rules of Python's strict decoder."""

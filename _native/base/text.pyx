@@ -1,6 +1,4 @@
-"""UTF-8 checked without decoding it (see utf8.pxd): ASCII eight bytes at a time, all else by the first byte
-of a letter.
-"""
+"""UTF-8 validation without decoding (see text.pxd): ASCII eight bytes at a time, then by leading bytes."""
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -18,7 +16,7 @@ cdef bint is_utf8(const uint8_t *at, Py_ssize_t length) noexcept nogil:
         if at[0] < 0x80:
             at += 1
             continue
-        step = letter_bytes(at, end - at)
+        step = character_bytes(at, end - at)
         if step == 0:
             return False
         at += step
@@ -38,21 +36,21 @@ cdef bint is_ascii(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     return all_bits & HIGH_BITS == 0
 
 
-cdef inline bint goes_on(uint8_t byte) noexcept nogil:
+cdef inline bint is_continuation(uint8_t byte) noexcept nogil:
     return byte & 0xC0 == 0x80
 
 
-cdef Py_ssize_t letter_bytes(const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    """Bytes of the letter beyond ASCII that starts here; 0 if none does."""
+cdef Py_ssize_t character_bytes(const uint8_t *at, Py_ssize_t length) noexcept nogil:
+    """Length of the non-ASCII character that starts here; 0: invalid."""
     cdef uint8_t first = at[0]
     if 0xC2 <= first <= 0xDF:
-        return 2 if length >= 2 and goes_on(at[1]) else 0
+        return 2 if length >= 2 and is_continuation(at[1]) else 0
     if 0xE0 <= first <= 0xEF:
-        if length < 3 or not (goes_on(at[1]) and goes_on(at[2])):
+        if length < 3 or not (is_continuation(at[1]) and is_continuation(at[2])):
             return 0
         return 0 if (first == 0xE0 and at[1] < 0xA0) or (first == 0xED and at[1] >= 0xA0) else 3
     if 0xF0 <= first <= 0xF4:
-        if length < 4 or not (goes_on(at[1]) and goes_on(at[2]) and goes_on(at[3])):
+        if length < 4 or not (is_continuation(at[1]) and is_continuation(at[2]) and is_continuation(at[3])):
             return 0
         return 0 if (first == 0xF0 and at[1] < 0x90) or (first == 0xF4 and at[1] >= 0x90) else 4
     return 0

@@ -1,11 +1,11 @@
-# A vector in C memory that doubles: `capacity` elements are there, `count` of them are in use.
+# A growing array in C memory: `capacity` elements are allocated, `count` of them in use; it doubles.
 
 from cpython.mem cimport PyMem_Realloc
 
 
 cdef inline void *grown(void *old, Py_ssize_t *capacity, Py_ssize_t count, size_t element) except NULL:
-    """With room for one more element of so many bytes; what was in it has moved. MemoryError: it is as it
-    was."""
+    """Make space for one more element of `element` bytes; returns the array, which may have moved.
+    MemoryError: it is unchanged."""
     cdef void *larger
     if count < capacity[0]:
         return old

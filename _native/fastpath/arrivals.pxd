@@ -1,6 +1,6 @@
-# News: notifies of queues that have messages which readers could not see before. It runs in every turn, and
-# mostly no service of the broker listens: then no object is made. Topics on which services listen are the
-# system's own. Thread: the loop's.
+# ArrivalNotifier: notifies held pulls and services of queues with messages that readers could not see before.
+# It runs in every write batch; usually no service listens, and then it creates no object. Services listen on
+# system topics only. Thread: the loop's.
 
 from firearrow._native.fastpath.long_polling cimport PullHoldService
 

@@ -3,7 +3,7 @@ from collections.abc import Callable, Collection, Iterable
 from firearrow._native.fastpath.long_polling import PullHoldService, Queue
 
 class ArrivalNotifier:
-    """Notifies `hold_service` and all listeners. Call it with queues that have messages which readers may see now."""
+    """Notifies `hold_service` and all listeners. Call it with the queues that have newly visible messages."""
 
     def __init__(self, hold_service: PullHoldService | None = None) -> None: ...
     def __call__(self, queues: Iterable[Queue]) -> None: ...
@@ -14,5 +14,5 @@ class ArrivalNotifier:
         topics: Iterable[str] = (),
         waiters: Collection[object] = (),
     ) -> None:
-        """Call `call(queues)` with all queues of an arrival, if one of `topics` is among them or `waiters` is
+        """Call `call(queues)` with all queues of an arrival if one of `topics` is among them or `waiters` is
         not empty."""

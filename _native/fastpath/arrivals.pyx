@@ -1,4 +1,4 @@
-"""News: notifies of queues with messages that readers could not see before (see news.pxd)."""
+"""ArrivalNotifier: notifies of queues with messages that readers could not see before (see arrivals.pxd)."""
 
 
 cdef class ArrivalListener:

@@ -1,6 +1,6 @@
-# The items of a batch body in place: i32 size, magic, crc, flag, i32 + body, i16 + properties. `items_bytes`
-# checks every length of all items (as store/batch.py does); call `item_at` only after it succeeded. Borrows
-# the body, keeps nothing. Any thread.
+# The items of a batch body, read in place: i32 size, magic, crc, flag, i32 + body, i16 + properties.
+# `items_bytes` checks every length of all items (as store/log/batch.py does); call `item_at` only after it
+# succeeded. Borrows the body, keeps nothing. Any thread.
 
 from libc.stdint cimport int64_t, uint8_t
 

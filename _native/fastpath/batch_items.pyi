@@ -1,1 +1,1 @@
-"""Native only: items of a batch body in place."""
+"""Not for Python: see batch_items.pxd."""

@@ -1,4 +1,4 @@
-"""Items of a batch body in place (see batch.pxd)."""
+"""The items of a batch body, read in place (see batch_items.pxd)."""
 
 from libc.stdint cimport int32_t
 

@@ -1,10 +1,9 @@
-# Lane: the fast path for some requests. `handle_frame` returns TAKEN; or NOT_HANDLED, and then it has changed nothing,
-# so that the complete handler may process the request. Frame and header are borrowed for the call.
+# FastHandler: the fast path for some requests. `handle_frame` returns HANDLED, or NOT_HANDLED; then it has
+# changed nothing, and the complete handler processes the request. Frame and header are borrowed for the call.
+# `handle_templated` is tried first if the connection has a template: a matching header is not parsed.
 #
-# `handle_templated` comes first if the connection has a pattern: a header that fits it is not parsed as a whole.
-#
-# Front: a connection that offers each request to its lane first. All answers, the lane's and others, collect
-# in `out` in the order of their requests and leave as one write.
+# FastConnection: a connection that offers each request to its FastHandler first. All replies collect in `out`
+# in the order of their requests and are sent with one write.
 #
 # Thread: the loop's.
 
@@ -22,9 +21,9 @@ cdef enum:
 
 cdef class FastConnection(Connection):
     cdef Writer out
-    cdef public FastHandler fast_handler                 # None: all requests go to `received`
+    cdef public FastHandler fast_handler  # None: all requests go to `received`
     cdef public bytes host                # the peer's address as in records
-    cdef HeaderTemplate template                  # of its sends; None: no send yet
+    cdef HeaderTemplate template          # of its sends; None: no send yet
 
     cdef int append_reply(self, const uint8_t *answers, Py_ssize_t length) except -1
     cdef int schedule_flush(self) except -1

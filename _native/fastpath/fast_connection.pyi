@@ -7,7 +7,7 @@ class FastHandler:
     """The fast path for some requests."""
 
 class FastConnection(Connection):
-    """A connection that offers each request to its lane first.
+    """A connection that offers each request to its FastHandler first.
 
     `fast_handler`: None sends all requests to `received`; `host`: the peer's address as in records.
     """
@@ -24,4 +24,4 @@ class FastConnection(Connection):
         budget: MemoryBudget | None = ...,
     ) -> None: ...
     def abort_with(self, error: Exception) -> None:
-        """An answer failed: close the connection, since the client could not decode what follows."""
+        """A reply failed: close the connection, since the client could not decode what follows."""

@@ -1,4 +1,4 @@
-"""Lane and Front: the fast path for requests, and the connection that offers them (see lane.pxd)."""
+"""FastConnection: offers each request to the fast path first (see fast_connection.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 
@@ -11,11 +11,13 @@ from firearrow._native.wire.command import WireError
 
 cdef enum:
     KEPT = 65536                          # a larger buffer is freed after its use
-    FRONT_BYTES = 256                     # of a connection, without the fields of subclasses
+    CONNECTION_BYTES = 256                # of a connection, without the fields of subclasses
 
 
 cdef class FastHandler:
-    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1:
+    cdef int handle_frame(
+        self, FastConnection connection, const Frame *frame, const Header *header
+    ) except -1:
         return NOT_HANDLED
 
     cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1:
@@ -31,7 +33,10 @@ cdef class FastConnection(Connection):
     cdef int handle_frame(self, const Frame *frame) except -1:
         cdef Header header
         cdef int status
-        if self.template is not None and self.fast_handler is not None and self.fast_handler.handle_templated(self, frame) == HANDLED:
+        if (
+            self.template is not None and self.fast_handler is not None
+            and self.fast_handler.handle_templated(self, frame) == HANDLED
+        ):
             return 1
         status = scan_header(frame.header, frame.header_bytes, frame.serializer, &header)
         if status < 0:
@@ -43,15 +48,15 @@ cdef class FastConnection(Connection):
         return 0
 
     cdef void prefetch(self) noexcept:
-        prefetch_write_range(<void *> self, FRONT_BYTES)
+        prefetch_write_range(<void *> self, CONNECTION_BYTES)
         if self.template is not None:
             self.template.prefetch()
 
-    # ---- answers ----
+    # ---- replies ----
 
     cdef int append_reply(self, const uint8_t *answers, Py_ssize_t length) except -1:
-        """Whole frames, copied; `flush` or a planned flush sends them."""
-        self.out.append_reply(answers, length)
+        """Append complete frames (copied); `flush` or the scheduled flush sends them."""
+        self.out.put(answers, length)
         self.answer_bytes = self.out.size
         return 0
 
@@ -68,7 +73,7 @@ cdef class FastConnection(Connection):
         return 0
 
     cdef int write_through(self, const uint8_t *answers, Py_ssize_t length) except -1:
-        """As `append_reply` and `flush`, but without a copy if no answers wait before them."""
+        """Like `append_reply` and `flush`, but without a copy if no earlier replies wait."""
         if self.raw_transport is None or self.out.size > 0 or self.closed:
             self.append_reply(answers, length)
             return self.flush_out()
@@ -98,10 +103,10 @@ cdef class FastConnection(Connection):
         return 0
 
     cpdef abort_with(self, error):
-        """An answer failed, or only a part of it was sent: the client could not decode what follows."""
+        """A reply failed or was sent partly: the client could not decode what follows."""
         self.out.size = self.answer_bytes = 0
         try:
-            self.broken(f"an answer could not be sent: {type(error).__name__} {error}")
+            self.broken(f"a reply could not be sent: {type(error).__name__} {error}")
         finally:
             self.abort()
 

@@ -1,5 +1,5 @@
-# FastDispatch: dispatches requests to the parts of the fast path. Each listener has its own, since the VIP port
-# takes no pulls. Thread: the loop's.
+# FastDispatch: dispatches requests to sender and puller by their code. Each listener has its own, since the
+# VIP port takes no pulls. Thread: the loop's.
 
 from firearrow._native.fastpath.fast_connection cimport FastHandler
 from firearrow._native.fastpath.pull_message cimport Puller

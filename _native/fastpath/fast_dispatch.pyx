@@ -1,4 +1,4 @@
-"""FastDispatch: dispatches requests by their code to the fast path (see fast.pxd)."""
+"""FastDispatch: dispatches requests by their code to the fast path (see fast_dispatch.pxd)."""
 
 from firearrow._native.fastpath.fast_connection cimport NOT_HANDLED, FastConnection
 from firearrow._native.wire.codes cimport PULL_MESSAGE, SEND_BATCH_MESSAGE, SEND_MESSAGE, SEND_MESSAGE_V2
@@ -11,7 +11,9 @@ cdef class FastDispatch(FastHandler):
         self.sender = sender
         self.puller = puller
 
-    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1:
+    cdef int handle_frame(
+        self, FastConnection connection, const Frame *frame, const Header *header
+    ) except -1:
         if header.code == SEND_MESSAGE_V2 or header.code == SEND_BATCH_MESSAGE:
             return self.sender.handle_frame(connection, frame, header, False)
         if header.code == PULL_MESSAGE and self.puller is not None:

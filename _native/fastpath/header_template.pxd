@@ -1,15 +1,15 @@
-# Pattern: how a connection writes the headers of its sends. Only five values change from one to the next:
+# HeaderTemplate: the header of a connection's last send. Only five values change from one send to the next:
 # request number, topic, queue, born time and properties. The bytes between them are compared, not parsed. A
-# header that does not match is parsed as a whole, and becomes the pattern if its request was taken.
-#
+# header that does not match is parsed, and becomes the template if its request was handled.
 # JSON form only; the binary one is as fast to parse. Ownership: it owns a copy of the bytes between the
-# values, at most LITERALS_MAX; results of `read` are borrowed from the frame. Thread: the loop's.
-# PropertiesTemplate: the names of the properties in a connection's last send, in their order. If the next send
-# has the same, names are compared and values copied, without unescaping or lookup.
+# values, at most LITERALS_MAX; results of `read` are borrowed from the frame.
 #
-# Only for the form in which clients write them in JSON, `name\u0001value\u0002`, with ASCII values without
-# escapes. Another form is learned once it has come twice in a row: two alternating forms cost a comparison
-# each, not a learning each. Ownership: it owns a copy of the names; results of `read_properties` point into `buffer`.
+# PropertiesTemplate: the names of the properties in a connection's last send, in order. If the next send has
+# the same, names are compared and values copied, without unescaping or look-up.
+# Only for the JSON form that clients write, `name\u0001value\u0002`, with ASCII values without escapes. A new
+# form is remembered once it has come twice in a row, so that two alternating forms cost only comparisons.
+# Ownership: it owns a copy of the names; results of `read_properties` point into `buffer`.
+#
 # Thread: the loop's.
 
 cimport cython
@@ -34,9 +34,9 @@ cdef class PropertiesTemplate:
     # the names in order, each followed by its separator
     cdef uint8_t literals[NAMES_BYTES_MAX]
     cdef PropertyName names[PROPERTIES_MAX]
-    cdef int count                            # of names; 0: nothing is known
-    cdef bint is_ended                        # by a separator after the last value
-    cdef bint is_unsure                      # the last properties had another form
+    cdef int count                        # of names; 0: no template
+    cdef bint is_ended                    # by a separator after the last value
+    cdef bint is_unsure                   # the last properties had another form
 
     cdef void prefetch(self) noexcept nogil
     cdef void remember(self, const Span *given, const CompletedProperties *done) noexcept nogil
@@ -50,15 +50,15 @@ cdef enum:
 
 cdef struct TemplateField:
     int32_t before                # bytes between the last value and this one
-    int32_t which                 # of the values
+    int32_t which                 # index of the value (request_fields.pxd)
 
 
 @cython.final
 cdef class HeaderTemplate:
     cdef uint8_t literals[LITERALS_MAX]
     cdef TemplateField gaps[SEND_VALUES]
-    cdef int count                # of gaps; 0: nothing is known
-    cdef int32_t tail_bytes           # bytes after the last value
+    cdef int count                # of gaps; 0: no template
+    cdef int32_t tail_bytes       # bytes after the last value
     cdef SendFields fields        # of the last header; its values are invalid
     cdef PropertiesTemplate properties
 

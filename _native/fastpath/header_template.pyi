@@ -1,4 +1,1 @@
-"""Only for `cimport`: see pattern.pxd.
-
-Only for `cimport`: see propertypattern.pxd.
-"""
+"""Used by `cimport` only: see header_template.pxd."""

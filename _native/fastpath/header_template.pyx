@@ -1,6 +1,6 @@
-"""Pattern: a header that matches the last one of its connection (see pattern.pxd).
+"""HeaderTemplate: reads a header that differs from the connection's last one only in its values.
 
-PropertiesTemplate: properties that match the last ones of their connection (see propertypattern.pxd).
+PropertiesTemplate: likewise for the properties in it (see header_template.pxd).
 """
 
 from libc.string cimport memchr, memcmp, memcpy
@@ -30,7 +30,7 @@ cdef enum PropertyMeaning:
     NONE, UNIQUE_KEY, KEYS, TAGS, WAIT
 
 cdef const char *BEHIND_NAME = b"\\u0001"
-cdef const char *BEHIND_VALUE = b"\\u0002"
+cdef const char *AFTER_VALUE = b"\\u0002"
 
 
 cdef inline bint begins(
@@ -39,7 +39,9 @@ cdef inline bint begins(
     return end - at >= length and fa_same(at, <const uint8_t *> text, length)
 
 
-cdef inline int meaning_of(const Text *name, const uint8_t *value, const CompletedProperties *done) noexcept nogil:
+cdef inline int meaning_of(
+    const Text *name, const uint8_t *value, const CompletedProperties *done
+) noexcept nogil:
     if value == done.found.unique_key.at:
         return UNIQUE_KEY
     if value == done.found.keys.at:
@@ -55,7 +57,7 @@ cdef class PropertiesTemplate:
         prefetch_write_range(self.names, sizeof(self.names) + sizeof(self.count))
 
     cdef void remember(self, const Span *given, const CompletedProperties *done) noexcept nogil:
-        """`done`: the result of `take_given` for it."""
+        """`done`: the result of `read_given` for it."""
         cdef const uint8_t *at = given.at
         cdef const uint8_t *end = at + given.length
         cdef const uint8_t *stop = done.text.at + done.text.length
@@ -80,7 +82,9 @@ cdef class PropertiesTemplate:
                 return
             memcpy(literal, name.at, name.length)
             memcpy(literal + name.length, BEHIND_NAME, SEPARATOR_BYTES)
-            self.names[known] = PropertyName(length=<int32_t> name.length, meaning=meaning_of(&name, value.at, done))
+            self.names[known] = PropertyName(
+                length=<int32_t> name.length, meaning=meaning_of(&name, value.at, done)
+            )
             known += 1
             if not self.is_ended or not begins(at, end, literal, name.length + SEPARATOR_BYTES):
                 return
@@ -89,7 +93,7 @@ cdef class PropertiesTemplate:
             if not begins(at, end, value.at, value.length):
                 return
             at += value.length
-            self.is_ended = begins(at, end, BEHIND_VALUE, SEPARATOR_BYTES)
+            self.is_ended = begins(at, end, AFTER_VALUE, SEPARATOR_BYTES)
             at += SEPARATOR_BYTES if self.is_ended else 0
             name.at = value.at + value.length + 1
         if at == end:
@@ -98,7 +102,7 @@ cdef class PropertiesTemplate:
     cdef const uint8_t *read_properties(
         self, const uint8_t *at, const uint8_t *end, uint8_t *buffer, CompletedProperties *done
     ) noexcept nogil:
-        """Take the properties up to their closing quote, with the result of `take_given`. Returns the
+        """Take the properties up to their closing quote, with the result of `read_given`. Returns the
         position of that quote, NULL: they do not match."""
         cdef const uint8_t *literal = self.literals
         cdef const uint8_t *stop = at + min(end - at, <Py_ssize_t> GIVEN_BYTES_MAX)
@@ -128,7 +132,7 @@ cdef class PropertiesTemplate:
             to[0] = PROPERTY_SEPARATOR
             to += 1
             if n + 1 < self.count or self.is_ended:
-                if not begins(at, stop, BEHIND_VALUE, SEPARATOR_BYTES):
+                if not begins(at, stop, AFTER_VALUE, SEPARATOR_BYTES):
                     return NULL
                 at += SEPARATOR_BYTES
         if at == end or at[0] != c'"':
@@ -228,7 +232,9 @@ cdef class HeaderTemplate:
                 return False
             literal += gap.before
             at += gap.before
-            stop = self.properties.read_properties(at, end, buffer, done) if gap.which == PROPERTIES_VALUE else NULL
+            stop = NULL
+            if gap.which == PROPERTIES_VALUE:
+                stop = self.properties.read_properties(at, end, buffer, done)
             if stop is NULL:
                 stop = value_at(at, end, gap.which, fields)
             if stop is NULL:

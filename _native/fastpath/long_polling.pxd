@@ -1,5 +1,5 @@
-# Holds: long polling. Requests that found nothing wait for an arrival in their queue or for their deadline,
-# then run again.
+# PullHoldService: long polling. Requests that found nothing wait for an arrival in their queue or for their
+# deadline, then run again.
 #
 # Three indexes of the same requests: by queue (arrivals), by tenth of a second (deadlines, so at most that
 # late), by peer (closed connections). Each is a dict of linked lists in order of arrival; a request leaves
@@ -34,13 +34,13 @@ cdef class HeldRequest:
     cdef int run_again(self) except -1
 
 cdef class HeldCallback(HeldRequest):
-    cdef object asked, called
+    cdef object matches, callback
 
 cdef class PullHoldService:
     cdef object loop, timer
     cdef Clock clock
-    cdef public Py_ssize_t count_max           # limit of waiting requests
-    cdef dict queues, ticks, peers        # key → Line
+    cdef public Py_ssize_t count_max      # limit of waiting requests
+    cdef dict queues, ticks, peers        # key → HeldList
     cdef set waiting
     cdef Py_ssize_t bytes
     cdef int64_t ticked

@@ -18,7 +18,7 @@ class Peer(Protocol):
     def close(self) -> None: ...
 
 def weight_without_body(request: RemotingCommand) -> int:
-    """Drop the request's body; returns the estimated bytes that it takes while it waits."""
+    """Drop the request's body; returns the estimated bytes that the rest takes."""
 
 class HeldRequest:
     """A request that waits."""
@@ -29,7 +29,8 @@ class HeldRequest:
     weight: int
 
 class HeldCallback(HeldRequest):
-    """`run_again()` runs the request a last time and answers it; `has_match()` is false while no new message matches."""
+    """`run_again()` runs the request a last time and replies; `has_match()` is false while no new message
+    matches."""
 
     def __init__(
         self,
@@ -42,15 +43,15 @@ class HeldCallback(HeldRequest):
     ) -> None: ...
 
 class PullHoldService:
-    """At most `count_max` held requests of together `BYTES_MAX`; `add` returns False if there is no capacity. A
-    News (path/news) reports arrivals."""
+    """At most `count_max` held requests with `BYTES_MAX` in total; `add` returns False if there is no
+    capacity. An ArrivalNotifier reports arrivals."""
 
     count_max: int
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, most: int) -> None: ...
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, count_max: int) -> None: ...
     def __len__(self) -> int: ...
     def add(self, held: HeldRequest) -> bool: ...
     def forget(self, peer: Peer) -> None:
-        """The connection is closed: drop its requests."""
+        """Drop the requests of a closed connection."""
     def release_all(self) -> None:
         """Answer all held requests (the broker stops)."""
     def tick(self) -> None:

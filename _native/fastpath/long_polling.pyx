@@ -1,4 +1,4 @@
-"""Holds: requests that wait for an arrival or their deadline (see holds.pxd)."""
+"""PullHoldService: requests that wait for an arrival or their deadline (see long_polling.pxd)."""
 
 import logging
 
@@ -11,7 +11,7 @@ Queue = tuple[str, int]
 BYTES_MAX = 512 << 20
 REQUEST_BYTES = 2048
 
-cdef Py_ssize_t ROOM = BYTES_MAX
+cdef Py_ssize_t HELD_BYTES_MAX = BYTES_MAX
 
 
 def weight_without_body(request):
@@ -96,23 +96,23 @@ cdef class HeldCallback(HeldRequest):
         self.queue = queue
         self.peer = peer
         self.deadline_ms = deadline_ms
-        self.asked = has_match
-        self.called = run_again
+        self.matches = has_match
+        self.callback = run_again
         self.weight = weight
 
     cdef bint has_match(self) except -1:
-        return self.asked()
+        return self.matches()
 
     cdef int run_again(self) except -1:
-        self.called()
+        self.callback()
         return 0
 
 
 cdef class PullHoldService:
-    def __init__(self, loop, Clock clock not None, Py_ssize_t most):
+    def __init__(self, loop, Clock clock not None, Py_ssize_t count_max):
         self.loop = loop
         self.clock = clock
-        self.count_max = most
+        self.count_max = count_max
         self.queues, self.ticks, self.peers = {}, {}, {}
         self.waiting = set()
 
@@ -120,7 +120,7 @@ cdef class PullHoldService:
         return len(self.waiting)
 
     cdef bint has_capacity(self, Py_ssize_t weight) except -1:
-        return len(self.waiting) < self.count_max and self.bytes + weight <= ROOM
+        return len(self.waiting) < self.count_max and self.bytes + weight <= HELD_BYTES_MAX
 
     def add(self, HeldRequest held not None):
         if not self.has_capacity(held.weight):

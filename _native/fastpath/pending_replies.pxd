@@ -1,15 +1,13 @@
-# Run: answers of one turn that wait for its write, and the queues that got messages. It holds consecutive
-# answers of the fast path; an answer of a complete handler ends it. So the answers of each connection keep
-# their order.
+# Pending: replies that wait for the write of their write batch, and under SYNC_FLUSH for the sync after it:
+# one reply of a handler (PendingReply), or consecutive replies of the fast path (ReplyBatch). In a ReplyBatch
+# some replies may wait for the disk and others not: synced and unsynced ones.
 #
-# Ownership: a parcel owns its connection until its answers are sent; answers are whole frames, copied to the
-# connections' `out`. The turn closes the Run once, before its write or when another answer is parked. Thread:
-# the loop's.
-# Waiting: replies that wait for their turn's write, and under SYNC_FLUSH for the sync after it: one answer
-# (Parked), or the fast path's answers of one turn (run.pxd). Some answers of a Run may wait for the disk and
-# others not: late and early ones.
+# ReplyBatch: a reply of a complete handler ends it, so that the replies of each connection keep their order.
+# It also has the queues that got messages.
 #
-# Ownership: the turn owns it until its answers are sent. Thread: the loop's.
+# Ownership: the WriteBatch owns a Pending until its replies are sent; a slice owns its connection until then.
+# Replies are complete frames, copied to the `out` of the connections. The WriteBatch closes a ReplyBatch
+# once, before its write or when a handler's reply is added. Thread: the loop's.
 
 from libc.stdint cimport int64_t
 cimport cython
@@ -21,7 +19,7 @@ from firearrow._native.wire.write_buffer cimport Writer
 cdef class Pending:
     cdef int64_t end                      # of the log after its record
     cdef int64_t since_ms                 # monotonic
-    cdef bint is_plain                       # of topics on which no service of the broker listens (news.pxd)
+    cdef bint is_plain                    # of topics on which no service listens (arrivals.pxd)
 
     cdef int collect_queues(self, list queues) except -1
     cdef int send(self) except -1
@@ -33,13 +31,13 @@ cdef class Pending:
 
 cdef class PendingReply(Pending):
     cdef tuple queue
-    cdef object peer, answer              # None: no answer
+    cdef object peer, answer              # None: no reply
     cdef bint waits
 
 
 cdef struct ReplySlice:
-    void *connection                           # a Front
-    Py_ssize_t at, length                 # of its answers, which follow each other
+    void *connection                      # a FastConnection
+    Py_ssize_t at, length                 # of its replies, which are adjacent
     bint waits                            # for the disk
 
 
@@ -49,7 +47,7 @@ cdef class ReplyBatch(Pending):
     cdef ReplySlice *slices
     cdef Py_ssize_t count, capacity
     cdef list queues                      # ConsumeQueues that got messages
-    cdef bint closed                      # accepts no more answers
+    cdef bint closed                      # accepts no more replies
     cdef int64_t number
     cdef int64_t now_ms
 
@@ -58,5 +56,5 @@ cdef class ReplyBatch(Pending):
     cdef int finish(self) except -1
     cdef int deliver(self, int which) except -1
     cdef Py_ssize_t next_of(self, int which, Py_ssize_t n) noexcept
-    cdef int send_slice(self, const ReplySlice *part, bint more) except -1
+    cdef int send_slice(self, const ReplySlice *reply_slice, bint more) except -1
     cdef void drop(self) noexcept

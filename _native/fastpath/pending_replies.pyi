@@ -1,8 +1,8 @@
 class Pending:
-    """A reply that waits for its turn's write."""
+    """Replies that wait for their write batch."""
 
 class PendingReply(Pending):
-    """One answer."""
+    """One reply of a handler."""
 
 class ReplyBatch(Pending):
-    """Answers of one turn's fast path that wait for its write."""
+    """Consecutive replies of the fast path in one write batch."""

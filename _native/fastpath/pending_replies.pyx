@@ -1,7 +1,4 @@
-"""Run: answers of the fast path that wait for their turn's write (see run.pxd).
-
-Waiting and Parked: replies that wait for their turn's write (see parked.pxd).
-"""
+"""Replies that wait for the write of their write batch (see pending_replies.pxd)."""
 
 from firearrow._native.wire.codes import ResponseCode
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -32,7 +29,7 @@ cdef class Pending:
         raise NotImplementedError
 
     cdef int expire(self) except -1:
-        """Answer the late ones with FLUSH_DISK_TIMEOUT; their messages stay."""
+        """Answer the synced ones with FLUSH_DISK_TIMEOUT; their messages stay."""
         raise NotImplementedError
 
 
@@ -70,12 +67,12 @@ cdef class PendingReply(Pending):
 
 
 cdef enum Readiness:
-    ALL, EARLY, LATE
+    ALL, UNSYNCED, SYNCED
 
 
 cdef class ReplyBatch:
     def __cinit__(self, int64_t number, int64_t now_ms, int64_t since_ms):
-        self.is_plain = True                     # the gate has only plain topics
+        self.is_plain = True                  # the fast path has only plain topics
         self.number = number
         self.now_ms = now_ms
         self.since_ms = since_ms
@@ -87,7 +84,7 @@ cdef class ReplyBatch:
         PyMem_Free(self.slices)
 
     cdef void drop(self) noexcept:
-        """All answers are sent: release connections and answers."""
+        """After all replies are sent: release connections and replies."""
         while self.count > 0:
             self.count -= 1
             Py_DECREF(<object> self.slices[self.count].connection)
@@ -104,12 +101,14 @@ cdef class ReplyBatch:
         return 0
 
     cdef int begin(self, FastConnection connection, bint waits) except -1:
-        """Start an answer to `connection`."""
+        """Start a reply to `connection`."""
         cdef ReplySlice *last = &self.slices[self.count - 1] if self.count > 0 else NULL
         if last is not NULL and last.connection == <void *> connection and last.waits == waits:
             return 0
         if self.count == self.capacity:
-            larger = <ReplySlice *> PyMem_Realloc(self.slices, max(2 * self.capacity, 16) * sizeof(ReplySlice))
+            larger = <ReplySlice *> PyMem_Realloc(
+                self.slices, max(2 * self.capacity, 16) * sizeof(ReplySlice)
+            )
             if larger is NULL:
                 raise MemoryError()
             self.slices = larger
@@ -121,11 +120,11 @@ cdef class ReplyBatch:
         return 0
 
     cdef int finish(self) except -1:
-        """The answer is complete."""
+        """The reply is complete."""
         self.slices[self.count - 1].length = self.answers.size - self.slices[self.count - 1].at
         return 0
 
-    # ---- called by the turn ----
+    # ---- called by the write batch ----
 
     cdef int collect_queues(self, list queues) except -1:
         cdef ConsumeQueue queue
@@ -139,10 +138,10 @@ cdef class ReplyBatch:
         return 0
 
     cdef int send_unsynced(self) except -1:
-        return self.deliver(EARLY)
+        return self.deliver(UNSYNCED)
 
     cdef int send_synced(self) except -1:
-        self.deliver(LATE)
+        self.deliver(SYNCED)
         self.drop()
         return 0
 
@@ -152,7 +151,7 @@ cdef class ReplyBatch:
         return 0
 
     cdef int reject_synced(self, str remark) except -1:
-        self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), LATE)
+        self.replace(lambda answer: answer.answer(ResponseCode.SERVICE_NOT_AVAILABLE, remark), SYNCED)
         self.drop()
         return 0
 
@@ -161,19 +160,20 @@ cdef class ReplyBatch:
             answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
             return answer
 
-        self.replace(expired, LATE)
+        self.replace(expired, SYNCED)
         for n in range(self.count):
             self.slices[n].waits = False
         return 0
 
     cdef int deliver(self, int which) except -1:
-        cdef Py_ssize_t behind, n = self.next_of(which, 0)
+        cdef Py_ssize_t following, n = self.next_of(which, 0)
         while n < self.count:
-            behind = self.next_of(which, n + 1)
+            following = self.next_of(which, n + 1)
             self.send_slice(
-                &self.slices[n], behind < self.count and self.slices[behind].connection == self.slices[n].connection
+                &self.slices[n],
+                following < self.count and self.slices[following].connection == self.slices[n].connection,
             )
-            n = behind
+            n = following
         return 0
 
     cdef Py_ssize_t next_of(self, int which, Py_ssize_t n) noexcept:
@@ -181,36 +181,37 @@ cdef class ReplyBatch:
             n += 1
         return n
 
-    cdef int send_slice(self, const ReplySlice *part, bint more) except -1:
-        """Pass it to its connection, which sends once no more answers follow: one send for all."""
-        cdef FastConnection connection = <FastConnection> part.connection
+    cdef int send_slice(self, const ReplySlice *reply_slice, bint more) except -1:
+        """Pass a slice to its connection, which sends when `more` is false: one send for all."""
+        cdef FastConnection connection = <FastConnection> reply_slice.connection
         try:
             if more or connection.flush_planned:
-                connection.append_reply(self.answers.data + part.at, part.length)
+                connection.append_reply(self.answers.data + reply_slice.at, reply_slice.length)
             else:
-                connection.write_through(self.answers.data + part.at, part.length)
+                connection.write_through(self.answers.data + reply_slice.at, reply_slice.length)
         except MemoryError as error:
             connection.abort_with(error)
         return 0
 
     def replace(self, other, int which):
-        """Send the result of `other` for each answer."""
+        """Send the result of `other` instead of each reply."""
         cdef Py_ssize_t n, at, end, size
-        cdef ReplySlice *part
+        cdef ReplySlice *reply_slice
         cdef bytes whole = b""
         if self.count > 0:
             whole = PyBytes_FromStringAndSize(<const char *> self.answers.data, self.answers.size)
         for n in range(self.count):
-            part = &self.slices[n]
-            at, end = part.at, part.at + part.length
-            while at < end and goes_with(part, which):
+            reply_slice = &self.slices[n]
+            at, end = reply_slice.at, reply_slice.at + reply_slice.length
+            while at < end and goes_with(reply_slice, which):
                 size = 4 + int.from_bytes(whole[at:at + 4], "big")
-                (<FastConnection> part.connection).send(other(RemotingCommand.decode(whole[at:at + size])).encode())
+                command = RemotingCommand.decode(whole[at:at + size])
+                (<FastConnection> reply_slice.connection).send(other(command).encode())
                 at += size
 
 
-cdef inline bint goes_with(const ReplySlice *part, int which) noexcept:
+cdef inline bint goes_with(const ReplySlice *reply_slice, int which) noexcept:
     """Whether it is selected and its connection is open."""
-    if which != ALL and part.waits != (which == LATE):
+    if which != ALL and reply_slice.waits != (which == SYNCED):
         return False
-    return not (<FastConnection> part.connection).closed
+    return not (<FastConnection> reply_slice.connection).closed

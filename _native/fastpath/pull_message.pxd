@@ -1,10 +1,10 @@
-# Puller: a PULL_MESSAGE that finds messages at once, from its header to its answer. The broker resolves
-# permissions and subscription once for each group, topic and subscription; the result is kept as a Plan until
-# anything changes, for at most a second. Not taken: an offset outside the queue, a pending reset, a proxy, an
-# SQL filter, and others.
+# Puller: a PULL_MESSAGE that finds messages at once, from its header to its reply. The broker resolves
+# permissions and subscription once for each group, topic and subscription; the result is kept as a
+# PullSubscription until anything changes, for at most a second. Not handled here: an offset outside the
+# queue, a pending reset, a proxy, an SQL filter, and others.
 #
-# HeldPull: a pull at the end of its queue that may wait. Arrivals are answered here; all other ends
-# (deadline, reset, lost permission) take the complete path with the request's frame.
+# HeldPull: a pull at the end of its queue that may wait. Arrivals are answered here; after its deadline, a
+# reset or a lost permission its frame goes to the complete path.
 #
 # Records are copied once, from the mapped log into the connection's `out`. Thread: the loop's.
 
@@ -30,7 +30,7 @@ cdef class PullSubscription:
     cdef int64_t flags, version
     cdef bytes name                       # the topic's bytes
     cdef str key                          # `topic@group`
-    cdef bytes noted                      # the key's bytes
+    cdef bytes noted                      # the key's bytes, for the journal
     cdef bint mine
     cdef double made                      # the loop's time; -1e300: stale
     cdef int32_t queues, topic_sys_flag, group_sys_flag
@@ -40,7 +40,7 @@ cdef class PullSubscription:
     cdef dict found                       # queue id → ConsumeQueue
     cdef dict pulled                      # queue id → offset of its last pull; None: no pull yet
     cdef int64_t requests, messages, bytes   # not yet reported to the statistics
-    cdef int64_t forgotten                # the store's count when they were found
+    cdef int64_t forgotten                # the store's count of deleted topics at that time
 
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id)
 
@@ -52,8 +52,8 @@ cdef class Puller:
     cdef JournalPage journal_page
     cdef dict resets
     cdef dict committed                   # `topic@group` → queue id → offset
-    cdef dict subscriptions                       # key → Plan
-    cdef list counted                     # plans with counts to report
+    cdef dict subscriptions               # key → PullSubscription
+    cdef list counted                     # PullSubscriptions with counts to report
     cdef int64_t missed
     cdef PickedRecord *picked
     cdef Scan scan                        # of the last `find`
@@ -61,16 +61,22 @@ cdef class Puller:
 
     cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1
     cdef PullSubscription subscription_of(self, const PullFields *fields, double now)
-    cdef int flush_counts(self, PullSubscription subscription, double now) except -1
-    cdef int find(self, PullSubscription subscription, ConsumeQueue queue, int64_t queue_offset, int64_t max_messages) except -1
+    cdef int refresh(self, PullSubscription subscription, double now) except -1
+    cdef int find(
+        self, PullSubscription subscription, ConsumeQueue queue, int64_t queue_offset, int64_t max_messages
+    ) except -1
     cdef int note(self, PullSubscription subscription, int64_t queue_id, int64_t next_offset) except -1
     cdef bint commit(self, PullSubscription subscription, const PullFields *fields) except -1
-    cdef bint commit_again(self, PullSubscription subscription, int64_t queue_id, int64_t queue_offset) except -1
+    cdef bint commit_again(
+        self, PullSubscription subscription, int64_t queue_id, int64_t queue_offset
+    ) except -1
     cdef int hold(
-        self, FastConnection connection, const Frame *frame, const Header *header, PullSubscription subscription, const PullFields *fields
+        self, FastConnection connection, const Frame *frame, const Header *header,
+        PullSubscription subscription, const PullFields *fields,
     ) except -1
     cdef int answer(
-        self, FastConnection connection, int serializer, int32_t opaque, PullSubscription subscription, ConsumeQueue queue
+        self, FastConnection connection, int serializer, int32_t opaque, PullSubscription subscription,
+        ConsumeQueue queue,
     ) except -1
 
 cdef class HeldPull(HeldRequest):

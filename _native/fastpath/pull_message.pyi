@@ -15,7 +15,7 @@ class Offsets(Protocol):
     def pulls_of(self, group: str, topic: str) -> dict[int, int] | None: ...
     def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None: ...
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """ValueError: it is refused."""
+        """ValueError: the offset is refused."""
 
     def counted(self, group: str) -> None: ...
 
@@ -24,15 +24,16 @@ class Stats(Protocol):
     def missed(self, requests: int) -> None: ...
 
 Resolve = Callable[[str, str, int, int, str, str], tuple[int, tuple[int, ...], int, int, int] | None]
-"""Group, topic, flags, version, expression and expression type of a pull → the topic's queues, hashes of the
-matching tags (empty: all), sysFlag of topic and group, longest wait in ms (-1: not held here). None: its
-pulls take the complete path."""
+"""Group, topic, flags, version, expression and expression type of a pull → number of queues, tags codes that
+match (empty: all), sysFlag of topic and group, longest wait in ms (-1: not held here). None: the pulls take
+the complete path."""
 
 class Puller:
-    """Plain pulls without a Python object for each record; they find messages at once or wait in `hold_service`.
+    """Plain pulls without a Python object for each record; they find messages at once or wait in
+    `hold_service`.
 
-    `beyond(request, peer)` runs a held pull a last time and answers it. `journal_page` records each commit to a
-    queue that has one in `offsets.table`; others go to `offsets.commit`.
+    `beyond(request, peer)` runs a held pull a last time on the complete path and replies. `journal_page`
+    records each commit to a queue that has an offset in `offsets.table`; others go to `offsets.commit`.
     """
 
     def __init__(
@@ -42,11 +43,11 @@ class Puller:
         resolve: Resolve,
         beyond: Callable[[RemotingCommand, Any], object],
         offsets: Offsets,
-        notes: JournalPage,
+        journal_page: JournalPage,
         stats: Stats,
         clock: Clock,
     ) -> None: ...
     def forget(self) -> None:
-        """Results of `resolve` may be out of date: resolve again."""
+        """Drop the results of `resolve`, which may be out of date."""
     def count(self) -> None:
-        """Report gets and misses since the last call to the statistics."""
+        """Report the counts since the last call to the statistics."""

@@ -1,4 +1,4 @@
-"""Puller: plain pulls without a Python object for each record (see pull.pxd)."""
+"""Puller: plain pulls without a Python object for each record (see pull_message.pxd)."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -9,7 +9,7 @@ from firearrow._native.fastpath.pull_response cimport write_pull_response
 from firearrow._native.fastpath.long_polling cimport HeldRequest
 from firearrow._native.fastpath.fast_connection cimport NOT_HANDLED, HANDLED
 from firearrow._native.store.get_message cimport FOUND, PICKED_MAX, copy_picked, pick
-from firearrow._native.store.log.journal_page cimport ENTRY_HEAD_BYTES, NOTE_OFFSET
+from firearrow._native.store.log.journal_page cimport ENTRY_HEAD_BYTES, OFFSET_ENTRY
 from firearrow._native.wire.codes cimport FLAG_ONEWAY, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from firearrow._native.wire.json cimport SPAN_ABSENT, Span
 
@@ -19,12 +19,12 @@ from firearrow._native.wire.command import RemotingCommand
 cdef enum:
     PLANS_MAX = 4096
     FRAME_HEAD = 8                # bytes before a header
-    BYTES_MAX = 134217728         # of one answer, as on the complete path
+    BYTES_MAX = 134217728         # of one response, as on the complete path
     # entries after a held pull that match none of its tags; after more, its offset has to move
     LOOKED_THROUGH = 800
     KNOWN_FLAGS = PULL_COMMIT_OFFSET | PULL_SUSPEND | PULL_SUBSCRIPTION
 
-cdef double PLAN_S = 1.0
+cdef double RESOLVED_S_MAX = 1.0
 cdef double BEFORE_ALL_TIME = -1e300
 cdef Py_ssize_t HELD_BYTES = REQUEST_BYTES
 
@@ -56,10 +56,11 @@ cdef str text_of(const Span *span):
 
 
 cdef PullSubscription plan_for(const PullFields *fields):
-    """A plan that is not resolved yet."""
+    """A subscription that is not resolved yet."""
     cdef PullSubscription subscription = PullSubscription.__new__(PullSubscription)
     subscription.group, subscription.topic = text_of(&fields.group), text_of(&fields.topic)
-    subscription.expression, subscription.expression_type = text_of(&fields.expression), text_of(&fields.expression_type)
+    subscription.expression = text_of(&fields.expression)
+    subscription.expression_type = text_of(&fields.expression_type)
     subscription.flags, subscription.version = fields.flags & PULL_SUBSCRIPTION, fields.version
     subscription.name = subscription.topic.encode()
     subscription.key = f"{subscription.topic}@{subscription.group}"
@@ -72,7 +73,7 @@ cdef PullSubscription plan_for(const PullFields *fields):
 cdef class Puller:
     def __cinit__(
         self, MessageStore store not None, PullHoldService hold_service not None, resolve, beyond, offsets,
-        JournalPage notes not None, stats, Clock clock not None,
+        JournalPage journal_page not None, stats, Clock clock not None,
     ):
         self.store = store
         self.hold_service = hold_service
@@ -81,7 +82,7 @@ cdef class Puller:
         self.offsets = offsets
         self.resets = offsets.resets
         self.committed = offsets.table
-        self.journal_page = notes
+        self.journal_page = journal_page
         self.stats = stats
         self.clock = clock
         self.subscriptions = {}
@@ -99,7 +100,9 @@ cdef class Puller:
             (<PullSubscription> subscription).made = BEFORE_ALL_TIME
         self.subscriptions.clear()
 
-    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header) except -1:
+    cdef int handle_frame(
+        self, FastConnection connection, const Frame *frame, const Header *header
+    ) except -1:
         cdef PullFields fields
         cdef PullSubscription subscription
         cdef ConsumeQueue queue
@@ -128,7 +131,7 @@ cdef class Puller:
     # ---- permissions and subscription ----
 
     cdef PullSubscription subscription_of(self, const PullFields *fields, double now):
-        """None: the strings are too long for a plan, or not ASCII."""
+        """None: the strings are too long for the key, or not ASCII."""
         cdef uint8_t *to = self.key
         cdef int64_t given = fields.flags & PULL_SUBSCRIPTION
         cdef PullSubscription subscription
@@ -151,21 +154,23 @@ cdef class Puller:
                 self.forget()
             self.subscriptions[key] = found
         subscription = <PullSubscription> found
-        self.flush_counts(subscription, now)
+        self.refresh(subscription, now)
         return subscription
 
-    cdef int flush_counts(self, PullSubscription subscription, double now) except -1:
-        """Resolve the plan again if its result is too old."""
-        if now - subscription.made < PLAN_S:
+    cdef int refresh(self, PullSubscription subscription, double now) except -1:
+        """Resolve it again if the result is too old."""
+        if now - subscription.made < RESOLVED_S_MAX:
             return 0
         subscription.made = now
         may = self.resolve(
-            subscription.group, subscription.topic, subscription.flags, subscription.version, subscription.expression, subscription.expression_type
+            subscription.group, subscription.topic, subscription.flags, subscription.version,
+            subscription.expression, subscription.expression_type,
         )
         subscription.mine = may is not None and len(may[1]) <= CODES_MAX
         subscription.pulled = self.offsets.pulls_of(subscription.group, subscription.topic)
         if subscription.mine:
-            subscription.queues, codes, subscription.topic_sys_flag, subscription.group_sys_flag, subscription.wait_ms_max = may
+            subscription.queues, codes, subscription.topic_sys_flag = may[:3]
+            subscription.group_sys_flag, subscription.wait_ms_max = may[3:]
             for n, code in enumerate(codes):
                 subscription.codes[n] = code
             subscription.codes_count = len(codes)
@@ -173,12 +178,15 @@ cdef class Puller:
 
     # ---- messages ----
 
-    cdef int find(self, PullSubscription subscription, ConsumeQueue queue, int64_t queue_offset, int64_t max_messages) except -1:
-        """Whether it found messages; an answer that only moves the offset is not taken."""
+    cdef int find(
+        self, PullSubscription subscription, ConsumeQueue queue, int64_t queue_offset, int64_t max_messages
+    ) except -1:
+        """Whether it found messages; a response that only moves the offset is not handled here."""
         try:
             pick(
                 self.store.log, queue, &self.store.reader.limits, queue_offset,
-                min(max(max_messages, <int64_t> 1), <int64_t> PICKED_MAX), BYTES_MAX, subscription.codes, subscription.codes_count,
+                min(max(max_messages, <int64_t> 1), <int64_t> PICKED_MAX), BYTES_MAX, subscription.codes,
+                subscription.codes_count,
                 None, None, &self.scan,
             )
         except OSError:
@@ -207,7 +215,9 @@ cdef class Puller:
             return False
         return True
 
-    cdef bint commit_again(self, PullSubscription subscription, int64_t queue_id, int64_t queue_offset) except -1:
+    cdef bint commit_again(
+        self, PullSubscription subscription, int64_t queue_id, int64_t queue_offset
+    ) except -1:
         """Commit to a queue that has a committed offset; False: it has none, or the journal's file is
         full."""
         queues = self.committed.get(subscription.key)
@@ -218,7 +228,7 @@ cdef class Puller:
             return False
         if before != queue_offset:
             if not self.journal_page.append_entry(
-                NOTE_OFFSET, subscription.noted, <int32_t> queue_id, queue_offset, 0, ENTRY_HEAD_BYTES
+                OFFSET_ENTRY, subscription.noted, <int32_t> queue_id, queue_offset, 0, ENTRY_HEAD_BYTES
             ):
                 return False
             (<dict> queues)[queue_id] = queue_offset
@@ -227,7 +237,10 @@ cdef class Puller:
     def count(self):
         cdef PullSubscription subscription
         for subscription in self.counted:
-            self.stats.got(subscription.group, subscription.topic, subscription.messages, subscription.bytes, subscription.requests)
+            self.stats.got(
+                subscription.group, subscription.topic, subscription.messages, subscription.bytes,
+                subscription.requests,
+            )
             subscription.requests = subscription.messages = subscription.bytes = 0
         self.counted.clear()
         if self.missed:
@@ -235,13 +248,15 @@ cdef class Puller:
             self.missed = 0
 
     cdef int answer(
-        self, FastConnection connection, int serializer, int32_t opaque, PullSubscription subscription, ConsumeQueue queue
+        self, FastConnection connection, int serializer, int32_t opaque, PullSubscription subscription,
+        ConsumeQueue queue,
     ) except -1:
-        """What was found."""
+        """Send the messages found."""
         cdef int64_t values[6]
         cdef Scan *scan = &self.scan
         values[0], values[1], values[2] = 0, scan.next_offset, queue.min_entry
-        values[3], values[4], values[5] = queue.visible, subscription.topic_sys_flag, subscription.group_sys_flag
+        values[3] = queue.visible
+        values[4], values[5] = subscription.topic_sys_flag, subscription.group_sys_flag
         write_pull_response(connection.out, serializer, opaque, values, scan.bytes)
         copy_picked(scan, connection.out.data + connection.out.size)
         connection.out.size += scan.bytes
@@ -251,16 +266,21 @@ cdef class Puller:
         subscription.requests += 1
         subscription.messages += scan.count
         subscription.bytes += scan.bytes
-        return connection.subscription()
+        return connection.schedule_flush()
 
     # ---- long polling ----
 
     cdef int hold(
-        self, FastConnection connection, const Frame *frame, const Header *header, PullSubscription subscription, const PullFields *fields
+        self, FastConnection connection, const Frame *frame, const Header *header,
+        PullSubscription subscription, const PullFields *fields,
     ) except -1:
         cdef HeldPull held
         cdef Py_ssize_t weight = HELD_BYTES + frame.header_bytes
-        if not fields.flags & PULL_SUSPEND or subscription.wait_ms_max < 0 or not self.hold_service.has_capacity(weight):
+        if (
+            not fields.flags & PULL_SUSPEND
+            or subscription.wait_ms_max < 0
+            or not self.hold_service.has_capacity(weight)
+        ):
             return NOT_HANDLED
         self.note(subscription, fields.queue_id, fields.queue_offset)
         if not self.commit(subscription, fields):
@@ -268,7 +288,9 @@ cdef class Puller:
         self.missed += 1
         held = HeldPull.__new__(HeldPull)
         held.queue, held.peer, held.weight = (subscription.topic, fields.queue_id), connection, weight
-        held.deadline_ms = self.clock.monotonic_ms() + max(min(fields.suspend_ms, subscription.wait_ms_max), 0)
+        held.deadline_ms = (
+            self.clock.monotonic_ms() + max(min(fields.suspend_ms, subscription.wait_ms_max), 0)
+        )
         held.puller, held.subscription = self, subscription
         held.frame = PyBytes_FromStringAndSize(<const char *> frame.header - FRAME_HEAD, frame.size)
         held.queue_id, held.queue_offset = <int32_t> fields.queue_id, fields.queue_offset
@@ -279,7 +301,7 @@ cdef class Puller:
 
 cdef class HeldPull(HeldRequest):
     cdef bint has_match(self) except -1:
-        """Matches by the last known tags if its pulls are not taken any more."""
+        """Matches by the last known tags if its pulls are no longer handled here."""
         cdef Puller puller = self.puller
         cdef PullSubscription subscription = self.subscription
         cdef FastConnection connection = <FastConnection> self.peer
@@ -287,7 +309,7 @@ cdef class HeldPull(HeldRequest):
         self.found = False
         if connection.writing_paused:
             return False
-        puller.flush_counts(subscription, connection.now())
+        puller.refresh(subscription, connection.now())
         queue = subscription.queue(puller.store, self.queue_id)
         if queue is None or not queue.min_entry <= self.queue_offset <= queue.visible:
             return True
@@ -307,5 +329,6 @@ cdef class HeldPull(HeldRequest):
         self.found = False
         puller.note(subscription, self.queue_id, puller.scan.next_offset)
         return puller.answer(
-            <FastConnection> self.peer, self.serializer, self.opaque, subscription, subscription.queue(puller.store, self.queue_id)
+            <FastConnection> self.peer, self.serializer, self.opaque, subscription,
+            subscription.queue(puller.store, self.queue_id),
         )

@@ -1,1 +1,1 @@
-"""Native only: the header of the answer to a pull that found messages."""
+"""Not for Python: see pull_response.pxd."""

@@ -1,4 +1,4 @@
-"""The header of the answer to a pull that found messages (see found.pxd)."""
+"""The header of the response to a pull that found messages (see pull_response.pxd)."""
 
 from firearrow._native.base.endian cimport put_i32
 from firearrow._native.wire.codes cimport FLAG_RESPONSE, PYTHON, SERIALIZER_ROCKETMQ, VERSION

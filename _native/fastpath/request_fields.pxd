@@ -1,6 +1,6 @@
 # Ext fields decoded in place: whole numbers, booleans, strings. Values that are not in the plain form that
-# clients write go to the complete handlers, so False always means "not taken", never "invalid". Borrows the
-# header, keeps nothing. Any thread.
+# clients write go to the complete handlers, so False always means "not handled here", never "invalid".
+# Borrows the header, keeps nothing. Any thread.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

@@ -1,1 +1,1 @@
-"""Native only: ext fields of sends and pulls, decoded in place."""
+"""Not for Python: see request_fields.pxd."""

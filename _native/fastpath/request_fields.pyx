@@ -1,4 +1,4 @@
-"""Ext fields of sends and pulls, decoded in place (see fields.pxd)."""
+"""Ext fields of sends and pulls, decoded in place (see request_fields.pxd)."""
 
 from libc.string cimport memcmp
 
@@ -74,7 +74,7 @@ cdef bint is_ascii(const uint8_t *at, Py_ssize_t length) noexcept nogil:
 
 
 cdef bint yes_or_no(const Span *span, bint *value) noexcept nogil:
-    """Absent is false; text other than `true` and `false` is not taken."""
+    """Absent is false; any text but `true` and `false` is not handled."""
     value[0] = span.length == 4 and span.kind == SPAN_RAW and memcmp(span.at, b"true", 4) == 0
     return (
         value[0]
@@ -85,7 +85,7 @@ cdef bint yes_or_no(const Span *span, bint *value) noexcept nogil:
 
 cdef bint send_fields(const Header *header, bint long_names, SendFields *found) noexcept nogil:
     """All required and optional fields of a send; the last of equal names counts. Escapes outside the
-    properties are not taken: a bad one must close the connection."""
+    properties are not handled: an invalid one must close the connection."""
     cdef Span field[SEND_FIELDS]
     cdef int64_t number
     cdef int n, which
@@ -135,7 +135,7 @@ cdef bint send_fields(const Header *header, bint long_names, SendFields *found) 
 
 
 cdef bint pull_fields(const Header *header, PullFields *found) noexcept nogil:
-    """As `send_fields`. A pull by a proxy is not taken."""
+    """Like `send_fields`. A pull by a proxy is not handled."""
     cdef Span field[PULL_FIELDS]
     cdef int n, which
     for n in range(PULL_FIELDS):

@@ -1,6 +1,6 @@
 # Sender: a plain SEND_MESSAGE, SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE, from its header to its staged record
-# and its answer, which waits in a Run for the turn's write. Not taken: every request for which
-# `handlers/send` would do more than store it as it is; then nothing was staged or counted.
+# and its reply, which waits in a ReplyBatch for the write. Not handled here: every request for which
+# `handlers/send` would do more than store it unchanged; then nothing was staged or counted.
 #
 # Thread: the loop's.
 
@@ -34,40 +34,48 @@ cdef class Sender:
     cdef bytes host                       # the broker's address as in records
     cdef bytes added                      # properties that the broker adds
     cdef int64_t from_ms                  # takes no sends before this time
-    cdef SendResponse receipt
+    cdef SendResponse response
     cdef ReplyBatch reply_batch
     cdef list counted                     # Topics with counts to report
     cdef int64_t batch_number
-    cdef Py_ssize_t answers_bytes         # of the last run
+    cdef Py_ssize_t answers_bytes         # of the last reply batch
     cdef uint8_t *buffer
 
-    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header, bint long_names) except -1
+    cdef int handle_frame(
+        self, FastConnection connection, const Frame *frame, const Header *header, bint long_names
+    ) except -1
     cdef int handle_templated(self, FastConnection connection, const Frame *frame) except -1
     cdef int accept(
-        self, FastConnection connection, const Frame *frame, const SendFields *fields, CompletedProperties *done
-    ) except -1
-    cdef bint complete_properties(self, FastConnection connection, const SendFields *fields, CompletedProperties *done) except -1
-    cdef bint add_broker_properties(self, CompletedProperties *done) except -1
-    cdef int put(
-        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
+        self, FastConnection connection, const Frame *frame, const SendFields *fields,
         CompletedProperties *done,
     ) except -1
+    cdef bint complete_properties(
+        self, FastConnection connection, const SendFields *fields, CompletedProperties *done
+    ) except -1
+    cdef bint add_broker_properties(self, CompletedProperties *done) except -1
+    cdef int put(
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic,
+        Message *message, CompletedProperties *done,
+    ) except -1
     cdef int put_batch(
-        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
-        const CompletedProperties *done,
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic,
+        Message *message, const CompletedProperties *done,
     ) except -1
     cdef int64_t stage_items(
-        self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *physical_offsets
+        self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total,
+        int64_t *physical_offsets,
     ) except? -1
     cdef int answer(
-        self, FastConnection connection, const Frame *frame, const SendFields *fields, const CompletedProperties *done,
-        ConsumeQueue queue, int64_t queue_offset, const int64_t *physical_offsets, int count,
+        self, FastConnection connection, const Frame *frame, const SendFields *fields,
+        const CompletedProperties *done, ConsumeQueue queue, int64_t queue_offset,
+        const int64_t *physical_offsets, int count,
     ) except -1
     cdef int note(
         self, Topic topic, ConsumeQueue queue, int64_t messages, int64_t end, int64_t size
     ) except -1
     cdef ReplyBatch open_reply_batch(self)
     cdef int fill(
-        self, Message *message, FastConnection connection, Topic topic, const SendFields *fields, int64_t now_ms
+        self, Message *message, FastConnection connection, Topic topic, const SendFields *fields,
+        int64_t now_ms,
     ) except -1
     cdef bint fits(self, int64_t size) noexcept

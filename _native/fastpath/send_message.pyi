@@ -25,7 +25,7 @@ class Sender:
     ) -> None:
         """`ids`: unique keys of messages without one; `host`: the broker's address as in records."""
     def configure(self, added: bytes, marks: dict[str, str], from_ms: int) -> None:
-        """`added`: properties that every message gets; `marks`: fields at the start of every answer;
-        `from_ms`: sends before it are not taken."""
+        """`added`: properties that every message gets; `marks`: fields at the start of every response;
+        `from_ms`: earlier sends are not handled here."""
     def count(self) -> None:
-        """Report what was put to all topics since the last call."""
+        """Report the counts of all topics since the last call."""

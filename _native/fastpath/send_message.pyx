@@ -1,4 +1,4 @@
-"""Sender: plain sends without a Python object for each (see send.pxd)."""
+"""Sender: plain sends without a Python object for each (see send_message.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -22,7 +22,7 @@ cdef enum:
     # bits of a client's sysFlag that are stored: compressed, multi tags, compression type
     KEPT = 0x703
     MULTI_TAGS = 0x2
-    ANSWERS_BYTES = 65536                 # reserved at once for a turn, if the one before took as many
+    ANSWERS_BYTES = 65536                 # reserved at once for a reply batch, if the last one was as large
 
 
 cdef inline Text text_of(bytes data):
@@ -31,7 +31,8 @@ cdef inline Text text_of(bytes data):
 
 cdef class Sender:
     def __cinit__(
-        self, PlainTopics plain_topics not None, MessageStore store not None, WriteBatch write_batch not None, stats,
+        self, PlainTopics plain_topics not None, MessageStore store not None,
+        WriteBatch write_batch not None, stats,
         Clock clock not None, UniqueIds ids not None, bytes host not None,
     ):
         self.plain_topics = plain_topics
@@ -52,16 +53,21 @@ cdef class Sender:
 
     def configure(self, bytes added not None, dict marks not None, int64_t from_ms):
         self.added = added
-        self.receipt = SendResponse(marks, self.host)
+        self.response = SendResponse(marks, self.host)
         self.from_ms = from_ms
 
     # ---- one request ----
 
-    cdef int handle_frame(self, FastConnection connection, const Frame *frame, const Header *header, bint long_names) except -1:
+    cdef int handle_frame(
+        self, FastConnection connection, const Frame *frame, const Header *header, bint long_names
+    ) except -1:
         cdef SendFields fields
         cdef CompletedProperties done
         done.text.at = NULL
-        if not send_fields(header, long_names, &fields) or self.accept(connection, frame, &fields, &done) != HANDLED:
+        if (
+            not send_fields(header, long_names, &fields)
+            or self.accept(connection, frame, &fields, &done) != HANDLED
+        ):
             return NOT_HANDLED
         if frame.serializer == SERIALIZER_JSON:
             if connection.template is None:
@@ -78,7 +84,8 @@ cdef class Sender:
         return self.accept(connection, frame, &fields, &done)
 
     cdef int accept(
-        self, FastConnection connection, const Frame *frame, const SendFields *fields, CompletedProperties *done
+        self, FastConnection connection, const Frame *frame, const SendFields *fields,
+        CompletedProperties *done,
     ) except -1:
         """`done`: empty, or the client's properties."""
         cdef const Span *name = &fields.value[TOPIC_VALUE]
@@ -99,7 +106,7 @@ cdef class Sender:
         topic = <Topic> found
         if not topic.sendable or fields.queue_id >= topic.queues:
             return NOT_HANDLED
-        topic.call_for_last()
+        topic.prefetch_last()
         self.plain_topics.prefetch_next(frame, name)
         reply_batch = self.open_reply_batch()
         if reply_batch.now_ms < self.from_ms:
@@ -109,7 +116,9 @@ cdef class Sender:
             return self.put_batch(connection, frame, fields, topic, &message, done)
         return self.put(connection, frame, fields, topic, &message, done)
 
-    cdef bint complete_properties(self, FastConnection connection, const SendFields *fields, CompletedProperties *done) except -1:
+    cdef bint complete_properties(
+        self, FastConnection connection, const SendFields *fields, CompletedProperties *done
+    ) except -1:
         if not read_given(&fields.value[PROPERTIES_VALUE], self.buffer, done):
             return False
         if connection.template is not None:
@@ -117,7 +126,8 @@ cdef class Sender:
         return True
 
     cdef int fill(
-        self, Message *message, FastConnection connection, Topic topic, const SendFields *fields, int64_t now_ms
+        self, Message *message, FastConnection connection, Topic topic, const SendFields *fields,
+        int64_t now_ms,
     ) except -1:
         """Set all fields except body, properties and the flag of a batch's items."""
         cdef const Span *name = &fields.value[TOPIC_VALUE]    # Topic.name may not be in the cache
@@ -136,7 +146,8 @@ cdef class Sender:
         return 0
 
     cdef int put(
-        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic,
+        Message *message,
         CompletedProperties *done,
     ) except -1:
         cdef int64_t size, end
@@ -166,7 +177,8 @@ cdef class Sender:
         return add(self.added, self.buffer, done)
 
     cdef int put_batch(
-        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic, Message *message,
+        self, FastConnection connection, const Frame *frame, const SendFields *fields, Topic topic,
+        Message *message,
         const CompletedProperties *done,
     ) except -1:
         cdef int64_t physical_offsets[ITEMS_MAX]
@@ -186,7 +198,8 @@ cdef class Sender:
         return HANDLED
 
     cdef int64_t stage_items(
-        self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total, int64_t *physical_offsets
+        self, const Frame *frame, ConsumeQueue queue, Message *message, int64_t total,
+        int64_t *physical_offsets,
     ) except? -1:
         """Stage all items or none. Returns the end of the log after them, -1: none."""
         cdef const uint8_t *at = frame.body
@@ -216,23 +229,24 @@ cdef class Sender:
         )
 
     cdef int answer(
-        self, FastConnection connection, const Frame *frame, const SendFields *fields, const CompletedProperties *done,
+        self, FastConnection connection, const Frame *frame, const SendFields *fields,
+        const CompletedProperties *done,
         ConsumeQueue queue, int64_t queue_offset, const int64_t *physical_offsets, int count,
     ) except -1:
         if fields.oneway:
             return 0
         self.reply_batch.begin(connection, done.waits)
-        self.receipt.write(
+        self.response.write(
             self.reply_batch.answers, frame.serializer, fields.opaque, &done.found.unique_key, queue.queue_id,
             queue_offset, physical_offsets, count
         )
         self.answers_bytes = self.reply_batch.answers.size
         return self.reply_batch.finish()
 
-    # ---- the turn ----
+    # ---- the write batch ----
 
     cdef ReplyBatch open_reply_batch(self):
-        """The turn's last Run, or a new one."""
+        """The write batch's last ReplyBatch, or a new one."""
         cdef ReplyBatch reply_batch
         if self.reply_batch is None or self.reply_batch.closed:
             self.batch_number += 1
@@ -256,7 +270,7 @@ cdef class Sender:
         return self.reply_batch.add_queue(queue, end)
 
     def count(self):
-        """Report what was put to all topics since the last call."""
+        """Report the counts of all topics since the last call."""
         cdef int64_t messages = 0, size = 0, requests = 0
         cdef Topic topic
         for topic in self.counted:

@@ -1,1 +1,1 @@
-"""Native only: properties completed in place."""
+"""Not for Python: see send_properties.pxd."""

@@ -1,4 +1,4 @@
-"""A message's properties, completed in place (see completion.pxd)."""
+"""A message's properties, completed in place (see send_properties.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -20,7 +20,7 @@ cdef int *SPECIAL_LENGTHS = [5, 8, 18, 20, 24, 6, 10, 8, 7]
 
 
 cdef bint read_given(const Span *given, uint8_t *buffer, CompletedProperties *done):
-    """Take the client's properties. False: not taken. Does not raise."""
+    """Read the client's properties. False: not handled here. Does not raise."""
     cdef Py_ssize_t length = 0
     done.waits = True
     memset(&done.found, 0, sizeof(done.found))
@@ -105,9 +105,10 @@ cdef inline bint is_among(const Text *name, const Text *seen, int names) noexcep
 
 
 cdef bint note(
-    const uint8_t *name, Py_ssize_t length, const uint8_t *value, Py_ssize_t value_bytes, CompletedProperties *done
+    const uint8_t *name, Py_ssize_t length, const uint8_t *value, Py_ssize_t value_bytes,
+    CompletedProperties *done,
 ) noexcept nogil:
-    """Note a property that matters to a send; False: it asks for more than storing."""
+    """Note a property that matters to a send; False: it needs more than storing."""
     cdef int n
     if length == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
         done.found.unique_key = Text(at=value, length=value_bytes)

@@ -1,5 +1,5 @@
-# Receipt: the answer to a stored message, encoded as RemotingCommand encodes it, JSON or binary. Owner: the
-# Sender. Thread: the loop's.
+# SendResponse: the response to a stored message, encoded as RemotingCommand encodes it, JSON or binary.
+# Owner: the Sender. Thread: the loop's.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -10,7 +10,7 @@ from firearrow._native.wire.write_buffer cimport Writer
 
 @cython.final
 cdef class SendResponse:
-    cdef bytes json_head, binary_head     # up to the fields at the start of every answer
+    cdef bytes json_head, binary_head     # up to the fields at the start of every response
     cdef bytes host                       # the broker's address in upper-case hex
 
     cdef int write(

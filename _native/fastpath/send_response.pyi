@@ -1,1 +1,1 @@
-"""Native only: the answer to a stored message."""
+"""Not for Python: see send_response.pxd."""

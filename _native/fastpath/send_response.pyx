@@ -1,15 +1,15 @@
-"""Receipt: the answer to a stored message (see receipt.pxd)."""
+"""SendResponse: the response to a stored message (see send_response.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint64_t
 
-from firearrow._native.base.endian cimport put_i16, put_i32
+from firearrow._native.base.endian cimport put_i32
 from firearrow._native.wire.codes cimport FLAG_RESPONSE, PYTHON, SERIALIZER_ROCKETMQ, VERSION
 from firearrow._native.base.endian cimport put_i32
 from firearrow._native.wire.text_writer cimport decimal, hexadecimal, literal, quoted
 
 cdef enum:
-    JSON_BYTES = 256                      # more than the literals and numbers of one answer
+    JSON_BYTES = 256                      # more than the literals and numbers of one response
 
 
 cdef int put_bytes(Writer out, bytes text) except -1:

@@ -1,11 +1,10 @@
-# Gate: the topics whose plain messages the fast path may store and pull, looked up by the bytes of their
-# names. The broker fills it and keeps it up to date; requests for other topics take the complete path.
+# PlainTopics: the topics whose plain messages the fast path may store and pull, looked up by the bytes of
+# their names. The broker fills it and keeps it up to date; requests for other topics take the complete path.
 #
-# Ownership: `topics` owns the Topics, the slots of the hash table borrow them; a Topic owns its queues.
-# Queues that the store forgot are noticed by its count of forgotten topics: then all are looked up again.
-# Thread: the loop's.
-# Count: a counter incremented where the event happens; the statistics hold the same object. Owner: Stats.
-# Thread: the loop's.
+# Ownership: `topics` owns the Topics, the slots of the hash table borrow them; a Topic owns its queues. When
+# the store's count of deleted topics changes, all queues are looked up again.
+#
+# Count: a counter incremented where the event happens; shared with its owner, Stats. Thread: the loop's.
 
 from libc.stdint cimport int64_t
 cimport cython
@@ -38,9 +37,9 @@ cdef class Topic:
     cdef readonly int32_t queues
     cdef readonly bint sendable, multi_tags
     cdef ConsumeQueue last                # the last one used of `queue_list`; mostly the next one too
-    cdef int64_t forgotten                # the store's count when `queue_list` was filled
-    cdef int64_t messages, bytes, requests    # put since the last report to the statistics
-    cdef list queue_list                      # queue id → ConsumeQueue or None, as short as possible
+    cdef int64_t forgotten                # the store's count of deleted topics when `queue_list` was filled
+    cdef int64_t messages, bytes, requests    # counts since the last report to the statistics
+    cdef list queue_list                  # queue id → ConsumeQueue or None, as short as possible
     cdef readonly bytes name
     cdef readonly str text
     cdef Count messages_put, bytes_put    # in the statistics; None: not looked up yet
@@ -48,7 +47,7 @@ cdef class Topic:
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id)
     cdef ConsumeQueue find_queue(self, MessageStore store, int32_t queue_id)
     cdef int record_stats(self, stats) except -1
-    cdef void call_for_last(self) noexcept
+    cdef void prefetch_last(self) noexcept
 
 
 @cython.final

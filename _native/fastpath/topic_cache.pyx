@@ -1,6 +1,6 @@
-"""Gate: the topics of the fast path (see gate.pxd). Knows names and queues, no configs.
+"""PlainTopics: the topics of the fast path (see topic_cache.pxd). Knows names and queues, no configs.
 
-Count: a sum and the number of additions to it (see count.pxd).
+Count: a sum and the number of additions.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -33,7 +33,7 @@ cdef extern from *:
 
 cdef enum:
     LINE_BYTES = 64
-    CALLED_BYTES = 128            # of a topic or a queue: the fields that a send reads
+    PREFETCH_BYTES = 128          # of a topic or a queue: the fields that a send reads
     HUGE_BYTES = 2097152
     SLOTS_MIN = 64
     FAR_SLOTS = 512               # a table of this size does not stay in the cache
@@ -72,12 +72,12 @@ cdef class Topic:
             found = self.queue_list[queue_id] = store.dispatch.queue_of(self.name, queue_id, True)
         return <ConsumeQueue> found
 
-    cdef void call_for_last(self) noexcept:
+    cdef void prefetch_last(self) noexcept:
         """Prefetch the queue that is probably the next one."""
-        prefetch_write_range(<void *> self.last, CALLED_BYTES)
+        prefetch_write_range(<void *> self.last, PREFETCH_BYTES)
 
     cdef int record_stats(self, stats) except -1:
-        """Report what was put since the last call."""
+        """Report the counts since the last call."""
         if self.messages_put is None:
             self.messages_put, self.bytes_put = stats.counts(self.text)
         self.messages_put.value += self.messages
@@ -100,7 +100,7 @@ cdef Slot *empty_slots(Py_ssize_t count) except NULL:
     return found
 
 
-cdef inline bint is_called(const Slot *slot, const uint8_t *name, Py_ssize_t length) noexcept:
+cdef inline bint has_name(const Slot *slot, const uint8_t *name, Py_ssize_t length) noexcept:
     if slot.name_bytes:
         return slot.name_bytes == length and fa_same(slot.name, name, length)
     own = (<Topic> slot.topic).name
@@ -147,9 +147,9 @@ cdef class PlainTopics:
     cdef void *find(self, const uint8_t *name, Py_ssize_t length) noexcept:
         """The topic, borrowed, or NULL. Its memory is being prefetched: do other work first."""
         cdef Slot *slot = self.newest
-        if slot is NULL or slot.topic is NULL or not is_called(slot, name, length):
+        if slot is NULL or slot.topic is NULL or not has_name(slot, name, length):
             slot = self.newest = self.slot_of(name, length, fa_hash_bytes(name, length))
-        prefetch_write_range(slot.topic, CALLED_BYTES)
+        prefetch_write_range(slot.topic, PREFETCH_BYTES)
         return slot.topic
 
     cdef void prefetch_next(self, const Frame *frame, const Span *name) noexcept:
@@ -158,7 +158,7 @@ cdef class PlainTopics:
         cdef const uint8_t *following = name.at + frame.size
         if (
             self.slots_count >= FAR_SLOTS
-            and frame.behind >= following + name.length - (frame.body + frame.body_bytes)
+            and frame.after >= following + name.length - (frame.body + frame.body_bytes)
         ):
             prefetch_write(&self.slots[fa_hash_bytes(following, name.length) & (self.slots_count - 1)])
 
@@ -188,7 +188,7 @@ cdef class PlainTopics:
             slot = &self.slots[at]
             if (
                 not slot.used
-                or (slot.topic is not NULL and slot.hash == hash and is_called(slot, name, length))
+                or (slot.topic is not NULL and slot.hash == hash and has_name(slot, name, length))
             ):
                 return slot
             at = (at + 1) & (self.slots_count - 1)

@@ -1,8 +1,8 @@
-# Turn: messages staged in one pass of the loop become durable together, then their answers are sent.
+# WriteBatch: messages staged in one pass of the loop become durable together, then their replies are sent.
 #
-# Order: handlers stage and park while the ready sockets are read; `commit` runs after them (call_soon), writes
-# once, and sends the answers. Under SYNC_FLUSH, answers and arrival notifications wait until the flusher has
-# synced past them: no reader sees a message that a crash can lose.
+# Order: handlers stage messages and add replies while the ready sockets are read; `commit` runs after them
+# (call_soon), writes once, and sends the replies. Under SYNC_FLUSH, replies and arrival notifications wait
+# until the flusher has synced past them: no reader sees a message that a crash can lose.
 #
 # Ownership: `staged` belongs to this pass; `unsynced` waits for the disk, in log order. Units: milliseconds
 # of the monotonic clock. Thread: the loop's.
@@ -24,11 +24,11 @@ cdef class WriteBatch:
     cdef int64_t sync_timeout_ms
     cdef int64_t refused_ms               # time of the last refusal; -1: none lately
     cdef str stopped                      # why the flusher stopped syncing
-    cdef list before_write_callbacks                   # callbacks to run before the write
-    cdef list staged                      # of Waiting
-    cdef list callbacks                   # of (end, then)
+    cdef list before_write_callbacks
+    cdef list staged                      # of Pending
+    cdef list callbacks                   # of (end, callback)
     cdef object unsynced, unsynced_callbacks  # deques
-    cdef ReplyBatch reply_batch                          # the last of `staged`, while it accepts answers
+    cdef ReplyBatch reply_batch           # the last of `staged`, while it accepts replies
 
     cdef int add_reply_batch(self, ReplyBatch reply_batch) except -1
     cdef int add_pending(self, Pending waiting) except -1

@@ -1,4 +1,4 @@
-"""Turn: messages staged in one pass of the loop become durable together (see turn.pxd)."""
+"""WriteBatch: messages staged in one pass of the loop become durable together (see write_batch.pxd)."""
 
 import asyncio
 import logging
@@ -15,7 +15,8 @@ RECOVERED_AFTER_MS = 1000
 
 cdef class WriteBatch:
     def __init__(
-        self, scheduler, MessageStore store not None, Clock clock not None, *, int64_t sync_timeout_ms, ArrivalNotifier arrivals not None,
+        self, scheduler, MessageStore store not None, Clock clock not None, *, int64_t sync_timeout_ms,
+        ArrivalNotifier arrivals not None,
         request_sync, full, journal,
     ):
         self.scheduler = scheduler
@@ -37,12 +38,13 @@ cdef class WriteBatch:
 
     def reply_after(self, int64_t end, tuple queue not None, peer, answer, *, bint waits=True):
         cdef PendingReply pending_reply = PendingReply.__new__(PendingReply)
-        pending_reply.end, pending_reply.queue, pending_reply.peer, pending_reply.answer = end, queue, peer, answer
+        pending_reply.end, pending_reply.queue = end, queue
+        pending_reply.peer, pending_reply.answer = peer, answer
         pending_reply.waits, pending_reply.since_ms = waits, self.clock.monotonic_ms()
         self.add_pending(pending_reply)
 
     cdef int add_reply_batch(self, ReplyBatch reply_batch) except -1:
-        """It accepts answers until another one is parked or the turn ends."""
+        """Add a batch, which accepts replies until another reply is added or the commit."""
         self.add_pending(reply_batch)
         self.reply_batch = reply_batch
         return 0
@@ -71,7 +73,7 @@ cdef class WriteBatch:
             self.reply_batch = None
         return 0
 
-    # ---- its end ----
+    # ---- commit ----
 
     def commit(self):
         cdef Pending waiting
@@ -83,7 +85,7 @@ cdef class WriteBatch:
         try:
             staged, self.staged, callbacks, self.callbacks = self.staged, [], self.callbacks, []
         except MemoryError:
-            self.schedule_commit()                       # end it with the next turn
+            self.schedule_commit()            # end it with the next commit
             raise
         if self.sync_flush and self.journal.has_promises:
             self.sync_journal()
@@ -123,7 +125,7 @@ cdef class WriteBatch:
             waiting.send_unsynced()
         self.unsynced.extend(staged)
         self.all_synced.clear()
-        if self.stopped is not None:          # the flusher stopped during this turn
+        if self.stopped is not None:          # the flusher stopped in the meantime
             self.sync_failed(self.stopped)
         else:
             self.request_sync()
@@ -173,7 +175,7 @@ cdef class WriteBatch:
         delivery."""
         try:
             self.journal.sync()
-        # the journal logged it; continue, although a power cut may repeat deliveries
+        # already logged by the journal; continue, although a power cut may repeat deliveries
         except OSError:
             pass
         return 0
@@ -183,20 +185,20 @@ cdef class WriteBatch:
     cdef int note_refused(self, error) except -1:
         """Log once that the disk refuses writes."""
         if self.refused_ms < 0:
-            log.error("messages are refused, nothing can be stored: %s", str(error) or "no memory")
+            log.error("messages are refused because nothing can be stored: %s", str(error) or "no memory")
         self.refused_ms = self.clock.monotonic_ms()
         return 0
 
     cdef int note_stored(self) except -1:
         """Log once that the disk takes messages again, not after each small message that still fits."""
         if self.clock.monotonic_ms() - self.refused_ms >= RECOVERED_AFTER_MS:
-            log.warning("messages are stored again")
+            log.warning("messages are accepted again")
             self.refused_ms = -1
         return 0
 
 
 cdef object reject(list staged, list callbacks, str remark):
-    """Refuse all answers of the turn: nothing was stored."""
+    """Reject all replies of the batch: nothing was stored."""
     cdef Pending waiting
     for waiting in staged:
         waiting.reject(remark)
@@ -205,7 +207,7 @@ cdef object reject(list staged, list callbacks, str remark):
 
 
 def run_isolated(callback, *arguments):
-    """Log the exception of a callback, so that the turn ends for all others."""
+    """Log the exception of a callback, so that all others still run."""
     try:
         callback(*arguments)
     except Exception:

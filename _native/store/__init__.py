@@ -1,9 +1,9 @@
 """The message store: commit log, consume queues, key index. Knows no socket and no asyncio.
 
-- `get_message`: fetch: the records that a pull gets
-- `group_commit`: a thread that syncs the log whenever it is asked to
+- `get_message`: which records of a queue a pull gets
+- `group_commit`: a thread that fsyncs the log on request
 - `message_store`: an open store folder
 - `store_cleaner`: deletes the old files of an open store
-- `store_folder`: one store's folder, held by one broker
-- `store_reader`: what an open store answers
+- `store_folder`: the folder of a store, locked by one broker
+- `store_reader`: read access to an open store
 """

@@ -1,8 +1,7 @@
-# Apache's getMessage: which records of a queue a pull gets (store-and-broker §3.1), copied once into one
-# bytes object.
+# Which records of a queue a pull gets (Apache: getMessage), copied once into one bytes object.
 #
-# The tag is tested on the queue entry before the log is touched; what is picked is noted as (place, size),
-# added up, and copied at the end. Borrowed pointers live for one call. Thread: the appender's.
+# The tags code is tested on the queue entry, before the log is read. Picked records are collected as
+# (pointer, size) and copied at the end. Borrowed pointers are valid within one call. Thread: the appender's.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -10,9 +9,9 @@ from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 
 cdef struct Limits:
-    int64_t in_memory_bytes       # a record so near the log's end counts as being in memory
+    int64_t in_memory_bytes       # records this close to the end of the log count as in memory
     int64_t bytes_in_memory, count_in_memory, bytes_on_disk, count_on_disk
-    int64_t filter_bytes          # of queue entries examined in one call
+    int64_t filter_bytes          # queue entries examined in one call, in bytes
 
 cdef struct PickedRecord:
     const uint8_t *at
@@ -22,15 +21,15 @@ cdef enum:
     FOUND = 0
     PICKED_MAX = 1024
 
-# `picked` is the caller's, with room for as many as it asks for, PICKED_MAX at most
+# `picked` belongs to the caller and has space for `max_count` records, at most PICKED_MAX
 cdef struct Scan:
     PickedRecord *picked
     int64_t count, bytes, next_offset, last_physical
     int status
 
-# Walk the entries of one queue file from `offset`, which lies between min and max; Apache's order of tests.
-# An entry has one of `codes`, unless there are none, one of `tags`, unless it is None, and `accept` is asked
-# at last. OSError.
+# Walk the entries of one queue file from `offset`, which is between min and max, with Apache's order of
+# tests: the tags code is among `codes` (if any), among `tags` (unless None), and `accept` (unless None)
+# returns True. OSError.
 cdef int pick(
     CommitLog log, ConsumeQueue queue, const Limits *limits, int64_t offset, int64_t max_count,
     int64_t max_bytes, const int32_t *codes, Py_ssize_t codes_count, object tags, object accept, Scan *scan,

@@ -14,7 +14,7 @@ class GetStatus(IntEnum):
 
 @dataclass(slots=True)
 class GetResult:
-    """What `get` found. `body` holds whole records one after another; `next_offset` moved over what was scanned."""
+    """Result of `get`. `body`: complete records in sequence; `next_offset`: after the last entry scanned."""
 
     status: GetStatus
     next_offset: int
@@ -23,4 +23,5 @@ class GetResult:
     count: int
     body: bytes
     far_behind: bool
-    """The last entry examined lies further from the log's end than counts as memory (suggests a slave)."""
+    """The last entry examined is farther from the end of the log than counts as in memory (Apache suggests a
+    slave)."""

@@ -1,4 +1,4 @@
-"""fetch: the records that a pull gets (see fetch.pxd)."""
+"""Which records of a queue a pull gets (see get_message.pxd)."""
 
 import os
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class GetResult:
     far_behind: bool
 
 
-def nothing(status, next_offset, low, high):
+def empty_result(status, next_offset, low, high):
     return GetResult(status, next_offset, low, high, 0, b"", False)
 
 
@@ -64,15 +64,17 @@ cdef object get_message(
 ):
     cdef Scan scan
     if queue is None or queue.visible == 0:
-        return nothing(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        return empty_result(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
     low, high = queue.min_entry, queue.visible
     if offset < low:
-        return nothing(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+        return empty_result(GetStatus.OFFSET_TOO_SMALL, low, low, high)
     if offset == high:
-        return nothing(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+        return empty_result(GetStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
     if offset > high:
-        return nothing(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
-    scan.picked = <PickedRecord *> PyMem_Malloc(min(max(max_count, 1), <int64_t> PICKED_MAX) * sizeof(PickedRecord))
+        return empty_result(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    scan.picked = <PickedRecord *> PyMem_Malloc(
+        min(max(max_count, 1), <int64_t> PICKED_MAX) * sizeof(PickedRecord)
+    )
     if scan.picked is NULL:
         raise MemoryError()
     try:
@@ -81,10 +83,10 @@ cdef object get_message(
             tags, accept, &scan,
         )
         if scan.status == MESSAGE_WAS_REMOVING:
-            # the log's start has moved, and the queue's turn has not come yet
+            # the start of the log has moved, and the cleaner has not reached this queue yet
             queue.correct_min(log.min_offset)
             if offset < queue.min_entry:
-                return nothing(GetStatus.OFFSET_TOO_SMALL, queue.min_entry, queue.min_entry, high)
+                return empty_result(GetStatus.OFFSET_TOO_SMALL, queue.min_entry, queue.min_entry, high)
         far_behind = scan.last_physical >= 0 and log.written - scan.last_physical > limits.in_memory_bytes
         return GetResult(
             GetStatus(scan.status), scan.next_offset, low, high, scan.count, copied(&scan), far_behind
@@ -122,13 +124,13 @@ cdef int pick(
         scan.next_offset = offset + n + 1
         scan.last_physical = physical
         code = <int32_t> get_i64(entry + ENTRY_AT_TAGS)
-        if is_one(code, codes, codes_count) and (tags is None or code in tags):
+        if has_code(code, codes, codes_count) and (tags is None or code in tags):
             record = record_bytes(log, queue, offset + n, physical, &size)
             if record is NULL:
                 if scan.count == 0:
                     scan.status = MESSAGE_WAS_REMOVING
                     if is_gone(log, queue, offset + n, physical):
-                        break  # whoever asked is told before he gets what follows
+                        break  # the client learns of it before it gets later records
             elif accept is None or accept(PyMemoryView_FromMemory(<char *> record, size, PyBUF_READ)):
                 scan.picked[scan.count].at = record
                 scan.picked[scan.count].size = size
@@ -143,8 +145,8 @@ cdef int pick(
     return 0
 
 
-cdef inline bint is_one(int32_t code, const int32_t *codes, Py_ssize_t count) noexcept nogil:
-    """Whether it is among the codes; all are if there are none."""
+cdef inline bint has_code(int32_t code, const int32_t *codes, Py_ssize_t count) noexcept nogil:
+    """Whether `code` is among the codes, or there are none."""
     cdef Py_ssize_t n
     for n in range(count):
         if codes[n] == code:
@@ -155,7 +157,7 @@ cdef inline bint is_one(int32_t code, const int32_t *codes, Py_ssize_t count) no
 cdef inline bint is_full(
     const Limits *limits, const Scan *scan, int32_t size, bint in_memory, int64_t max_count, int64_t max_bytes
 ) noexcept nogil:
-    """Whether the batch takes no more; the first record always fits."""
+    """Whether the response is full; the first record always fits."""
     if scan.count == 0:
         return False
     if scan.count + 1 > max_count or scan.bytes + size > max_bytes:
@@ -168,8 +170,8 @@ cdef inline bint is_full(
 cdef const uint8_t *record_bytes(
     CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical, int32_t *size
 ) except? NULL:
-    """The record that an entry points to; one that leads astray is put right if its record is near. NULL
-    without an exception if it is gone, or a damaged one is there."""
+    """The record that an entry points to; a wrong entry is repaired if its record is nearby. NULL without an
+    exception if the record is deleted or damaged. OSError."""
     cdef int64_t available = 0
     cdef const uint8_t *at
     if size[0] == PRE_BLANK_SIZE or is_gone(log, queue, entry, physical):
@@ -188,8 +190,8 @@ cdef const uint8_t *record_bytes(
 cdef inline const uint8_t *staged_last(
     CommitLog log, int64_t physical, int64_t size, const uint8_t *mapped
 ) noexcept:
-    """Bytes that the last turn wrote still stand where it staged them, as long as nothing new is staged:
-    pulls that it woke touch no page that is not mapped yet. Others are where they are mapped."""
+    """The staged copy of a record of the last write batch, while empty_result new is staged, so that the
+    pulls it wakes cause no page fault in new pages; otherwise `mapped`."""
     if (
         log.staging_bytes
         or log.staging is NULL
@@ -201,7 +203,7 @@ cdef inline const uint8_t *staged_last(
 
 
 cdef bint is_gone(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical) except -1:
-    """Whether its record went with the log's start: then the one before it did, too."""
+    """Whether the entry's record was deleted with the start of the log: then so was the one before it."""
     cdef uint8_t before[ENTRY_BYTES]
     if not 0 <= physical < log.start():
         return False
@@ -209,7 +211,7 @@ cdef bint is_gone(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t phys
 
 
 cdef bint is_also_for(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical) except -1:
-    """Whether the record names this place besides its own (INNER_MULTI_DISPATCH)."""
+    """Whether the record also belongs to this entry (INNER_MULTI_DISPATCH)."""
     cdef RecordView view
     cdef Properties properties
     if log.look(physical, False, &view) != RECORD_OK:
@@ -219,7 +221,7 @@ cdef bint is_also_for(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t 
 
 
 cdef bint is_whole(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t physical) except -1:
-    """Checked where nobody has looked since the store was opened: what lost bits is not given out."""
+    """Full check of a record that was not read since the store was opened: damaged ones are not delivered."""
     cdef RecordView view
     if log.look(physical, True, &view) != RECORD_OK:
         return False
@@ -233,7 +235,7 @@ cdef bytes copied(const Scan *scan):
 
 
 cdef void copy_picked(const Scan *scan, uint8_t *to) noexcept nogil:
-    """Records that follow each other in the log are copied as one."""
+    """Copy the records; adjacent ones with one call."""
     cdef int64_t n = 0, size
     cdef const uint8_t *at
     while n < scan.count:

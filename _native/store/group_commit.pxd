@@ -1,12 +1,11 @@
-# A thread that brings the log to the disk as soon as it is asked to: what is asked for while a sync runs goes
-# with the next one. It never takes the GIL, so a busy loop does not keep it waiting; it tells the loop
-# through an eventfd.
+# GroupCommit: a thread that fsyncs the log on request; requests during a sync are served by the next one. It
+# never takes the GIL, so a busy event loop does not delay it; it notifies the loop through an eventfd.
 #
-# Ownership: descriptors are the segments', which stay open while they are in a batch. `filling` belongs to who
-# holds the lock, `syncing` to the thread. Order: `heard` raises what the log calls flushed; nobody is answered
-# before.
+# Ownership: the descriptors are the segments', which stay open while they are in a batch. `filling` is
+# guarded by the lock, `syncing` belongs to the thread. Order: `collect_synced` raises the log's `flushed`,
+# and only then are replies sent.
 #
-# Threads: `ask`, `heard`, `stop` are the loop's.
+# Thread: the loop's for `request_sync`, `collect_synced`, `stop`.
 
 from libc.stdint cimport int64_t
 
@@ -22,14 +21,14 @@ cdef extern from "<pthread.h>" nogil:
 cdef struct SyncBatch:
     int *fds
     int count, capacity
-    int64_t base                          # of the last one's segment
-    int64_t until                         # of the log: what the disk holds when all are synced
+    int64_t base                          # of the last segment in it
+    int64_t until                         # the log is durable up to here when all are synced
     int64_t number
 
 cdef class GroupCommit:
     cdef MessageStore store
     cdef SyncGate *sync_gate
-    cdef object thread, held              # held: of each batch that was not heard of, number and segment
+    cdef object thread, held              # held: (batch number, segment), until the batch is collected
     cdef pthread_mutex_t lock
     cdef pthread_cond_t requested
     cdef SyncBatch filling, syncing

@@ -1,4 +1,4 @@
-"""GroupCommit: a thread that syncs the log whenever it is asked to (see groupcommit.pxd)."""
+"""GroupCommit: a thread that fsyncs the log on request (see group_commit.pxd)."""
 
 import os
 import threading
@@ -55,7 +55,7 @@ cdef class GroupCommit:
     def fileno(self):
         return self.signal
 
-    def ask(self):
+    def request_sync(self):
         cdef Segment segment
         pthread_mutex_lock(&self.lock)
         try:
@@ -82,17 +82,17 @@ cdef class GroupCommit:
         batch.base = segment.base
         return 0
 
-    def heard(self):
-        cdef uint64_t times
+    def collect_synced(self):
+        cdef uint64_t count
         cdef int64_t done, number
         cdef int error
-        read(self.signal, &times, sizeof(times))
+        read(self.signal, &count, sizeof(count))
         pthread_mutex_lock(&self.lock)
         done, number, error = self.done, self.done_number, self.error
         pthread_mutex_unlock(&self.lock)
         if error < 0:
             fault = OSError(-error, os.strerror(-error))
-            self.store.doubt_disk(fault)
+            self.store.mark_suspect(fault)
             raise fault
         while self.held and self.held[0][0] <= number:
             (<Segment> self.held.popleft()[1]).syncing -= 1
@@ -116,7 +116,7 @@ cdef class GroupCommit:
     cdef void work(self) noexcept nogil:
         cdef int status = 0
         cdef int n
-        cdef uint64_t once = 1
+        cdef uint64_t one = 1
         while status == 0:
             pthread_mutex_lock(&self.lock)
             while self.filling.count == 0 and not self.stopping:
@@ -136,4 +136,4 @@ cdef class GroupCommit:
             else:
                 self.error = status
             pthread_mutex_unlock(&self.lock)
-            write(self.signal, &once, sizeof(once))
+            write(self.signal, &one, sizeof(one))

@@ -1,7 +1,7 @@
-# MessageStore: an open store folder. It owns log, queues, index, checkpoint and lock, its reader and its cleaner, and the
-# order of things: stage → one write → entries and keys → (confirm) → readers.
+# MessageStore: an open store folder. It owns log, queues, index, checkpoint, lock, reader and cleaner.
 #
-# Thread: the appender's, but for `sync`, `flush_queues` and `prepare`, which one other thread may call.
+# Order: stage → one write to the log → queue entries and keys → (confirm) → visible to readers.
+# Thread: the appender's; `sync`, `flush_queues` and `prepare` may be called by one other thread.
 
 from libc.stdint cimport int64_t
 
@@ -17,15 +17,15 @@ cdef class MessageStore:
     cdef readonly str root
     cdef readonly StoreReader reader
     cdef readonly StoreCleaner cleaner
-    cdef readonly tuple findings          # what the open found damaged and did about it, a line each
+    cdef readonly tuple findings          # damage found at the open and what was done, a line each
     cdef CommitLog log
     cdef Dispatch dispatch
-    cdef KeyIndex index                   # None where messages are not indexed
+    cdef KeyIndex index                   # None: messages are not indexed
     cdef object folder, checkpoint, lock
     cdef bint sync_flush, broken, closed, unsettled
-    cdef public str full                   # how full the disk is, while it is too full to take anything; else None
+    cdef public str full                  # why puts are refused while the disk is too full; else None
     cdef public int64_t max_message_bytes
-    cdef int64_t newest_ms, staged_ms     # store time of the newest record that is written, that is staged
+    cdef int64_t newest_ms, staged_ms     # store time of the newest written record, staged record
 
     cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1
     cpdef int64_t write(self) except -1

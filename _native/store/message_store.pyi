@@ -20,10 +20,10 @@ from firearrow._native.store.store_reader import StoreReader
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """How a store is opened (Apache: MessageStoreConfig). Sizes of files must be those of the files already there."""
+    """How a store is opened (Apache: MessageStoreConfig). File sizes must match those of existing files."""
 
     commitlog_path: str | None = None
-    """The log's folder; None: `commitlog` in the store's."""
+    """Folder of the log; None: `commitlog` in the store folder."""
     segment_bytes: int = 1 << 30
     queue_file_bytes: int = 6_000_000
     index_enabled: bool = True
@@ -31,19 +31,19 @@ class StoreConfig:
     index_entries: int = 20_000_000
     max_message_bytes: int = 4 << 20
     check_crc: bool = True
-    """Whether recovery checks the bodies' CRC."""
+    """Recovery checks the CRC of bodies."""
     sync_flush: bool = False
     """Readers see a message only after `confirm`."""
     delay_levels_ms: Sequence[int] = ...
     lmq: bool = False
-    """Messages may name light queues (%LMQ%…) that get an entry, too."""
+    """Messages may name LMQs (%LMQ%…) that get an entry, too."""
 
 @final
 class InnerMessage:
-    """A message or a batch, as it goes into the store (Apache: MessageExtBrokerInner). Only the store reads it.
+    """A message or batch to be stored (Apache: MessageExtBrokerInner). Only the store reads it.
 
-    Hosts are 4 or 16 address bytes + i32 port; the store sets the IPv6 bits of `sys_flag`. tagsCode and keys are read
-    from `properties`. Of a batch, `body` has all items, with properties and flags of their own (wire-protocol §3.4).
+    Hosts: 4 or 16 address bytes + i32 port; the store sets the IPv6 bits of `sys_flag`. tagsCode and keys are
+    taken from `properties`. A batch has all items in `body`, with their own properties and flags.
     """
 
     def __init__(
@@ -62,7 +62,8 @@ class InnerMessage:
     ) -> None: ...
 
 class MessageStore:
-    """One open store folder. One thread calls everything but `sync`; readers see entries below `confirmed` only."""
+    """An open store folder. One thread makes all calls but those noted; readers see entries below
+    `confirmed`."""
 
     reader: StoreReader
     cleaner: StoreCleaner
@@ -73,39 +74,41 @@ class MessageStore:
         *,
         progress: Callable[[str], None] | None = None,
     ) -> MessageStore:
-        """Lock the folder, recover it (cut the torn tail, rebuild queues and index), write `abort`.
+        """Lock the folder, recover it (truncate the torn tail, rebuild queues and index), write `abort`.
 
-        Raises StoreLocked (another broker has it), StoreForeign (no store of ours or Apache's, or other file sizes),
-        StoreDamaged (damage that recovery may not cut), OSError (disk full, no permission).
+        StoreLocked: another broker uses it. StoreForeign: not a store of ours or Apache's, or other file
+        sizes. StoreDamaged: damage that recovery must not remove. OSError: disk full, no permission.
         """
     # --- appending (one thread) ---
-    def put(self, given: InnerMessage, *, now_ms: int) -> PutResult:
+    def put(self, inner: InnerMessage, *, now_ms: int) -> PutResult:
         """Stage one message. PutRefused."""
-    def put_batch(self, given: InnerMessage, *, now_ms: int) -> PutResult:
-        """Stage every item of a batch's body, all or none, in one segment. PutRefused."""
+    def put_batch(self, inner: InnerMessage, *, now_ms: int) -> PutResult:
+        """Stage all items of a batch or none, in one segment. PutRefused."""
     def next_offset(self, topic: str, queue_id: int) -> int:
-        """Where the next message that is put will stand in the queue; -1 if there is no such queue yet."""
+        """Queue offset of the next message; -1 if the queue does not exist yet."""
     @property
-    def light_queues(self) -> int:
-        """How many queues have a name with %LMQ% in front."""
+    def lmq_count(self) -> int:
+        """Number of LMQs: queues whose topic starts with %LMQ%."""
     def write(self) -> int:
-        """One `pwrite` of all that is staged, then queue and index entries; returns the log's end. OSError,
-        MemoryError: nothing staged stays, every position is as before, nothing half-written is visible.
-        StoreDamaged: the same, but a part could not be taken back, and the store takes no more puts."""
+        """Write all staged messages with one `pwrite`, then queue and index entries; returns the end of the
+        log. OSError, MemoryError: the staged messages are dropped, all positions are as before, nothing
+        half-written is visible. StoreDamaged: likewise, but the write could not be rolled back, and the store
+        refuses further puts."""
     def sync(self) -> int:
-        """fdatasync the log up to what was written when called; returns that offset. Without the GIL; one other
-        thread may call it."""
+        """fdatasync the log up to `written`; returns that offset. Releases the GIL; one other thread may call
+        it. OSError."""
     def confirm(self, physical_offset: int) -> None:
-        """Under sync_flush: readers may see entries whose record ends at or below this."""
+        """With sync_flush: make entries visible whose record ends at or below this offset."""
     def flush_queues(self, seal: bool = False) -> int:
-        """Bring queue files, index and checkpoint to disk; how many queues had something. Another thread may call it;
-        releases the GIL."""
+        """Sync queue files and index, write the checkpoint; returns how many queues had unsynced data. One
+        other thread may call it; releases the GIL. OSError."""
     def prepare(self) -> None:
-        """Create the next segment file if the active one is half full, and give the log disk space for what comes while
-        the next sync runs: to be called before it. Another thread may call it; releases the GIL."""
+        """Call before a sync: create the next segment if the active one is half full, preallocate blocks for
+        the writes during the sync. One other thread may call it; releases the GIL. OSError: the segment was
+        not created."""
     root: str
     findings: tuple[str, ...]
-    """What the open found damaged and did about it, a line each."""
+    """Damage found at the open and what was done about it, a line each."""
     @property
     def staged_bytes(self) -> int: ...
     @property
@@ -116,25 +119,28 @@ class MessageStore:
     def min_physical(self) -> int: ...
     @property
     def mappings(self) -> Mappings:
-        """Of the queues' files."""
+        """The mapped queue files."""
     @property
     def run(self) -> str:
-        """Name of this run; the same after a kill, another one after a clean stop or when Apache's broker was here."""
+        """Name of this run: the same after a kill, a new one after a clean stop or a run of Apache's
+        broker."""
     @property
     def writable(self) -> bool:
-        """False after a broken promise of the store (an I/O error that left a doubt): puts are refused, reads go on."""
+        """False after an I/O error that leaves the disk's content uncertain: puts are refused, reads still
+        work."""
     max_message_bytes: int
-    # --- house keeping ---
+    # --- housekeeping ---
     def drop_topic(self, topic: str) -> int:
-        """Delete the consume queues of a topic; returns how many. The log keeps its records."""
+        """Delete the consume queues of a topic; returns how many. The log keeps the records."""
     full: str | None
-    """How full the disk is, set while it is too full to take messages: puts are refused, reads go on."""
+    """Set while the disk is too full: why puts are refused (reads still work); otherwise None."""
     def close(self, clean: bool = True) -> None:
-        """Flush everything, write the checkpoint, delete `abort` and the prepared segment, unlock. Idempotent.
+        """Flush everything, write the checkpoint, delete `abort` and the prepared segment, unlock.
+        Idempotent. OSError leaves `abort` in place.
 
-        `clean=False`: `abort` stays, so that the next opening goes on with this run and its journal."""
+        `clean=False`: `abort` stays, so that the next open continues this run and its journal."""
     def abandon(self) -> None:
-        """Let go of files and lock as a killed process would: nothing is flushed, `abort` stays. For tests."""
+        """For tests: release files and lock as a killed process would, without a flush; `abort` stays."""
     def __enter__(self) -> MessageStore: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

@@ -1,4 +1,4 @@
-"""MessageStore: an open store folder (see store.pxd). Knows no socket, no asyncio, no clock."""
+"""MessageStore: an open store folder (see message_store.pxd). Knows no socket, no asyncio, no clock."""
 
 import errno
 import os
@@ -11,17 +11,17 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from firearrow._native.store.store_cleaner cimport StoreCleaner
-from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.store.log.dispatcher cimport Dispatch
 from firearrow._native.base.hash cimport body_crc
-from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.files.layout cimport (
-    PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK, SYS_STORE_V6,
-    SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
+    PROPERTIES_BYTES_MAX, RECORD_END_BYTES, RECORD_OVER_BODY_BYTES, SYS_BORN_V6, SYS_PREPARED, SYS_ROLLBACK,
+    SYS_STORE_V6, SYS_TRANSACTION, TOPIC_BYTES_MAX, TOPIC_V1_BYTES_MAX,
 )
 from firearrow._native.store.store_reader cimport StoreReader
-from firearrow._native.store.log.record cimport Message, Properties, Text, encode_record, record_bytes, scan_properties
+from firearrow._native.store.log.record cimport (
+    Message, Properties, Text, encode_record, record_bytes, scan_properties,
+)
 
 from firearrow._native.store.files import page_cache
 from firearrow._native.store.log.batch import items_of
@@ -39,12 +39,12 @@ from firearrow._native.store.log.results import PutResult, PutRefused, PutStatus
 from firearrow._native.store.recovery.recovery import recover
 
 __all__ = [
-    "GetStatus", "GetResult", "InnerMessage", "MessageStore", "PutResult", "PutRefused", "PutStatus", "QueueEntry", "StoreConfig",
-    "StoreDamaged", "StoreError", "StoreForeign", "StoreLocked",
+    "GetStatus", "GetResult", "InnerMessage", "MessageStore", "PutResult", "PutRefused", "PutStatus",
+    "QueueEntry", "StoreConfig", "StoreDamaged", "StoreError", "StoreForeign", "StoreLocked",
 ]
 
 QUEUE_ID_MAX = 65535
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)   # of the process; says nothing of the disk
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)   # limits of the process, no error of the disk
 DELAY_LEVELS_MS = tuple(
     1000 * seconds
     for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -106,7 +106,7 @@ cdef class MessageStore:
             store.lock = threading.Lock()
             store.recover(repair_log, config.check_crc, progress)
             if store.sync_flush:
-                store.settle()
+                store.fsync_after_kill()
             store.findings = tuple(repair_log.lines)
             store.folder.mark_running()
         except BaseException:
@@ -123,9 +123,12 @@ cdef class MessageStore:
             delete_incomplete_files(self.folder.path("consumequeue"), self.folder.path("index"))
         self.log = Log.open(log_folder, config.segment_bytes, repair_log, self.root)
         if config.index_enabled:
-            self.index = Index.open(self.folder.path("index"), config.index_slots, config.index_entries, repair_log)
+            self.index = Index.open(
+                self.folder.path("index"), config.index_slots, config.index_entries, repair_log
+            )
         self.dispatch = Dispatch(
-            self.folder.path("consumequeue"), config.queue_file_bytes, self.index, config.delay_levels_ms, config.lmq
+            self.folder.path("consumequeue"), config.queue_file_bytes, self.index, config.delay_levels_ms,
+            config.lmq,
         )
         self.dispatch.load(repair_log)
         self.reader = StoreReader(self.log, self.dispatch, self.index)
@@ -137,14 +140,16 @@ cdef class MessageStore:
         seal = self.checkpoint.seal(path)
         check_consistency(self.log, self.dispatch, self.checkpoint, seal, repair_log, clean=clean)
         end, newest = recover(
-            self.log, self.dispatch, self.checkpoint, repair_log, clean=clean, sealed=clean and seal is not None and seal.closed,
-            on_unclean=lambda: Checkpoint().save(path, b"", closed=False), check_crc=check_crc, progress=progress,
+            self.log, self.dispatch, self.checkpoint, repair_log, clean=clean,
+            sealed=clean and seal is not None and seal.closed,
+            on_unclean=lambda: Checkpoint().save(path, b"", closed=False), check_crc=check_crc,
+            progress=progress,
         )
         self.reader.confirmed = end
         self.newest_ms = newest or self.checkpoint.physic_ms
 
     def close(self, bint clean=True):
-        """See store.pyi. OSError leaves `abort` in place, and so does a store that took no more."""
+        """See message_store.pyi. A broken store keeps `abort`, too."""
         if self.closed:
             return
         try:
@@ -182,54 +187,59 @@ cdef class MessageStore:
 
     # ---- appending ----
 
-    def put(self, InnerMessage given not None, *, int64_t now_ms):
+    def put(self, InnerMessage inner not None, *, int64_t now_ms):
         cdef Message message
-        cdef bytes name = self.checked_topic(given.topic, given.queue_id)
+        cdef bytes name = self.checked_topic(inner.topic, inner.queue_id)
         cdef int64_t end
-        if len(given.body) > self.max_message_bytes:
+        if len(inner.body) > self.max_message_bytes:
             illegal("body")
-        if len(given.properties) > PROPERTIES_BYTES_MAX:
+        if len(inner.properties) > PROPERTIES_BYTES_MAX:
             raise PutRefused(PutStatus.PROPERTIES_SIZE_EXCEEDED, "properties")
-        fill(&message, name, given, now_ms)
-        message.body, message.properties, message.flag = text_of(given.body), text_of(given.properties), given.flag
-        message.prepared_offset = given.prepared_offset
+        fill(&message, name, inner, now_ms)
+        message.body, message.properties = text_of(inner.body), text_of(inner.properties)
+        message.flag = inner.flag
+        message.prepared_offset = inner.prepared_offset
         queue = self.dispatch.queue_of(name, message.queue_id, True) if is_queued(message.sys_flag) else None
         self.check_fits(record_bytes(&message))
         end = self.stage(&message, NULL, queue)
-        return PutResult(message.physical_offset, message.queue_offset, end, (message.physical_offset,), now_ms)
+        offsets = (message.physical_offset,)
+        return PutResult(message.physical_offset, message.queue_offset, end, offsets, now_ms)
 
-    def put_batch(self, InnerMessage given not None, *, int64_t now_ms):
+    def put_batch(self, InnerMessage inner not None, *, int64_t now_ms):
         cdef Message message
-        cdef bytes name = self.checked_topic(given.topic, given.queue_id)
+        cdef bytes name = self.checked_topic(inner.topic, inner.queue_id)
         cdef int64_t end = 0, first = -1, total = 0
-        if len(given.body) > self.max_message_bytes or given.sys_flag & SYS_TRANSACTION:
+        if len(inner.body) > self.max_message_bytes or inner.sys_flag & SYS_TRANSACTION:
             illegal("batch")
-        parts = items_of(given.body)
-        fill(&message, name, given, now_ms)
+        items = items_of(inner.body)
+        fill(&message, name, inner, now_ms)
         message.prepared_offset = 0
-        for flag, body, properties in parts:
+        for _, body, properties in items:
             if self.dispatch.lmq and b"INNER_MULTI_QUEUE_OFFSET" in properties:
-                illegal("batch")  # places in light queues are the broker's to give
+                illegal("batch")  # offsets in LMQs are assigned by the broker
             message.body.length, message.properties.length = len(body), len(properties)
             total += record_bytes(&message)
         self.check_fits(total)
         self.log.reserve_contiguous(total)
         queue = self.dispatch.queue_of(name, message.queue_id, True)
-        mark_suspect = self.dispatch.staged_count, self.dispatch.hashes.count, self.log.staging_bytes
-        places = []
-        for flag, body, properties in parts:
+        before = self.dispatch.staged_count, self.dispatch.hashes.count, self.log.staging_bytes
+        offsets = []
+        for flag, body, properties in items:
             message.flag, message.body, message.properties = flag, text_of(body), text_of(properties)
             try:
                 end = self.stage(&message, NULL, queue)
             except BaseException:
-                self.rollback_staged(mark_suspect, queue)
+                self.rollback_staged(before, queue)
                 raise
             first = message.queue_offset if first < 0 else first
-            places.append(message.physical_offset)
-        return PutResult(places[0], first, end, tuple(places), now_ms)
+            offsets.append(message.physical_offset)
+        return PutResult(offsets[0], first, end, tuple(offsets), now_ms)
 
     cdef int64_t stage(self, Message *message, const Properties *properties, ConsumeQueue queue) except -1:
-        """Promise the places, encode the record into the staging; the offset behind it. `properties`: scanned, or NULL."""
+        """Assign the offsets and encode the record into the staging buffer; returns its end offset.
+
+        `properties`: already scanned, or NULL. PutRefused, MemoryError: nothing is staged.
+        """
         cdef Properties found
         cdef int64_t size = record_bytes(message), physical = 0, staged = self.log.staging_bytes
         cdef uint8_t *to
@@ -239,9 +249,11 @@ cdef class MessageStore:
         message.queue_offset = queue.next_entry if queue is not None else 0
         message.crc = body_crc(message.body.at, message.body.length)
         try:
-            to = self.log.place(size, &physical)
-            self.dispatch.stage(queue, &message.topic, properties, physical, <int32_t> size, message.store_time)
-        except BaseException as error:  # nothing of it stays, whatever was missing: room, memory, a descriptor
+            to = self.log.reserve_record(size, &physical)
+            self.dispatch.stage(
+                queue, &message.topic, properties, physical, <int32_t> size, message.store_time
+            )
+        except BaseException as error:  # disk full, no memory, no descriptor: stage nothing
             self.log.staging_bytes = staged
             if isinstance(error, OSError):
                 raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk") from None
@@ -256,11 +268,11 @@ cdef class MessageStore:
         return -1 if queue is None else queue.next_entry
 
     @property
-    def light_queues(self):
+    def lmq_count(self):
         return self.dispatch.lmq_count
 
     def checked_topic(self, str topic, int64_t queue_id):
-        """The topic's bytes. PutRefused."""
+        """Check topic, queue and store; returns the topic in bytes. PutRefused."""
         cdef bytes name = topic.encode("utf-8", "replace")
         if self.broken or self.closed or self.full is not None:
             raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, self.full or "store")
@@ -273,23 +285,28 @@ cdef class MessageStore:
         return name
 
     def check_fits(self, int64_t size):
-        if size > self.max_message_bytes + RECORD_OVER_BODY_BYTES or size + RECORD_END_BYTES > self.log.segment_bytes:
+        if (
+            size > self.max_message_bytes + RECORD_OVER_BODY_BYTES
+            or size + RECORD_END_BYTES > self.log.segment_bytes
+        ):
             illegal("body")
 
-    def rollback_staged(self, mark_suspect, ConsumeQueue queue):
-        """A batch that failed half way leaves nothing staged."""
-        staged, hashes, staging = mark_suspect
+    def rollback_staged(self, before, ConsumeQueue queue):
+        """Remove the staged items of a batch that failed half-way."""
+        staged, hashes, staging = before
         queue.next_entry -= self.dispatch.staged_count - staged
-        self.dispatch.staged_count, self.dispatch.hashes.count, self.log.staging_bytes = staged, hashes, staging
+        self.dispatch.staged_count, self.dispatch.hashes.count = staged, hashes
+        self.log.staging_bytes = staging
 
     cpdef int64_t write(self) except -1:
-        """See store.pyi. A queue or index that fails behind the log's write stops the store: the next open rebuilds it."""
+        """See message_store.pyi. If queues or index fail after the log was written, the store stops: the next
+        open rebuilds them."""
         if self.log.staging_bytes == 0:
             return self.log.written
         if self.broken:
             self.log.drop_staged()
             self.dispatch.drop_staged()
-            raise OSError(errno.EIO, "the store has stopped taking messages", self.root)
+            raise OSError(errno.EIO, "the store accepts no more messages", self.root)
         try:
             self.log.write()
         except (OSError, MemoryError):
@@ -313,11 +330,11 @@ cdef class MessageStore:
         try:
             return self.log.sync(self.log.written)
         except OSError as error:
-            self.doubt_disk(error)
+            self.mark_suspect(error)
             raise
 
-    def doubt_disk(self, error):
-        if error.errno not in EXHAUSTED:  # what the disk holds is in doubt, also to the next open
+    def mark_suspect(self, error):
+        if error.errno not in EXHAUSTED:  # the disk's content is uncertain, also for the next open
             self.broken = True
             page_cache.mark_suspect(self.root)
 
@@ -329,36 +346,39 @@ cdef class MessageStore:
     def flush_queues(self, bint seal=False):
         with self.lock:
             newest, written, queues = self.flush_all()
+            index_ms = 0 if self.index is None else self.index.sealed_time
             self.set_checkpoint(Checkpoint(
-                newest, newest, 0 if self.index is None else self.index.sealed_time, self.checkpoint.master_flushed, written,
-                max(written - 1, 0),
+                newest, newest, index_ms, self.checkpoint.master_flushed, written, max(written - 1, 0)
             ))
-            left = fingerprint(self.dispatch, shape=seal)
-            self.checkpoint.save(self.folder.path("checkpoint"), left, closed=seal and self.log.refused == 0)
+            current = fingerprint(self.dispatch, shape=seal)
+            is_sealed = seal and self.log.refused == 0
+            self.checkpoint.save(self.folder.path("checkpoint"), current, closed=is_sealed)
         return queues
 
     def set_checkpoint(self, checkpoint):
-        """The cleaner deletes nothing above the offset that the checkpoint confirms."""
+        """Replace the checkpoint; the cleaner deletes nothing above its confirm offset."""
         self.checkpoint = checkpoint
         self.cleaner.flushed_queues = checkpoint.confirm_offset
 
-    def fsync_store(self):
+    def fsync_after_kill(self):
+        """Sync, once, what a killed process may have left in the page cache only. OSError."""
         if self.unsettled:
             page_cache.fsync_store(self.root, self.log.folder)
             self.unsettled = False
 
     def flush_all(self):
-        """Up to which time and offset all is on the disk: the checkpoint never says more. How many queues it took."""
+        """Sync log, queues and index: (store time, offset) up to which all is durable, for the checkpoint,
+        and how many queues had unsynced data. OSError."""
         newest, written = self.newest_ms, self.log.written
         if written > self.log.flushed:
             self.sync()
         try:
-            self.settle()
+            self.fsync_after_kill()
             queues = self.dispatch.sync()
             if self.index is not None:
                 self.index.sync()
         except OSError as error:
-            self.doubt_disk(error)
+            self.mark_suspect(error)
             raise
         return newest, written, queues
 
@@ -402,17 +422,18 @@ cdef bint is_queued(int32_t sys_flag):
     return sys_flag & SYS_TRANSACTION != SYS_PREPARED and sys_flag & SYS_TRANSACTION != SYS_ROLLBACK
 
 
-cdef int fill(Message *message, bytes topic, InnerMessage given, int64_t now_ms) except -1:
-    """What all records of a put share. Hosts of a wrong length are the caller's mistake."""
-    if len(given.born_host) not in (8, 20) or len(given.store_host) not in (8, 20):
-        raise ValueError("a host is 4 or 16 address bytes and 4 bytes of port")
-    message.topic, message.born_host, message.store_host = text_of(topic), text_of(given.born_host), text_of(given.store_host)
-    message.queue_id = <int32_t> given.queue_id
-    message.sys_flag = given.sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6)
-    if len(given.born_host) == 20:
+cdef int fill(Message *message, bytes topic, InnerMessage inner, int64_t now_ms) except -1:
+    """Set the fields that all records of a put share. ValueError: a host has a wrong length."""
+    if len(inner.born_host) not in (8, 20) or len(inner.store_host) not in (8, 20):
+        raise ValueError("a host must have 4 or 16 address bytes and 4 bytes of port")
+    message.topic = text_of(topic)
+    message.born_host, message.store_host = text_of(inner.born_host), text_of(inner.store_host)
+    message.queue_id = <int32_t> inner.queue_id
+    message.sys_flag = inner.sys_flag & ~(SYS_BORN_V6 | SYS_STORE_V6)
+    if len(inner.born_host) == 20:
         message.sys_flag |= SYS_BORN_V6
-    if len(given.store_host) == 20:
+    if len(inner.store_host) == 20:
         message.sys_flag |= SYS_STORE_V6
-    message.born_time, message.store_time = given.born_timestamp, now_ms
-    message.reconsume_times = given.reconsume_times
+    message.born_time, message.store_time = inner.born_timestamp, now_ms
+    message.reconsume_times = inner.reconsume_times
     return 0

@@ -1,12 +1,12 @@
-# StoreCleaner: deletes the old files of an open store. MessageStore owns it. The log's start moves first, then the queues
-# follow one by one: until then, readers skip what points below it (fetch).
+# StoreCleaner: deletes the old files of an open store. MessageStore owns it. The start of the log moves
+# first, then the queues follow one by one; until then readers skip entries that point below it (get_message).
 #
-# A segment or an index file is detached from the store here and discarded by the caller, maybe in another thread, one
-# after the other: a gap between remaining files would be damage. Queue files are small and are deleted here.
-# A segment's file may become the log's next one (spare) instead.
-# Only what is on the disk may go: `sync` in the other thread never meets a segment that is detached.
-# Thread: the appender's, but for `discard_segment` and `drop_spare`, which one other thread may call, and
-# `flushed_queues`, which `MessageStore.flush_queues` sets in its own.
+# Segments and index files are detached from the store here and discarded by the caller, possibly in another
+# thread, one after the other: a gap between the remaining files would be damage. Queue files are small and
+# deleted here. A segment file may be recycled as the log's next one instead.
+# Only flushed segments are detached, so that a concurrent `sync` never uses one.
+# Thread: the appender's; `discard_segment` and `drop_recycled` may be called by one other thread, and
+# `MessageStore.flush_queues` sets `flushed_queues` in its own.
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -15,9 +15,10 @@ from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.key_index cimport KeyIndex
 from firearrow._native.store.store_reader cimport StoreReader
 
+
 @cython.final
 cdef class StoreCleaner:
     cdef StoreReader reader
     cdef CommitLog log
-    cdef KeyIndex index                   # None where messages are not indexed
-    cdef readonly int64_t flushed_queues  # the log's offset up to which queues and index are on the disk
+    cdef KeyIndex index                   # None: messages are not indexed
+    cdef readonly int64_t flushed_queues  # queues and index are durable up to this offset of the log

@@ -4,21 +4,22 @@ from firearrow._native.store.files.segment import Segment
 
 @final
 class StoreCleaner:
-    """Deletes the old files of an open store. `store.cleaner`, made by MessageStore only; the appender's thread."""
+    """Deletes the old files of an open store. Available as `store.cleaner`; the appender's thread."""
 
     @property
     def flushed_queues(self) -> int:
-        """The log's offset up to which queues and index were on the disk when the checkpoint was written."""
+        """Queues and index are durable up to this offset of the log, as of the last checkpoint."""
     def clean_queue(self, topic: str, queue_id: int, *, at_most: int = 1 << 30) -> tuple[bool, int]:
-        """Move the queue's first readable entry to the log's start, delete at most that many files below it: (it moved,
-        how many were deleted). The caller syncs the folder before it goes on. OSError: that file is still there."""
-    def let_go_index_files(self) -> list[Segment]:
-        """Index files whose records are all gone, for the caller to discard."""
-    def let_go_segment(self, *, modified_before_ms: int) -> Segment | None:
-        """Detach the log's oldest segment if its file was not written to since; the caller discards it, before
-        the next one. None: it is too young, or the active one, or not on the disk."""
+        """Move the queue's first readable entry to the start of the log and delete at most `at_most` files
+        below it: (whether it moved, files deleted). The caller syncs the folder before the next step.
+        OSError: the file still exists."""
+    def detach_index_files(self) -> list[Segment]:
+        """Detach the index files whose records are all deleted, for the caller to discard."""
+    def detach_segment(self, *, modified_before_ms: int) -> Segment | None:
+        """Detach the oldest segment if its file was not modified since; the caller discards it before it
+        detaches the next one. None: it is too young, active or not flushed."""
     def discard_segment(self, segment: Segment, *, reuse: bool) -> None:
-        """Delete a detached segment; with `reuse` the log's next file is made of it, if possible.
-        Another thread may call it. OSError: the file may still be there; call it again."""
-    def drop_spare(self) -> None:
-        """Delete the file that waits to be the log's next; the thread of `discard_segment`. OSError."""
+        """Delete a detached segment; with `reuse`, recycle it as the log's next segment if possible. One
+        other thread may call it. OSError: the file may still exist; call it again."""
+    def drop_recycled(self) -> None:
+        """Delete the recycled segment; the thread of `discard_segment`. OSError."""

@@ -1,4 +1,4 @@
-"""StoreCleaner: deletes the old files of an open store (see cleaning.pxd). Knows no clock, no rule of when."""
+"""StoreCleaner: deletes the old files of an open store (see store_cleaner.pxd). The caller decides when."""
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -23,12 +23,12 @@ cdef class StoreCleaner:
         queue.correct_min(self.log.min_offset)
         return queue.min_entry > before, queue.drop_old_files(at_most)
 
-    def let_go_index_files(self):
+    def detach_index_files(self):
         return [] if self.index is None else self.index.drop_below(self.log.min_offset)
 
-    def let_go_segment(self, *, int64_t modified_before_ms):
+    def detach_segment(self, *, int64_t modified_before_ms):
         if len(self.log.bases) < 2 or self.log.bases[1] > min(self.reader.confirmed, self.flushed_queues):
-            return None  # a queue may end below that on the disk, and only the log tells where it ended
+            return None  # after a crash queues may end below it, and only the log shows where they ended
         if self.log.first_modified_ms() > modified_before_ms:
             return None
         return self.log.detach_oldest()
@@ -38,5 +38,5 @@ cdef class StoreCleaner:
             self.log.recycled.recycle(segment)
         delete_recycled(segment)
 
-    def drop_spare(self):
+    def drop_recycled(self):
         self.log.recycled.drop()

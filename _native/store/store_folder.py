@@ -1,4 +1,4 @@
-"""StoreFolder: one store's folder, held by one broker. Lock, abort mark, and whether the folder is a store at all."""
+"""StoreFolder: the folder of a store, locked by one broker, and its `abort` file."""
 
 import errno
 import fcntl
@@ -24,11 +24,11 @@ KNOWN = frozenset(
 RUN_PREFIX = "firearrow-"
 RUN_CHARS = len(RUN_PREFIX) + 16
 _HELD: set[tuple[int, int]] = set()
-"""Folders that this process holds: a record lock does not keep a process from locking twice."""
+"""Lock files that this process has locked: a POSIX record lock does not stop a process from locking twice."""
 
 
 class StoreFolder:
-    """Locked from construction to `unlock`. The lock is Java's (byte 0 of `lock`): it and we exclude each other."""
+    """Locked from construction to `unlock`. Apache's broker uses the same lock (byte 0 of `lock`)."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -53,10 +53,11 @@ class StoreFolder:
         return os.path.exists(self.path("abort"))
 
     def mark_running(self) -> None:
-        """`abort` stands there while a broker runs. It holds `run`, the name of the run of ours that was not stopped
-        cleanly and still goes on: Apache's broker writes another word, or takes the mark away."""
+        """Create `abort`, which exists while a broker runs and contains `run`, the name of our run. A run
+        that did not stop cleanly continues under its name, unless Apache's broker has rewritten or deleted
+        the file."""
         unfinished = self._unfinished_run()
-        if unfinished is not None:  # it stands there, and is never half written
+        if unfinished is not None:  # the file is complete: keep it
             self.run = unfinished
         else:
             self.run = RUN_PREFIX + os.urandom(8).hex()
@@ -69,10 +70,10 @@ class StoreFolder:
     def _unfinished_run(self) -> str | None:
         try:
             with open(self.path("abort"), encoding="ascii", errors="replace") as file:
-                word = file.read(RUN_CHARS + 1)
+                name = file.read(RUN_CHARS + 1)
         except FileNotFoundError:
             return None
-        return word if word.startswith(RUN_PREFIX) and len(word) == RUN_CHARS and word.isascii() else None
+        return name if name.startswith(RUN_PREFIX) and len(name) == RUN_CHARS and name.isascii() else None
 
     def mark_stopped(self) -> None:
         os.unlink(self.path("abort"))
@@ -87,16 +88,17 @@ class StoreFolder:
         names = set(os.listdir(self.root))
         if names and not names & KNOWN:
             raise StoreForeign(
-                f"{self.root} is not empty and no store: name an empty folder or a store with --store"
+                f"{self.root} is not empty and is not a store: name an empty folder or a store with --store"
             )
 
     def _check_own(self) -> None:
-        """Before the file is opened: closing any descriptor of it would give up the lock that this process holds."""
+        """Must precede opening the file: closing any descriptor of it would release a lock of this
+        process."""
         try:
-            about = os.stat(self.path("lock"))
+            stats = os.stat(self.path("lock"))
         except FileNotFoundError:
             return
-        if (about.st_dev, about.st_ino) in _HELD:
+        if (stats.st_dev, stats.st_ino) in _HELD:
             raise self._locked()
 
     def _locked(self) -> StoreLocked:
@@ -105,8 +107,8 @@ class StoreFolder:
         )
 
     def _take_lock(self) -> None:
-        about = os.fstat(self._lock)
-        self._identity = (about.st_dev, about.st_ino)
+        stats = os.fstat(self._lock)
+        self._identity = (stats.st_dev, stats.st_ino)
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
         except OSError as error:

@@ -5,15 +5,15 @@ from firearrow._native.store.get_message import GetResult
 from firearrow._native.store.log.results import QueueEntry
 
 def memory_bytes(percent: int = 40) -> int:
-    """That share of the machine's memory."""
+    """`percent` of the machine's memory."""
 
 @final
 class StoreReader:
-    """What an open store answers. `store.reader`, made by MessageStore only; the appender's thread."""
+    """Read access to an open store. Available as `store.reader`; the appender's thread."""
 
     @property
     def confirmed(self) -> int:
-        """The log's offset up to which records are visible here."""
+        """Records below this offset of the log are visible."""
     def set_limits(
         self,
         *,
@@ -24,8 +24,8 @@ class StoreReader:
         count_on_disk: int,
         filter_bytes: int,
     ) -> None:
-        """What one `get` may return and examine (Apache's maxTransfer… and maxFilterMessageSize). A record within
-        `in_memory_bytes` of the log's end counts as being in memory."""
+        """Limits of one `get` (Apache's maxTransfer… and maxFilterMessageSize). Records within
+        `in_memory_bytes` of the end of the log count as in memory."""
     def queues(self) -> list[tuple[str, int]]: ...
     def get(
         self,
@@ -37,25 +37,27 @@ class StoreReader:
         tags: frozenset[int] | None = None,
         accept: Callable[[memoryview], bool] | None = None,
     ) -> GetResult:
-        """The whole of Apache's getMessage (store-and-broker §3.1). `tags`: hashes that match, None for all;
-        `accept` is asked with each record that passed (SQL filters). Queues that do not exist answer as empty ones and
-        are not made."""
+        """Apache's getMessage. `tags`: tags codes that match, None for all; `accept` is called with each
+        record that passes them (SQL filters). A queue that does not exist counts as empty and is not created.
+        OSError."""
     def min_offset(self, topic: str, queue_id: int) -> int: ...
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Exclusive; counts confirmed entries. 0 for an unknown queue."""
+        """Exclusive; confirmed entries only. 0 for an unknown queue."""
     def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Store timestamp of that message, -1 if it is not there."""
+        """Store time (ms) of a message, -1 if it does not exist."""
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool = False) -> int:
-        """store-and-broker §3.3."""
+        """Queue offset of the first message stored at or after a time; `upper`: of the last one at or before
+        it."""
     def record_at(self, physical_offset: int) -> bytes | None:
-        """The whole record that starts there; None if there is none (every field is checked before it is believed)."""
+        """The record that starts at an offset; None if there is none (every field is checked)."""
     def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[QueueEntry]: ...
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, tag: bool = False
     ) -> tuple[list[bytes], int, int]:
-        """Records whose key hash matches, oldest first; the index's last store time and last physical offset (§3.4)."""
-    def take_strays(self) -> list[str]:
-        """Queue entries that led to no good record, met since the last call: a line each. Any thread."""
+        """(records whose key hash matches, oldest first; the index's last store time; its last physical
+        offset)."""
+    def drain_entry_repairs(self) -> list[str]:
+        """A line for each wrong queue entry that readers found since the last call. Any thread."""
     def is_near_end(self, physical_offset: int) -> bool:
-        """Within `in_memory_bytes` of the log's end."""
+        """Whether it is within `in_memory_bytes` of the end of the log."""
     def earliest_store_time(self) -> int: ...

@@ -1,4 +1,4 @@
-"""StoreReader: what an open store answers (see reading.pxd). Writes nothing."""
+"""StoreReader: read access to an open store (see store_reader.pxd)."""
 
 import os
 
@@ -28,13 +28,13 @@ cdef class StoreReader:
     def __init__(self, CommitLog log not None, Dispatch dispatch not None, KeyIndex index):
         self.log, self.dispatch, self.index = log, dispatch, index
         self.set_limits(
-            in_memory_bytes=memory_bytes(), bytes_in_memory=262144, count_in_memory=32, bytes_on_disk=65536, count_on_disk=8,
-            filter_bytes=16000,
+            in_memory_bytes=memory_bytes(), bytes_in_memory=262144, count_in_memory=32, bytes_on_disk=65536,
+            count_on_disk=8, filter_bytes=16000,
         )
 
     def set_limits(
-        self, *, int64_t in_memory_bytes, int64_t bytes_in_memory, int64_t count_in_memory, int64_t bytes_on_disk,
-        int64_t count_on_disk, int64_t filter_bytes,
+        self, *, int64_t in_memory_bytes, int64_t bytes_in_memory, int64_t count_in_memory,
+        int64_t bytes_on_disk, int64_t count_on_disk, int64_t filter_bytes,
     ):
         self.limits.in_memory_bytes = in_memory_bytes
         self.limits.bytes_in_memory, self.limits.count_in_memory = bytes_in_memory, count_in_memory
@@ -49,8 +49,14 @@ cdef class StoreReader:
     def queues(self):
         return [(os.fsdecode(topic), number) for topic, number in self.dispatch.queues]
 
-    def get(self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t max_count, int64_t max_bytes=134217728, tags=None, accept=None):
-        return get_message(self.log, self.queue(topic, queue_id), &self.limits, queue_offset, max_count, max_bytes, tags, accept)
+    def get(
+        self, str topic not None, int64_t queue_id, int64_t queue_offset, int64_t max_count,
+        int64_t max_bytes=134217728, tags=None, accept=None,
+    ):
+        return get_message(
+            self.log, self.queue(topic, queue_id), &self.limits, queue_offset, max_count, max_bytes, tags,
+            accept,
+        )
 
     def min_offset(self, str topic not None, int64_t queue_id):
         queue = self.queue(topic, queue_id)
@@ -78,14 +84,20 @@ cdef class StoreReader:
         cdef const uint8_t *at
         if not self.log.min_offset <= physical_offset < self.confirmed:
             return None
-        if self.log.look(physical_offset, False, &view) != RECORD_OK or view.physical_offset != physical_offset:
+        if (
+            self.log.look(physical_offset, False, &view) != RECORD_OK
+            or view.physical_offset != physical_offset
+        ):
             return None
         if physical_offset + view.size > self.confirmed:
             return None
         at = self.log.bytes_at(physical_offset, &available)
         return (<const char *> at)[:view.size]
 
-    def query(self, str topic not None, str key not None, int64_t max_count, int64_t begin_ms, int64_t end_ms, bint tag=False):
+    def query(
+        self, str topic not None, str key not None, int64_t max_count, int64_t begin_ms, int64_t end_ms,
+        bint tag=False,
+    ):
         if self.index is None:
             return [], 0, 0
         last_ms, last_physical = self.index.last
@@ -94,7 +106,7 @@ cdef class StoreReader:
         records = [self.record_at(physical) for physical in sorted(set(found))]
         return [record for record in records if record is not None], last_ms, last_physical
 
-    def take_strays(self):
+    def drain_entry_repairs(self):
         return self.dispatch.entry_repairs.drain()
 
     def is_near_end(self, int64_t physical_offset):

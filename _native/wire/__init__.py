@@ -1,22 +1,21 @@
 """Bytes on the socket: frames, headers, connections, buffers. Knows no store and no topic.
 
-- `buffer_pool`: a pool of buffers for large frames
-- `codes`: Request, response and language codes, flag bits and the protocol version
-- `command`: one request or answer as a Python object
-- `connection`: one peer on an asyncio or uvloop transport
-- `fast_send`: the fast path for plain messages
-- `fastjson`: What fastjson 1.x makes of Java's maps and no JSON parser reads: keys that are objects or
-  bare, a last comma
-- `frame`: Finds whole frames in a byte window and refuses bad lengths
+- `buffer_pool`: reusable buffers for large frames, and the memory budget of connections
+- `codes`: request, response and language codes, flag bits and the protocol version
+- `command`: one request or response as a Python object
+- `connection`: one peer, on a transport of the loop or on a poller's socket
+- `fast_send`: the client's fast path for plain messages
+- `fastjson`: reads fastjson 1.x output that is not valid JSON
+- `frame`: finds complete frames in a byte window
 - `header`: scans a command's header in place, JSON or binary
-- `json`: JSON text scanned in place: makes no objects and converts only whole numbers
-- `limits`: Limits of input from the network
-- `message_properties`: Messages to send in wire format
-- `pending_calls`: a connection of a client
-- `poller`: sockets that are read and written without the loop's transports
-- `send_request`: Requests that send messages, and their answers
-- `syscalls`: epoll: which sockets are ready
-- `text_writer`: Numbers and strings written at a pointer
+- `json`: scans JSON in place, without creating objects
+- `limits`: limits of input from the network
+- `message_properties`: encodes messages to send: properties and batch bodies
+- `pending_calls`: a client's connection: matches responses to requests
+- `poller`: reads and writes sockets with epoll, without the loop's transports
+- `send_request`: encodes send requests, decodes their responses
+- `syscalls`: epoll, recv and send
+- `text_writer`: writes numbers and strings at a pointer
 - `unique_ids`: ids that are unique across processes and time
-- `write_buffer`: A growing byte buffer for frames: big-endian numbers, JSON strings, patched lengths
+- `write_buffer`: a growing byte buffer for frames
 """

@@ -1,6 +1,6 @@
-"""Shelf: a pool of buffers for large frames (see shelf.pxd).
+"""BufferPool: reusable buffers for large frames (see buffer_pool.pxd).
 
-Budget: counts the bytes that all connections hold, and reports an excess (see budget.pxd).
+MemoryBudget: counts the bytes that all connections hold, and reports an excess.
 """
 
 
@@ -22,7 +22,7 @@ cdef class BufferPool:
         return found
 
     cpdef int release(self, bytearray buffer) except -1:
-        """The smallest buffers go if there is no capacity."""
+        """Drops the smallest buffers if the pool is full."""
         if len(buffer) > BYTES_MAX:
             return 0
         self.buffers.append(buffer)
@@ -52,7 +52,7 @@ cdef class MemoryBudget:
 
     cdef int change(self, Py_ssize_t by) except -1:
         self.held += by
-        self.most = max(self.most, self.held)
+        self.peak = max(self.peak, self.held)
         if self.held > self.bytes_max and not self.planned:
             self.planned = True
             self.loop.call_soon(self.notify)
@@ -60,8 +60,8 @@ cdef class MemoryBudget:
 
     def return_memory(self):
         """Return freed memory to the system if it is much; the allocator would keep it."""
-        if self.most - self.held >= RELEASED_BYTES:
-            self.most = self.held
+        if self.peak - self.held >= RELEASED_BYTES:
+            self.peak = self.held
             with nogil:
                 malloc_trim(0)
 

@@ -1,8 +1,8 @@
-# Every number that names something on the wire: one list for C and for Python (each enum is an IntEnum
-# there). Unknown numbers are legal on the wire and do not raise: test membership, never convert.
+# All code numbers of the protocol, for C and for Python (where each enum is an IntEnum). Unknown numbers are
+# legal on the wire: test membership, never convert.
 
 cpdef enum RequestCode:
-    # what is asked; 5.5.0 knows all of these
+    # requests; Apache 5.5.0 has all of these
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
     QUERY_MESSAGE = 12

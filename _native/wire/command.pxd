@@ -1,5 +1,5 @@
-# RemotingCommand: one request or answer as a Python object, for the slow path, tests and the client. It owns
-# all its data; the frame it was decoded from may be freed.
+# RemotingCommand: one request or response as a Python object, for the slow path, tests and the client. It
+# owns all its data; the frame it was decoded from may be freed.
 
 from libc.stdint cimport int32_t
 

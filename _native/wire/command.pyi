@@ -1,13 +1,13 @@
 from collections.abc import Mapping
 
 class FieldError(ValueError):
-    """An ext field is missing or malformed; the text names it."""
+    """An ext field is missing or malformed; the message names it."""
 
 class WireError(ValueError):
     """A frame or header cannot be read; the frame boundary may be lost."""
 
 class RemotingCommand:
-    """One request or answer. `opaque` is its number on its connection, `ext` its custom header; all values
+    """One request or response. `opaque`: its number on the connection; `ext`: its custom header, all values
     are str."""
 
     code: int
@@ -47,12 +47,12 @@ class RemotingCommand:
         ext: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """An answer to this request: same opaque and serializer, response flag set."""
+        """A response to this request: same opaque and serializer, response flag set."""
     @staticmethod
     def decode(frame: bytes) -> RemotingCommand:
-        """Decode one whole frame, length word included. Raises WireError."""
+        """Decode one complete frame, length word included. WireError."""
     def encode(self) -> bytes:
-        """The whole frame, length word included. ValueError if a part is over its limit."""
+        """The complete frame, length word included. ValueError: a part is over its limit."""
     def text(self, name: str) -> str: ...
     def text_or(self, name: str, default: str) -> str: ...
     def integer(self, name: str, bits: int = 64) -> int: ...

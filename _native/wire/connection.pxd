@@ -1,25 +1,27 @@
-# Conn: one peer, on a transport of the loop or on an engine's socket; both feed the same frame loop.
+# Connection: one peer, on a transport of the loop or on a poller's socket; both feed the same frame loop.
 #
-# Ownership: all connections of a thread receive into one shared window. What a read leaves of a partial frame
-# is copied to the connection's own `partial`. Its capacity grows with the bytes received, never with what a
-# length word claims; a larger buffer is used if the shelf has one. Commands own their data, so nothing points
-# into window or rest when a call returns.
+# Ownership: all connections of a thread receive into one shared window. The rest of a partial frame is copied
+# to the connection's own `partial`. Its capacity grows with the bytes received, never with what a length word
+# claims; a larger buffer is used if the pool has one. Commands own their data, so nothing points into window
+# or `partial` when a call returns.
 #
-# Order: a read passes every whole frame to `received`, at most FRAMES_PER_PASS of them, then other connections
-# get their turn. Answers collect in `answers` and leave as one write. While the peer does not read its
-# answers (`write_paused`), its requests are not read either: memory is bounded by the transport's high-water
-# mark and the answers of one turn. Partial frames and bytes that the kernel does not take count in the shared
+# Order: a read passes complete frames to `received`, at most FRAMES_PER_PASS of them before other connections
+# are served. Replies collect in `answers` and leave as one write. While the peer does not read its replies
+# (`write_paused`), its requests are not read either: memory is bounded by the transport's high-water mark and
+# the replies of one pass. Partial frames and bytes that the kernel does not take count in the shared
 # `budget`. A client `reads_always`: if both sides stopped reading, neither could send.
 #
-# Units: bytes; `last_seen` is the loop's time in seconds. Thread: the loop's. Subclasses (server, client)
-# override `received` and `lost`; native ones may `handle_frame` frames in place.
-# Plug: where a connection's bytes go if it has no transport of the loop; the sockets of an engine are Plugs.
-# Thread: the loop's.
-# Leftover: connections of a loop that have whole frames left over, first come first served. Each iteration of
-# the loop gives them a slice of time and serves ready sockets in between: a thousand busy connections do not
-# delay a quiet one by all their work.
+# Units: bytes; `last_seen` is the loop's time in seconds. Subclasses (server, client) override `received` and
+# `lost`; native ones may override `handle_frame`.
 #
-# Owner: the thread's loop. A closed connection does nothing when its turn comes. Thread: the loop's.
+# RawTransport: where a connection's bytes go if it has no transport of the loop, like a poller's socket.
+#
+# FairQueue: the connections of a loop that have complete frames left over, first come first served. Each
+# iteration of the loop gives them a slice of time and serves ready sockets in between, so that a thousand
+# busy connections do not delay a quiet one by all their work. A connection that is closed by then does
+# nothing.
+#
+# Thread: the loop's.
 
 from libc.stdint cimport uint8_t
 from firearrow._native.wire.buffer_pool cimport MemoryBudget
@@ -34,7 +36,7 @@ cdef class RawTransport:
 
 cdef class FairQueue:
     cdef object loop
-    cdef object connections                     # deque of Conn
+    cdef object connections               # deque of Connection
     cdef bint planned
 
     cdef Py_ssize_t count(self)
@@ -43,9 +45,9 @@ cdef class FairQueue:
 
 cdef class Connection:
     cdef object loop
-    cdef object scheduler                     # runs callbacks of this turn: the loop or the engine
+    cdef object scheduler                 # runs callbacks: the loop or the poller
     cdef readonly object transport
-    cdef RawTransport raw_transport                        # the transport, if it takes bytes in place
+    cdef RawTransport raw_transport       # the transport if it is one, else None
     cdef list answers
     cdef Py_ssize_t answer_bytes
     cdef bytearray window
@@ -55,9 +57,9 @@ cdef class Connection:
     cdef Py_ssize_t frame_bytes_max
     cdef Py_ssize_t high_water
     cdef FairQueue fair_queue
-    cdef MemoryBudget budget                    # None: not limited
+    cdef MemoryBudget budget              # None: no limit
     cdef Py_ssize_t unsent                # bytes not yet taken by the kernel
-    cdef readonly Py_ssize_t held         # this connection's part of the budget
+    cdef readonly Py_ssize_t held         # this connection's share of the budget
     cdef readonly bint closed
     cdef bint reads_always
     cdef bint writing_paused

@@ -4,18 +4,18 @@ from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
 
 class RawTransport:
-    """Takes a connection's bytes in place; for native code only."""
+    """Sends a connection's bytes without a copy; for native code only."""
 
 class FairQueue:
-    """Connections of a loop that have whole frames left over; each iteration of the loop gives them a slice
-    of time."""
+    """Connections of a loop with complete frames left over; each iteration of the loop gives them a slice of
+    time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
     def run(self) -> None: ...
 
 class Connection:
-    """One peer on a transport: whole frames go to `received`; frames passed to `send` leave as one write a
-    turn.
+    """One peer on a transport: complete frames go to `received`; all frames passed to `send` in one pass
+    leave as one write.
 
     Subclasses name asyncio.BufferedProtocol as their second base.
     """
@@ -40,7 +40,7 @@ class Connection:
         """
     @property
     def write_paused(self) -> bool:
-        """The peer does not read its answers; its requests are not read either, unless `reads_always`."""
+        """The peer does not read its replies; its requests are not read either, unless `reads_always`."""
     def received(self, command: RemotingCommand) -> None: ...
     def lost(self, reason: Exception | None) -> None: ...
     def broken(self, fault: str) -> None: ...

@@ -1,9 +1,6 @@
-"""Conn: one peer on an asyncio or uvloop transport; frames in, one joined write a turn out (see conn.pxd).
+"""Connection: one peer; frames in, one joined write per pass out (see connection.pxd).
 
-Plug: takes a connection's bytes in place (see plug.pxd).
-
-Leftover: connections with frames left over, a slice of time in each iteration of the loop (see
-leftover.pxd).
+RawTransport: sends a connection's bytes. FairQueue: serves connections with frames left over.
 """
 
 from collections import deque
@@ -13,7 +10,7 @@ import threading
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from libc.string cimport memcpy, memmove
 from firearrow._native.base.endian cimport get_i32
-from firearrow._native.base.clock cimport nanoseconds, worked
+from firearrow._native.base.clock cimport nanoseconds, thread_cpu_ns
 from firearrow._native.wire.command cimport command_of
 from firearrow._native.wire.frame cimport FRAME_PARTIAL, Frame, frame_fault, next_frame
 from firearrow._native.wire.limits cimport FRAME_BYTES_MAX, FRAMES_PER_PASS
@@ -68,9 +65,9 @@ cdef class FairQueue:
 
 
 cdef enum:
-    TURN_NS = 2000000                     # CPU time of one connection before others get their turn,
+    CONNECTION_NS = 2000000               # CPU time of one connection before others are served,
     SHARE_NS = 50000                      # less if many have work left, but at least this
-    MUCH_BYTES = 131072                   # of answers, since copying them takes time, too
+    MUCH_BYTES = 131072                   # of replies, since copying them takes time, too
 
 WINDOW_BYTES = 262144
 cdef object OF_THREAD = threading.local()
@@ -93,7 +90,7 @@ cdef bytearray window_here():
     return window
 
 
-cdef BufferPool shelf_here():
+cdef BufferPool thread_buffer_pool():
     buffer_pool = getattr(OF_THREAD, "buffer_pool", None)
     if buffer_pool is None:
         buffer_pool = OF_THREAD.buffer_pool = BufferPool()
@@ -107,7 +104,7 @@ cdef class Connection:
     ):
         self.loop = self.scheduler = loop
         self.window = window_here()
-        self.buffer_pool = shelf_here()
+        self.buffer_pool = thread_buffer_pool()
         self.fair_queue = leftover_of(loop)
         self.reads_always = reads_always
         self.budget = budget
@@ -135,7 +132,7 @@ cdef class Connection:
         return self.writing_paused
 
     def send(self, bytes frame not None):
-        """Queue one frame; frames queued in one turn leave as one write."""
+        """Queue one frame; the frames queued in one pass leave as one write."""
         if self.closed:
             return
         self.answers.append(frame)
@@ -153,12 +150,12 @@ cdef class Connection:
                 self.answer_bytes = 0
                 self.transport.write(whole)
             except MemoryError:
-                self.abort()                  # otherwise its requests would get no answer or a part of one
+                self.abort()                  # otherwise its requests would get no reply or a part of one
                 raise
             self.sent()
 
     cdef int sent(self) except -1:
-        """After a write: a peer that takes its answers is alive."""
+        """After a write: a peer that takes its replies is alive."""
         if self.raw_transport is None and self.budget is not None:
             self.unsent = self.transport.get_write_buffer_size()
             self.report_held()
@@ -167,13 +164,13 @@ cdef class Connection:
         return 0
 
     def close(self):
-        """Send queued answers, then close."""
+        """Send queued replies, then close."""
         if not self.closed and self.transport is not None:
             self.flush()
             self.transport.close()
 
     def stop_reading(self):
-        """Take no more requests; answers still go out."""
+        """Take no more requests; replies are still sent."""
         self.reading_stopped = True
         self.update_flow_control(False)
 
@@ -209,7 +206,8 @@ cdef class Connection:
     def get_buffer(self, sizehint):
         cdef Py_ssize_t capacity
         self.get_window(0, &capacity)
-        return memoryview(self.window if self.partial_bytes < SMALL_PARTIAL else self.partial)[self.partial_bytes:]
+        buffer = self.window if self.partial_bytes < SMALL_PARTIAL else self.partial
+        return memoryview(buffer)[self.partial_bytes:]
 
     def buffer_updated(self, Py_ssize_t count):
         self.data_received(0, count, False)
@@ -217,14 +215,14 @@ cdef class Connection:
     # ---- bytes in ----
 
     cdef int attach(self, scheduler, RawTransport raw_transport) except -1:
-        """Attach to an engine: `scheduler` replaces the loop, the plug is the transport."""
+        """Attach to a poller: `scheduler` replaces the loop, `raw_transport` is the transport."""
         self.scheduler = scheduler
         self.raw_transport = raw_transport
         self.connection_made(raw_transport)
         return 0
 
     cdef double now(self) except -1:
-        """The loop's time, or the time at which the engine's pass began."""
+        """The loop's time, or the time at which the poller's pass began."""
         return self.raw_transport.now() if self.raw_transport is not None else self.scheduler.time()
 
     cdef uint8_t *get_window(self, Py_ssize_t start, Py_ssize_t *capacity) except NULL:
@@ -240,7 +238,7 @@ cdef class Connection:
         return <uint8_t *> PyByteArray_AS_STRING(held) + start + self.partial_bytes
 
     cdef void prefetch(self) noexcept:
-        """Bytes arrive soon: prefetch what is needed then."""
+        """Prefetch what the next bytes need."""
 
     cdef int data_received(self, Py_ssize_t start, Py_ssize_t count, bint late) except -1:
         """`late`: no time to process them now."""
@@ -263,7 +261,7 @@ cdef class Connection:
     # ---- the frame loop ----
 
     cdef Py_ssize_t deliver(self, const uint8_t *at, Py_ssize_t available) except -1:
-        """Pass every whole frame to `received`. Returns the bytes used (all of them once the connection
+        """Pass every complete frame to `received`. Returns the bytes used (all of them once the connection
         closes)."""
         cdef Frame frame
         cdef Py_ssize_t taken = 0
@@ -288,8 +286,8 @@ cdef class Connection:
                 return available
             if not quiet or self.answer_bytes >= MUCH_BYTES:
                 if deadline == 0:
-                    deadline = worked() + max(TURN_NS // (1 + self.fair_queue.count()), SHARE_NS)
-                elif worked() > deadline and not self.reads_always:
+                    deadline = thread_cpu_ns() + max(CONNECTION_NS // (1 + self.fair_queue.count()), SHARE_NS)
+                elif thread_cpu_ns() > deadline and not self.reads_always:
                     break
         self.update_flow_control(status != FRAME_PARTIAL)
         return taken
@@ -301,7 +299,7 @@ cdef class Connection:
         return 0
 
     cdef bint is_backpressured(self) noexcept:
-        """The peer does not read its answers, so its requests are not read either."""
+        """Whether the peer does not read its replies, so that its requests are not read either."""
         return not self.reads_always and (self.writing_paused or self.answer_bytes >= self.high_water)
 
     def give_up(self, fault, available):
@@ -312,7 +310,9 @@ cdef class Connection:
     cdef int save_partial(self, const uint8_t *at, Py_ssize_t length) except -1:
         """Copy the rest of a partial frame to the connection's own buffer."""
         if length > len(self.partial):
-            self.relocate_partial(at, length, length if length < SMALL_PARTIAL else max(length, 2 * len(self.partial)))
+            self.relocate_partial(
+                at, length, length if length < SMALL_PARTIAL else max(length, 2 * len(self.partial))
+            )
         elif length > 0:
             memmove(PyByteArray_AS_STRING(self.partial), at, length)
         elif len(self.partial) > 0:
@@ -331,7 +331,7 @@ cdef class Connection:
         )
 
     cdef int relocate_partial(self, const uint8_t *at, Py_ssize_t length, Py_ssize_t capacity) except -1:
-        """Copy to a buffer of `capacity` bytes, or to a larger one from the shelf, preferably as large as the
+        """Copy to a buffer of `capacity` bytes, or to a larger one from the pool, preferably as large as the
         frame."""
         cdef bytearray larger = None
         if capacity >= SMALL_PARTIAL:
@@ -350,7 +350,7 @@ cdef class Connection:
         return 0
 
     cdef int report_held(self) except -1:
-        """Report the change of this connection's part to the budget."""
+        """Report the change of this connection's share to the budget."""
         cdef Py_ssize_t now = len(self.partial) + self.unsent
         if self.budget is not None and now != self.held:
             self.budget.change(now - self.held)
@@ -358,7 +358,7 @@ cdef class Connection:
         return 0
 
     cdef int update_flow_control(self, bint more) except -1:
-        """Pause or resume reading; schedule whole frames in `partial` that exceeded this turn."""
+        """Pause or resume reading; schedule complete frames in `partial` that did not fit in this pass."""
         cdef bint stuck = self.writing_paused and not self.reads_always
         cdef bint pause = stuck or more or self.reading_stopped
         if pause == self.reading_paused and not more:
@@ -377,7 +377,7 @@ cdef class Connection:
         return 0
 
     def go_on(self):
-        """Process frames left over from an earlier turn."""
+        """Process frames left over from an earlier pass."""
         cdef bytearray own = self.partial
         cdef Py_ssize_t taken
         self.resume_planned = False

@@ -1,13 +1,14 @@
-# Lane: the client's fast path for plain messages, from Message to frame and from answer to result, without a
-# Python frame of ours.
+# TopicFastSend: the client's fast path for plain messages, from Message to frame and from response to result,
+# without a Python frame of ours.
 #
-# A Lane belongs to a producer and a topic. `submit` returns None for every message that is not plain; then it
-# has changed nothing, and the caller takes the complete path (firearrow.client.submission). An outcome other
-# than success goes to `slow_path`, which owns future and allowance from then on. An Allowance limits the
-# messages and bytes in flight; the lanes of a producer share one.
+# It belongs to a producer and a topic. `submit` returns None for every message that is not plain; then it has
+# changed nothing, and the caller takes the complete path (client/send/send_task). An outcome other than
+# success goes to `slow_path`, which owns the future and the message's share of the limit from then on.
 #
-# Order: a message counts against the allowance until its answer, its time-out or the loss of its connection,
-# also if its future was cancelled. Units: bytes, seconds. Thread: the loop's.
+# InFlightLimit: limits the messages and bytes in flight; shared by all topics of a producer. A message counts
+# until its response, its time-out or the loss of its connection, also if its future was cancelled.
+#
+# Units: bytes, seconds. Thread: the loop's.
 
 from libc.stdint cimport int32_t, uint32_t
 
@@ -26,7 +27,7 @@ cdef class InFlightLimit:
 
 cdef class TopicFastSend:
     cdef object loop, result_type, stored, info, topic
-    cdef dict infos               # of the route table: topic → the route that the lane's queues are from
+    cdef dict infos               # of the route table: topic → the route that `queues` is from
     cdef SendFrames frames
     cdef UniqueIds ids
     cdef InFlightLimit limit

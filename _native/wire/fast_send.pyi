@@ -25,7 +25,7 @@ class InFlightLimit:
     def fits(self, size: int) -> bool: ...
     def release(self, size: int) -> None: ...
     def freed(self) -> None:
-        """For subclasses: capacity was released while it was crowded, or nothing is in flight any more."""
+        """For subclasses: capacity was released while it was crowded, or nothing is in flight anymore."""
 
 class TopicFastSend(Generic[Sendable, Queue, Sent]):
     """Sends plain messages of one topic over open connections. A result is a `result_type`:
@@ -52,14 +52,15 @@ class TopicFastSend(Generic[Sendable, Queue, Sent]):
         """`infos` is the route table's own dict, `topic` its key; a message with a property in `special` is
         not plain."""
 
-    def lay(self, info: object, targets: Sequence[tuple[int, str, Queue, PendingCalls]]) -> None:
+    def set_queues(self, info: object, targets: Sequence[tuple[int, str, Queue, PendingCalls]]) -> None:
         """Send to these queues in turn, while `infos` has this `info` object.
 
         Each is (queue id, broker name, queue as in results, channel); at least one.
         """
 
     @property
-    def laid(self) -> bool: ...
+    def has_queues(self) -> bool:
+        """Whether it has queues of the current route."""
     def submit(
         self,
         message: Sendable,
@@ -70,6 +71,6 @@ class TopicFastSend(Generic[Sendable, Queue, Sent]):
     ) -> asyncio.Future[Sent] | None:
         """The future of the result; None: not plain, no queues, or no capacity, and nothing was done.
 
-        An outcome other than success goes to `slow_path(message, queue, future, size, deadline, outcome)`, which
-        has to complete the future and release `size`. ValueError: the properties cannot be encoded.
+        An outcome other than success goes to `slow_path(message, queue, future, size, deadline, outcome)`,
+        which has to complete the future and release `size`. ValueError: the properties cannot be encoded.
         """

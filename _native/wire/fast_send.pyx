@@ -1,4 +1,4 @@
-"""Lane: the fast path for plain messages (see lane.pxd)."""
+"""TopicFastSend: the client's fast path for plain messages (see fast_send.pxd)."""
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -58,11 +58,11 @@ cdef class TopicFastSend:
         self.next_queue = next_queue
         self.queues = []
 
-    def lay(self, info not None, targets not None):
+    def set_queues(self, info not None, targets not None):
         """Send to these queues while `info` is the current route; each is (queue id, broker name, queue,
         channel)."""
         if not targets:
-            raise ValueError("a lane needs at least one queue")
+            raise ValueError("at least one queue is needed")
         self.queue_ids = [queue_id for queue_id, _, _, _ in targets]
         self.broker_names = [broker_name for _, broker_name, _, _ in targets]
         self.queues = [queue for _, _, queue, _ in targets]
@@ -70,7 +70,7 @@ cdef class TopicFastSend:
         self.info = info
 
     @property
-    def laid(self):
+    def has_queues(self):
         """Whether it has queues of the current route."""
         return self.info is not None and self.infos.get(self.topic) is self.info
 
@@ -131,7 +131,7 @@ cdef class TopicFastSend:
         return not properties or self.special.isdisjoint(properties)
 
     cdef PendingCalls channel_at(self, Py_ssize_t at):
-        """None: it cannot send; the queues are not valid any more."""
+        """None: it cannot send, and the queues are no longer valid."""
         cdef PendingCalls channel = self.channels[at]
         if channel.closed or channel.retired or len(channel.pending_calls) >= channel.pending_max:
             self.info = None
@@ -162,6 +162,6 @@ cdef class FastSendWaiter(CallWaiter):
         return 0
 
     cdef int call_failed(self, object outcome) except -1:
-        """`slow_path` takes over and releases its part of the allowance."""
+        """`slow_path` takes over and releases the message's share of the limit."""
         self.slow_path(self.message, self.queue, self.future, self.size, self.deadline, outcome)
         return 0

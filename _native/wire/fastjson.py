@@ -1,7 +1,7 @@
-"""What fastjson 1.x makes of Java's maps and no JSON parser reads: keys that are objects or bare, a last comma.
+"""Reads fastjson 1.x output that is not valid JSON: keys that are objects or unquoted, a trailing comma.
 
-`{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:5}}`, `{0:"host"}`. Depth is bounded; size is the caller's
-care. Knows no table and no queue: what an object as a key means the caller says. Any thread.
+`{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:5}}`, `{0:"host"}`. Depth is limited; the caller
+limits the size and interprets keys that are objects. Any thread.
 """
 
 import re
@@ -18,7 +18,7 @@ _BARE = re.compile(rb"[-+.\w$]+")
 
 
 class JsonError(ValueError):
-    """The text is not JSON in any form that fastjson writes; says what and where."""
+    """The text is not JSON in any form that fastjson writes; the message says what is wrong and where."""
 
 
 def read(
@@ -28,7 +28,8 @@ def read(
 ) -> Any:  # noqa: ANN401
     """The value of a text. JsonError.
 
-    `key_of` gives the key that an object stands for, or None; `scalar_of` the value of a text or number, or ValueError.
+    `key_of` gives the key that an object stands for, or None; `scalar_of` the value of a text or number, or
+    ValueError.
     """
     return _Reader(raw, key_of, scalar_of).whole()
 

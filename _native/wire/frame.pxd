@@ -1,4 +1,4 @@
-# Whole frames in a byte window.
+# Complete frames in a byte window.
 #
 #   0        4   5         8           8+H           4+L
 #   +--------+---+---------+-----------+--------------+
@@ -6,7 +6,7 @@
 #   +--------+---+---------+-----------+--------------+
 #
 # `next_frame` borrows the window and keeps nothing. A negative result means that the frame boundary is lost,
-# or that no answer is possible: close the connection. Any thread.
+# or that no reply is possible: close the connection. Any thread.
 
 from libc.stdint cimport uint8_t
 
@@ -24,7 +24,7 @@ cdef struct Frame:
     const uint8_t *body
     Py_ssize_t body_bytes
     Py_ssize_t size               # of the whole frame; set once the length word is there
-    Py_ssize_t behind             # bytes of the window after it: more frames, or a part of one
+    Py_ssize_t after              # bytes of the window after it: more frames, or a part of one
 
 cdef int next_frame(
     const uint8_t *at, Py_ssize_t available, Py_ssize_t bytes_max, Frame *frame

@@ -1,1 +1,1 @@
-"""Only for `cimport`: see frame.pxd."""
+"""Used by `cimport` only: see frame.pxd."""

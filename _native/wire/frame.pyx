@@ -1,4 +1,4 @@
-"""Finds whole frames in a byte window and refuses bad lengths. Borrows the window, keeps nothing."""
+"""Finds complete frames in a byte window and refuses bad lengths (see frame.pxd)."""
 
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.wire.codes cimport SERIALIZER_ROCKETMQ
@@ -29,7 +29,7 @@ cdef int next_frame(
     frame.header = at + FRAME_BYTES_MIN
     frame.body = frame.header + frame.header_bytes
     frame.body_bytes = frame.size - FRAME_BYTES_MIN - frame.header_bytes
-    frame.behind = available - frame.size
+    frame.after = available - frame.size
     return FRAME_WHOLE
 
 

@@ -1,1 +1,1 @@
-"""Only for `cimport`: see header.pxd."""
+"""Used by `cimport` only: see header.pxd."""

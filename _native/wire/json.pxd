@@ -1,11 +1,9 @@
 # JSON text scanned in place: strings, numbers and literals are found, not converted. Nothing is owned; a Span
 # points into the text and is invalid after it. A Span of kind SPAN_ESCAPED still has its escapes; `unescape`
-# (escape.pxd) decodes them. Every function returns 0 or a negative HEADER_* reason and leaves the cursor
-# after what it took. Any thread.
-# Strings of JSON text, scanned sixteen bytes at a step. Inline: each module that cimports it compiles its own
-# copy. Borrows the text, keeps nothing. Any thread.
-# JSON escapes decoded to UTF-8. `to` needs a capacity of `length` bytes: decoded text is never longer than
-# its escaped form. Borrows both, keeps nothing. Any thread.
+# decodes them to UTF-8: `to` needs a capacity of `length` bytes, since decoded text is never longer. The
+# cursor functions return 0 or a negative HEADER_* reason and leave the cursor after what they took. Strings
+# are scanned sixteen bytes at a step, inline: each module that cimports this compiles its own copy. Any
+# thread.
 
 from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcmp, strlen

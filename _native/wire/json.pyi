@@ -1,4 +1,1 @@
-"""Only for `cimport`: see json.pxd.
-
-Only for `cimport`: see escape.pxd.
-"""
+"""Used by `cimport` only: see json.pxd."""

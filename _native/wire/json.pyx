@@ -1,6 +1,6 @@
 """JSON text scanned in place: makes no objects and converts only whole numbers (see json.pxd).
 
-Decodes the escapes of a JSON string to UTF-8 (see escape.pxd).
+Decodes the escapes of a JSON string to UTF-8 (see json.pxd).
 """
 
 from libc.stdint cimport INT32_MAX, INT32_MIN

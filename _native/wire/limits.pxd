@@ -7,4 +7,4 @@ cdef enum:
     HEADER_BYTES_MAX = 1048576    # five times 32,767 bytes of properties, each escaped to six
     FIELDS_MAX = 256              # ext fields of one header
     DEPTH_MAX = 16                # nesting of unknown JSON members that are skipped
-    FRAMES_PER_PASS = 256           # frames of one connection before others get their turn
+    FRAMES_PER_PASS = 256         # frames of one connection before others are served

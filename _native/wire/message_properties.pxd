@@ -1,4 +1,4 @@
-# Messages to send in wire format: properties, and the items of a batch body.
+# Encodes messages to send: properties, and the items of a batch body.
 #
 #   properties   name 0x01 value 0x02 …
 #   item         i32 size, i32 0, i32 0, i32 flag, i32 body bytes, body, i16 properties bytes, properties

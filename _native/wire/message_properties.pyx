@@ -1,4 +1,4 @@
-"""Messages to send in wire format (see outgoing.pxd)."""
+"""Encodes messages to send: properties and batch bodies (see message_properties.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -9,7 +9,7 @@ from firearrow._native.wire.limits cimport FRAME_BYTES_MAX
 
 cdef enum:
     PROPERTIES_BYTES_MAX = 32767
-    # between properties on the wire, as Apache's MessageDecoder has them
+    # separators on the wire (Apache: MessageDecoder)
     NAME_VALUE_SEPARATOR = 1
     PROPERTY_SEPARATOR = 2
 

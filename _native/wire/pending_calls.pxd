@@ -1,12 +1,14 @@
-# Calls: a connection of a client. Numbers the requests, passes each answer to its waiter, keeps time-outs.
+# PendingCalls: a client's connection. Numbers the requests, passes each response to its waiter, checks
+# time-outs.
 #
-# Ownership: `pending` owns the waiters. A waiter leaves it exactly once: with its answer, its time-out or the
-# loss of the connection. A waiter reads its answer in place: frame and header are invalid once `response_received`
-# returns. Exceptions of a waiter go to the loop's exception handler and affect no other waiter; a WireError
-# closes the connection.
+# Ownership: `pending_calls` owns the waiters. A waiter leaves it exactly once: with its response, its
+# time-out or the loss of the connection. A waiter reads its response in place: frame and header are invalid
+# once
+# `response_received` returns. Exceptions of a waiter go to the loop's exception handler and affect no other
+# waiter; a WireError closes the connection.
 #
 # Order: one sweep every TICK_S looks for waiters that are late or cancelled; calls have no timers of their
-# own. An answer without a waiter is dropped. Thread: the loop's.
+# own. A response without a waiter is dropped. Thread: the loop's.
 
 from libc.stdint cimport int32_t
 
@@ -14,7 +16,7 @@ from firearrow._native.wire.connection cimport Connection
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
 
-cdef class CallWaiter:                # sets its future to the whole command
+cdef class CallWaiter:                # sets its future to the command
     cdef double deadline
     cdef object future
 

@@ -8,7 +8,7 @@ TICK_S: float
 """Precision of time-outs."""
 
 class Failure(enum.Enum):
-    """Why a call got no answer; the value says it in words."""
+    """Why a call got no response; the value says it in words."""
 
     CLOSED = ...
     LOST = ...
@@ -16,14 +16,14 @@ class Failure(enum.Enum):
     FULL = ...
 
 class PendingCalls(Connection):
-    """A connection of a client. `failure` of a subclass makes the exception of a call without an answer."""
+    """A client's connection. `failure` of a subclass creates the exception of a call without a response."""
 
     retired: bool
     def __init__(self, loop: asyncio.AbstractEventLoop, *, pending_max: int = 65535) -> None: ...
     def failure(self, kind: Failure, reason: Exception | None = None) -> BaseException: ...
     def left(self) -> None: ...
     def call(self, command: RemotingCommand, timeout_s: float) -> asyncio.Future[RemotingCommand]:
-        """Send it; returns the answer, whatever its code. Fails with `failure`'s exception."""
+        """Send it; returns the response, whatever its code. Fails with `failure`'s exception."""
     def oneway(self, command: RemotingCommand) -> None: ...
     def next_opaque(self) -> int:
         """The next request number, for a frame encoded elsewhere."""

@@ -1,4 +1,4 @@
-"""Calls: a connection of a client; passes answers to their waiters (see calls.pxd)."""
+"""PendingCalls: a client's connection; passes responses to their waiters (see pending_calls.pxd)."""
 
 import enum
 
@@ -95,7 +95,7 @@ cdef class PendingCalls(Connection):
         return None
 
     cdef int post(self, int32_t opaque, bytes frame, CallWaiter waiter, double timeout_s) except -1:
-        """Send the frame; `waiter` gets its answer. A single frame leaves at once, several of a turn
+        """Send the frame; `waiter` gets the response. A single frame leaves at once, several of one pass
         together."""
         cdef double now = self.loop.time()
         waiter.deadline = now + timeout_s
@@ -113,7 +113,7 @@ cdef class PendingCalls(Connection):
             self.transport.write(frame)
         return 0
 
-    # ---- answers ----
+    # ---- responses ----
 
     cdef int handle_frame(self, const Frame *frame) except -1:
         cdef Header header
@@ -133,7 +133,7 @@ cdef class PendingCalls(Connection):
                 raise
             except Exception as error:
                 self.loop.call_exception_handler(
-                    {"message": "the waiter of an answer failed", "exception": error}
+                    {"message": "the waiter of a response failed", "exception": error}
                 )
         if self.retired:
             self.close_if_done()
@@ -180,6 +180,6 @@ cdef class PendingCalls(Connection):
                 waiter.call_failed(error)
         except Exception as fault:
             self.loop.call_exception_handler(
-                {"message": "the waiter of an answer failed", "exception": fault}
+                {"message": "the waiter of a response failed", "exception": fault}
             )
         return 0

@@ -1,12 +1,12 @@
-# Engine: sockets served without the loop's transports. They share one epoll set, which the loop watches as
-# one reader.
+# EpollPoller: serves sockets without the loop's transports. They share one epoll set, which the loop watches
+# as one reader.
 #
 #   a pass   1. epoll_wait
 #            2. recv from several ready sockets into the window, one after another
 #            3. pass their frames to their connections, one by one; 2 and 3 repeat in small groups, so that
 #               code and data stay in the cache (EVENTS_MAX, PASS_NS)
-#            4. run the planned callbacks: the turn's write, then one send for each connection
-#            5. run what those planned: one send for each consumer that was woken
+#            4. run the planned callbacks: the commit of the write batch, then one send per connection
+#            5. run what those planned: one send for each consumer whose held pull was answered
 #
 # Order: sockets left over from one pass are served first in the next, before newly ready ones; a re-armed
 # socket goes to the end of the kernel's ready list. So no busy peer delays the other sockets or the loop's
@@ -15,7 +15,7 @@
 # Sockets are edge triggered: the kernel reports new data once and need not check again. A socket that may
 # have more data than was read, or whose backlog was not sent completely, is re-armed.
 #
-# Ownership: the engine owns a socket until its connection has been notified of the loss, which never happens
+# Ownership: the poller owns a socket until its connection has been notified of the loss, which never happens
 # within a pass: pointers from epoll stay valid to the pass's end. Bytes that the kernel does not take at once
 # are copied to the socket's backlog; above `high_water` the connection is notified and stops reading. Thread:
 # the loop's.
@@ -29,22 +29,22 @@ cdef enum:
     EVENTS_MAX = 64
 
 cdef struct PendingRead:
-    void *transport                            # a Wire
+    void *transport                       # a SocketTransport
     Py_ssize_t start, count               # of its bytes in the window, after its connection's partial frame
 
 cdef class EpollPoller:
     cdef object loop
     cdef int epoll
     cdef set transports
-    cdef list planned, free_list              # swapped; reused, since memory may be short
-    # [first, last) are wires that epoll named, with `events`, not served yet
+    cdef list planned, free_list          # swapped; reused, since memory may be short
+    # [first, last): transports that epoll reported with `events`, not served yet
     cdef list waiting
     cdef uint32_t events[EVENTS_MAX]
     cdef int first, last
     cdef readonly bint in_pass
-    cdef bint time_cached                       # `now` is the time: from a pass's beginning to its end
+    cdef bint time_cached                 # `now` is valid: during a pass
     cdef double now
-    cdef PendingRead reads[EVENTS_MAX]           # reads not yet passed to their connections
+    cdef PendingRead reads[EVENTS_MAX]    # reads not yet passed to their connections
     cdef int read_count
     cdef Py_ssize_t read_bytes            # of the window
 
@@ -61,7 +61,7 @@ cdef class EpollPoller:
     cdef int notify(self, who, error) except -1
 
 cdef class SocketTransport(RawTransport):
-    cdef EpollPoller engine
+    cdef EpollPoller poller
     cdef object socket, remote, local
     cdef Connection connection
     cdef int fd
@@ -74,7 +74,7 @@ cdef class SocketTransport(RawTransport):
     cdef ssize_t receive(self, Py_ssize_t start, Py_ssize_t *capacity) except -2
     cdef int check_peer_closed(self) except -1
     cdef int drain(self) except -1
-    cdef int resume_writing_if_drained(self) except -1
+    cdef int report_backlog(self) except -1
     cdef int append_backlog(self, const uint8_t *data, Py_ssize_t length) except -1
     cdef int set_interest(self, uint32_t interest) except -1
     cdef int disconnect(self, reason) except -1

@@ -8,20 +8,20 @@ from firearrow._native.wire.connection import Connection, RawTransport
 class EpollPoller:
     """Serves sockets without the loop's transports, many in one pass. Loop thread.
 
-    Connections and the turn use it in place of the loop: `time`, and `call_soon`, which runs callbacks after
-    the pass's last socket, in order.
+    Connections and the write batch use it in place of the loop: `time`, and `call_soon`, which runs callbacks
+    after the pass's last socket, in order.
     """
 
     in_pass: bool
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
     def add(self, socket: socket, connection: Connection) -> SocketTransport:
-        """Serve a connected socket from now on: the engine closes it."""
+        """Serve a connected socket from now on; the poller closes it."""
     def time(self) -> float: ...
     def call_soon(self, callback: Callable[[], object]) -> None: ...
     def close(self) -> None: ...
 
 class SocketTransport(RawTransport):
-    """A socket of an engine, with the part of asyncio.Transport that connections use."""
+    """A socket of a poller, with the part of asyncio.Transport that connections use."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any: ...  # noqa: ANN401 (as asyncio's)
     def set_write_buffer_limits(self, high: int) -> None: ...

@@ -1,4 +1,4 @@
-"""Engine: sockets that are read and written without the loop's transports (see engine.pxd)."""
+"""EpollPoller: reads and writes sockets without the loop's transports (see poller.pxd)."""
 
 import os
 import socket as sockets
@@ -20,7 +20,7 @@ from firearrow._native.wire.syscalls cimport (
 
 cdef enum:
     LOOK_AT_THE_CLOCK = 4                 # sockets between two reads of the clock
-    # bytes of several sockets that stay in the cache until they are handed over
+    # bytes of several sockets that stay in the cache until they are processed
     TOGETHER_BYTES = 32768
     LINE_BYTES = 64
     PASS_NS = 2000000
@@ -43,10 +43,10 @@ cdef class EpollPoller:
             close(self.epoll)
 
     def close(self):
-        """After the last socket: there will be no further pass."""
+        """Close the epoll set after the last socket: there is no further pass."""
         self.loop.remove_reader(self.epoll)
 
-    # ---- used by connections and the turn instead of the loop ----
+    # ---- used by connections and the write batch instead of the loop ----
 
     def time(self):
         """The loop's time; within a pass, the time at which it began."""
@@ -64,12 +64,13 @@ cdef class EpollPoller:
             self.loop.call_soon(callback)
 
     def add(self, socket, Connection connection not None):
-        """Serve a connected socket from now on: the engine closes it. OSError: its peer is gone already."""
+        """Serve a connected socket from now on; the poller closes it. OSError: its peer is gone already."""
         cdef SocketTransport transport = SocketTransport.__new__(SocketTransport)
         socket.setblocking(False)
         if socket.family in (sockets.AF_INET, sockets.AF_INET6):
             socket.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY, 1)
-        transport.engine, transport.socket, transport.connection, transport.fd = self, socket, connection, socket.fileno()
+        transport.poller, transport.socket = self, socket
+        transport.connection, transport.fd = connection, socket.fileno()
         transport.remote, transport.local = socket.getpeername(), socket.getsockname()
         transport.high_water = 1 << 20
         transport.interest = EPOLLIN
@@ -152,7 +153,7 @@ cdef class EpollPoller:
         return 0
 
     cdef int serve_leftover(self, long long deadline) except -1:
-        """Sockets that the pass before had no time for come first."""
+        """Serve the sockets that the last pass had no time for."""
         cdef int n
         while self.first < self.last:
             n = self.first
@@ -184,15 +185,20 @@ cdef class EpollPoller:
         return late
 
     cdef int read(self, SocketTransport transport, bint is_ending) except -1:
-        """One recv; `deliver_reads` passes the bytes to the connection. `is_ending`: an end or error follows the
-        last byte."""
+        """One recv; `deliver_reads` passes the bytes to the connection. `is_ending`: an end or error follows
+        the last byte."""
         cdef Py_ssize_t capacity, before = transport.connection.partial_bytes
         cdef ssize_t count = transport.receive(self.read_bytes, &capacity)
         if count > 0:
-            self.reads[self.read_count] = PendingRead(transport=<void *> transport, start=self.read_bytes, count=count)
+            self.reads[self.read_count] = PendingRead(
+                transport=<void *> transport, start=self.read_bytes, count=count
+            )
             self.read_count += 1
             self.read_bytes += (before + count + LINE_BYTES - 1) & ~<Py_ssize_t> (LINE_BYTES - 1)
-        if (count == capacity or count < 0 or is_ending) and transport.interest & EPOLLIN and not transport.lost:
+        if (
+            (count == capacity or count < 0 or is_ending)
+            and transport.interest & EPOLLIN and not transport.lost
+        ):
             self.watch(transport, transport.interest, True)
         return 0
 
@@ -329,12 +335,12 @@ cdef class SocketTransport(RawTransport):
             self.backlog, self.capacity = larger, capacity
         memcpy(self.backlog + self.end, data, length)
         self.end += length
-        return self.resume_writing_if_drained()
+        return self.report_backlog()
 
-    cdef int resume_writing_if_drained(self) except -1:
+    cdef int report_backlog(self) except -1:
         """Count the backlog in the connection's budget."""
         self.connection.unsent = self.capacity if self.start < self.end else 0
-        return self.connection.account()
+        return self.connection.report_held()
 
     cdef int drain(self) except -1:
         cdef ssize_t sent = send_now(
@@ -345,13 +351,13 @@ cdef class SocketTransport(RawTransport):
                 self.disconnect(OSError(errno, os.strerror(errno)))
             return 0
         self.start += sent
-        self.connection.last_seen = self.engine.time()
+        self.connection.last_seen = self.poller.time()
         if self.start == self.end:
             self.start = self.end = 0
             if self.capacity > BACKLOG_KEPT:
                 free(self.backlog)
                 self.backlog, self.capacity = NULL, 0
-            self.resume_writing_if_drained()
+            self.report_backlog()
             self.set_interest(self.interest & ~<uint32_t> EPOLLOUT)
             if self.closing:
                 return self.disconnect(None)
@@ -360,15 +366,15 @@ cdef class SocketTransport(RawTransport):
             self.connection.resume_writing()
         return 0
 
-    # ---- life ----
+    # ---- closing ----
 
     cdef double now(self) except -1:
-        return self.engine.current_time()
+        return self.poller.current_time()
 
     cdef int set_interest(self, uint32_t interest) except -1:
         if interest != self.interest and not self.lost:
             self.interest = interest
-            self.engine.watch(self, interest, True)
+            self.poller.watch(self, interest, True)
         return 0
 
     cdef int disconnect(self, reason) except -1:
@@ -377,28 +383,28 @@ cdef class SocketTransport(RawTransport):
         if self.lost:
             return 0
         try:
-            self.engine.loop.call_soon(self.notify_lost, reason)
+            self.poller.loop.call_soon(self.notify_lost, reason)
         except MemoryError:
             out_of_memory = True
         if out_of_memory:
             return self.shutdown_socket()
         self.lost = True
-        unwatch_socket(self.engine.epoll, self.fd)
+        unwatch_socket(self.poller.epoll, self.fd)
         free(self.backlog)
         self.backlog = NULL
         self.start = self.end = self.capacity = 0
-        return self.resume_writing_if_drained()
+        return self.report_backlog()
 
     cdef int shutdown_socket(self) except -1:
         """No memory to report the loss: stop reading and writing; epoll reports the socket again."""
         self.closing = True
         shutdown(self.fd, SHUT_RDWR)
-        return self.engine.watch(self, self.interest, True)
+        return self.poller.watch(self, self.interest, True)
 
     def notify_lost(self, reason):
         try:
             self.connection.connection_lost(reason)
         finally:
             self.socket.close()
-            self.engine.transports.discard(self)
+            self.poller.transports.discard(self)
             self.connection = None              # breaks the reference cycle with the connection

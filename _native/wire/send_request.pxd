@@ -1,8 +1,7 @@
-# Requests that send messages, encoded without a Python object for each field, and their answers, decoded in
-# place.
+# Encodes send requests without a Python object for each field, and decodes their responses in place.
 #
 # Ownership: SendFrames belongs to one group and topic and owns the bytes that all their frames share. A
-# SendWaiter calls `done` once with its outcome: a SendAnswer, or what the channel's `failure` returned.
+# SendWaiter calls `done` once with the outcome: a SendAnswer, or what the channel's `failure` returned.
 # Thread: the channel's loop.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -16,7 +15,7 @@ cdef struct Send:                 # what differs from frame to frame
     int64_t born_ms
     bint batch
 
-cdef class SendFields:            # of one message, the same in each frame that tries to send it; -1: no maximum
+cdef class SendFields:            # of one message, the same in each attempt to send it; -1: no maximum
     cdef public int32_t code, sys_flag, flag, reconsume_times, max_reconsume_times
 
 cdef class SendFrames:

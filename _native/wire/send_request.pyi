@@ -5,7 +5,7 @@ from firearrow._native.wire.pending_calls import PendingCalls
 
 @final
 class SendFields:
-    """What differs from message to message of a topic, and is the same in each frame that tries to send one."""
+    """The fields that differ between the messages of a topic, the same in each attempt to send one."""
 
     code: int
     sys_flag: int
@@ -21,7 +21,7 @@ class SendFields:
         reconsume_times: int = 0,
         max_reconsume_times: int = -1,
     ) -> None:
-        """`max_reconsume_times` -1: the frame does not say it."""
+        """`max_reconsume_times` -1: not in the frame."""
 
 @final
 class SendFrames:
@@ -49,11 +49,11 @@ class SendFrames:
         broker_name: str | None = None,
         oneway: bool = False,
     ) -> bytes:
-        """One whole frame. ValueError: it is over the limit."""
+        """One complete frame. ValueError: it is over the limit."""
 
 @final
 class SendAnswer:
-    """A broker's answer to a send; missing numbers are -1, missing strings None."""
+    """A broker's response to a send; missing numbers are -1, missing strings None."""
 
     code: int
     remark: str | None
@@ -73,7 +73,7 @@ def post(
     done: Callable[[SendAnswer | BaseException], object],
     timeout_s: float,
 ) -> None:
-    """Send a frame whose opaque is `channel.next_opaque()`. Calls `done` once, with the answer or the
+    """Send a frame whose opaque is `channel.next_opaque()`. Calls `done` once, with the response or the
     failure.
 
     Raises the exception of the channel's `failure` if nothing can be sent; then `done` is not called.

@@ -1,13 +1,14 @@
-"""Requests that send messages, and their answers (see sends.pxd)."""
+"""Encodes send requests, decodes their responses (see send_request.pxd)."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
 from libc.string cimport memcpy, strlen
 
-from firearrow._native.base.endian cimport put_i32
 from firearrow._native.wire.pending_calls cimport PendingCalls
-from firearrow._native.wire.codes cimport FLAG_ONEWAY, PYTHON, SEND_BATCH_MESSAGE, SEND_MESSAGE_V2, SERIALIZER_ROCKETMQ, VERSION
+from firearrow._native.wire.codes cimport (
+    FLAG_ONEWAY, PYTHON, SEND_BATCH_MESSAGE, SEND_MESSAGE_V2, SERIALIZER_ROCKETMQ, VERSION,
+)
 from firearrow._native.wire.command cimport integer_of, text_of
 from firearrow._native.wire.frame cimport Frame
 from firearrow._native.wire.header cimport Header
@@ -58,7 +59,8 @@ cdef class SendFrames:
         self.free_writer = Writer()
 
     def frame(
-        self, int32_t opaque, int32_t queue_id, int64_t born_ms, bytes properties not None, bytes body not None,
+        self, int32_t opaque, int32_t queue_id, int64_t born_ms, bytes properties not None,
+        bytes body not None,
         SendFields fields not None=PLAIN, *, str broker_name=None, bint oneway=False,
     ):
         cdef Send send
@@ -276,7 +278,9 @@ cdef class SendWaiter(CallWaiter):
         return 0
 
 
-def post(PendingCalls channel not None, int32_t opaque, bytes frame not None, done not None, double timeout_s):
+def post(
+    PendingCalls channel not None, int32_t opaque, bytes frame not None, done not None, double timeout_s
+):
     cdef SendWaiter waiter
     refusal = channel.too_many_error()
     if refusal is not None:

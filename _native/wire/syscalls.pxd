@@ -1,6 +1,5 @@
-# epoll: which sockets are ready. Any thread.
-# recv and send by raw system calls: the C library's wrappers are cancellation points, which cost two atomic
-# operations each once the process has threads. Any thread.
+# epoll, and recv and send as raw system calls: the C library's wrappers are cancellation points, which cost
+# two atomic operations each once the process has threads. Any thread.
 
 from libc.stdint cimport uint32_t
 from libc.errno cimport EAGAIN, EINTR

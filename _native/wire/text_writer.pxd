@@ -1,4 +1,4 @@
-# Numbers and strings written at a pointer. The caller has reserved the capacity; each function returns the
+# Writes numbers and strings at a pointer. The caller has reserved the capacity; each function returns the
 # end of what it wrote. Inline: each module that cimports them compiles its own copies. Any thread.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t

@@ -5,8 +5,8 @@ class UniqueIds:
     """Ids in the format of the Java client: address, process, salt, ms since the month began, counter; in
     upper-case hex.
 
-    32 characters with an address of 4 bytes, 56 with 16. The month is that of the local clock; a clock that steps back
-    by less than 1000 s stands still. Any thread.
+    32 characters with an address of 4 bytes, 56 with 16. The month is that of the local clock; a clock that
+    steps back by less than 1000 s stands still. Any thread.
     """
 
     def __init__(self, host: bytes, process: int, salt: bytes) -> None:

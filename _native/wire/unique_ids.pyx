@@ -1,4 +1,4 @@
-"""UniqueIds: ids that are unique across processes and time (see uniqueid.pxd). Reads the clock itself."""
+"""UniqueIds: ids that are unique across processes and time (see unique_ids.pxd). Reads the clock itself."""
 
 cimport cython
 from cpython.unicode cimport PyUnicode_New

@@ -1,5 +1,5 @@
-# Writer: a growing byte buffer that a frame is written into; lengths are patched afterwards. Its creator owns
-# it. Every `put` reserves the capacity it needs; MemoryError is the only failure. One thread at a time.
+# Writer: a growing byte buffer for a frame; lengths are patched afterwards. Its creator owns it. Every `put`
+# reserves the capacity it needs; MemoryError is the only failure. One thread at a time.
 
 cimport cython
 from libc.stdint cimport int16_t, int32_t, uint8_t

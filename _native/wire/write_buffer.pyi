@@ -1,1 +1,1 @@
-"""Only for `cimport`: see writer.pxd."""
+"""Used by `cimport` only: see write_buffer.pxd."""

@@ -1,11 +1,11 @@
-"""A growing byte buffer for frames: big-endian numbers, JSON strings, patched lengths."""
+"""Writer: a growing byte buffer for frames: big-endian numbers, JSON strings, patched lengths."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.string cimport memcpy
 
-from firearrow._native.base.endian cimport put_i16, put_i32
+from firearrow._native.base.endian cimport put_i16 as store_i16, put_i32 as store_i32
 from firearrow._native.wire.text_writer cimport DECIMAL_BYTES, decimal, quoted
 
 
@@ -41,13 +41,13 @@ cdef class Writer:
 
     cdef int put_i16(self, int16_t value) except -1:
         self.reserve(2)
-        put_i16(self.data + self.size, value)
+        store_i16(self.data + self.size, value)
         self.size += 2
         return 0
 
     cdef int put_i32(self, int32_t value) except -1:
         self.reserve(4)
-        put_i32(self.data + self.size, value)
+        store_i32(self.data + self.size, value)
         self.size += 4
         return 0
 
@@ -63,10 +63,10 @@ cdef class Writer:
         return 0
 
     cdef void patch_i16(self, Py_ssize_t position, int16_t value) noexcept:
-        put_i16(self.data + position, value)
+        store_i16(self.data + position, value)
 
     cdef void patch_i32(self, Py_ssize_t position, int32_t value) noexcept:
-        put_i32(self.data + position, value)
+        store_i32(self.data + position, value)
 
     cdef bytes take(self):
         cdef bytes whole = PyBytes_FromStringAndSize(<char *> self.data, self.size)

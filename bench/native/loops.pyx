@@ -140,7 +140,7 @@ cdef class Parts:
         cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(record)
         cdef int64_t n, place, size = len(record)
         for n in range(times):
-            memcpy(self.log.place(size, &place), at, size)
+            memcpy(self.log.reserve_record(size, &place), at, size)
             if n % BATCH == BATCH - 1:
                 self.log.write()
         return self.log.write()
@@ -149,7 +149,7 @@ cdef class Parts:
         """Promise and append entries; the queue's end."""
         cdef int64_t n
         for n in range(times):
-            self.queue.promise()
+            self.queue.next_slot()
             self.queue.append(n, 300, n & 3)
         return self.queue.end_entry
 
@@ -159,7 +159,7 @@ cdef class Parts:
         cdef const uint8_t *run
         cdef int entry
         for n in range(times):
-            run = self.queue.run_at(n * 7919 % places, &count)
+            run = self.queue.entries_at(n * 7919 % places, &count)
             for entry in range(<int> min(count, <int64_t> BATCH)):
                 sizes += get_i32(run + entry * ENTRY + ENTRY_SIZE_AT)
         return sizes

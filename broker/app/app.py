@@ -1,14 +1,16 @@
-"""App: the composition root. Builds every part of the broker, starts and stops them in order; no logic of its own.
+"""App: the composition root of the broker: builds all objects, starts and stops them in order.
 
-Start: lock and recover the store → journal, flusher, server, turn → load the tables → listeners, handlers → register →
-services → ready.
-Stop, in the opposite order: take no more → answer what waits → say goodbye → write and sync → files → clean mark.
+Start: lock and recover the store → journal, flusher, server, write batch → load the tables → listeners,
+handlers → register with name servers → services → ready. Stop, in the opposite order: stop reading requests →
+answer pending ones → unregister → write and sync → save the files → mark the store as cleanly closed.
 
-A part that is started registers its undo at once, so a start that fails half way is undone as far as it came. There are
-two stacks of undos: `files` closes what `running` still writes to, when all of `running` has stopped.
+Whatever is started registers its undo at once, so a start that fails half way is rolled back. There are two
+stacks of undos: `files` closes what `running` still writes to, after everything in `running` has stopped.
 
-Composition goes on in `opening` (the store), `tables` (tables from their files), `living` (messages beyond a plain
-send; in it `pops` and `timing`), `gates` (the fast path) and `nameserver`. `context` is what they hand on.
+The rest of the composition: `store` opens the store, `broker.context.tables` loads the tables,
+`message_services` builds what handles messages beyond a plain send (with `pop_services` and
+`timer_services`), `fast_path` the fast path, and `name_server` the name server. They share one
+`BrokerContext`. Loop thread.
 """
 
 import asyncio
@@ -40,7 +42,7 @@ from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext
-from firearrow.broker.context.tables import load, make_state
+from firearrow.broker.context.tables import load, make_tables
 from firearrow.broker.handlers.assignment import AssignmentHandler
 from firearrow.broker.handlers.broker_admin import ColdReadsHandler, InspectionHandler, SingleBrokerHandler
 from firearrow.broker.handlers.clients import ClientsHandler
@@ -71,7 +73,7 @@ log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
 CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S = 10, 5, 1
-VIP_BELOW = 2
+VIP_PORT_GAP = 2
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
@@ -99,7 +101,7 @@ class App:
         killed = (Path(options.store_root) / "abort").exists()
         self._open_store(options, files)
         self._start_writing(options, running)
-        self._make_turn(options)
+        self._make_write_batch(options)
         self._load_tables(options)
         await self._listen(options, files)
         self._register(options, running)
@@ -109,7 +111,7 @@ class App:
                 tables.topics,
                 self._store,
                 tables.offsets,
-                least_queues=options.default_queues if tables.topics_loaded else 1,
+                min_queues=options.default_queues if tables.topics_loaded else 1,
                 saved_ms=tables.topics.version.timestamp if tables.topics_loaded else 0,
             )
         running.push_async_callback(self._answer_all)
@@ -119,7 +121,7 @@ class App:
         gc.collect()
         gc.freeze()
 
-    # ---- parts ----
+    # ---- building ----
 
     def _open_store(self, options: Options, files: AsyncExitStack) -> None:
         self._store = open_store(options)
@@ -130,14 +132,15 @@ class App:
         files.callback(self._journal.close)
 
     def _start_writing(self, options: Options, running: AsyncExitStack) -> None:
-        """What writes to the files, and the server: its last answers leave before the flusher stops."""
+        """Start flusher and table saver; create the server, whose last answers are sent before the flusher
+        stops."""
         self._flusher = Flusher(
             self._loop,
             self._store,
             sync_flush=options.sync_flush,
             interval_ms=lambda: self._config.options.flush_interval_ms,
             queue_interval_ms=lambda: self._config.options.queue_flush_interval_ms,
-            synced=lambda offset: self._write_batch.synced(offset),  # noqa: PLW0108 (the turn is made later)
+            synced=lambda offset: self._write_batch.synced(offset),  # noqa: PLW0108 (created later)
             failed=lambda error: self._write_batch.sync_failed(_disk_fault(error)),
         )
         self._saver = TableSaver(self._loop, self._sync_before_save)
@@ -148,13 +151,13 @@ class App:
             self._loop,
             idle_s=options.idle_s,
             frame_bytes_max=options.frame_bytes_max,
-            engine=options.fast_sockets,
+            use_poller=options.fast_sockets,
             held_bytes_max=options.connection_bytes_max,
         )
         running.push_async_callback(self._server.close, STOP_S)
 
-    def _make_turn(self, options: Options) -> None:
-        """The turn, and those whom it gives news of queues."""
+    def _make_write_batch(self, options: Options) -> None:
+        """The write batch, and what it notifies of new messages."""
         self._hold_service = PullHoldService(self._loop, self._clock, options.held_pulls_max)
         self._arrivals = ArrivalNotifier(self._hold_service)
         self._write_batch = WriteBatch(
@@ -180,23 +183,22 @@ class App:
 
     def _load_tables(self, options: Options) -> None:
         changed = self._topics_changed, self._subscriptions_changed
-        self._tables = make_state(options, self._clock, self._saver, self._journal, *changed)
+        self._tables = make_tables(options, self._clock, self._saver, self._journal, *changed)
         self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.schedule("kv"))
         kv_file = Path(options.store_root) / "config" / "kvConfig.json"
         load(self._saver, "kv", kv_file, self._name_server.kv, make=False)
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
 
     def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:
-        context = BrokerContext(
-            self._loop, self._store, self._write_batch, self._journal, self._saver, self._tables, self._config, self._clock,
-            self._stats,
-        )  # fmt: skip
         store, tables, config, clock, stats = (
-            context.store,
-            context.tables,
-            context.config,
-            context.clock,
-            context.stats,
+            self._store,
+            self._tables,
+            self._config,
+            self._clock,
+            self._stats,
+        )
+        context = BrokerContext(
+            self._loop, store, self._write_batch, self._journal, self._saver, tables, config, clock, stats
         )
         topics, groups, offsets, clients = tables.topics, tables.groups, tables.offsets, tables.clients
         filters = FilterCache(config, clients.subscription)
@@ -259,7 +261,8 @@ class App:
         log.info("broker on %s:%d, VIP port %d", *address, vip)
 
     async def _listen_with_vip(self, options: Options, vip_dispatch: Dispatch) -> tuple[Address, int]:
-        """The broker's port, and two below it the port that old Java clients send to. Port 0 finds a free pair."""
+        """Listen on the broker's port and on the VIP port two below it, to which old Java clients send. Port
+        0 finds a free pair. StartError."""
         listen, host = self._server.listen, options.bind_address
         for left in range(VIP_TRIES if options.listen_port == 0 else 1, 0, -1):
             address = await listen(
@@ -267,7 +270,7 @@ class App:
             )
             try:
                 vip = await listen(
-                    host, address[1] - VIP_BELOW, vip_dispatch, lambda: self._fast_handler(vip=True)
+                    host, address[1] - VIP_PORT_GAP, vip_dispatch, lambda: self._fast_handler(vip=True)
                 )
             except StartError:
                 self._server.stop_listening(address)
@@ -275,7 +278,7 @@ class App:
                     raise
                 continue
             return address, vip[1]
-        raise StartError("no free pair of ports was found: name one with --listen")
+        raise StartError("no free pair of ports was found: choose the broker's port with --listen")
 
     def _register(self, options: Options, running: AsyncExitStack) -> None:
         bound = "" if options.bind_address in ("0.0.0.0", "::") else options.bind_address
@@ -292,7 +295,7 @@ class App:
             period_ms=options.register_period_ms,
         )
         self._registrar.start()
-        running.push_async_callback(self._say_goodbye)
+        running.push_async_callback(self._unregister)
 
     def _other_name_servers(self, options: Options) -> list[Address]:
         return addresses(options.name_servers, self._naming if self._naming_listen is not None else None)
@@ -306,7 +309,8 @@ class App:
         naming = "off" if self._naming_listen is None else f"{self._naming[0]}:{self._naming[1]}"
         if self._address[0] in ("127.0.0.1", "::1"):
             log.warning(
-                "listening on loopback only; to open it to others: --listen 0.0.0.0:%d --namesrv-listen 0.0.0.0:9876",
+                "listening on loopback only; to accept connections from other hosts: "
+                "--listen 0.0.0.0:%d --namesrv-listen 0.0.0.0:9876",
                 self._address[1],
             )
         return (
@@ -342,9 +346,9 @@ class App:
             self._fast_path.subscriptions_changed()
 
     def _sync_before_save(self) -> None:
-        """What a file of progress speaks of is on the disk before the file is. Runs in another thread. OSError."""
+        """Sync log and journal before a progress file that refers to them. Saver's thread. OSError."""
         self._flusher.sync_to_disk()
-        with suppress(OSError):  # it has said so
+        with suppress(OSError):  # the journal logs it
             self._journal.sync()
 
     def _set_limits(self, options: Options) -> None:
@@ -363,7 +367,7 @@ class App:
     # ---- stopping ----
 
     async def _answer_all(self) -> None:
-        """Everything that was taken is answered."""
+        """Answer every request that was accepted."""
         self._hold_service.release_all()
         self._write_batch.commit()
         with suppress(TimeoutError):
@@ -371,17 +375,18 @@ class App:
                 await self._write_batch.settled()
                 await self._dispatch.drain()
 
-    async def _say_goodbye(self) -> None:
+    async def _unregister(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S / 2):
                 await self._registrar.stop()
 
     def _save(self, save: Callable[[], None]) -> None:
-        """What could not be saved stays in the journal, which counts as long as the store was not closed cleanly."""
+        """Save. What cannot be saved stays in the journal, which is valid until the store is closed
+        cleanly."""
         try:
             save()
         except OSError as error:
-            log.error("not all could be saved: %s", error)
+            log.error("not everything could be saved: %s", error)
             self._unsaved = error
 
     def _close_store(self) -> None:
@@ -394,7 +399,7 @@ def _disk_fault(error: Exception) -> str:
 
 
 def _advertised_address(bind: str) -> str:
-    """One fixed address for records and message ids: the bound one, else that of the host's name."""
+    """One fixed address for records and message ids: the bound one, else the address of the host's name."""
     if bind not in ("0.0.0.0", "::"):
         return str(socket.getaddrinfo(bind, None)[0][4][0])
     try:

@@ -1,6 +1,7 @@
-"""Gates: the composition of the fast lane. Keeps it as topics, groups, subscriptions and options are. Loop thread.
+"""FastPathSetup: builds the fast path and updates it when topics, groups, subscriptions or options change.
 
-A topic is in the gate if a plain message to it is stored as it comes: none of a system's, no retries, no dead letters.
+A topic is plain, and sends to it may take the fast path, if its messages are stored as they come: no system
+topic, retry topic, dead letter queue or LMQ. Loop thread.
 """
 
 from collections.abc import Iterable
@@ -39,9 +40,15 @@ class FastPathSetup:
             store_host,
         )
         self._puller = Puller(
-            context.store, hold_service, pulls.plain, pulls.run_again, context.tables.offsets, context.journal.journal_page, context.stats,
+            context.store,
+            hold_service,
+            pulls.plain,
+            pulls.run_again,
+            context.tables.offsets,
+            context.journal.journal_page,
+            context.stats,
             context.clock,
-        )  # fmt: skip
+        )
         context.stats.source(self._sender.count)
         context.stats.source(self._puller.count)
         self.fast_dispatch: FastHandler = FastDispatch(self._sender, self._puller)
@@ -50,11 +57,11 @@ class FastPathSetup:
         context.config.listen(self._configure)
 
     def subscriptions_changed(self) -> None:
-        """A group, or what it subscribes, is other than before."""
+        """A group or its subscriptions changed."""
         self._puller.forget()
 
     def changed(self, topics: Iterable[str]) -> None:
-        """These topics are new, other or gone."""
+        """These topics were created, changed or deleted."""
         self._puller.forget()
         for name in topics:
             topic = self._topics.get(name)
@@ -75,9 +82,9 @@ class FastPathSetup:
         return name_rules.topic_fault(name) is None and not self._topics.is_system(name)
 
     def _configure(self, options: Options) -> None:
-        marks = {Property.REGION: options.region_id, Property.TRACE_ON: str(options.trace_on).lower()}
-        added = properties_text(marks | {Property.CLUSTER: options.cluster_name})
-        self._sender.configure(added, marks, options.accept_sends_from_ms)
+        in_answer = {Property.REGION: options.region_id, Property.TRACE_ON: str(options.trace_on).lower()}
+        in_message = properties_text(in_answer | {Property.CLUSTER: options.cluster_name})
+        self._sender.configure(in_message, in_answer, options.accept_sends_from_ms)
         self._puller.forget()
         may_order = bool(options.broker_permission & name_rules.PERM_WRITE)
         if may_order != self._may_order:

@@ -1,6 +1,7 @@
-"""Living: the composition of `life`, what happens to a message beyond a plain send. `app` builds, starts, stops it.
+"""MessageServices: builds what handles messages beyond a plain send: delays, timers, transactions, POP.
 
-Progress comes from Apache's files first, then from the journal, which is newer.
+`app` builds, starts and stops it. At start, progress is loaded from Apache's files first, then from the
+journal, which is newer. Loop thread.
 """
 
 import logging
@@ -49,7 +50,7 @@ class MessageServices:
             store_host,
             levels=len(options.delay_levels_ms),
             schedule=self._schedule,
-            multi=LmqDispatch(context.store, options.lights_max).dispatch if options.multi_dispatch else None,
+            multi=LmqDispatch(context.store, options.lmq_max).dispatch if options.multi_dispatch else None,
         )
         self._timer_services = TimerServices(context, self._appender)
         self._delays = self._make_delays(context)
@@ -86,7 +87,7 @@ class MessageServices:
         )
 
     def _sends(self, context: BrokerContext) -> list[Routes]:
-        """What brings messages in."""
+        """The handlers of requests that store messages."""
         appender, tables = self._appender, context.tables
         config, clock, stats = context.config, context.clock, context.stats
         retries = RetryRouting(tables.topics, tables.groups, tables.locks)
@@ -105,7 +106,7 @@ class MessageServices:
         return [*self._own, self._delay_routes, *self._timer_services.routes(), *self._pop_services.routes()]
 
     def start(self, *, killed: bool) -> None:
-        """Take up what was pending; the store and the tables are loaded."""
+        """Restore progress and resume pending work; the store is open and the tables are loaded."""
         for entry in self._journal.recover_entries():
             self._restore(entry)
         if killed:
@@ -123,23 +124,21 @@ class MessageServices:
         self._periodic.every(POP_SWEEP_S, self._pop_services.sweep)
 
     def _bound_offsets(self) -> None:
-        """A power cut took messages back that had been consumed."""
-        taken_back = self._offsets.bound(self._store.reader.max_offset)
-        if taken_back:
-            log.warning(
-                "%d offsets of consumers stood behind the end of their queue: taken back to it", taken_back
-            )
+        """Reset offsets past the end of their queue: a power cut may lose messages that were consumed."""
+        reset = self._offsets.bound(self._store.reader.max_offset)
+        if reset:
+            log.warning("%d consumer offsets were past the end of their queue and are reset to it", reset)
 
     def save_progress(self) -> None:
-        """Bring all progress to its files, and let go of the journal that was full when this was done last: what was
-        on its way to the disk then stands in the files now."""
+        """Save all progress to its files, then delete the journal files from before the previous call: the
+        progress that was still being written then is in the files now."""
         try:
             before, self._rotated = self._rotated, self._journal.rotate()
         except OSError as error:
-            return log.error("the journal cannot begin a new file: %s", error)
-        self._saver.save_changed().add_done_callback(lambda _: self._kept(before))
+            return log.error("the journal cannot start a new file, will try again: %s", error)
+        self._saver.save_changed().add_done_callback(lambda _: self._progress_saved(before))
 
-    def _kept(self, number: int) -> None:
+    def _progress_saved(self, number: int) -> None:
         if not self._saver.failing:
             self._saver.run_in_writer(lambda: self._drop_before(number))
 
@@ -147,18 +146,18 @@ class MessageServices:
         try:
             self._journal.drop_before(number)
         except OSError as error:
-            log.error("old files of the journal stay until the next time: %s", error)
+            log.error("old journal files could not be deleted, will try again: %s", error)
 
     def stop(self) -> None:
-        """No more deliveries of what was started; what is staged is still written."""
+        """Stop all deliveries; messages that are staged are still written."""
         self._running.close()
 
     def close(self) -> None:
-        """All that was put is written, and the files are saved. OSError."""
+        """Close the timer files; all staged messages are written by now. OSError."""
         self._timer_services.service.close()
 
     def timer_info(self) -> dict[str, str]:
-        """What the runtime info says of timers and delays."""
+        """The members of the runtime info about timers and delays."""
         return self._timer_services.service.runtime() | self._delays.info()
 
     def listen(self, arrivals: ArrivalNotifier) -> None:
@@ -167,7 +166,7 @@ class MessageServices:
         self._pop_services.listen(arrivals)
 
     def _schedule(self, message: Message) -> None:
-        """The appender is there before the timers, which deliver by it."""
+        """Call the timers late: they need the appender, so they are created after it."""
         self._timer_services.schedule(message)
 
     def _restore(self, entry: Entry) -> None:

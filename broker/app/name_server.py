@@ -1,7 +1,7 @@
-"""NameServer: the tables and handlers of one name server, put together, and its scan for silent brokers.
+"""NameServer: the tables and handlers of one name server, and its scan for silent brokers.
 
-The broker's process has one beside it, `firearrow namesrv` is nothing else. Opens no port, writes no file.
-Loop thread.
+A broker's process contains one unless it is switched off; `firearrow namesrv` runs one alone. Opens no port,
+writes no file. Loop thread.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from firearrow.broker.tables.routes import RouteTable
 
 
 class NameServer:
-    """`kv_changed()` hears that `kv` wants to be written to its file (`kvConfig.json`)."""
+    """`kv_changed()` is called when `kv` has to be written to its file (`kvConfig.json`)."""
 
     def __init__(self, clock: Clock, options: NamingOptions, kv_changed: Callable[[], None]) -> None:
         self.options = options

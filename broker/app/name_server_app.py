@@ -1,6 +1,6 @@
-"""NameServerApp: the process that is a name server and nothing else (`firearrow namesrv`). A composition root.
+"""NameServerApp: the process of `firearrow namesrv`, a name server alone. A composition root.
 
-Stops in the opposite order: no more scans → connections → the file.
+Stops in the opposite order of its start: the scan, the connections, the file. Loop thread.
 """
 
 import asyncio

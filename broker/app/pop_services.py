@@ -1,4 +1,7 @@
-"""Pops: the composition of POP, a part of `living`: what is taken, what comes back, who waits."""
+"""PopServices: builds POP: taking, acknowledging and reviving messages, held requests, their handlers.
+
+`message_services` builds, starts and stops it. Loop thread.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +15,7 @@ from firearrow.broker.handlers.acks import AcksHandler
 from firearrow.broker.handlers.pop import PeekHandler, PopHandler
 from firearrow.broker.handlers.pop_notification import NotificationHandler
 from firearrow.broker.pop.ack import AckService
-from firearrow.broker.pop.long_polling import ANY_QUEUE, Place, PopHoldService
+from firearrow.broker.pop.long_polling import ANY_QUEUE, HoldKey, PopHoldService
 from firearrow.broker.pop.order_info import QUEUES_MAX, ConsumerOrderInfo, OrderUnlockTimer
 from firearrow.broker.pop.permissions import PopPermissions
 from firearrow.broker.pop.pop import PopService
@@ -39,7 +42,7 @@ class PopServices:
                 context.loop,
                 clock,
                 lambda: config.options.pops_held_max,
-                lambda: config.options.pops_held_of_place,
+                lambda: config.options.pops_held_per_queue_max,
             )
             for _ in range(2)
         )
@@ -75,17 +78,17 @@ class PopServices:
 
     def listen(self, arrivals: ArrivalNotifier) -> None:
         for hold_service in (self._hold_service, self._notification_holds):
-            arrivals.listen(hold_service.messages_arrived, waiters=hold_service.places)
+            arrivals.listen(hold_service.messages_arrived, waiters=hold_service.keys)
 
     def sweep(self) -> None:
         self._order_info.sweep(self._tables.topics, self._tables.groups)
 
     def _wake_at(self, topic: str, group: str, queue_id: int, at_ms: int) -> None:
-        """A queue that is blocked until then is tried again by whoever waits for it."""
+        """At that time the queue is no longer blocked: retry the requests that are held for it."""
         self._unlock_timer.at((topic, group, queue_id), at_ms)
 
-    def _retry_held_soon(self, place: Place) -> None:
-        """One that waits for this queue and one that waits for all queues, of pops and of notifications."""
+    def _retry_held_soon(self, key: HoldKey) -> None:
+        """Retry one request held for this queue and one held for all queues, of pops and of notifications."""
         for hold_service in (self._hold_service, self._notification_holds):
-            hold_service.retry_held_soon(place)
-            hold_service.retry_held_soon((*place[:2], ANY_QUEUE))
+            hold_service.retry_held_soon(key)
+            hold_service.retry_held_soon((*key[:2], ANY_QUEUE))

@@ -1,5 +1,7 @@
-"""Opening: store and journal opened from options, and the store closed, with sentences for people. Loop thread, or none
-yet."""
+"""Opens store and journal from the options and closes the store; faults become errors that say what to do.
+
+Loop thread.
+"""
 
 import logging
 import sys
@@ -47,30 +49,31 @@ def open_journal(store: MessageStore) -> Journal:
 
 def _unusable(root: str, error: OSError) -> StartError:
     return StartError(
-        f"cannot open the store {root} ({error.filename or root}: {error.strerror or error}): make room, "
-        "set its permissions, or name another folder with --store"
+        f"cannot open the store {root} ({error.filename or root}: {error.strerror or error}): "
+        "free disk space, set its permissions, or choose another folder with --store"
     )
 
 
 def report_entry_repairs(store: MessageStore) -> None:
-    """Queue entries that readers met and that led to no good record: each is said once."""
-    for line in store.reader.take_strays():
+    """Log each queue entry that a reader found and that leads to no valid record, once."""
+    for line in store.reader.drain_entry_repairs():
         log.error("%s", line)
 
 
 def close_store(store: MessageStore, *, unsaved: OSError | None) -> None:
-    """StartError when it has to be recovered at the next start. `unsaved`: why the journal must still count then."""
+    """StartError when the next start has to recover the store. `unsaved`: why files are unsaved, so the
+    journal stays valid."""
     failing = sys.exception()
     fault = unsaved
     report_entry_repairs(store)
     if not store.writable:
-        fault = fault or OSError("it took no more messages, see above")
+        fault = fault or OSError("it stopped accepting messages, see the log above")
     try:
         store.close(clean=unsaved is None)
     except OSError as error:
         fault = error
     if fault is None:
         return
-    if failing is not None:  # the start's own fault is the one to tell
+    if failing is not None:  # report the fault of the start instead
         return log.error("the store was not closed cleanly: %s", fault)
     raise StartError(f"the store was not closed cleanly and will be recovered: {fault}")

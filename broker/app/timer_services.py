@@ -1,6 +1,6 @@
-"""Timing: the composition of timer messages, a part of `living`: the service, its files, who asks of it.
+"""TimerServices: builds the service of timer messages, its files and its handlers.
 
-With timerWheelEnable=false the service is one that does nothing; messages for it are refused.
+With timerWheelEnable=false the service is `DisabledTimers`, and timer messages are refused. Loop thread.
 """
 
 from pathlib import Path

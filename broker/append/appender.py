@@ -1,9 +1,8 @@
-"""Appender: the way of a message into the store, through Apache's hooks for delays (HookUtils). Loop thread.
+"""Appender: stages messages in the store after Apache's hooks for delays (HookUtils). Loop thread.
 
-A message may name light queues (%LMQ%…) that get an entry, too: multi-dispatch.
-
-A message with a delay level goes to SCHEDULE_TOPIC_XXXX, one with a timer property to the timer's topic, and names its
-real topic and queue in properties. Counts nothing and answers nothing by itself.
+A message with a delay level goes to SCHEDULE_TOPIC_XXXX, one with a timer property to the timer's topic; its
+properties keep the real topic and queue. A message may also name LMQs that get an entry (multi-dispatch).
+Counts nothing in the statistics and answers nothing by itself.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ TIMER_REQUESTS = (Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TI
 
 
 def delay_level(properties: dict[str, str]) -> int:
-    """The level that a message asks for, 0 if none. Refusal when it is no number."""
+    """The delay level that a message asks for, 0 if none. Refusal when it is not a number."""
     text = properties.get(Property.DELAY)
     if text is None:
         return 0
@@ -35,13 +34,16 @@ def delay_level(properties: dict[str, str]) -> int:
 
 
 def is_timed(message: Message) -> bool:
-    """It was with the timer already."""
+    """The timer has had the message already."""
     return message.topic == name_rules.TIMER_TOPIC or Property.TIMER_OUT_MS in message.properties
 
 
 class Appender:
-    """`schedule(message)` sends a timer message to the timer's topic, or refuses it (Refusal); `multi(message, strict)`
-    notes the places that it takes in light queues and names these (Refusal if `strict`); None: there are none."""
+    """`schedule(message)` redirects a timer message to the timer's topic. Refusal.
+
+    `multi(message, strict)` adds the message's offsets in LMQs to its properties and returns these LMQs
+    (Refusal if `strict`); None: multi-dispatch is off.
+    """
 
     def __init__(
         self,
@@ -73,14 +75,15 @@ class Appender:
         answer: RemotingCommand | None = None,
         waits: bool = True,
     ) -> PutResult:
-        """Stage `message`; this turn writes it. PutRefused, or Refusal from a hook: nothing was staged.
+        """Stage `message`; the write batch writes it. PutRefused, or Refusal from a hook: nothing was staged.
 
-        `on_stored(stored)` is called, and `answer` goes to `peer`, when the message is as durable as the flush mode
-        promises; `hooks=False` for what comes back from a delay and still carries its properties, `plain` for what
-        carries none of those that ask for more. A hook changes the message's topic, queue and properties.
+        `on_stored(stored)` is called, and `answer` is sent to `peer`, when the message is as durable as the
+        flush mode promises. `hooks=False`: the message comes from a delay and still has its properties.
+        `plain`: it has no property for hooks or LMQs. A hook changes the message's topic, queue and
+        properties.
         """
-        lmq: list[str] = [] if plain else self._begin(message, hooks)
-        placed = self._store.put(
+        lmqs: list[str] = [] if plain else self._apply_hooks(message, hooks)
+        put = self._store.put(
             InnerMessage(
                 message.topic,
                 message.queue_id,
@@ -97,28 +100,26 @@ class Appender:
             now_ms=self._clock.now_ms(),
         )
         if on_stored is not None:
-            self._write_batch.on_durable(placed.end, on_stored)
-        self._write_batch.reply_after(
-            placed.end, (message.topic, message.queue_id), peer, answer, waits=waits
-        )
-        for name in lmq:
-            self._write_batch.reply_after(placed.end, (name, 0), None, None)
-        return placed
+            self._write_batch.on_durable(put.end, on_stored)
+        self._write_batch.reply_after(put.end, (message.topic, message.queue_id), peer, answer, waits=waits)
+        for name in lmqs:
+            self._write_batch.reply_after(put.end, (name, 0), None, None)
+        return put
 
     def on_durable(self, end: int, on_stored: Callable[[bool], None]) -> None:
-        """As the `on_stored` of `put`, for the last of several messages."""
+        """Like `on_stored` of `put`, for the last of several messages."""
         self._write_batch.on_durable(end, on_stored)
 
-    def _begin(self, message: Message, hooks: bool) -> list[str]:
-        """Apply the hooks; the light queues that the message goes to besides its own. Refusal."""
+    def _apply_hooks(self, message: Message, hooks: bool) -> list[str]:
+        """Apply the hooks; returns the LMQs that the message is dispatched to. Refusal."""
         if hooks and message.sys_flag & TRANSACTION_BITS in (0, TRANSACTION_COMMIT):
-            self._hooked(message)
+            self._apply_delay_hooks(message)
         if self._multi is None or Property.MULTI_DISPATCH not in message.properties:
             return []
         return self._multi(message, hooks)
 
-    def _hooked(self, message: Message) -> None:
-        if message.topic == name_rules.HALF_TOPIC:  # Apache loses it; here it is delayed once it is committed
+    def _apply_delay_hooks(self, message: Message) -> None:
+        if message.topic == name_rules.HALF_TOPIC:  # Apache loses the delay; here it applies after the commit
             return
         properties = message.properties
         level = delay_level(properties)

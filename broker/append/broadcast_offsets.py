@@ -1,8 +1,8 @@
-"""Broadcasts: how far each client of a broadcasting group pulls, so that a client that changes between a proxy and the
-broker goes on where it was. Loop thread.
+"""BroadcastOffsets: how far each client of a broadcasting group has pulled (Apache: BroadcastOffsetManager).
 
-Kept in memory; the least offset of a group's clients is committed as `<group>@broadcast`, from where a client that
-comes by a proxy begins after a restart.
+A client that switches between a proxy and the broker continues at its offset. The offsets are in memory; the
+lowest one of a group's clients is committed as `<group>@broadcast`, where a client behind a proxy starts
+after a restart. Loop thread.
 """
 
 import logging
@@ -22,8 +22,8 @@ log = logging.getLogger("firearrow.broadcasts")
 PROXY = "1"
 """`requestSource` of a proxy that pulls for a broadcasting client."""
 OFFSETS_MAX = 100_000
-"""Queues of all clients together; more are not followed."""
-NONE = -1
+"""Most queues, summed over all clients, whose offsets are kept."""
+NO_OFFSET = -1
 
 
 class BroadcastClient(NamedTuple):
@@ -37,7 +37,7 @@ class BroadcastClient(NamedTuple):
 
 @dataclass(slots=True)
 class BroadcastProgress:
-    """Queue → the offset that was asked for last."""
+    """`offsets`: queue → the highest offset that the client asked for."""
 
     by_proxy: bool
     seen_ms: int
@@ -65,7 +65,7 @@ class BroadcastOffsets:
         self._count = 0
 
     def puller(self, topic: str, group: str, request: RemotingCommand, peer: Peer) -> BroadcastClient | None:
-        """Who broadcasts; None if it is nobody that we know, or the option is off."""
+        """The broadcasting client that sent the request; None if it is not one, or the option is off."""
         if not self._config.options.broadcast_offsets:
             return None
         if request.ext.get("requestSource") == PROXY:
@@ -74,66 +74,68 @@ class BroadcastOffsets:
         member = None if online is None else online.members.get(peer)
         return None if member is None else BroadcastClient(topic, group, member.client_id, False)
 
-    def start_offset(self, who: BroadcastClient, queue_id: int, asked: int) -> int:
-        """Where the client shall begin instead of at `asked`; -1: there."""
-        clients = self._table.get((who.topic, who.group))
+    def start_offset(self, client: BroadcastClient, queue_id: int, requested: int) -> int:
+        """The offset to start at instead of `requested`; -1: start at `requested`."""
+        clients = self._table.get((client.topic, client.group))
         if clients is None:
-            return self._known(None, who, queue_id) if who.by_proxy and asked < 0 else NONE
-        progress = clients.get(who.client)
-        by_proxy = who.by_proxy if progress is None else progress.by_proxy
-        if by_proxy != who.by_proxy or (by_proxy and asked < 0):
-            return self._known(progress, who, queue_id)
-        return NONE
+            return self._known(None, client, queue_id) if client.by_proxy and requested < 0 else NO_OFFSET
+        progress = clients.get(client.client)
+        by_proxy = client.by_proxy if progress is None else progress.by_proxy
+        if by_proxy != client.by_proxy or (by_proxy and requested < 0):
+            return self._known(progress, client, queue_id)
+        return NO_OFFSET
 
-    def note(self, who: BroadcastClient, queue_id: int, asked: int) -> None:
-        """The client pulls from there; an offset never goes back."""
-        clients = self._table.get((who.topic, who.group), {})
-        progress = clients.get(who.client)
+    def note(self, client: BroadcastClient, queue_id: int, requested: int) -> None:
+        """Remember that the client pulls at `requested`; a client's offset never decreases."""
+        clients = self._table.get((client.topic, client.group), {})
+        progress = clients.get(client.client)
         if progress is None or queue_id not in progress.offsets:
             if self._count >= self._offsets_max:
                 return
             self._count += 1
-            clients = self._table.setdefault((who.topic, who.group), clients)
-            progress = clients.setdefault(who.client, progress or BroadcastProgress(who.by_proxy, 0))
-        progress.by_proxy, progress.seen_ms = who.by_proxy, self._clock.monotonic_ms()
-        progress.offsets[queue_id] = max(asked, progress.offsets.get(queue_id, asked))
+            clients = self._table.setdefault((client.topic, client.group), clients)
+            progress = clients.setdefault(client.client, progress or BroadcastProgress(client.by_proxy, 0))
+        progress.by_proxy, progress.seen_ms = client.by_proxy, self._clock.monotonic_ms()
+        progress.offsets[queue_id] = max(requested, progress.offsets.get(queue_id, requested))
 
     def expire(self) -> None:
-        """Commit the least offsets of each group, and forget the clients that are gone or idle."""
+        """Commit the lowest offsets of each group, and forget clients that are gone or idle."""
         for (topic, group), clients in list(self._table.items()):
-            least = self._least(group, clients)
+            lowest = self._lowest(group, clients)
             if not clients:
                 del self._table[topic, group]
-            for queue_id, queue_offset in least.items():
+            for queue_id, queue_offset in lowest.items():
                 try:
                     self._offsets.commit(f"{group}@broadcast", topic, queue_id, queue_offset)
                 except InvalidOffset as refused:
-                    log.warning("the offset of %s@%s is not kept: %s", topic, group, refused)
+                    log.warning(
+                        "the broadcast offset of %s@%s cannot be committed: %s", topic, group, refused
+                    )
 
-    def _least(self, group: str, clients: dict[str, BroadcastProgress]) -> dict[int, int]:
-        """Of the clients that are online or were heard of lately; drops those that are expired."""
+    def _lowest(self, group: str, clients: dict[str, BroadcastProgress]) -> dict[int, int]:
+        """Queue → lowest offset of the clients that are online or recent; removes expired clients."""
         options, now = self._config.options, self._clock.monotonic_ms()
         online = self._clients.consumer_group(group)
         ids = set() if online is None else set(online.client_ids())
-        least: dict[int, int] = {}
+        lowest: dict[int, int] = {}
         for client, progress in list(clients.items()):
             idle_s = (now - progress.seen_ms) / 1000
-            lately = idle_s < options.broadcast_expire_s
-            if client in ids or lately:
+            is_recent = idle_s < options.broadcast_expire_s
+            if client in ids or is_recent:
                 for queue_id, queue_offset in progress.offsets.items():
-                    least[queue_id] = min(queue_offset, least.get(queue_id, queue_offset))
-            if not lately and (client not in ids or idle_s >= options.broadcast_expire_max_s):
+                    lowest[queue_id] = min(queue_offset, lowest.get(queue_id, queue_offset))
+            if not is_recent and (client not in ids or idle_s >= options.broadcast_expire_max_s):
                 self._count -= len(clients.pop(client).offsets)
-        return least
+        return lowest
 
-    def _known(self, progress: BroadcastProgress | None, who: BroadcastClient, queue_id: int) -> int:
-        """The client's own offset, its group's, or where a new group begins."""
-        own = NONE if progress is None else progress.offsets.get(queue_id, NONE)
+    def _known(self, progress: BroadcastProgress | None, client: BroadcastClient, queue_id: int) -> int:
+        """The client's offset, else its group's, else where a new group starts."""
+        own = NO_OFFSET if progress is None else progress.offsets.get(queue_id, NO_OFFSET)
         if own < 0:
-            own = self._offsets.query(f"{who.group}@broadcast", who.topic, queue_id)
+            own = self._offsets.query(f"{client.group}@broadcast", client.topic, queue_id)
         if own >= 0:
             return own
-        first = self._store.reader.entries(who.topic, queue_id, 0, 1)
+        first = self._store.reader.entries(client.topic, queue_id, 0, 1)
         if first and self._store.reader.is_near_end(first[0].physical_offset):
             return 0
-        return self._store.reader.max_offset(who.topic, queue_id)
+        return self._store.reader.max_offset(client.topic, queue_id)

@@ -1,9 +1,10 @@
-"""DelayService: delivers the messages of SCHEDULE_TOPIC_XXXX when they are due (ScheduleMessageService). Loop thread.
+"""DelayService: delivers the messages of SCHEDULE_TOPIC_XXXX when they are due (ScheduleMessageService).
 
-Each level is a queue in the order of its deliver times, so a level waits for its first message only; one that lies
-further ahead than its level's delay (the clock was set back) is due now. Due messages are
-put in slices of one turn each, so that other work goes on between; the level moves on once a slice is as durable as the
-flush mode promises. Each delivery is noted in the journal before its record is written: a kill repeats none.
+Each level is a queue sorted by delivery time, so a level waits for its first message only. A message due
+later than its level's delay from now (the clock was set back) is due at once. Due messages are put in slices,
+one in a write batch, so that other work runs between them; a level's offset moves after its slice is as
+durable as the flush mode promises. Each delivery is noted in the journal before its record is written, so a
+kill repeats none. Loop thread.
 """
 
 import asyncio
@@ -24,11 +25,11 @@ log = logging.getLogger("firearrow.delays")
 SLICE = 32
 RETRY_S = 0.1
 SLEEP_S_MAX = 1.0
-"""A wall clock that is set forward is noticed by then."""
+"""Longest sleep: a wall clock that is set forward is noticed after this time."""
 
 
 class DelayLevel:
-    """`offset`: the next entry to deliver; `busy` while a slice is on its way to the disk."""
+    """`offset`: the next entry to deliver; `busy`: a slice is being written or synced."""
 
     __slots__ = ("busy", "delay_ms", "number", "offset", "timer")
 
@@ -63,7 +64,7 @@ class DelayService:
         self._running = False
 
     def restore(self, name: str, number: int, value: int) -> None:
-        """What the journal says of level `number`, newer than the file."""
+        """Apply the journal's offset of level `number`, which is newer than the file's."""
         self._offsets.set(number, value)
 
     def start(self) -> None:
@@ -87,7 +88,7 @@ class DelayService:
                     self._run(level)
 
     def info(self) -> dict[str, str]:
-        """For the runtime info: of each level that was used, the next offset and the end of its queue."""
+        """For the runtime info: next offset and end of the queue of each level that was used."""
         return {
             f"scheduleMessageOffset_{level.number}": (
                 f"{level.offset},{self._store.reader.max_offset(name_rules.SCHEDULE_TOPIC, level.number - 1)}"
@@ -97,58 +98,60 @@ class DelayService:
         }
 
     def _run(self, level: DelayLevel) -> None:
-        """Put a slice of what is due; sleep until the next is."""
+        """Put a slice of due messages, or sleep until the next one is due."""
         _disarm(level)
         if level.busy or not self._running:
             return
         low = self._store.reader.min_offset(name_rules.SCHEDULE_TOPIC, level.number - 1)
-        now, at = self._clock.now_ms(), max(level.offset, low)
+        now, next_offset = self._clock.now_ms(), max(level.offset, low)
         last: PutResult | None = None
-        for entry in self._store.reader.entries(name_rules.SCHEDULE_TOPIC, level.number - 1, at, SLICE):
+        for entry in self._store.reader.entries(
+            name_rules.SCHEDULE_TOPIC, level.number - 1, next_offset, SLICE
+        ):
             wait_ms = entry.tags_code - now
             if 0 < wait_ms <= level.delay_ms:
                 if last is None:
-                    self._move(level, at)
+                    self._move(level, next_offset)
                     self._arm(level, min(wait_ms / 1000, SLEEP_S_MAX))
                 break
             try:
-                last = self._deliver(level, entry, at + 1) or last
+                last = self._deliver(level, entry, next_offset + 1) or last
             except PutRefused as error:
-                log.warning("a delayed message of level %d cannot be stored now: %s", level.number, error)
+                log.warning(
+                    "a delayed message of level %d cannot be stored, will try again: %s", level.number, error
+                )
                 if last is None:
-                    self._move(level, at)
+                    self._move(level, next_offset)
                     self._arm(level, RETRY_S)
                 break
-            at += 1
+            next_offset += 1
         if last is not None:
-            self._wait_for(level, last, at)
-        elif at > level.offset:
-            self._move(level, at)
+            self._wait_for(level, last, next_offset)
+        elif next_offset > level.offset:
+            self._move(level, next_offset)
             self._arm(level, 0)
 
     def _deliver(self, level: DelayLevel, entry: QueueEntry, after: int) -> PutResult | None:
-        """Put the message into its own topic; None if it is to be passed over. PutRefused: not now."""
+        """Put the message into its own topic; None if it has to be skipped. PutRefused: try again later."""
         record = self._store.reader.record_at(entry.physical_offset)
         message = None if record is None else delivered(Message.of_record(decode(record, False)))
         if message is None:
             return None
         try:
-            placed = self._appender.put(message, hooks=False)
+            put = self._appender.put(message, hooks=False)
         except PutRefused as refused:
             if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
                 raise
-            log.error(
-                "a delayed message cannot be stored in %s, it is passed over: %s", message.topic, refused
-            )
+            log.error("a delayed message cannot be stored in %s and is skipped: %s", message.topic, refused)
             return None
-        self._journal.note(Kind.DELAY, "", level.number, after, placed.end)
-        self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
-        return placed
+        self._journal.note(Kind.DELAY, "", level.number, after, put.end)
+        self._stats.put(message.topic, 1, put.end - put.physical_offset)
+        return put
 
     def _wait_for(self, level: DelayLevel, last: PutResult, after: int) -> None:
-        def stored(well: bool) -> None:
+        def stored(is_stored: bool) -> None:
             level.busy = False
-            if well:
+            if is_stored:
                 self._move(level, after)
                 self._run(level)
             else:
@@ -174,8 +177,8 @@ def _disarm(level: DelayLevel) -> None:
 
 
 def delivered(scheduled: Message) -> Message | None:
-    """The message as it goes to its own topic: everything as it was, DELAY and REAL_* included; None if it names no
-    topic, or the half messages'."""
+    """The message with its own topic and queue, otherwise unchanged, DELAY and REAL_* included; None if it
+    names no topic, or that of half messages."""
     topic = scheduled.properties.get(Property.REAL_TOPIC)
     queue = scheduled.properties.get(Property.REAL_QUEUE_ID, "")
     if topic is None or not queue.isdecimal() or topic == name_rules.HALF_TOPIC:

@@ -1,8 +1,10 @@
-"""Lights: the light queues (%LMQ%…) that a message names, and its places in them: multi-dispatch. Loop thread.
+"""LmqDispatch: multi-dispatch: the LMQs (%LMQ%…) that a message names, and its queue offsets in them.
 
-The message is stored once, in its own topic; each light queue gets an entry that points to it. The places stand in
-the message's properties, so that recovery can build the queues anew.
+The message is stored once, in its own topic; each LMQ gets an entry that points to it. The offsets are in the
+message's properties, so that recovery can rebuild the LMQs. Loop thread.
 """
+
+from collections.abc import Iterable
 
 from firearrow._native.store.log.dispatcher import is_file_name
 from firearrow._native.store.message_store import MessageStore
@@ -17,48 +19,52 @@ LMQ_QUEUE_ID = 0
 
 
 class LmqDispatch:
-    """At most `lmq_max` light queues are made."""
+    """Creates at most `lmq_max` LMQs."""
 
     def __init__(self, store: MessageStore, lmq_max: int) -> None:
         self._store = store
         self._lmq_max = lmq_max
 
     def dispatch(self, message: Message, strict: bool) -> list[str]:
-        """The light queues that the message goes to, noted with its places in its properties.
+        """Set the message's LMQs and its offsets in them in its properties; returns the LMQs.
 
-        A name that cannot be is refused if `strict`, else left out.
+        An invalid name, or an LMQ above the limit, is refused if `strict` (Refusal), else left out.
         """
         properties = message.properties
         properties.pop(Property.MULTI_QUEUE_OFFSET, None)
         if message.topic in NOT_DISPATCHED or message.topic.startswith(NOT_DISPATCHED_PREFIXES):
             return []
-        wanted = dict.fromkeys(properties[Property.MULTI_DISPATCH].split(","))
-        wanted.pop(message.topic, None)
-        places = self._places(wanted, strict)
-        if places:
-            properties[Property.MULTI_DISPATCH] = ",".join(places)
-            properties[Property.MULTI_QUEUE_OFFSET] = ",".join(map(str, places.values()))
+        names = dict.fromkeys(properties[Property.MULTI_DISPATCH].split(","))
+        names.pop(message.topic, None)
+        offsets = self._offsets(names, strict)
+        if offsets:
+            properties[Property.MULTI_DISPATCH] = ",".join(offsets)
+            properties[Property.MULTI_QUEUE_OFFSET] = ",".join(map(str, offsets.values()))
             properties.pop(Property.WAIT, None)
-        return list(places)
+        return list(offsets)
 
-    def _places(self, wanted: dict[str, None], strict: bool) -> dict[str, int]:
-        places: dict[str, int] = {}
-        capacity = self._lmq_max - self._store.light_queues
-        for name in wanted:
-            place = self._store.next_offset(name, LMQ_QUEUE_ID)
-            fault = _fault(name) or (_full() if place < 0 and capacity <= 0 else None)
+    def _offsets(self, names: Iterable[str], strict: bool) -> dict[str, int]:
+        """LMQ → the message's queue offset in it. Refusal."""
+        offsets: dict[str, int] = {}
+        capacity = self._lmq_max - self._store.lmq_count
+        for name in names:
+            queue_offset = self._store.next_offset(name, LMQ_QUEUE_ID)
+            is_new = queue_offset < 0
+            fault = _fault(name) or (_full() if is_new and capacity <= 0 else None)
             if fault is None:
-                capacity -= place < 0
-                places[name] = max(place, 0)
+                capacity -= is_new
+                offsets[name] = max(queue_offset, 0)
             elif strict:
                 raise fault
-        return places
+        return offsets
 
 
 def _fault(name: str) -> Refusal | None:
     if name.startswith(name_rules.LMQ_PREFIX) and is_file_name(name.encode("utf-8", "replace")):
         return None
-    remark = f"INNER_MULTI_DISPATCH names {name[:64]!r}: a light queue is %LMQ% and a name without a slash"
+    remark = (
+        f"INNER_MULTI_DISPATCH names {name[:64]!r}: the name of an LMQ is %LMQ% and a name without a slash"
+    )
     return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 

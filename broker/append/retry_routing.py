@@ -1,4 +1,7 @@
-"""Retries: where a message that a group could not consume goes next, retry topic or dead letters. Loop thread."""
+"""RetryRouting: sends a message that a group could not consume to the retry topic or the dead-letter queue.
+
+Loop thread.
+"""
 
 from typing import NoReturn
 
@@ -12,7 +15,7 @@ from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicTable
 
 DLQ_QUEUES = 1
 FIRST_LEVEL = 3
-"""Delay level of the first retry; each further one is a level higher."""
+"""Delay level of the first retry; each further retry is one level higher."""
 
 
 class RetryRouting:
@@ -22,7 +25,7 @@ class RetryRouting:
         self._locks = locks
 
     def group(self, name: str) -> GroupConfig:
-        """Refusal when there is none."""
+        """The group, created if groups are created automatically. Refusal if it does not exist."""
         group = self._groups.find(name)
         if group is None:
             remark = with_faq(f"subscription group not exist, {name} ")
@@ -30,7 +33,7 @@ class RetryRouting:
         return group
 
     def topic(self, name: str, queues: int, sys_flag: int = 0) -> TopicConfig:
-        """The retry or dead letter topic, made if need be. Refusal at a bound."""
+        """The retry or dead-letter topic, created if it does not exist. Refusal at a limit."""
         try:
             known = self._topics.get(name)
             return known or self._topics.create(name, queues, sys_flag=sys_flag)
@@ -38,10 +41,11 @@ class RetryRouting:
             _no_topic(name, refused)
 
     def send_back(self, message: Message, group: GroupConfig, level: int, max_times: int | None) -> None:
-        """A stored message that its consumer gives back: to the dead letters if `level` is negative or it was tried
-        often enough, else to the retry topic, where it becomes visible after `level` (0: 3 + tries)."""
-        most = group.retry_max_times if max_times is None else max_times
-        if level < 0 or message.reconsume_times >= most:
+        """Route a stored message that its consumer sends back: to the dead-letter queue if `level` is
+        negative or its retries are used up, else to the retry topic, where it becomes visible after `level`
+        (0: level 3 + retries)."""
+        limit = group.retry_max_times if max_times is None else max_times
+        if level < 0 or message.reconsume_times >= limit:
             self._to_dead_letters(message, group.name)
             message.properties[Property.DELAY] = "0"
         else:
@@ -49,11 +53,11 @@ class RetryRouting:
         message.reconsume_times += 1
 
     def redirect(self, message: Message, max_times: int | None) -> None:
-        """A message that its consumer sent to the retry topic itself: to the dead letters if it was tried too often,
-        or while the group consumes in order. Refusal without the group."""
+        """Route a message that its consumer sent to the retry topic itself: to the dead-letter queue if its
+        retries are used up, or while the group consumes in order. Refusal if the group does not exist."""
         group = self.group(message.topic.removeprefix(name_rules.RETRY_PREFIX).partition("+")[0])
-        most = group.retry_max_times if max_times is None else max_times
-        if message.reconsume_times > most or self._locks.any_locked(group.name):
+        limit = group.retry_max_times if max_times is None else max_times
+        if message.reconsume_times > limit or self._locks.any_locked(group.name):
             self._to_dead_letters(message, group.name)
             message.properties[Property.DELAY] = "-1"
 

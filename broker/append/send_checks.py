@@ -1,6 +1,6 @@
-"""Admission: the fields of a request that sends, and Apache's checks of who may send what where. Stores nothing.
+"""SendChecks: the fields of send requests, and Apache's checks of who may send to which topic.
 
-Loop thread.
+Stores nothing. Loop thread.
 """
 
 import random
@@ -16,15 +16,24 @@ from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.topics import InvalidTopic, TopicConfig, TopicTable
 
 V1 = {
-    "topic": "topic", "default": "defaultTopic", "default_queues": "defaultTopicQueueNums", "queue": "queueId",
-    "sys_flag": "sysFlag", "born": "bornTimestamp", "flag": "flag", "properties": "properties",
-    "reconsume": "reconsumeTimes", "unit": "unitMode", "batch": "batch", "group": "producerGroup",
+    "topic": "topic",
+    "default": "defaultTopic",
+    "default_queues": "defaultTopicQueueNums",
+    "queue": "queueId",
+    "sys_flag": "sysFlag",
+    "born": "bornTimestamp",
+    "flag": "flag",
+    "properties": "properties",
+    "reconsume": "reconsumeTimes",
+    "unit": "unitMode",
+    "batch": "batch",
+    "group": "producerGroup",
     "retries_max": "maxReconsumeTimes",
-}  # fmt: skip
+}
 V2 = dict(zip(V1, "bcdefghijkmal", strict=True))
 LONG_NAMES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 RETRY_LIMIT_SINCE_VERSION = 121
-"""Clients of this version (3.4.9) and later name their own limit of tries."""
+"""Clients of this version (3.4.9) and later send their own limit of retries."""
 
 NOT_SENDABLE = frozenset(
     (
@@ -39,14 +48,14 @@ NOT_SENDABLE = frozenset(
 
 
 def client_retry_limit(request: RemotingCommand, field: str) -> int | None:
-    """The most tries that the client names, if it is new enough to mean it."""
+    """The client's limit of retries; None if it sends none or is too old to send one."""
     if request.version < RETRY_LIMIT_SINCE_VERSION or field not in request.ext:
         return None
     return request.integer(field, 32)
 
 
 class SendRequest(NamedTuple):
-    """The fields of all codes that send, checked for their types."""
+    """The fields of all send requests, with their types checked."""
 
     group: str
     topic: str
@@ -92,7 +101,7 @@ class SendChecks:
         self._clock = clock
 
     def topic(self, send_request: SendRequest, peer: Peer) -> TopicConfig:
-        """The topic to store in, made if need be; the checks stand in Apache's order."""
+        """The topic to store in, created if it does not exist. Checks in Apache's order. Refusal."""
         options = self._config.options
         if self._clock.now_ms() < options.accept_sends_from_ms:
             remark = f"broker unable to service, until {options.accept_sends_from_ms}"
@@ -130,7 +139,7 @@ class SendChecks:
 
 
 def queue_of(send_request: SendRequest, topic: TopicConfig) -> int:
-    """The queue that the sender names, or any."""
+    """The queue that the sender names, else a random one."""
     return (
         send_request.queue_id if send_request.queue_id >= 0 else random.randrange(max(topic.write_queues, 1))
     )
@@ -148,7 +157,8 @@ def _described(topic: TopicConfig) -> str:
     )
     attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
     return (
-        f"TopicConfig [topicName={topic.name}, readQueueNums={topic.read_queues}, writeQueueNums={topic.write_queues}, "
-        f"perm={perm}, topicFilterType={topic.filter_type}, topicSysFlag={topic.sys_flag}, "
+        f"TopicConfig [topicName={topic.name}, readQueueNums={topic.read_queues}, "
+        f"writeQueueNums={topic.write_queues}, perm={perm}, topicFilterType={topic.filter_type}, "
+        f"topicSysFlag={topic.sys_flag}, "
         f"order={str(topic.order).lower()}, attributes={{{attributes}}}]"
     )

@@ -1,18 +1,15 @@
 """What every package of the broker may import: options, clock, errors, peers, small formats.
 
-- `clock`: Time is passed in: logic never reads the wall clock itself
+- `clock`: the clock that is passed to all logic, which never reads the time itself
 - `config`: the current options, their file, and changes to them while the broker runs
-- `disk_space`: How full the disks of a store are, and what follows from it (Apache's isSpaceToDelete)
-- `errors`: Errors that become an answer, and errors that stop the start
-- `fastjson`: fastjson: the JSON dialect of fastjson 1.x, which Apache's files and bodies are written in
-- `message`: what is put into the store, as a value, with its properties as a dict
-- `message_ids`: Message ids: the offset id that names a record's place, and the unique id that a client
-  (else the broker) gives
-- `options`: Options of the broker: each declared once with Apache's key, default, range and meaning
-- `peer`: The other end of a connection, as handlers and tables see it
-- `process`: What a process of ours does as a process: stop on signals, know its age, give memory back, have
-  its threads, let the loop go first
-- `properties`: Java's properties text (`key=value` lines), as `broker.conf` and the config requests carry
-  it
-- `stats`: what was put and got, per topic, group and broker, over a minute, an hour and a day
+- `disk_space`: how full the disks of a store are, and what to do about it (Apache's isSpaceToDelete)
+- `errors`: errors that become an answer, and errors that stop the start
+- `fastjson`: the JSON dialect of fastjson 1.x, in which Apache's files and bodies are written
+- `message`: a message to put into the store, with its properties as a dict
+- `message_ids`: offset ids, which contain a record's physical offset, and unique ids
+- `options`: options of the broker, each declared once with Apache's key, default, range and meaning
+- `peer`: the other end of a connection, as handlers and tables see it
+- `process`: signals, thread priority, executors, memory settings and age of this process
+- `properties`: the format of Java's properties files (`key=value` lines)
+- `stats`: statistics of puts and gets by topic, group and broker, over a minute, an hour and a day
 """

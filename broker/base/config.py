@@ -15,16 +15,16 @@ log = logging.getLogger("firearrow.config")
 
 
 class ConfigError(ValueError):
-    """An option cannot be set to this value, or not now. The text names its key."""
+    """An option cannot be set to this value, or not while the broker runs. The text names its key."""
 
 
 def apache_keys() -> frozenset[str]:
     """Every key of Apache's broker 5.5.0, whether this broker has it or not."""
-    return frozenset(resources.files("firearrow.broker").joinpath("apache_keys.txt").read_text().split())
+    return frozenset(resources.files("firearrow.broker.base").joinpath("apache_keys.txt").read_text().split())
 
 
 class Config:
-    """`options` is a frozen value. A change replaces it as a whole and calls the listeners with the new one."""
+    """`options` is a frozen value. A change replaces it and calls the listeners with the new one."""
 
     def __init__(self, options: Options, path: Path | None = None) -> None:
         self.options = options
@@ -37,7 +37,7 @@ class Config:
         changed(self.options)
 
     def properties(self) -> dict[str, str]:
-        """Apache's keys with the current values."""
+        """The current values by Apache's keys."""
         return {key: text_of(getattr(self.options, field.name)) for key, field in options_by_key().items()}
 
     def update(self, pairs: Mapping[str, str]) -> None:
@@ -86,7 +86,7 @@ def from_file(options: Options, path: Path) -> Options:
     without_effect = sorted(key for key in pairs if key not in ours and key in apache)
     unknown = sorted(key for key in pairs if key not in ours and key not in apache)
     if without_effect:
-        log.info("%s: no effect here: %s", path, ", ".join(without_effect))
+        log.info("%s: these keys have no effect here: %s", path, ", ".join(without_effect))
     for key in unknown:
         log.warning("%s: unknown key %s", path, key)
     if pairs.get("brokerRole") == "SLAVE":

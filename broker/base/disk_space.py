@@ -1,6 +1,6 @@
-"""How full the disks of a store are, and what follows from it (Apache's isSpaceToDelete). Keeps nothing.
+"""How full the disks of a store are, and what to do about it (Apache's isSpaceToDelete). Stateless.
 
-`measured` asks the file system, which may take its time: not in the loop's thread.
+`measured` calls the file system, which may block: never call it in the loop thread.
 """
 
 import os
@@ -12,24 +12,24 @@ from firearrow.broker.base.options import Options
 RECLAIM_PERCENT = (10, 95)
 FORCE_PERCENT = (30, 85)
 FULL_PERCENT = (35, 90)
-"""Apache takes a ratio that lies outside for the nearest one within."""
+"""Ranges of the options; a value outside counts as the nearest limit, as in Apache."""
 
 
 class Pressure(IntEnum):
-    """Each asks for what those before it do, too."""
+    """Each level includes the actions of the levels before it."""
 
     NONE = 0
     RECLAIM = 1
-    """Delete what is expired, at any hour."""
+    """Delete expired files at any hour."""
     FORCE = 2
-    """… and what is not, if `cleanFileForciblyEnable`."""
+    """Also delete files that are not expired, if `cleanFileForciblyEnable`."""
     FULL = 3
-    """… and take no messages."""
+    """Also refuse messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Used shares of the partitions that hold log, queues and index, 0 to 1, rounded up to whole hundredths."""
+    """Used shares of the partitions of log, queues and index: 0 to 1, rounded up to hundredths."""
 
     log: float
     queues: float
@@ -44,17 +44,17 @@ class DiskUse:
 
 
 def measured(log_folder: str, root: str) -> DiskUse:
-    """OSError."""
-    own = used_share(root)
-    return DiskUse(used_share(log_folder), own, own)
+    """The use of the disks now. OSError."""
+    root_share = used_share(root)
+    return DiskUse(used_share(log_folder), root_share, root_share)
 
 
 def used_share(folder: str) -> float:
-    """Of what a process without privileges may use; OSError."""
-    about = os.statvfs(folder)
-    used = about.f_blocks - about.f_bfree
-    whole = used + about.f_bavail
-    return -(-used * 100 // whole) / 100 if whole else 0.0
+    """The used share of the space that an unprivileged process may use. OSError."""
+    status = os.statvfs(folder)
+    used = status.f_blocks - status.f_bfree
+    total = used + status.f_bavail
+    return -(-used * 100 // total) / 100 if total else 0.0
 
 
 def pressure(use: DiskUse, options: Options) -> Pressure:

@@ -16,7 +16,7 @@ class Refusal(Exception):
 
 
 class StartError(Exception):
-    """The broker cannot start. The text is one sentence and says what to do. Exit code 3."""
+    """The broker cannot start. The text is one sentence that says what to do. Exit code 3."""
 
 
 def with_faq(remark: str) -> str:

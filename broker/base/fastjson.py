@@ -1,7 +1,7 @@
-"""fastjson: the JSON dialect of fastjson 1.x, which Apache's files and bodies are written in.
+"""fastjson: the JSON dialect of fastjson 1.x, in which Apache's files and bodies are written.
 
 Three forms are special: bare integer keys `{0:1}`, message queues as keys
-`{{"brokerName":"b","queueId":0,"topic":"t"}:5}`, and `{"$ref":"..."}` (left as it is).
+`{{"brokerName":"b","queueId":0,"topic":"t"}:5}`, and `{"$ref":"..."}` (not resolved).
 Strict JSON goes through orjson. Knows no table; any thread.
 """
 
@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 import orjson
 
 from firearrow._native.wire.fastjson import DEPTH_MAX, read
-from firearrow._native.wire.fastjson import JsonError as JsonError  # noqa: PLC0414 (handed on)
+from firearrow._native.wire.fastjson import JsonError as JsonError  # noqa: PLC0414 (re-exported)
 
 BYTES_MAX = 64 << 20
 LENIENT_BYTES_MAX = 4 << 20
 BODY_VALUES_MAX = 250_000
 BODY_LENIENT_BYTES_MAX = 64 << 10
-"""Of what a peer sends: leniently a MiB takes seconds, in which nobody else is served."""
+"""Limits of bodies from peers: parsing a MiB leniently takes seconds, in which no other request is served."""
 
 _BARE_KEY = re.compile(rb'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
 _SPACED_KEY = re.compile(rb'^(\t*"(?:[^"\\]|\\.)*":) ', re.MULTILINE)
 
 
 class MessageQueue(NamedTuple):
-    """A queue of a broker, the one object that Java uses as a key. Its order is Java's member order."""
+    """A queue of a broker, the only object that Java uses as a map key. Fields in Java's member order."""
 
     broker_name: str
     queue_id: int
@@ -32,7 +32,7 @@ class MessageQueue(NamedTuple):
 
 
 def loads(data: bytes | str, bytes_max: int = BYTES_MAX, *, lenient_bytes_max: int = BYTES_MAX) -> Any:  # noqa: ANN401
-    """The value of a text. Keys come back as `str` (integer keys too) or `MessageQueue`. Raises JsonError.
+    """Parse a text. Keys are `str` (integer keys too) or `MessageQueue`. JsonError.
 
     A text of more than `lenient_bytes_max` must be strict JSON.
     """
@@ -48,9 +48,9 @@ def loads(data: bytes | str, bytes_max: int = BYTES_MAX, *, lenient_bytes_max: i
             return orjson.loads(_BARE_KEY.sub(_quoted, raw))
         except orjson.JSONDecodeError:
             pass
-    most = min(LENIENT_BYTES_MAX, lenient_bytes_max)
-    if len(raw) > most:
-        raise JsonError(f"JSON of {len(raw)} bytes is not strict, at most {most} may be read leniently")
+    limit = min(LENIENT_BYTES_MAX, lenient_bytes_max)
+    if len(raw) > limit:
+        raise JsonError(f"JSON of {len(raw)} bytes is not strict, at most {limit} can be parsed leniently")
     return read(raw, message_queue)
 
 
@@ -61,42 +61,44 @@ def loads_body(
     lenient_bytes_max: int = BODY_LENIENT_BYTES_MAX,
     values_max: int = BODY_VALUES_MAX,
 ) -> Any:  # noqa: ANN401
-    """As `loads`, of what a peer sent: it must be strict JSON unless it is small, and hold not too much. JsonError."""
+    """Like `loads`, for a body from a peer: strict JSON unless small, with a limited number of values.
+    JsonError."""
     if body.count(b",") > values_max:
         raise JsonError(f"JSON of {len(body)} bytes with more than {values_max} commas")
     return loads(body, bytes_max, lenient_bytes_max=lenient_bytes_max)
 
 
 def dumps(value: object) -> bytes:
-    """Compact, members sorted, integer keys bare, message queues in Java's form. TypeError if it cannot."""
+    """Write compact JSON: members sorted, integer keys bare, message queues in Java's form. TypeError."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS)
     except orjson.JSONEncodeError:
-        pieces: list[str] = []
-        _write(value, pieces, None, 0)
-        return "".join(pieces).encode()
+        parts: list[str] = []
+        _write(value, parts, None, 0)
+        return "".join(parts).encode()
 
 
 def pretty(value: object) -> bytes:
-    """As `dumps`, each member on a line of its own, indented by tabs: the form of Apache's config files."""
+    """Like `dumps`, but one member a line, indented with tabs: the form of Apache's config files."""
     try:
         options = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_INDENT_2
         return _tabbed(orjson.dumps(value, option=options))
     except orjson.JSONEncodeError:
-        pieces: list[str] = []
-        _write(value, pieces, "\n", 0)
-        return "".join(pieces).encode()
+        parts: list[str] = []
+        _write(value, parts, "\n", 0)
+        return "".join(parts).encode()
 
 
 def _tabbed(text: bytes) -> bytes:
-    """Blanks that begin a line become tabs, the one behind a key goes; no text holds a bare line feed."""
+    """Replace indenting spaces by tabs and remove the space after a key; no string contains a bare line
+    feed."""
     deepest = 0
     while b"\n" + b"  " * (deepest + 1) in text:
         deepest += 1
     for depth in range(deepest, 0, -1):
         text = text.replace(b"\n" + b"  " * depth, b"\n" + b"\t" * depth)
-    if any(doubt in text for doubt in (b'\\": ', b' ": ', b'\t": ')):
-        return _SPACED_KEY.sub(rb"\1", text)  # a text holds what a key ends with: look at each line
+    if any(ending in text for ending in (b'\\": ', b' ": ', b'\t": ')):
+        return _SPACED_KEY.sub(rb"\1", text)  # a string contains the end of a key: check each line
     return text.replace(b'": ', b'":')
 
 
@@ -105,58 +107,59 @@ def _quoted(match: re.Match[bytes]) -> bytes:
     return text if text is not None else before + b'"' + digits + b'"'
 
 
-def _write(value: object, pieces: list[str], line: str | None, depth: int) -> None:
+def _write(value: object, parts: list[str], line: str | None, depth: int) -> None:
     if depth > DEPTH_MAX:
         raise TypeError(f"nested deeper than {DEPTH_MAX}")
     if isinstance(value, MessageQueue):
         value = {"brokerName": value.broker_name, "queueId": value.queue_id, "topic": value.topic}
-    if isinstance(value, dict) and all(type(key) is type(at) is int for key, at in value.items()):
-        pieces.append(_numbers(value, line, depth))
+    if isinstance(value, dict) and all(type(key) is type(item) is int for key, item in value.items()):
+        parts.append(_numbers(value, line, depth))
     elif isinstance(value, dict):
         members = [(_key(key), value[key]) for key in sorted(value, key=_rank)]
-        _write_all(members, "{}", pieces, line, depth)
+        _write_all(members, "{}", parts, line, depth)
     elif isinstance(value, list | tuple | set | frozenset):
-        _write_all([("", item) for item in value], "[]", pieces, line, depth)
+        _write_all([("", item) for item in value], "[]", parts, line, depth)
     else:
-        pieces.append(_scalar(value))
+        parts.append(_scalar(value))
 
 
 def _numbers(value: dict[int, int], line: str | None, depth: int) -> str:
-    """A map of numbers: offsets, of which there are very many."""
+    """Write a map of integers, fast: offsets, of which there are very many."""
     if line is None or not value:
-        return "{" + ",".join(f"{key}:{at}" for key, at in sorted(value.items())) + "}"
+        return "{" + ",".join(f"{key}:{number}" for key, number in sorted(value.items())) + "}"
     inner = line + "\t" * (depth + 1)
-    return f"{{{','.join(f'{inner}{key}:{at}' for key, at in sorted(value.items()))}{line}{chr(9) * depth}}}"
+    members = ",".join(f"{inner}{key}:{number}" for key, number in sorted(value.items()))
+    return f"{{{members}{line}{chr(9) * depth}}}"
 
 
 def _write_all(
-    members: list[tuple[str, object]], brackets: str, pieces: list[str], line: str | None, depth: int
+    members: list[tuple[str, object]], brackets: str, parts: list[str], line: str | None, depth: int
 ) -> None:
-    pieces.append(brackets[0])
+    parts.append(brackets[0])
     for n, (key, item) in enumerate(members):
         if n:
-            pieces.append(",")
+            parts.append(",")
         if line is not None:
-            pieces.append(line + "\t" * (depth + 1))
-        pieces.append(key)
-        _write(item, pieces, line, depth + 1)
+            parts.append(line + "\t" * (depth + 1))
+        parts.append(key)
+        _write(item, parts, line, depth + 1)
     if members and line is not None:
-        pieces.append(line + "\t" * depth)
-    pieces.append(brackets[1])
+        parts.append(line + "\t" * depth)
+    parts.append(brackets[1])
 
 
 def _key(key: object) -> str:
     if isinstance(key, MessageQueue):
-        pieces: list[str] = []
-        _write(key, pieces, None, 0)
-        return "".join(pieces) + ":"
+        parts: list[str] = []
+        _write(key, parts, None, 0)
+        return "".join(parts) + ":"
     if isinstance(key, int | str) and not isinstance(key, bool):
         return f"{_scalar(key)}:"
-    raise TypeError(f"a key may be text, a number or a message queue, not {type(key).__name__}")
+    raise TypeError(f"a key must be a string, an integer or a message queue, not {type(key).__name__}")
 
 
 def _rank(key: object) -> tuple[int, int, str]:
-    """Numbers before texts, each in its order; queues by topic, then number."""
+    """Sort key: integers first, then message queues by id and topic, then strings."""
     if isinstance(key, int):
         return (0, key, "")
     if isinstance(key, MessageQueue):
@@ -171,10 +174,10 @@ def _scalar(value: object) -> str:
 
 
 def message_queue(value: object) -> MessageQueue | None:
-    """The queue that an object names; None if it names none."""
+    """The message queue that an object describes; None if it is not one."""
     if not isinstance(value, dict):
         return None
-    broker, number, topic = value.get("brokerName", ""), value.get("queueId"), value.get("topic")
-    if not isinstance(broker, str) or not isinstance(topic, str) or type(number) is not int:
+    broker, queue_id, topic = value.get("brokerName", ""), value.get("queueId"), value.get("topic")
+    if not isinstance(broker, str) or not isinstance(topic, str) or type(queue_id) is not int:
         return None
-    return MessageQueue(broker, number, topic)
+    return MessageQueue(broker, queue_id, topic)

@@ -1,4 +1,4 @@
-"""Message: what is put into the store, as a value, with its properties as a dict. Knows no table and no store."""
+"""Message: a message to put into the store, with its properties as a dict. Knows no table and no store."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ from firearrow._native.store.log.record import Record
 
 
 class Property:
-    """Names of Apache's MessageConst that the broker reads or writes (store-and-broker §0.4)."""
+    """Names of properties that the broker reads or writes (Apache: MessageConst)."""
 
     KEYS = "KEYS"
     TAGS = "TAGS"
@@ -52,8 +52,8 @@ class Property:
 
 
 def properties_of(text: str) -> dict[str, str]:
-    """`name 0x01 value 0x02 …`; pieces without a name, a value or 0x01 are dropped, the last of equal names wins."""
-    pairs = (piece.partition("\x01") for piece in text.split("\x02"))
+    """Parse `name 0x01 value 0x02 …`; incomplete pairs are dropped, the last of equal names wins."""
+    pairs = (pair.partition("\x01") for pair in text.split("\x02"))
     return {name: value for name, separator, value in pairs if separator and name and value}
 
 
@@ -63,7 +63,7 @@ def properties_text(pairs: dict[str, str]) -> bytes:
 
 @dataclass(slots=True)
 class Message:
-    """Times in ms; hosts are 4 or 16 address bytes and an i32 port, empty for our own."""
+    """Times in ms; hosts are 4 or 16 address bytes and an i32 port, empty for this broker."""
 
     topic: str
     queue_id: int
@@ -79,7 +79,7 @@ class Message:
 
     @staticmethod
     def of_record(record: Record) -> "Message":
-        """A stored message, to be put once more."""
+        """The message of a stored record, to be put again."""
         return Message(
             topic=record.topic,
             queue_id=record.queue_id,

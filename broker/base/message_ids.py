@@ -1,4 +1,4 @@
-"""Message ids: the offset id that names a record's place, and the unique id that a client (else the broker) gives."""
+"""Message ids: offset ids, which contain a record's physical offset, and unique ids."""
 
 import functools
 import os
@@ -10,7 +10,8 @@ from firearrow._native.wire.unique_ids import UniqueIds
 
 @functools.lru_cache(maxsize=4096)
 def host_bytes(ip: str, port: int) -> bytes:
-    """4 or 16 address bytes and an i32 port, as records hold hosts. A mapped IPv4 address is an IPv4 address."""
+    """4 or 16 address bytes and an i32 port, as records hold hosts. A mapped IPv4 address is an IPv4
+    address."""
     if ip.startswith("::ffff:") and "." in ip:
         ip = ip[7:]
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
@@ -23,12 +24,12 @@ def offset_id(store_host: bytes, physical_offset: int) -> str:
 
 
 def offset_of(message_id: str) -> int:
-    """The physical offset that an offset id names. ValueError when it is none."""
+    """The physical offset in an offset id. ValueError when the id is malformed."""
     if len(message_id) not in (32, 56):
         raise ValueError(f"{len(message_id)} characters, not 32 or 56")
     return int.from_bytes(bytes.fromhex(message_id)[-8:], signed=True)
 
 
 def unique_ids(store_host: bytes) -> UniqueIds:
-    """For messages that came without one; none that this broker or another one gives comes twice."""
+    """Creates unique ids for messages without one; no other broker or process creates the same."""
     return UniqueIds(store_host[:-4], os.getpid(), os.urandom(4))

@@ -21,7 +21,8 @@ def _option(
     high: int = NO_LIMIT,
     choices: tuple[str, ...] = (),
 ) -> Any:  # noqa: ANN401
-    """`change`: until when it can be set. `low` and `high` bound a number; `choices` are all values of a string."""
+    """`change`: until when it can be set. `low` and `high` bound a number; `choices` are all values of a
+    string."""
     metadata = {"key": key, "change": change, "low": low, "high": high, "choices": choices}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -32,17 +33,20 @@ def _host_name() -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """A name ends in its unit. Keys and defaults are Apache's, except for the keys that `apache_keys.txt` lacks."""
+    """A name ends in its unit. Keys and defaults are Apache's, except for the keys that `apache_keys.txt`
+    lacks."""
 
     # identity and network
     cluster_name: str = _option("DefaultCluster", "brokerClusterName")
-    """The cluster that the broker registers with; it names the cluster's topic, reply topic and revive topic."""
+    """The cluster that the broker registers with; it names the cluster's topic, reply topic and revive
+    topic."""
     broker_name: str = _option(_host_name(), "brokerName")
     """The name that routes, queues and recall handles give to this broker."""
     broker_id: int = _option(0, "brokerId", high=0)
     """Without effect: this broker is always a master, so no other id is allowed."""
     broker_ip: str = _option("", "brokerIP1")
-    """The address given to clients and stored in messages; empty: the address of the connection or of the host."""
+    """The address given to clients and stored in messages; empty: the address of the connection or of the
+    host."""
     name_servers: str = _option("", "namesrvAddr")
     """Name servers outside this process to register with, `host:port` separated by `;`."""
     bind_address: str = _option("127.0.0.1", "bindAddress")
@@ -67,7 +71,8 @@ class Options:
     segment_bytes: int = _option(1 << 30, "mappedFileSizeCommitLog", low=1 << 16)
     """Size of a commit log file; an existing store must have this size."""
     queue_file_bytes: int = _option(6_000_000, "mappedFileSizeConsumeQueue", low=20)
-    """Size of a consume queue file, rounded up to entries of 20 bytes; an existing store must have this size."""
+    """Size of a consume queue file, rounded up to entries of 20 bytes; an existing store must have this
+    size."""
     index_enabled: bool = _option(True, "messageIndexEnable")
     """Indexes messages by key and unique id, which queries by key or id need."""
     index_slots: int = _option(5_000_000, "maxHashSlotNum", low=1, high=(1 << 31) - 1)
@@ -112,7 +117,7 @@ class Options:
     """Keeps topics, groups and offsets of light message queues (LMQ)."""
     multi: bool = _option(False, "enableMultiDispatch")
     """With `enableLmq`, also puts a message into the queues that its `INNER_MULTI_DISPATCH` names."""
-    lights_max: int = _option(20_000, "maxLmqConsumeQueueNum", high=1 << 24)
+    lmq_max: int = _option(20_000, "maxLmqConsumeQueueNum", high=1 << 24)
     """Most light message queues; sends that need one more are refused."""
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
     """Stores replies in the cluster's reply topic besides pushing them to their requesters."""
@@ -136,7 +141,8 @@ class Options:
     disk_reclaim_percent: int = _option(75, "diskMaxUsedSpaceRatio", "running")
     """Above this use of the disk, expired files are deleted at any hour; the value is limited to 10 to 95."""
     disk_force_percent: int = _option(85, "diskSpaceCleanForciblyRatio", "running")
-    """Above this use of the disk, the oldest files are deleted before they expire; the value is limited to 30 to 85."""
+    """Above this use of the disk, the oldest files are deleted before they expire; the value is limited to 30
+    to 85."""
     disk_full_percent: int = _option(90, "diskSpaceWarningLevelRatio", "running")
     """Above this use of the disk, sends are refused, too; the value is limited to 35 to 90."""
     clean_forcibly: bool = _option(True, "cleanFileForciblyEnable", "running")
@@ -147,11 +153,13 @@ class Options:
     timer_max_delay_s: int = _option(259_200, "timerMaxDelaySec", "running", low=1, high=1 << 31)
     """Longest delay of a timer message, and longest invisible time of a popped one."""
     timer_roll_slots: int = _option(172_800, "timerRollWindowSlot")
-    """A message due in more wheel steps is stored again on the way; a value outside 2 to 604,740 counts as 604,740."""
+    """A message due in more wheel steps is stored again on the way; a value outside 2 to 604,740 counts as
+    604,740."""
     timer_log_file_bytes: int = _option(104_857_600, "mappedFileSizeTimerLog", low=120, high=1 << 30)
     """Size of a timer log file; files that exist keep theirs."""
     timer_slot_messages: int = _option((1 << 31) - 1, "timerCongestNumEachSlot", "running", low=1)
-    """Messages due in one step of the wheel; above it, sends are refused at random, and all at twice the number."""
+    """Messages due in one step of the wheel; above it, sends are refused at random, and all at twice the
+    number."""
     recall: bool = _option(False, "recallMessageEnable", "running")
     """Allows timer messages to be recalled before they are due."""
     recall_unwritable: bool = _option(True, "allowRecallWhenBrokerNotWriteable", "running")
@@ -206,7 +214,7 @@ class Options:
     """Popped retries keep their retry topic's name; false: they get the original topic's."""
     pop_from_memory: bool = _option(True, "initPopOffsetByCheckMsgInMem", "running")
     """A new POP group starts at a queue's first message if that is recent, else at the last message."""
-    pops_held_of_place: int = _option(1024, "popPollingSize", "running", low=1)
+    pops_held_per_queue_max: int = _option(1024, "popPollingSize", "running", low=1)
     """Most held POP requests of one topic, group and queue."""
     pops_held_max: int = _option(100_000, "maxPopPollingSize", "running", low=1)
     """Most held POP requests, and as many held notification requests."""
@@ -236,9 +244,11 @@ class Options:
     default_request_mode: str = _option(
         "PULL", "defaultMessageRequestMode", "running", choices=("PULL", "POP")
     )
-    """How members that let brokers assign queues get messages, if nothing is set for their group and topic."""
+    """How members that let brokers assign queues get messages, if nothing is set for their group and
+    topic."""
     pop_share_queues: int = _option(-1, "defaultPopShareQueueNum", "running", low=-1, high=1 << 20)
-    """With `defaultMessageRequestMode` POP: how many other members' queues a member pops, too; -1 or 0: all queues."""
+    """With `defaultMessageRequestMode` POP: how many other members' queues a member pops, too; -1 or 0: all
+    queues."""
     route_period_ms: int = _option(30_000, "loadBalancePollNameServerInterval", low=100)
     """How long a route from an outside name server is used before it is fetched again."""
     lite_pull: bool = _option(True, "litePullMessageEnable", "running")
@@ -250,7 +260,8 @@ class Options:
     filter_chars_max: int = _option(1 << 18, "maxFilterCacheChars", "running", low=1 << 16)
     """Most characters of compiled SQL92 filters kept for reuse; 8 times as many may be in use."""
     slave_read: bool = _option(False, "slaveReadEnable", "running")
-    """Answers to pulls suggest the broker id that the group's configuration names; without a slave, of no use."""
+    """Answers to pulls suggest the broker id that the group's configuration names; without a slave, of no
+    use."""
     reject_pull_consumers: bool = _option(False, "rejectPullConsumerEnable", "running")
     """Ignores heartbeats of consumers that pull by themselves."""
     notify_consumers: bool = _option(True, "notifyConsumerIdsChangedEnable", "running")

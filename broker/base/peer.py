@@ -1,4 +1,4 @@
-"""The other end of a connection, as handlers and tables see it. `server` implements it."""
+"""Peer: the other end of a connection, as handlers and tables see it. `broker/net/server` implements it."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
@@ -11,7 +11,7 @@ Address = tuple[str, int]
 class Peer(Protocol):
     @property
     def remote(self) -> Address:
-        """The address the peer comes from."""
+        """The peer's address."""
 
     @property
     def local(self) -> Address:
@@ -21,19 +21,20 @@ class Peer(Protocol):
     def closed(self) -> bool: ...
     @property
     def write_paused(self) -> bool:
-        """The peer does not read what it is sent."""
+        """Whether the peer reads too slowly, so that sent bytes pile up."""
 
     def reply(self, answer: RemotingCommand) -> None:
-        """Send an answer; answers of one turn leave together."""
+        """Send an answer; the answers of one pass of the loop are written together."""
 
     def oneway(self, command: RemotingCommand) -> None:
-        """Send a request that wants no answer."""
+        """Send a one-way request."""
 
     async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """Send a request and wait; TimeoutError, or ConnectionError when the peer goes away."""
+        """Send a request and wait for the answer. TimeoutError, or ConnectionError if the connection
+        closes."""
 
     def on_close(self, callback: Callable[["Peer"], None]) -> None:
-        """Call `callback` once when the connection is gone."""
+        """Call `callback` once when the connection is closed."""
 
     def close(self) -> None: ...
 

@@ -1,5 +1,7 @@
-"""What a process of ours does as a process: stop on signals, know its age, give memory back, have its threads, let the
-loop go first. Loop thread, but for `lower_priority`."""
+"""Signals, thread priority, executors, memory settings and age of this process.
+
+Loop thread, except `lower_priority`, which the thread itself calls.
+"""
 
 import asyncio
 import contextlib
@@ -13,47 +15,46 @@ from pathlib import Path
 
 from firearrow._native.base import malloc
 
-KEPT_BYTES = 64 << 20
-BUFFER_BYTES = 1 << 20
-"""Buffers of connections and segments from here on are mapped apart: among smaller ones that stay, what a crowd of huge
-frames took would never come back, and half as much more would be taken for the next."""
-BEHIND = 10
-"""Steps of niceness: a tenth of the loop's share, where both would take all."""
+FREE_BYTES_MAX = 64 << 20
+"""Free memory that malloc keeps instead of returning it to the system."""
+MAPPED_BUFFER_BYTES = 1 << 20
+"""Larger buffers are mapped separately: among smaller ones that stay in use, the memory of huge frames would
+never be returned, and the next ones would take half as much again."""
+THREAD_NICENESS = 10
+"""Added niceness: about a tenth of the loop thread's CPU share when both are busy."""
 
 
 def stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    """Set `stopping` on the first SIGTERM or SIGINT; the second one ends the process at once. What is freed in large
-    pieces goes back to the system."""
-    malloc.set_malloc_thresholds(KEPT_BYTES, blocks_below=BUFFER_BYTES)
+    """Set `stopping` on the first SIGTERM or SIGINT; the second one ends the process at once. Also configures
+    malloc, so that large freed blocks are returned to the system."""
+    malloc.set_malloc_thresholds(FREE_BYTES_MAX, blocks_below=MAPPED_BUFFER_BYTES)
 
-    def heard(number: int) -> None:
+    def on_signal(number: int) -> None:
         if stopping.is_set():
             os._exit(128 + number)
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, heard, number)
+        loop.add_signal_handler(number, on_signal, number)
 
 
-def single_thread_executor(
-    name: str, stop_on_signals: Callable[[], None] | None = None
-) -> ThreadPoolExecutor:
-    """Does one work after the other. Its thread, which starts with `stop_on_signals`, is there from now on: a pool would start it
-    with the first work, and where memory has run out by then, what waits for that work would wait for ever."""
-    pool = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=stop_on_signals)
+def single_thread_executor(name: str, initializer: Callable[[], None] | None = None) -> ThreadPoolExecutor:
+    """An executor with one thread, which calls `initializer` first and is started now: a pool would start it
+    with the first job, and if memory has run out by then, callers would wait for that job for ever."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=initializer)
     pool.submit(int)
     return pool
 
 
 def lower_priority() -> None:
-    """This thread's work can wait while the loop has some: without it a flush takes slices of 4 ms of a busy core. For
-    itself, any thread but the loop's and one that answers wait for."""
+    """Lower the priority of the calling thread: otherwise a flush takes slices of 4 ms from the loop thread
+    on a busy core. Not for the loop thread, nor for a thread that answers wait for."""
     thread = threading.get_native_id()
-    with contextlib.suppress(OSError):  # then it is as important as the loop
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + BEHIND)
+    with contextlib.suppress(OSError):  # then it keeps its priority
+        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + THREAD_NICENESS)
 
 
 def seconds_since_start() -> float:
-    """Since the process was made, imports included."""
+    """Seconds since the process was created, imports included."""
     started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")

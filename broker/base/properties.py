@@ -1,12 +1,12 @@
-"""Java's properties text (`key=value` lines), as `broker.conf` and the config requests carry it. Knows no key."""
+"""The format of Java's properties files (`key=value` lines): `broker.conf` and config requests."""
 
 TEXT_CHARS_MAX = 1 << 20
 
 
 def parse(text: str) -> dict[str, str]:
-    """The pairs of a properties text; comments and blank lines are skipped, the last of equal keys wins.
+    """Parse a properties text; comments and blank lines are skipped, the last of equal keys wins.
 
-    ValueError when the text is over a million characters or a line is no pair.
+    ValueError when the text is longer than TEXT_CHARS_MAX or a line is not a pair.
     """
     if len(text) > TEXT_CHARS_MAX:
         raise ValueError(f"properties text of {len(text)} characters, at most {TEXT_CHARS_MAX}")

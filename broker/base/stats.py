@@ -1,7 +1,7 @@
-"""Stats: what was put and got, per topic, group and broker, over a minute, an hour and a day.
+"""Stats: statistics of puts and gets by topic, group and broker, over a minute, an hour and a day.
 
-Sampled by a service (`sample` every 10 s, `tick` every second); adding is two additions. Who counts where it is cheaper
-is a source: it brings what it has when somebody looks. Loop thread.
+A service samples them (`sample` every 10 s, `tick` every second). Code that counts elsewhere, because that is
+cheaper, registers a source, which adds its counts before they are read. Loop thread.
 """
 
 from array import array
@@ -12,17 +12,17 @@ from typing import NamedTuple
 from firearrow._native.fastpath.topic_cache import Count
 
 ITEMS_MAX = 100_000
-"""Counters beyond this many keys are not made: a flood of names costs no memory."""
+"""Most counters; further names are not counted, so that a flood of names costs no memory."""
 
 MINUTE_SAMPLES, HOUR_SAMPLES, DAY_SAMPLES = 7, 7, 25
 HOUR_EVERY, DAY_EVERY = 60, 360
-"""In samples of 10 s: the hour's ring is fed every 10 minutes, the day's every hour."""
+"""In samples of 10 s: the hour's ring gets one every 10 minutes, the day's every hour."""
 
 SECONDS_KEPT = 601
 
 
 class Window(NamedTuple):
-    """One ring's sum, rate a second, and value for each time."""
+    """Sum of the values in a ring, their rate per second, and the average value per time."""
 
     sum: int
     tps: float
@@ -30,8 +30,8 @@ class Window(NamedTuple):
 
 
 class Counter(Count):
-    """Rings of samples are three numbers each (time ms, value, times), and made with the first sample: with very many
-    topics they are most of what a topic costs."""
+    """A sample is three numbers in a ring (time in ms, value, times). Rings are created with the first
+    sample: with many topics they are most of a topic's memory."""
 
     __slots__ = ("day", "hour", "minute")
 
@@ -40,10 +40,10 @@ class Counter(Count):
         self.hour: array[int] | None = None
         self.day: array[int] | None = None
 
-    def kept(self, ring: "array[int] | None", now_ms: int, samples_max: int) -> "array[int]":
-        """The ring with one more sample, the oldest gone if there are too many. All three share their first sample."""
+    def with_sample(self, ring: "array[int] | None", now_ms: int, samples_max: int) -> "array[int]":
+        """The ring with the current sample, at most `samples_max`. All three rings share the first sample."""
         if ring is None and self.minute is not None:
-            return self.minute  # made a moment ago, with this very sample
+            return self.minute  # created just now, with this sample
         if ring is None or len(ring) == 3:
             ring = array("q", ring or ())
         ring.append(now_ms)
@@ -86,22 +86,22 @@ class Stats:
         self._sources: list[Callable[[], None]] = []
         self.tick(now_ms)
 
-    # ---- what happened ----
+    # ---- counting ----
 
     def put(self, topic: str, messages: int, size: int, requests: int = 1) -> None:
-        """So many messages came with so many requests."""
+        """Count stored messages, their bytes and the requests that sent them."""
         self._add("TOPIC_PUT_NUMS", topic, messages, requests)
         self._add("TOPIC_PUT_SIZE", topic, size, requests)
         self.put_all(messages, size, requests)
 
     def put_all(self, messages: int, size: int, requests: int) -> None:
-        """As `put`, of topics that tell it where `counts` says."""
+        """Like `put`, for topics that are counted in their `counts` directly."""
         self.put_times += messages
         self.put_bytes += size
         self._add("BROKER_PUT_NUMS", self.cluster_name, messages, requests)
 
     def counts(self, topic: str) -> tuple[Count, Count]:
-        """Where the topic's messages and bytes are told, until it is forgotten; beyond ITEMS_MAX nobody looks."""
+        """The topic's counters of messages and bytes, until `forget_topic`; above ITEMS_MAX unused ones."""
         return (
             self._counter("TOPIC_PUT_NUMS", topic) or Count(),
             self._counter("TOPIC_PUT_SIZE", topic) or Count(),
@@ -118,14 +118,14 @@ class Stats:
     def missed(self, requests: int = 1) -> None:
         self.get_missed += requests
 
-    def source(self, bring: Callable[[], None]) -> None:
-        """`bring()` adds what was counted elsewhere."""
-        self._sources.append(bring)
+    def source(self, add_counts: Callable[[], None]) -> None:
+        """Call `add_counts()` before the counters are read: it adds what was counted elsewhere."""
+        self._sources.append(add_counts)
 
     def gather(self) -> None:
-        """All that happened is counted here when this returns."""
-        for bring in self._sources:
-            bring()
+        """Add the counts of all sources."""
+        for add_counts in self._sources:
+            add_counts()
 
     def _add(self, name: str, key: str, value: int, times: int) -> None:
         counter = self._counter(name, key)
@@ -140,7 +140,7 @@ class Stats:
         return counter
 
     def forget_topic(self, topic: str) -> None:
-        """It is deleted: so are its counters, and those of who read it. The broker's own stay, whatever its name."""
+        """Remove the counters of a deleted topic and of its groups; those of the broker stay."""
         self._forget(lambda key: key == topic or key.startswith(topic + "@"))
 
     def forget_group(self, group: str) -> None:
@@ -155,32 +155,32 @@ class Stats:
     # ---- sampling ----
 
     def sample(self, now_ms: int) -> None:
-        """Every 10 s."""
+        """Take a sample; called every 10 s."""
         self.gather()
         hourly, daily = self._samples % HOUR_EVERY == 0, self._samples % DAY_EVERY == 0
         for counter in self._counters.values():
-            counter.minute = counter.kept(counter.minute, now_ms, MINUTE_SAMPLES)
+            counter.minute = counter.with_sample(counter.minute, now_ms, MINUTE_SAMPLES)
             if hourly or counter.hour is None:
-                counter.hour = counter.kept(counter.hour, now_ms, HOUR_SAMPLES)
+                counter.hour = counter.with_sample(counter.hour, now_ms, HOUR_SAMPLES)
             if daily or counter.day is None:
-                counter.day = counter.kept(counter.day, now_ms, DAY_SAMPLES)
+                counter.day = counter.with_sample(counter.day, now_ms, DAY_SAMPLES)
         self._samples += 1
 
     def tick(self, now_ms: int) -> None:
-        """Every second."""
+        """Record the totals; called every second."""
         self.gather()
         self._seconds.append(
             Totals(now_ms, self.put_times, self.get_found, self.get_missed, self.get_transferred)
         )
 
     def morning(self) -> None:
-        """At midnight: today's totals become yesterday's."""
+        """Start a new day; called at midnight."""
         self._mornings.append((self.put_times, self.get_transferred))
 
     # ---- reading ----
 
     def view(self, name: str, key: str) -> tuple[Window, Window, Window] | None:
-        """Minute, hour and day of one counter; None if nothing was ever counted there."""
+        """Minute, hour and day of one counter; None if there is none."""
         self.gather()
         counter = self._counters.get((name, key))
         if counter is None:
@@ -196,7 +196,7 @@ class Stats:
         return window(counter.minute).tps if counter else 0.0
 
     def rates(self, seconds: int) -> Totals:
-        """Rates a second over the last `seconds`, as far as they are known (`at_ms` is the span)."""
+        """Increases of the totals over the last `seconds`, or since the start; `at_ms` is the span in ms."""
         last = self._seconds[-1]
         first = self._seconds[max(len(self._seconds) - 1 - seconds, 0)]
         span = max(last.at_ms - first.at_ms, 1)
@@ -204,5 +204,5 @@ class Stats:
 
     @property
     def mornings(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """(put, got) totals of yesterday's and of this morning."""
+        """The (put, got) totals at the start of yesterday and of today."""
         return self._mornings[0], self._mornings[1]

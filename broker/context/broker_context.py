@@ -1,7 +1,8 @@
-"""Parts: what most services and handlers are built from, in one frozen bundle; State: the broker's tables.
+"""BrokerContext and Tables: what most services and handlers are built from, as frozen values.
 
-Below `life`, `handlers` and the composition, which hand it on. A class that needs a few of these takes those few; one
-that would take more than eight arguments takes the bundle.
+`broker.app` builds both and passes them to `broker.handlers` and the services. A class that needs a few of
+these objects takes those few; one that would need more than eight arguments takes the whole context. Loop
+thread.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from firearrow.broker.tables.topics import TopicTable
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """`topics_loaded`: there was a topics.json, as it was written last."""
+    """`topics_loaded`: topics.json was loaded, and it was the last one written."""
 
     topics: TopicTable
     groups: GroupTable
@@ -37,7 +38,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class BrokerContext:
-    """Constructors take their arguments in this order, a table in the order of `Tables`, what they need besides before
+    """Constructors take their arguments in this order, tables in the order of `Tables`, other objects before
     `config`, and callbacks last."""
 
     loop: asyncio.AbstractEventLoop
@@ -51,6 +52,6 @@ class BrokerContext:
     stats: Stats
 
     def make_offsets_durable(self) -> None:
-        """An answered commit is as durable as an answered message."""
+        """Sync committed offsets under SYNC_FLUSH, so that they are as durable as messages when answered."""
         if self.config.options.sync_flush:
             self.journal.sync()

@@ -1,4 +1,4 @@
-"""The tables of the broker, made from the options and loaded from their files. Composition."""
+"""Creates the broker's tables from the options and loads them from their files. Loop thread."""
 
 from collections.abc import Callable, Collection
 from functools import partial
@@ -22,13 +22,13 @@ from firearrow.broker.tables.topics import TopicSettings, TopicTable
 
 
 class ConfigTable(Protocol):
-    """What a config file holds."""
+    """A table that a config file stores."""
 
     def to_json(self) -> bytes: ...
     def load(self, text: bytes) -> None: ...
 
 
-def make_state(
+def make_tables(
     options: Options,
     clock: Clock,
     saver: TableSaver,
@@ -36,7 +36,7 @@ def make_state(
     topics_changed: Callable[[Collection[str]], None],
     subscriptions_changed: Callable[[], None],
 ) -> Tables:
-    """`subscriptions_changed()` hears that a group, or what it subscribes, is other than before.
+    """`subscriptions_changed()` is called when a group or its subscriptions change.
 
     StartError when a file cannot be read or written.
     """
@@ -75,10 +75,11 @@ def make_state(
 def load(
     saver: TableSaver, name: str, path: Path, table: ConfigTable, *, make: bool = True, progress: bool = False
 ) -> bool:
-    """Load the table from its file and let `saver` keep the file under `name`; False if that
-    is not what was written last.
+    """Load the table from its file and register it with `saver` under `name`. False if nothing was loaded, or
+    an older state than the last one written.
 
-    `make`: write the file at once, then; `progress`: it says how far the log was worked off. StartError.
+    `make`: write the file at once if there was nothing to load. `progress`: the file tells how far the log
+    was processed, so log and journal are synced before it is written. StartError.
     """
     file = ConfigFile(path)
     try:
@@ -87,8 +88,9 @@ def load(
             file.write(table.to_json())
     except OSError as error:
         raise StartError(
-            f"cannot open the store {path.parent.parent} ({error.filename or path}: {error.strerror or error}): "
-            "make room, set its permissions, or name another folder with --store"
+            f"cannot open the store {path.parent.parent} ({error.filename or path}: "
+            f"{error.strerror or error}): "
+            "free disk space, set its permissions, or choose another folder with --store"
         ) from None
 
     def save() -> None:

@@ -1,4 +1,7 @@
-"""ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151), CHANGE_MESSAGE_INVISIBLETIME (200053). Loop thread."""
+"""Acknowledges popped messages and changes their invisible time. Loop thread.
+
+ACK_MESSAGE (200051), BATCH_ACK_MESSAGE (200151), CHANGE_MESSAGE_INVISIBLETIME (200053).
+"""
 
 import base64
 import binascii
@@ -27,12 +30,12 @@ BATCH_MAX = 1024
 BITS_BYTES_MAX = 128
 OFFSETS_MAX = 128
 CHANGED = "not set any response code"
-"""Apache's remark, a default that its handler leaves in place."""
+"""Apache's remark, a default that its handler does not replace."""
 NOT_CHANGED = {"invisibleTime": "0", "popTime": "0", "reviveQid": "0"}
 
 
 class AcksHandler:
-    """`make_durable()` makes offsets as durable as the flush mode promises: what was popped in order is acknowledged by one."""
+    """`make_durable()` makes offsets, the acknowledgements of ordered pops, as durable as the flush mode."""
 
     def __init__(
         self,
@@ -85,14 +88,14 @@ class AcksHandler:
         return self._when_stored(request, peer, request.answer(), self._put(acks, receipt_handle))
 
     def acknowledge_batch(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        of = _parsed(request.body) if request.body else {}
-        entries = json_fields.items(of.get("acks"), "acks")
+        fields = _parsed(request.body) if request.body else {}
+        entries = json_fields.items(fields.get("acks"), "acks")
         if not entries:
-            raise Refusal(ResponseCode.NO_MESSAGE, "the body names no messages")
+            raise Refusal(ResponseCode.NO_MESSAGE, "the body lists no acknowledgements")
         if len(entries) > BATCH_MAX:
-            remark = f"{len(entries)} acks in one request, at most {BATCH_MAX}"
+            remark = f"{len(entries)} acks in one request, at most {BATCH_MAX} are allowed"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
-        broker = json_fields.text(of, "brokerName", self._config.options.broker_name)
+        broker = json_fields.text(fields, "brokerName", self._config.options.broker_name)
         last: PutResult | None = None
         for entry in entries:
             try:
@@ -126,13 +129,13 @@ class AcksHandler:
             )
         suspend = request.boolean_or("suspend", False)
         try:
-            pop_ms, placed = self._ack_service.change_invisible(
+            pop_ms, put = self._ack_service.change_invisible(
                 group, topic, queue_id, offset, receipt_handle, invisible_ms, suspend
             )
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
         answer = request.answer(remark=CHANGED, ext=_changed(invisible_ms, pop_ms, receipt_handle))
-        return self._when_stored(request, peer, answer, placed)
+        return self._when_stored(request, peer, answer, put)
 
     def _fields(self, request: RemotingCommand, peer: Peer) -> tuple[str, str, int, int, ReceiptHandle]:
         group, topic = request.text("consumerGroup"), request.text("topic")
@@ -149,17 +152,17 @@ class AcksHandler:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         try:
             return group, topic, queue_id, offset, ReceiptHandle.of(request.text("extraInfo"))
-        except InvalidReceiptHandle as wrong:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, str(wrong)) from None
+        except InvalidReceiptHandle as error:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
-    def _entry(self, of: json_fields.Members, broker: str) -> PutResult | None:
-        """One check point's acknowledgements, under their short or their long names. ValueError."""
+    def _entry(self, fields: json_fields.Members, broker: str) -> PutResult | None:
+        """Put the acknowledgements of one check point, with short or long member names. Raises ValueError."""
 
         def text(short: str, long: str) -> str:
-            return json_fields.text(of, short if short in of else long)
+            return json_fields.text(fields, short if short in fields else long)
 
         def number(short: str, long: str, high: int = json_fields.INT_MAX) -> int:
-            return json_fields.number(of, short if short in of else long, high=high)
+            return json_fields.number(fields, short if short in fields else long, high=high)
 
         group = text("c", "consumerGroup")
         topic = real_topic(text("t", "topic"), group, text("r", "retry"))
@@ -171,7 +174,7 @@ class AcksHandler:
             self._store.reader.min_offset(topic, queue_id),
             self._store.reader.max_offset(topic, queue_id),
         )
-        offsets = [start + bit for bit in _bits(of["b"] if "b" in of else of.get("bitSet"))]
+        offsets = [start + bit for bit in _bits(fields["b"] if "b" in fields else fields.get("bitSet"))]
         offsets = [offset for offset in offsets if low <= offset <= high]
         if not offsets or topic not in self._topics:
             return None
@@ -180,7 +183,7 @@ class AcksHandler:
                 self._ack_service.acknowledge_in_order(group, topic, queue_id, offset, pop_ms, invisible_ms)
             self._make_durable()
             return None
-        acks = AckMessage(topic, group, queue_id, start, pop_ms, broker, tuple(offsets), alone=False)
+        acks = AckMessage(topic, group, queue_id, start, pop_ms, broker, tuple(offsets), single=False)
         receipt_handle = ReceiptHandle(start, pop_ms, invisible_ms, revive_queue, "", broker)
         return self._put(acks, receipt_handle)
 
@@ -217,15 +220,17 @@ def _parsed(body: bytes) -> json_fields.Members:
 
 
 def _bits(text: object) -> list[int]:
-    """The set bits of a base64 text, the lowest bit of the first byte first (BitSet). ValueError."""
+    """Decode a base64 bit set, lowest bit of the first byte first (Java's BitSet). Raises ValueError."""
     if not isinstance(text, str) or len(text) > 2 * BITS_BYTES_MAX:
-        raise ValueError("the bit set is missing, no text or too long")
+        raise ValueError("the bit set is missing, not a string or too long")
     try:
         data = base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise ValueError(f"the bit set is no base64: {error}") from None
+        raise ValueError(f"the bit set is not base64: {error}") from None
     number = int.from_bytes(data, "little")
     bits = [bit for bit in range(number.bit_length()) if number >> bit & 1]
     if len(bits) > OFFSETS_MAX:
-        raise ValueError(f"{len(bits)} acknowledgements of one check point, at most {OFFSETS_MAX}")
+        raise ValueError(
+            f"{len(bits)} acknowledgements of one check point, at most {OFFSETS_MAX} are allowed"
+        )
     return bits

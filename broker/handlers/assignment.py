@@ -1,7 +1,7 @@
-"""Queues shared out by the broker: QUERY_ASSIGNMENT (400), and SET_MESSAGE_REQUEST_MODE (401), which says whether a
-group pulls or pops a topic; GET_ALL_MESSAGE_REQUEST_MODE (402). Loop thread.
+"""Assigns queues to group members, and sets whether a group pulls or pops a topic. Loop thread.
 
-An answer without a list tells the client to keep what it has; an empty list, to give up everything.
+QUERY_ASSIGNMENT (400), SET_MESSAGE_REQUEST_MODE (401), GET_ALL_MESSAGE_REQUEST_MODE (402). After an answer
+without a list the client keeps its queues; after an empty list it gives up all of them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -33,16 +33,16 @@ class AssignmentRequest(NamedTuple):
 
     @staticmethod
     def of(body: bytes) -> "AssignmentRequest":
-        """ValueError names the member that is wrong."""
-        of = json_fields.members(loads_body(body, BYTES_MAX), "body")
-        model = json_fields.text(of, "messageModel", CLUSTERING)
+        """Raises ValueError, which names the invalid member."""
+        fields = json_fields.members(loads_body(body, BYTES_MAX), "body")
+        model = json_fields.text(fields, "messageModel", CLUSTERING)
         if model not in (CLUSTERING, BROADCASTING):
             raise ValueError(f"messageModel must be CLUSTERING or BROADCASTING, not {model[:64]}")
         return AssignmentRequest(
-            topic=json_fields.text(of, "topic"),
-            group=json_fields.text(of, "consumerGroup"),
-            client=json_fields.text(of, "clientId", ""),
-            strategy=json_fields.text(of, "strategyName", ""),
+            topic=json_fields.text(fields, "topic"),
+            group=json_fields.text(fields, "consumerGroup"),
+            client=json_fields.text(fields, "clientId", ""),
+            strategy=json_fields.text(fields, "strategyName", ""),
             model=model,
         )
 
@@ -75,57 +75,57 @@ class AssignmentHandler:
 
     async def assign(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         try:
-            asked = AssignmentRequest.of(request.body)
+            assignment = AssignmentRequest.of(request.body)
         except ValueError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"assignment request: {error}") from None
-        mode = self._mode(asked)
-        queues = await self._queues(asked, mode)
+        mode = self._mode(assignment)
+        queues = await self._queues(assignment, mode)
         if queues is None:
             return request.answer(body=b"{}")
         assignments = [{"messageQueue": queue, "mode": mode.mode} for queue in queues]
         return request.answer(body=dumps({"messageQueueAssignments": assignments}))
 
-    def _mode(self, asked: AssignmentRequest) -> RequestMode:
-        """As it was set; retry topics are pulled."""
-        found = self._modes.get(asked.topic, asked.group)
+    def _mode(self, assignment: AssignmentRequest) -> RequestMode:
+        """The mode that was set, else the default; retry topics are pulled."""
+        found = self._modes.get(assignment.topic, assignment.group)
         if found is not None:
             return found
         options = self._config.options
-        retried = asked.topic.startswith(name_rules.RETRY_PREFIX)
+        retried = assignment.topic.startswith(name_rules.RETRY_PREFIX)
         mode = PULL if retried else options.default_request_mode
         share = options.pop_share_queues if mode == POP else 0
-        return RequestMode(asked.topic, asked.group, mode, share)
+        return RequestMode(assignment.topic, assignment.group, mode, share)
 
-    async def _queues(self, asked: AssignmentRequest, mode: RequestMode) -> Queues | None:
+    async def _queues(self, assignment: AssignmentRequest, mode: RequestMode) -> Queues | None:
         options = self._config.options
-        if asked.model == CLUSTERING and asked.topic.startswith(name_rules.LMQ_PREFIX):
-            queues: Queues | None = [MessageQueue(options.broker_name, 0, asked.topic)]
+        if assignment.model == CLUSTERING and assignment.topic.startswith(name_rules.LMQ_PREFIX):
+            queues: Queues | None = [MessageQueue(options.broker_name, 0, assignment.topic)]
         else:
-            queues = await self._route(asked.topic)
-        if asked.model == BROADCASTING or queues is None or not options.server_assigns:
+            queues = await self._route(assignment.topic)
+        if assignment.model == BROADCASTING or queues is None or not options.server_assigns:
             return queues
-        strategy = allocation.STRATEGIES.get(asked.strategy)
-        online = self._clients.consumer_group(asked.group)
-        if online is None or strategy is None or not queues or not asked.client.strip():
+        strategy = allocation.STRATEGIES.get(assignment.strategy)
+        online = self._clients.consumer_group(assignment.group)
+        if online is None or strategy is None or not queues or not assignment.client.strip():
             return None
         members = sorted(set(online.client_ids()))
         if mode.mode == POP:
-            return allocation.for_pop(strategy, asked.client, queues, members, mode.share_queues)
-        return list(strategy(asked.client, queues, members))
+            return allocation.for_pop(strategy, assignment.client, queues, members, mode.share_queues)
+        return list(strategy(assignment.client, queues, members))
 
     def set_mode(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         try:
-            wanted = RequestMode.from_object(loads_body(request.body, BYTES_MAX))
+            mode = RequestMode.from_object(loads_body(request.body, BYTES_MAX))
         except ValueError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"request mode: {error}") from None
-        if wanted.topic.startswith(name_rules.RETRY_PREFIX):
+        if mode.topic.startswith(name_rules.RETRY_PREFIX):
             raise Refusal(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
-        if wanted.topic not in self._topics:
-            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{wanted.topic}] not exist")
-        if self._groups.find(wanted.group) is None:
+        if mode.topic not in self._topics:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{mode.topic}] not exist")
+        if self._groups.find(mode.group) is None:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         try:
-            self._modes.set(wanted)
+            self._modes.set(mode)
         except InvalidRequestMode as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(refused)) from None
         return request.answer()

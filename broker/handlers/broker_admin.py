@@ -1,10 +1,12 @@
-"""The broker looked at and tuned: runtime info (28), config (25, 26), statistics (315), HA status (907).
+"""Administration of the broker: runtime info, config, statistics, and requests for features it does not have.
 
-What is asked of a broker as one of several: of a master without slaves, without a controller (908, 1007), and of
-one that keeps pops and timers in Apache's files, not in RocksDB (200056, 5001). Changes nothing. Loop thread.
+- `InspectionHandler`: runtime info (28), config (25, 26), statistics (315), HA status (907).
+- `SingleBrokerHandler`: requests to a broker with slaves or a controller (908, 1007), or with pops and timers
+  in RocksDB (200056, 5001). Changes nothing.
+- `ColdReadsHandler`: limits of cold reads (2001 to 2003) and the read-ahead of the log (2004). The limits are
+  stored and returned, but not applied, as by an Apache broker with coldDataFlowControlEnable=false.
 
-Limits of cold reads (2001 to 2003) and the read-ahead of the log (2004). The limits are kept and told, as by an
-Apache broker whose coldDataFlowControlEnable is false: they hold nobody up. Loop thread.
+Loop thread.
 """
 
 import os
@@ -33,11 +35,11 @@ QUEUES = {
     for kind in ("send", "pull", "litePull", "query", "ack")
     for what in ("Size", "HeadWaitTimeMills")
 } | {"EndTransactionQueueSize": "0"}
-"""Requests that wait for a thread: none ever do, and tools print what is missing as null."""
+"""Requests that wait for a thread: always 0, because tools print missing members as null."""
 
 
 class InspectionHandler:
-    """`timers()` is what the runtime info says of the timer."""
+    """`timers()` returns the timer's part of the runtime info."""
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class InspectionHandler:
             pairs = properties.parse(request.body.decode())
         except ValueError as error:
             raise Refusal(
-                ResponseCode.INVALID_PARAMETER, f"the body is no properties text: {error}"
+                ResponseCode.INVALID_PARAMETER, f"the body is not in properties format: {error}"
             ) from None
         if any(key in self._config.options.config_black_list.split(";") for key in pairs):
             raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
@@ -93,7 +95,7 @@ class InspectionHandler:
         return request.answer(body=orjson.dumps({"statsDay": day, "statsHour": hour, "statsMinute": minute}))
 
     def ha_status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """A master without slaves."""
+        """Answer as a master without slaves."""
         client = dict.fromkeys(
             (
                 "lastReadTimestamp",
@@ -182,7 +184,7 @@ def _runtime(ms: int) -> str:
 
 
 def _size(size: float) -> str:
-    """Bytes as Java's UtilAll prints them."""
+    """Format bytes as Java's UtilAll does."""
     if size < 1024:
         return f"{size:.0f} B"
     for unit in ("KiB", "MiB", "GiB"):
@@ -208,14 +210,14 @@ class SingleBrokerHandler:
         }
 
     def done(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """A master takes no flush offset from outside, and pops that are in the log need no move to it."""
+        """Nothing to do: a master sets its own flush offset, and its pops are in the log already."""
         return request.answer()
 
     def no_controller(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
 
     def switch_engine(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """The wheel in files is the one engine; to switch to it is done before it is asked."""
+        """The wheel in files is the only engine: a switch to it does nothing."""
         if not self._config.options.timer_topic:
             raise Refusal(ResponseCode.INVALID_PARAMETER, "broker timerWheelEnable is false")
         engine = request.text_or(ENGINE, "")
@@ -234,7 +236,7 @@ READ_AHEAD, RANDOM = 0, 1
 
 
 class ColdReadsHandler:
-    """Limits are bytes per group; like Apache's they are gone after a restart."""
+    """Limits are in bytes per group; like Apache's they are lost at a restart."""
 
     def __init__(self) -> None:
         self._limits: dict[str, int] = {}
@@ -251,11 +253,11 @@ class ColdReadsHandler:
         try:
             pairs = properties.parse(request.body.decode())
         except ValueError as error:
-            remark = f"the body is no properties text: {error}"
+            remark = f"the body is not in properties format: {error}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark) from None
         limits = {group: _limit(group, text) for group, text in pairs.items()}
         if len(self._limits.keys() | limits.keys()) > GROUPS_MAX:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"limits of more than {GROUPS_MAX} groups")
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"limits for more than {GROUPS_MAX} groups")
         self._limits |= limits
         return request.answer()
 
@@ -274,14 +276,12 @@ class ColdReadsHandler:
         return request.answer(body=orjson.dumps(body))
 
     def read_mode(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Reading ahead is what the system does by itself, and all that is offered."""
+        """Only read-ahead, which the system does by itself, is supported."""
         mode = request.integer("READ_AHEAD_MODE", 32)
         if mode not in (READ_AHEAD, RANDOM):
             raise Refusal(ResponseCode.INVALID_PARAMETER, "set commitlog readahead mode param value error")
         if mode == RANDOM:
-            remark = (
-                "set commitlog readahead mode failed: READ_AHEAD_MODE 1 is not offered, the log is read ahead"
-            )
+            remark = "set commitlog readahead mode failed: READ_AHEAD_MODE 1 is not supported, only 0"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         return request.answer(remark=f"set commitlog readahead mode success, mode: {mode}")
 
@@ -291,6 +291,6 @@ def _limit(group: str, text: str) -> int:
     if fault is not None:
         raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= json_fields.LONG_MAX):
-        remark = f"the limit of group {group} is no number of bytes: {text[:40]!r}"
+        remark = f"the limit of group {group} must be a number of bytes, not {text[:40]!r}"
         raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
     return int(text)

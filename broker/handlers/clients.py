@@ -1,7 +1,9 @@
-"""Clients come and go: HEART_BEAT 34, UNREGISTER_CLIENT 35, the member list 38, CHECK_CLIENT_CONFIG 46.
+"""Heartbeats of clients, and the members of groups. Loop thread.
 
-A group whose members or topics changed hears NOTIFY_CONSUMER_IDS_CHANGED (40), before the answer goes.
-A large heartbeat waits for its turn and is taken in slices, so that nobody else waits for a crowd of them. Loop thread.
+HEART_BEAT (34), UNREGISTER_CLIENT (35), GET_CONSUMER_LIST_BY_GROUP (38), CHECK_CLIENT_CONFIG (46). If members
+or topics of a group changed, its members get NOTIFY_CONSUMER_IDS_CHANGED (40) before the answer is sent.
+Large heartbeats are processed one after the other and in slices, so that other requests do not wait for many
+of them.
 """
 
 import asyncio
@@ -22,14 +24,14 @@ from firearrow.broker.tables.subscriptions import BYTES_MAX, ConsumerData, Heart
 from firearrow.broker.tables.topics import InvalidTopic, TopicTable
 
 LARGE_BYTES = 16 << 10
-"""Heartbeats of more are taken one after the other: each may be tenths of a second of work."""
+"""Larger heartbeats are processed one after the other: each may take tenths of a second."""
 SLICE_S = 0.002
-"""So long one is taken before the loop may do something else."""
+"""A large heartbeat yields to the event loop after this time."""
 STEP = 64
-"""Subscriptions or producers between two looks at the clock."""
+"""Subscriptions or producers between two checks of the clock."""
 
 Work = Generator[None, None, bool]
-"""Yields between steps; gives whether the client should send its subscriptions again."""
+"""Yields between steps; returns whether the client should send its subscriptions again."""
 
 
 class ClientsHandler:
@@ -49,7 +51,7 @@ class ClientsHandler:
         self._config = config
         self._clock = clock
         self._watched: set[Peer] = set()
-        self._turn = asyncio.Lock()
+        self._large_heartbeat = asyncio.Lock()
 
     def routes(self) -> Routes:
         return {
@@ -61,10 +63,10 @@ class ClientsHandler:
 
     def heart_beat(self, request: RemotingCommand, peer: Peer) -> Answer:
         if peer.closed:
-            return None  # nobody would take it off the table again
+            return None  # its close was handled already: it would stay in the table
         work = self._register(request, peer)
         if len(request.body) > LARGE_BYTES:
-            return self._in_turn(work, request, peer)
+            return self._run_in_slices(work, request, peer)
         try:
             while True:
                 next(work)
@@ -89,7 +91,7 @@ class ClientsHandler:
         return request.answer(body=dumps({"consumerIdList": group.client_ids()}))
 
     def check_client_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """An expression that is none is refused when its consumer starts, with words that say where."""
+        """Refuse an invalid filter expression when its consumer starts, and say where it is wrong."""
         try:
             body = json_fields.members_or_none(
                 loads_body(request.body, BYTES_MAX) if request.body else None, "body"
@@ -103,24 +105,24 @@ class ClientsHandler:
         return request.answer()
 
     def sweep(self) -> None:
-        """Close connections whose clients fell silent; what they were members of follows from the close."""
+        """Close connections whose clients send no heartbeats; the close removes them from their groups."""
         for peer in self._clients.expired():
             peer.close()
 
     def _watch(self, peer: Peer) -> None:
         if peer not in self._watched:
             self._watched.add(peer)
-            peer.on_close(self._gone)
+            peer.on_close(self._on_close)
 
-    def _gone(self, peer: Peer) -> None:
+    def _on_close(self, peer: Peer) -> None:
         self._watched.discard(peer)
         for group in self._clients.leave_all(peer):
             self._notify(group)
 
     def _notify(self, group: ConsumerGroup) -> None:
         config = self._groups.get(group.name)
-        wanted = config is None or config.notify_changed
-        if not wanted or group.is_broadcasting or not self._config.options.notify_consumers:
+        notify = config is None or config.notify_changed
+        if not notify or group.is_broadcasting or not self._config.options.notify_consumers:
             return
         for member in list(group.members.values()):
             if not member.peer.closed:
@@ -129,9 +131,11 @@ class ClientsHandler:
                     RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext, oneway=True)
                 )
 
-    async def _in_turn(self, work: Work, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
+    async def _run_in_slices(
+        self, work: Work, request: RemotingCommand, peer: Peer
+    ) -> RemotingCommand | None:
         loop = asyncio.get_running_loop()
-        async with self._turn:
+        async with self._large_heartbeat:
             try:
                 while not peer.closed:
                     until = loop.time() + SLICE_S
@@ -144,7 +148,7 @@ class ClientsHandler:
         return None
 
     def _register(self, request: RemotingCommand, peer: Peer) -> Work:
-        changed_since = False
+        send_again = False
         now = self._clock.monotonic_ms()
         try:
             heartbeat = HeartbeatData.read(request.body)
@@ -157,7 +161,7 @@ class ClientsHandler:
                 if config is None:
                     continue
                 member = Member(heartbeat.client_id, peer, request.language, request.version, now)
-                changed_since |= yield from self._consumer(heartbeat, beat, config, member)
+                send_again |= yield from self._consumer(heartbeat, beat, config, member)
             for n, producer in enumerate(heartbeat.producers, 1):
                 member = Member(heartbeat.client_id, peer, request.language, request.version, now)
                 self._clients.note_producer(producer, member)
@@ -165,12 +169,12 @@ class ClientsHandler:
                     yield
         except (ValueError, InvalidTopic, ClientsFull) as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"heartbeat: {error}") from None
-        return changed_since or heartbeat.fingerprint == 0
+        return send_again or heartbeat.fingerprint == 0
 
     def _consumer(
         self, heartbeat: HeartbeatData, beat: ConsumerData, config: GroupConfig, member: Member
     ) -> Generator[None, None, bool]:
-        """Register one group; gives whether its subscriptions are others than the fingerprint says."""
+        """Register one group; return whether its subscriptions differ from the fingerprint."""
         subscriptions: list[Subscription] = []
         ordered = False
         for n, subscription in enumerate(beat.subscriptions(), 1):

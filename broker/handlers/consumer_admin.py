@@ -1,10 +1,11 @@
-"""Consumers looked at: their connections (203), what they subscribe (300, 343, 345), and requests relayed to one of
-them (307, 309). The relayed bytes are never parsed. Loop thread.
+"""Administration of consumers and producers: connections, subscriptions, relayed requests, progress. Loop
+thread.
 
-Producers looked at: the connections of one group (204), and those of all groups (328). Loop thread.
-
-How far groups have consumed: GET_CONSUME_STATS 208, GET_BROKER_CONSUME_STATS 317, QUERY_CONSUME_TIME_SPAN 303.
-Loop thread; what covers the whole broker lets others have their turn between groups.
+- `ConsumersHandler`: connections (203), subscriptions (300, 343, 345), requests relayed to one client (307,
+  309), whose bytes are never parsed.
+- `ProducersHandler`: connections of one group (204), and of all groups (328).
+- `ProgressHandler`: GET_CONSUME_STATS (208), GET_BROKER_CONSUME_STATS (317), QUERY_CONSUME_TIME_SPAN (303).
+  Statistics of the whole broker yield to the event loop between groups.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ RELAY_VERSION = 62
 """V3_1_8: older clients cannot be asked for their state."""
 RELAY_S = 10.0
 NOT_FILLED = "not set any response code"
-"""What Apache leaves in the remark of a relayed answer; tools never look at it, so it is kept."""
+"""Apache's default remark in a relayed answer; kept, because tools ignore it."""
 
 
 class ConsumersHandler:
@@ -80,7 +81,9 @@ class ConsumersHandler:
 
     def groups_of_topic(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         topic = request.text("topic")
-        committed = (group for group in self._offsets.groups_of(topic) if "@" not in group)  # no broadcasters
+        committed = (
+            group for group in self._offsets.groups_of(topic) if "@" not in group
+        )  # broadcast offsets have an @
         groups = dict.fromkeys([*self._clients.groups_subscribed(topic), *committed])
         return request.answer(body=orjson.dumps({"groupList": list(groups)}))
 
@@ -102,7 +105,7 @@ class ConsumersHandler:
         return await self._relay(request, dict(request.ext), b"")
 
     async def consume_directly(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """The message that `msgId` names goes to one consumer, which consumes it now and says how it went."""
+        """Send the message with `msgId` to one consumer, which consumes it now and returns the result."""
         ext = dict(request.ext)
         ext["brokerName"] = self._config.options.broker_name
         topic = self._topics.get(request.text_or("topic", ""))
@@ -121,7 +124,7 @@ class ConsumersHandler:
         try:
             offset = offset_of(message_id)
         except ValueError as error:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the field msgId is no message id: {error}") from None
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"msgId is not a message id: {error}") from None
         record = self._store.reader.record_at(offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
@@ -136,8 +139,8 @@ class ConsumersHandler:
             raise Refusal(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
         except ConnectionError as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"the consumer <{member.client_id}>: {error}") from None
-        filled = NOT_FILLED if answer.code == ResponseCode.SUCCESS else answer.remark
-        return request.answer(answer.code, filled, answer.ext, answer.body)
+        relayed_remark = NOT_FILLED if answer.code == ResponseCode.SUCCESS else answer.remark
+        return request.answer(answer.code, relayed_remark, answer.ext, answer.body)
 
     def _member(self, group: str, client_id: str) -> Member:
         online = self._clients.consumer_group(group)
@@ -174,14 +177,14 @@ class ProducersHandler:
         )
 
     def all_producers(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """`lastUpdateTimestamp` is wall-clock time; members note the time that never goes back."""
-        behind_ms = self._clock.now_ms() - self._clock.monotonic_ms()
+        """`lastUpdateTimestamp` is wall clock time; members have monotonic time."""
+        wall_minus_monotonic_ms = self._clock.now_ms() - self._clock.monotonic_ms()
         data = {
             group: [
                 {
                     "clientId": member.client_id,
                     "language": member.language_name,
-                    "lastUpdateTimestamp": member.seen_ms + behind_ms,
+                    "lastUpdateTimestamp": member.seen_ms + wall_minus_monotonic_ms,
                     "remoteIP": "/{}:{}".format(*member.peer.remote),
                     "version": member.version,
                 }
@@ -252,7 +255,7 @@ class ProgressHandler:
     async def broker_consume_stats(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         ordered_only = request.boolean_or("isOrder", False)
         listed: list[dict[str, object]] = []
-        behind = inflight = 0
+        lag = inflight = 0
         for group in self._groups:
             topics = []
             for topic in self._offsets.topics_of(group):
@@ -260,7 +263,7 @@ class ProgressHandler:
                 if config is None or (ordered_only and not config.order):
                     continue
                 queues = self._progress(group, topic)
-                behind += sum(queue.broker_offset - queue.consumer_offset for queue in queues.values())
+                lag += sum(queue.broker_offset - queue.consumer_offset for queue in queues.values())
                 inflight += sum(queue.pull_offset - queue.consumer_offset for queue in queues.values())
                 table = {queue: progress.to_object() for queue, progress in queues.items()}
                 topics.append({"consumeTps": self._stats.group_tps(group, topic), "offsetTable": table})
@@ -270,7 +273,7 @@ class ProgressHandler:
         body = {
             "brokerAddr": f"{options.broker_ip or peer.local[0]}:{options.listen_port or peer.local[1]}",
             "consumeStatsList": listed,
-            "totalDiff": behind,
+            "totalDiff": lag,
             "totalInflightDiff": inflight,
         }
         return request.answer(body=fastjson.dumps(body))

@@ -1,4 +1,4 @@
-"""END_TRANSACTION (37), RESUME_CHECK_HALF_MESSAGE (323). Loop thread."""
+"""Commits and rollbacks (END_TRANSACTION 37), resumed checks (RESUME_CHECK_HALF_MESSAGE 323). Loop thread."""
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -22,20 +22,20 @@ class TransactionsHandler:
         }
 
     def end_transaction(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
-        """`unknown` changes nothing: the producer is asked later."""
-        what = request.integer("commitOrRollback", 32)
-        if what not in (UNKNOWN, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
-            remark = f"commitOrRollback must be 0, 8 or 12, not {what}"
+        """UNKNOWN changes nothing: the producer is asked again later."""
+        state = request.integer("commitOrRollback", 32)
+        if state not in (UNKNOWN, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            remark = f"commitOrRollback must be 0, 8 or 12, not {state}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         request.text("msgId")
         decision = Decision(
             request.text("producerGroup"),
             request.integer("tranStateTableOffset"),
             request.integer("commitLogOffset"),
-            what == TRANSACTION_COMMIT,
+            state == TRANSACTION_COMMIT,
             request.boolean_or("fromTransactionCheck", False),
         )
-        if what == UNKNOWN:
+        if state == UNKNOWN:
             return request.answer()
         answer = None if request.is_oneway else request.answer()
         return None if self._transactions.end(decision, peer, answer) else answer

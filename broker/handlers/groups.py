@@ -1,4 +1,7 @@
-"""Subscription groups made, changed, deleted, listed: 200, 225, 207, 201, 352; may they read: 353."""
+"""Creates, changes, deletes and lists subscription groups, and forbids them topics. Loop thread.
+
+Request codes 200, 225, 207, 201, 352, 353.
+"""
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
@@ -42,7 +45,7 @@ class GroupsHandler:
         return self._apply(request, configs)
 
     def update_list(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """All or none."""
+        """Create or change all groups, or none."""
         try:
             body = json_fields.members(loads_body(request.body), "body")
             raw = json_fields.items(body.get("groupConfigList"), "groupConfigList")
@@ -54,7 +57,7 @@ class GroupsHandler:
         return self._apply(request, configs)
 
     def delete(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """No error if it is not there. 4.9 says `removeOffset` for `cleanOffset`."""
+        """No error if the group does not exist. 4.9 sends `removeOffset` for `cleanOffset`."""
         group = request.text("groupName")
         self._groups.delete(group)
         self._stats.forget_group(group)
@@ -63,29 +66,29 @@ class GroupsHandler:
         return request.answer()
 
     def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Everything, or a page for callers that ask so."""
+        """All groups, or a page if the request has paging fields."""
         groups, options = self._groups, self._config.options
-        chosen: list[str] | None = None
+        names: list[str] | None = None
         if options.split_metadata and request.ext.keys() & {"dataVersion", "groupSeq", "maxGroupNum"}:
             seen, begin = request.text_or("dataVersion", ""), request.integer_or("groupSeq", 0, 32)
             size = options.split_metadata_size
-            at_most = min(size, request.integer_or("maxGroupNum", size, 32))
-            chosen = page(groups, groups.version, seen, begin, at_most)
-        body = dumps(groups.to_object(chosen))
+            count_max = min(size, request.integer_or("maxGroupNum", size, 32))
+            names = page(groups, groups.version, seen, begin, count_max)
+        body = dumps(groups.to_object(names))
         fault = too_large(body)
         if fault is not None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
         return request.answer(ext={"totalGroupNum": str(len(groups))}, body=body)
 
     def get_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Asking makes the group, if groups are made so."""
+        """Creates the group if automatic creation is on."""
         config = self._groups.find(request.text("group"))
         if config is None:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return request.answer(body=dumps(config.to_object()))
 
     def forbid(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Without `readable` it only tells."""
+        """Set, and return, whether a group may read a topic; without `readable` only return it."""
         group, topic = request.text("group"), request.text("topic")
         fault = name_rules.group_fault(group) or name_rules.topic_fault(topic)
         if fault is not None:

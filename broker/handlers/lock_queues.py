@@ -1,4 +1,4 @@
-"""Orderly consumers lock their queues: LOCK_BATCH_MQ (41), UNLOCK_BATCH_MQ (42)."""
+"""Locks of orderly consumers on their queues: LOCK_BATCH_MQ (41), UNLOCK_BATCH_MQ (42). Loop thread."""
 
 from typing import NamedTuple
 
@@ -29,26 +29,26 @@ class LocksHandler:
         return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
 
     def lock(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        wanted = _read(request.body)
+        lock_request = _read(request.body)
         try:
-            owned = self._locks.lock(wanted.group, wanted.client, wanted.queues)
+            owned = self._locks.lock(lock_request.group, lock_request.client, lock_request.queues)
         except LocksFull as error:
             raise Refusal(ResponseCode.SYSTEM_ERROR, str(error)) from None
         return request.answer(body=dumps({"lockOKMQSet": owned}))
 
     def unlock(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        wanted = _read(request.body)
-        self._locks.unlock(wanted.group, wanted.client, wanted.queues)
+        lock_request = _read(request.body)
+        self._locks.unlock(lock_request.group, lock_request.client, lock_request.queues)
         return request.answer()
 
 
 def _read(body: bytes) -> LockRequest:
     try:
-        of = json_fields.members(loads_body(body, BYTES_MAX), "body")
-        raw = json_fields.items(of.get("mqSet"), "mqSet")
+        fields = json_fields.members(loads_body(body, BYTES_MAX), "body")
+        raw = json_fields.items(fields.get("mqSet"), "mqSet")
         if len(raw) > QUEUES_MAX:
             raise ValueError(f"mqSet of {len(raw)} queues, at most {QUEUES_MAX}")
-        group, client = json_fields.text(of, "consumerGroup"), json_fields.text(of, "clientId")
+        group, client = json_fields.text(fields, "consumerGroup"), json_fields.text(fields, "clientId")
         return LockRequest(group, client, [_queue(value) for value in raw])
     except ValueError as error:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"lock request: {error}") from None
@@ -57,5 +57,5 @@ def _read(body: bytes) -> LockRequest:
 def _queue(value: object) -> MessageQueue:
     queue = message_queue(value)
     if queue is None:
-        raise ValueError("mqSet holds something that is no message queue")
+        raise ValueError("mqSet has a member that is not a message queue")
     return queue

@@ -1,9 +1,8 @@
-"""What administrators change in a name server: REGISTER_TOPIC_IN_NAMESRV 217, DELETE_TOPIC_IN_NAMESRV 216,
-WIPE_WRITE_PERM_OF_BROKER 205, ADD_WRITE_PERM_OF_BROKER 327, UPDATE_NAMESRV_CONFIG 318,
-GET_NAMESRV_CONFIG 319. Loop thread.
+"""Administration of the name server: topics, write permissions, config, key-value config. Loop thread.
 
-The name server's small store: PUT_KV_CONFIG 100, GET_KV_CONFIG 101, DELETE_KV_CONFIG 102,
-GET_KVLIST_BY_NAMESPACE 219. Loop thread.
+- `NamingAdminHandler`: REGISTER_TOPIC_IN_NAMESRV 217, DELETE_TOPIC_IN_NAMESRV 216, WIPE_WRITE_PERM_OF_BROKER
+  205, ADD_WRITE_PERM_OF_BROKER 327, UPDATE_NAMESRV_CONFIG 318, GET_NAMESRV_CONFIG 319.
+- `KvHandler`: PUT_KV_CONFIG 100, GET_KV_CONFIG 101, DELETE_KV_CONFIG 102, GET_KVLIST_BY_NAMESPACE 219.
 """
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -58,7 +57,7 @@ class NamingAdminHandler:
         try:
             pairs = properties.parse(request.body.decode("utf-8"))
         except ValueError as error:
-            raise FieldError(f"the body is no properties text: {error}") from None
+            raise FieldError(f"the body is not in properties format: {error}") from None
         self._options.update(pairs)
         return request.answer()
 
@@ -67,12 +66,12 @@ class NamingAdminHandler:
 
 
 def _queues(body: bytes) -> dict[str, QueueData]:
-    """The `queueDatas` of a TopicRouteData by broker name; no body holds none."""
+    """The `queueDatas` of a TopicRouteData by broker name; {} without a body."""
     if not body:
         return {}
     datas = items(members(fastjson.loads_body(body), "the body").get("queueDatas"), "queueDatas")
     if len(datas) > BROKERS_MAX:
-        raise ValueError(f"queueDatas holds {len(datas)}, at most {BROKERS_MAX}")
+        raise ValueError(f"queueDatas has {len(datas)} members, at most {BROKERS_MAX} are allowed")
     queues = {}
     for data in datas:
         config = members(data, "a member of queueDatas")

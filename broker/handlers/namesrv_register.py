@@ -1,5 +1,8 @@
-"""What brokers tell a name server: REGISTER_BROKER 103, UNREGISTER_BROKER 104, QUERY_DATA_VERSION 322,
-BROKER_HEARTBEAT 904. Parses and answers; the RouteTable decides. Loop thread, large bodies in another.
+"""Registration and heartbeats of brokers at the name server. Loop thread; large bodies are read in another
+one.
+
+REGISTER_BROKER 103, UNREGISTER_BROKER 104, QUERY_DATA_VERSION 322, BROKER_HEARTBEAT 904. The RouteTable
+decides.
 """
 
 import asyncio
@@ -20,7 +23,7 @@ ZONE_NAME = "__ZONE_NAME"
 INLINE_BYTES = 128 << 10
 """Larger bodies, and compressed ones, are read in another thread: 100,000 topics take half a second."""
 READING_MAX = 4
-"""Bodies that are being read at a time."""
+"""Bodies that are read in threads at the same time."""
 
 
 class RegistrationHandler:
@@ -48,7 +51,9 @@ class RegistrationHandler:
 
     async def _register_later(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         if self._reading >= READING_MAX:
-            raise Refusal(ResponseCode.SYSTEM_BUSY, f"{READING_MAX} registrations are being read: try again")
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY, f"{READING_MAX} large registrations are being read: try again later"
+            )
         self._reading += 1
         try:
             body = await asyncio.to_thread(_body, request)
@@ -76,12 +81,12 @@ class RegistrationHandler:
         request.integer("brokerId")
         cluster, address = request.text("clusterName"), _outside_address(request)
         try:
-            asked = DataVersion.from_object(fastjson.loads_body(request.body))
+            version = DataVersion.from_object(fastjson.loads_body(request.body))
         except ValueError as error:
-            raise FieldError(f"the body is no DataVersion: {error}") from None
+            raise FieldError(f"the body is not a DataVersion: {error}") from None
         known = self._routes.version(cluster, address)
         self._routes.touch(cluster, address)
-        ext = {"changed": "true" if known != asked else "false"}
+        ext = {"changed": "true" if known != version else "false"}
         return request.answer(ext=ext, body=b"" if known is None else fastjson.dumps(known.to_object()))
 
     def broker_heartbeat(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
@@ -121,7 +126,7 @@ def _registration(request: RemotingCommand, body: RegisterBody) -> Registration:
 
 
 def _outside_address(request: RemotingCommand) -> str:
-    """A broker's `host:port`. Without a host it would be our own broker's."""
+    """The broker's `host:port`. The host is required, because an address without one is our own broker's."""
     address = _name(request, "brokerAddr")
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdigit() and len(port) <= 5):

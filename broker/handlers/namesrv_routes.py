@@ -1,5 +1,7 @@
-"""What everybody asks a name server: GET_ROUTEINFO_BY_TOPIC 105, GET_BROKER_CLUSTER_INFO 106, the topic lists
-206, 224, 304, 311, 312, 313, GET_BROKER_MEMBER_GROUP 901. Changes nothing. Loop thread.
+"""Routes, cluster info and topic lists of the name server. Changes nothing. Loop thread.
+
+GET_ROUTEINFO_BY_TOPIC 105, GET_BROKER_CLUSTER_INFO 106, GET_BROKER_MEMBER_GROUP 901; topic lists 206, 224,
+304, 311, 312, 313.
 """
 
 import json
@@ -17,7 +19,7 @@ from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.routes import BrokerData, RouteTable, TopicFlag
 
 STANDARD_JSON_VERSION = 401
-"""V4_9_4: clients from here on get integer keys in quotes."""
+"""V4_9_4: from this version on clients get integer keys in quotes."""
 
 
 class NamingHandler:
@@ -52,7 +54,7 @@ class NamingHandler:
         body: dict[str, Any] = {
             "brokerDatas": [_broker(broker, peer) for broker in route.brokers],
             "filterServerTable": {
-                _reached(key, peer): list(value) for key, value in route.filter_servers.items()
+                _with_host(key, peer): list(value) for key, value in route.filter_servers.items()
             },
             "queueDatas": [
                 {
@@ -93,7 +95,7 @@ class NamingHandler:
         return self._topic_list(request, "enableTopicList", topics)
 
     def get_system_topics(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Names of clusters and brokers: each has a topic of its own. With the address of any broker."""
+        """Names of clusters and brokers, which each have a topic, and the address of any broker."""
         clusters = self._routes.clusters()
         names = dict.fromkeys(name for cluster, brokers in clusters.items() for name in (cluster, *brokers))
         body: dict[str, Any] = {"topicList": list(names)}
@@ -136,11 +138,11 @@ def _broker(broker: BrokerData, peer: Peer) -> dict[str, Any]:
 
 
 def _addresses(broker: BrokerData, peer: Peer) -> dict[int, str]:
-    return {broker_id: _reached(address, peer) for broker_id, address in sorted(broker.addresses.items())}
+    return {broker_id: _with_host(address, peer) for broker_id, address in sorted(broker.addresses.items())}
 
 
-def _reached(address: str, peer: Peer) -> str:
-    """An address of ours without a host gets the one by which the asker reached us."""
+def _with_host(address: str, peer: Peer) -> str:
+    """Complete our own address, which has no host, with the host by which the client reached us."""
     if not address.startswith(":"):
         return address
     host = peer.local[0].removeprefix("::ffff:")
@@ -148,5 +150,5 @@ def _reached(address: str, peer: Peer) -> str:
 
 
 def _standard_json(body: dict[str, Any]) -> bytes:
-    """Keys sorted and quoted, no blanks, everything beyond ASCII escaped."""
+    """JSON with sorted and quoted keys, without blanks, everything beyond ASCII escaped."""
     return json.dumps(body, separators=(",", ":"), sort_keys=True).encode("ascii")

@@ -1,8 +1,8 @@
-"""How far groups have consumed: QUERY_CONSUMER_OFFSET (14), UPDATE_CONSUMER_OFFSET (15), all of it (43).
+"""Consumer offsets, and offsets and times of queues. Loop thread.
 
-Where queues begin and end: offset by time (29), max (30), min (31), time of the first message (32).
-
-None of them asks whether the topic exists: an unknown queue is an empty one.
+- `OffsetsHandler`: QUERY_CONSUMER_OFFSET (14), UPDATE_CONSUMER_OFFSET (15), GET_ALL_CONSUMER_OFFSET (43).
+- `QueuesHandler`: offset by time (29), maximum (30), minimum (31), time of the first message (32). It does
+  not check that the topic exists: an unknown queue is empty.
 """
 
 from collections.abc import Callable
@@ -48,9 +48,9 @@ class OffsetsHandler:
 
     def query(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         topic, queue_id = request.text("topic"), _queue_id(request)
-        known = self._offsets.query(request.text("consumerGroup"), topic, queue_id)
-        if known >= 0:
-            return request.answer(ext={"offset": str(known)})
+        offset = self._offsets.query(request.text("consumerGroup"), topic, queue_id)
+        if offset >= 0:
+            return request.answer(ext={"offset": str(offset)})
         if not request.boolean_or("setZeroIfNotFound", True):
             remark = "Not found, do not set to zero, maybe this group boot first"
             raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
@@ -92,7 +92,7 @@ class OffsetsHandler:
         return request.answer(body=body)
 
     def _begins_in_memory(self, topic: str, queue_id: int) -> bool:
-        """A group without offset may begin at 0 while the queue's first message exists and is recent."""
+        """Whether a group without an offset may begin at 0: the first message exists and is recent."""
         if self._store.reader.min_offset(topic, queue_id) > 0:
             return False
         first = self._store.reader.entries(topic, queue_id, 0, 1)
@@ -131,7 +131,7 @@ class QueuesHandler:
         return request.answer(ext={"offset": str(self._store.reader.max_offset(*_queue(request)))})
 
     def min_offset(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Apache's remark is an empty text here, not none."""
+        """Apache's remark is an empty string here, not null."""
         return request.answer(remark="", ext={"offset": str(self._store.reader.min_offset(*_queue(request)))})
 
     def earliest_store_time(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:

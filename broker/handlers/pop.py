@@ -1,6 +1,7 @@
-"""POP_MESSAGE (200050): checks in Apache's order, the walk over the queues, the hold. Loop thread.
+"""POP_MESSAGE (200050) and PEEK_MESSAGE (200052). Loop thread.
 
-PEEK_MESSAGE (200052): the messages that a group would pop next, without taking them. Loop thread.
+A pop is checked in Apache's order, takes messages from the topic's queues and the retry topic, and is held if
+it finds none. A peek returns the messages that a group would pop next, without taking them.
 """
 
 import logging
@@ -28,13 +29,15 @@ from firearrow.broker.tables.topics import TopicConfig
 log = logging.getLogger("firearrow.pop")
 
 MESSAGES_MAX = 32
+"""Of one answer; a peek for more gets this many, a pop is refused."""
 TOO_LATE_MS = 500
+"""A pop is refused if it arrives this long after its deadline."""
 POLL_MS_MAX = 600_000
 FROM_START = 0
 
 
 class PopRequest(NamedTuple):
-    """The fields of a request, checked for their types. Queue -1: all of them; times in ms."""
+    """The fields of a request, checked for their types. `queue_id` -1: all queues. Times in ms."""
 
     group: str
     topic: str
@@ -69,7 +72,11 @@ class PopRequest(NamedTuple):
 
 class PopHandler:
     def __init__(
-        self, context: BrokerContext, pop_service: PopService, hold_service: PopHoldService, filters: FilterCache
+        self,
+        context: BrokerContext,
+        pop_service: PopService,
+        hold_service: PopHoldService,
+        filters: FilterCache,
     ) -> None:
         self._pop_service = pop_service
         self._hold_service = hold_service
@@ -89,18 +96,20 @@ class PopHandler:
         self._run(request, peer, PopRequest.of(request, self._clock.now_ms()), final=False)
 
     def _run(self, request: RemotingCommand, peer: Peer, pop: PopRequest, *, final: bool) -> None:
-        """One pass; the request is held if it found nothing and may wait."""
-        group, topic = self._permitted(peer, pop, final)
+        """Pop once; hold the request if it found nothing and may wait."""
+        group, topic = self._check(peer, pop, final)
         query = self._query(pop)
         popped = PopResult(self._clock.now_ms(), self._revive_queue(pop))
         try:
-            self._walk(pop, query, popped, group, topic)
+            self._pop_queues(pop, query, popped, group, topic)
         except (PutRefused, Refusal) as refused:
             if not popped.count:
                 raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, f"check point: {refused}") from None
-            log.warning("a check point cannot be stored now: %s", refused)
-        code = ResponseCode.SUCCESS if popped.count else self._held(request, peer, pop, final)
-        if popped.rest > 0 and (popped.count or popped.passed):
+            log.warning(
+                "a check point cannot be stored now; the pop returns %d messages: %s", popped.count, refused
+            )
+        code = ResponseCode.SUCCESS if popped.count else self._hold(request, peer, pop, final)
+        if popped.rest > 0 and (popped.count or popped.skipped):
             self._hold_service.retry_held_soon((pop.topic, pop.group, max(pop.queue_id, -1)))
         if code is None:
             return
@@ -112,7 +121,7 @@ class PopHandler:
 
     # ---- checks ----
 
-    def _permitted(self, peer: Peer, pop: PopRequest, final: bool) -> tuple[GroupConfig, TopicConfig]:
+    def _check(self, peer: Peer, pop: PopRequest, final: bool) -> tuple[GroupConfig, TopicConfig]:
         options = self._config.options
         ip = options.broker_ip or peer.local[0]
         if not final and self._clock.now_ms() - pop.born_ms - pop.poll_ms > TOO_LATE_MS:
@@ -153,7 +162,7 @@ class PopHandler:
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
 
     def _query(self, pop: PopRequest) -> PopQuery:
-        """With the subscription that came with it, which the group has then for both topics."""
+        """Build the query and register the request's subscription for the topic and its retry topic."""
         try:
             found = Subscription.of_expression(
                 pop.topic, pop.expression or "*", self._clock.now_ms(), pop.expression_type or "TAG"
@@ -175,24 +184,24 @@ class PopHandler:
             self._filters.select(found, pop.group, given=True),
         )
 
-    # ---- the walk ----
+    # ---- the queues ----
 
-    def _walk(
+    def _pop_queues(
         self, pop: PopRequest, query: PopQuery, popped: PopResult, group: GroupConfig, topic: TopicConfig
     ) -> None:
-        """The retry topic first now and then, else if there is room behind the topic itself."""
+        """Pop the topic and the retry topic: at random first, else last if messages are still wanted."""
         options = self._config.options
-        drawn = random.randrange(100)
+        random_number = random.randrange(100)
         by_priority = (
             topic.attributes.get("message.type") == "PRIORITY"
             and not pop.ordered
-            and drawn < int(group.attributes.get("priority.factor", "100"))
+            and random_number < int(group.attributes.get("priority.factor", "100"))
         )
         chance = options.pop_retry_probability_priority if by_priority else options.pop_retry_probability
-        v1 = options.pop_retry_v2 and options.pop_retry_v1_too and drawn % 2 == 0
+        v1 = options.pop_retry_v2 and options.pop_retry_v1_too and random_number % 2 == 0
         retried = self._topics.get(retry_topic(pop.topic, pop.group, options.pop_retry_v2 and not v1))
-        first_queue = 0 if by_priority else drawn
-        retry_first = drawn < chance
+        first_queue = 0 if by_priority else random_number
+        retry_first = random_number < chance
         if retry_first and not pop.ordered:
             self._all_queues(query, popped, retried, first_queue)
         if pop.queue_id < 0:
@@ -217,20 +226,20 @@ class PopHandler:
         self._next_revive_queue = (number + 1) % self._config.options.revive_queues
         return number
 
-    # ---- the hold ----
+    # ---- long polling ----
 
-    def _held(self, request: RemotingCommand, peer: Peer, pop: PopRequest, final: bool) -> int | None:
-        """None if the request waits now; else the code that says why it does not."""
+    def _hold(self, request: RemotingCommand, peer: Peer, pop: PopRequest, final: bool) -> int | None:
+        """Hold the request and return None, or return the response code if it cannot be held."""
         deadline_ms = pop.born_ms + min(pop.poll_ms, POLL_MS_MAX)
         if final or pop.poll_ms <= 0 or deadline_ms <= self._clock.now_ms():
             return ResponseCode.POLLING_TIMEOUT
 
-        def again(last: bool) -> None:
+        def again(is_final: bool) -> None:
             try:
-                self._run(request, peer, pop, final=last)
+                self._run(request, peer, pop, final=is_final)
             except Refusal as refusal:
                 peer.reply(request.answer(refusal.code, refusal.remark, refusal.ext))
-            except Exception as error:  # whatever happens, this peer gets an answer and the others their news
+            except Exception as error:  # answer this client; other held pops are not affected
                 log.exception("a held pop of %s@%s failed", pop.group, pop.topic)
                 peer.reply(request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"))
 
@@ -254,17 +263,16 @@ def _header(pop: PopRequest, popped: PopResult) -> dict[str, str]:
         "invisibleTime": str(pop.invisible_ms),
         "reviveQid": str(popped.revive_queue),
         "restNum": str(popped.rest),
-        "startOffsetInfo": ";".join(popped.starts),
-        "msgOffsetInfo": ";".join(popped.places),
+        "startOffsetInfo": ";".join(popped.start_offsets),
+        "msgOffsetInfo": ";".join(popped.message_offsets),
     }
     if pop.ordered:
         ext["orderCountInfo"] = ";".join(filter(None, popped.order_counts))
     return ext
 
 
-"""More in one answer are not given, however many are asked for."""
 RETRY_FIRST_PERCENT = 20
-WRONG_PLACE = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
+WRONG_OFFSET = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
 
 
 class PeekHandler:
@@ -278,16 +286,16 @@ class PeekHandler:
 
     def peek(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         target = self._permissions.check_access(request, peer)
-        most = request.integer("maxMsgNums", 32)
-        if most < 0:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"maxMsgNums must be from 0, not {most}")
+        count_max = request.integer("maxMsgNums", 32)
+        if count_max < 0:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"maxMsgNums must not be negative: {count_max}")
         bodies: list[bytes] = []
         count, rest = 0, 0
-        for topic, queue_id in self._places(target):
+        for topic, queue_id in self._queue_order(target):
             start = self._permissions.next_offset(target.group, topic, queue_id)
             rest += max(self._store.reader.max_offset(topic, queue_id) - start, 0)
-            if count < min(most, MESSAGES_MAX):
-                found, body = self._read(topic, queue_id, start, min(most, MESSAGES_MAX) - count)
+            if count < min(count_max, MESSAGES_MAX):
+                found, body = self._read(topic, queue_id, start, min(count_max, MESSAGES_MAX) - count)
                 count += found
                 bodies.append(body)
         body = b"".join(bodies)
@@ -298,19 +306,19 @@ class PeekHandler:
             return request.answer(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", ext)
         return request.answer(ResponseCode.SUCCESS, "FOUND", ext, body)
 
-    def _places(self, target: PopTarget) -> list[tuple[str, int]]:
-        """In the order in which they are read: the retry topic first now and then, else last."""
-        drawn = random.randrange(100)
-        own = [(target.topic.name, queue_id) for queue_id in target.queues(drawn)]
+    def _queue_order(self, target: PopTarget) -> list[tuple[str, int]]:
+        """The (topic, queue) pairs in reading order: the retry topic at random first, else last."""
+        random_number = random.randrange(100)
+        own = [(target.topic.name, queue_id) for queue_id in target.queues(random_number)]
         retried = [
             (topic.name, queue_id)
             for topic in self._permissions.retry_topics(target)[:1]
-            for queue_id in rotated(topic, drawn)
+            for queue_id in rotated(topic, random_number)
         ]
-        return retried + own if drawn < RETRY_FIRST_PERCENT else own + retried
+        return retried + own if random_number < RETRY_FIRST_PERCENT else own + retried
 
     def _read(self, topic: str, queue_id: int, start: int, capacity: int) -> tuple[int, bytes]:
         got = self._store.reader.get(topic, queue_id, start, capacity)
-        if got.status in WRONG_PLACE:
+        if got.status in WRONG_OFFSET:
             got = self._store.reader.get(topic, queue_id, got.next_offset, capacity)
         return got.count, got.body

@@ -1,6 +1,7 @@
-"""NOTIFICATION (200054): is there something to pop, or tell me when there is; POLLING_INFO (200055): who waits.
+"""NOTIFICATION (200054): waits until there is something to pop. POLLING_INFO (200055): counts held pops. Loop
+thread.
 
-Nothing is taken and no offset moves. Loop thread.
+They take no messages and move no offset.
 """
 
 import logging
@@ -23,14 +24,14 @@ from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscript
 log = logging.getLogger("firearrow.notification")
 
 POLL_MS_MAX = 600_000
-FILTER_BELOW, FILTER_LOOKS_AT = 64, 32
-"""Tags are compared if fewer messages wait, and so many of them."""
+FILTER_BELOW, FILTER_ENTRIES = 64, 32
+"""With fewer messages than FILTER_BELOW in a queue, the tags of the first FILTER_ENTRIES are compared."""
 REMARK = "not set any response code"
-"""Apache's remark, a default that its handlers leave in place."""
+"""Apache's remark, a default that its handlers do not replace."""
 
 
 class NotificationRequest(NamedTuple):
-    """Times in ms. `tags`: hashes of those that are wanted, None for all."""
+    """Times in ms. `tags`: hashes of the subscribed tags, None for all."""
 
     target: PopTarget
     poll_ms: int
@@ -41,7 +42,7 @@ class NotificationRequest(NamedTuple):
 
 
 class NotificationHandler:
-    """`pop_holds` are held pops, `notification_holds` held notifications: an arrival is told to one of each."""
+    """`pop_holds`: held pops. `notification_holds`: held notifications. An arrival wakes one of each."""
 
     def __init__(
         self,
@@ -76,12 +77,15 @@ class NotificationHandler:
     def _answer(
         self, request: RemotingCommand, peer: Peer, born_ms: int, final: bool
     ) -> RemotingCommand | None:
-        """None if it waits. It is all checked again when it was woken: topic and group may be gone."""
+        """The answer, or None if the request is held.
+
+        A woken request is checked again: its topic may be gone.
+        """
         notification = self._parse(request, peer, born_ms)
         count = self._count(notification)
-        if count > 1:  # there is work for one more
-            self._notification_holds.retry_held_soon(_place(notification.target))
-        held = None if count else self._held(request, peer, notification, final)
+        if count > 1:  # enough for another consumer
+            self._notification_holds.retry_held_soon(_hold_key(notification.target))
+        held = None if count else self._hold(request, peer, notification, final)
         if held:
             return None
         ext = {"hasMsg": _text(count > 0), "pollingFull": _text(held is False)}
@@ -99,7 +103,7 @@ class NotificationHandler:
         )
 
     def _tags(self, target: PopTarget, expression: str, kind: str) -> frozenset[int] | None:
-        """Of a request that has a subscription with it; one by SQL is checked, but not applied."""
+        """The tags of the request's subscription; an SQL92 one is checked, but not applied."""
         if not expression or not kind:
             return None
         try:
@@ -109,15 +113,15 @@ class NotificationHandler:
             raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
         return self._filters.select(found, target.group, given=True).tags
 
-    # ---- what is there ----
+    # ---- counting ----
 
     def _count(self, notification: NotificationRequest) -> int:
-        """Messages to pop in the first queue that has any, else in the retry topics'."""
+        """Messages to pop in the first queue that has any; retry topics are checked last."""
         target, shift = notification.target, random.randrange(100)
-        places = [(target.topic.name, queue_id, notification.tags) for queue_id in target.queues(shift)]
+        queues = [(target.topic.name, queue_id, notification.tags) for queue_id in target.queues(shift)]
         for topic in self._permissions.retry_topics(target):
-            places += [(topic.name, queue_id, None) for queue_id in rotated(topic, shift)]
-        return next(filter(None, (self._count_of(notification, *place) for place in places)), 0)
+            queues += [(topic.name, queue_id, None) for queue_id in rotated(topic, shift)]
+        return next(filter(None, (self._count_of(notification, *queue) for queue in queues)), 0)
 
     def _count_of(
         self, notification: NotificationRequest, topic: str, queue_id: int, tags: frozenset[int] | None
@@ -129,36 +133,36 @@ class NotificationHandler:
         rest = max(self._store.reader.max_offset(topic, queue_id) - start, 0)
         if tags is None or not 0 < rest < FILTER_BELOW:
             return rest
-        entries = self._store.reader.entries(topic, queue_id, start, FILTER_LOOKS_AT)
+        entries = self._store.reader.entries(topic, queue_id, start, FILTER_ENTRIES)
         return sum(entry.tags_code in tags for entry in entries)
 
-    # ---- the hold ----
+    # ---- long polling ----
 
-    def _held(
+    def _hold(
         self, request: RemotingCommand, peer: Peer, notification: NotificationRequest, final: bool
     ) -> bool | None:
-        """True if the request waits now, False if there is no room for it, None if it may not wait."""
+        """True if the request is held, False if too many are held, None if it must not wait."""
         born_ms = notification.born_ms
         deadline_ms = born_ms + min(notification.poll_ms, POLL_MS_MAX)
         if final or notification.poll_ms <= 0 or deadline_ms <= self._clock.now_ms():
             return None
 
-        def again(last: bool) -> None:  # keeps the request, not the question, whose tags nobody counts
+        def again(is_final: bool) -> None:  # keeps only the request: parsed tags do not count as held memory
             try:
-                answer = self._answer(request, peer, born_ms, last)
+                answer = self._answer(request, peer, born_ms, is_final)
             except Refusal as refusal:
                 answer = request.answer(refusal.code, refusal.remark, refusal.ext)
-            except Exception as error:  # whatever happens, this peer gets an answer and the others their news
+            except Exception as error:  # answer this client; other held requests are not affected
                 log.exception("a held notification of %s failed", notification.target.group)
                 answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
             if answer is not None and not request.is_oneway:
                 peer.reply(answer)
 
-        held = HeldPop(_place(notification.target), peer, deadline_ms, again, weight_without_body(request))
+        held = HeldPop(_hold_key(notification.target), peer, deadline_ms, again, weight_without_body(request))
         return self._notification_holds.add(held)
 
 
-def _place(target: PopTarget) -> tuple[str, str, int]:
+def _hold_key(target: PopTarget) -> tuple[str, str, int]:
     return target.topic.name, target.group, target.queue_id
 
 

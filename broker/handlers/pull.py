@@ -1,4 +1,7 @@
-"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks in Apache's order, the read, the hold. Loop thread."""
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks in Apache's order, read, long polling.
+
+Loop thread.
+"""
 
 import logging
 from typing import NamedTuple
@@ -27,13 +30,13 @@ FORBIDDEN_BROADCAST = 4
 FORBIDDEN_SUBSCRIPTION = 5
 HOLD_MS_MAX = 600_000
 ENTRIES_CHECKED = 800
-"""News of a queue is searched for a wanted tag in so many entries; behind more, the pull runs to move on."""
+"""New entries that are searched for a subscribed tag; if there are more, the pull runs to move its offset."""
 
 TAG_BYTES = 128
-"""Of a tag that a held pull waits for: its hash, and its place in a set that is half empty."""
+"""Memory per tag of a held pull: its hash in a set that is half empty."""
 
 CODES_MAX = 16
-"""Tags that a plain pull may name; more are looked at by the complete way."""
+"""Tags of a plain pull; pulls with more tags do not use the fast path."""
 
 CODE_OF = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -79,8 +82,12 @@ class PullRequest(NamedTuple):
 
 
 class PlainPull(NamedTuple):
-    """What pulls of a group, topic and subscription may get as long as nothing changes: `queues` of the topic, with one
-    of the hashed tags unless there are none; they may wait for it so long, -1: they need a look first."""
+    """What pulls of a group and topic with this subscription may read, for the fast path, until something
+    changes.
+
+    `queues`: number of queues. `codes`: tags codes, () for all messages. `wait_ms_max`: how long a pull may
+    be held; -1: a pull that finds nothing goes to the handler.
+    """
 
     queues: int
     codes: tuple[int, ...]
@@ -91,7 +98,11 @@ class PlainPull(NamedTuple):
 
 class PullHandler:
     def __init__(
-        self, context: BrokerContext, filters: FilterCache, broadcasts: BroadcastOffsets, hold_service: PullHoldService
+        self,
+        context: BrokerContext,
+        filters: FilterCache,
+        broadcasts: BroadcastOffsets,
+        hold_service: PullHoldService,
     ) -> None:
         self._store = context.store
         self._topics = context.tables.topics
@@ -112,12 +123,12 @@ class PullHandler:
         return self._run(request, peer, PullRequest.of(request), first=True)
 
     def run_again(self, request: RemotingCommand, peer: Peer) -> None:
-        """Answer a pull that has waited, whatever there is."""
+        """Answer a held pull, with whatever there is."""
         try:
             answer = self._run(request, peer, PullRequest.of(request), first=False)
         except Refusal as refusal:
             answer = request.answer(refusal.code, refusal.remark, refusal.ext)
-        except Exception as error:  # whatever happens, this peer gets an answer and the others their news
+        except Exception as error:  # answer this client; other held pulls are not affected
             log.exception("a held pull of %s failed", peer.remote)
             answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
         if answer is not None:
@@ -126,20 +137,20 @@ class PullHandler:
     def _run(
         self, request: RemotingCommand, peer: Peer, pull: PullRequest, *, first: bool
     ) -> RemotingCommand | None:
-        """One pass: `first` may hold the request and commits the offset that came with it."""
-        group, topic = self._permitted(request, peer, pull)
+        """Pull once. Only the `first` time the request may be held, and its offset is committed."""
+        group, topic = self._check(request, peer, pull)
         selection = self._selection(pull, group)
         reset = self._offsets.take_reset(pull.group, pull.topic, pull.queue_id)
         if reset is not None:
             return self._reset_answer(request, pull, topic, group, reset)
-        who = None
+        puller = None
         if pull.group in self._clients.broadcasting or "requestSource" in request.ext:
-            who = self._broadcasts.puller(pull.topic, pull.group, request, peer)
+            puller = self._broadcasts.puller(pull.topic, pull.group, request, peer)
         if (
-            who is not None
-            and (begin := self._broadcasts.start_offset(who, pull.queue_id, pull.queue_offset)) >= 0
+            puller is not None
+            and (begin := self._broadcasts.start_offset(puller, pull.queue_id, pull.queue_offset)) >= 0
         ):
-            self._broadcasts.note(who, pull.queue_id, begin)
+            self._broadcasts.note(puller, pull.queue_id, begin)
             return self._reset_answer(request, pull, topic, group, begin)
         got = self._store.reader.get(
             pull.topic,
@@ -151,9 +162,9 @@ class PullHandler:
         )
         self._offsets.note_pull(pull.group, pull.topic, pull.queue_id, got.next_offset)
         code = _code_of(got, pull)
-        if who is not None:
+        if puller is not None:
             moved = code == ResponseCode.PULL_OFFSET_MOVED
-            self._broadcasts.note(who, pull.queue_id, got.next_offset if moved else pull.queue_offset)
+            self._broadcasts.note(puller, pull.queue_id, got.next_offset if moved else pull.queue_offset)
         if first and pull.flags & PullFlag.PULL_COMMIT_OFFSET:
             self._commit(pull)
         if code == ResponseCode.SUCCESS:
@@ -174,13 +185,15 @@ class PullHandler:
         expression: str,
         expression_type: str,
     ) -> PlainPull | None:
-        """What pulls with these fields may get; None if each of them needs a look (the fast lane asks)."""
+        """What pulls with these fields may read; None if each needs the handler. Called by the fast path."""
         options = self._config.options
         group, topic = self._groups.get(group_name), self._topics.get(topic_name)
         if group is None or topic is None or group_name in self._clients.broadcasting:
             return None
-        may = group.consume_enable and topic.readable and options.broker_permission & name_rules.PERM_READ
-        if not may or options.slave_read:
+        is_allowed = (
+            group.consume_enable and topic.readable and options.broker_permission & name_rules.PERM_READ
+        )
+        if not is_allowed or options.slave_read:
             return None
         pull = PullRequest(group_name, topic_name, 0, 0, 1, flags, 0, 0, version, expression, expression_type)
         try:
@@ -194,7 +207,7 @@ class PullHandler:
 
     # ---- checks ----
 
-    def _permitted(
+    def _check(
         self, request: RemotingCommand, peer: Peer, pull: PullRequest
     ) -> tuple[GroupConfig, TopicConfig]:
         options = self._config.options
@@ -224,8 +237,8 @@ class PullHandler:
         return group, topic
 
     def _selection(self, pull: PullRequest, group: GroupConfig) -> EntryFilter:
-        given = bool(pull.flags & PullFlag.PULL_SUBSCRIPTION)
-        if given:
+        in_request = bool(pull.flags & PullFlag.PULL_SUBSCRIPTION)
+        if in_request:
             try:
                 found = Subscription.of_expression(
                     pull.topic, pull.expression, pull.version, pull.expression_type or "TAG"
@@ -236,10 +249,10 @@ class PullHandler:
             self._clients.compensate(pull.group, found)
         else:
             found = self._subscribed(pull, group)
-        return self._filters.select(found, pull.group, given=given)
+        return self._filters.select(found, pull.group, given=in_request)
 
     def _subscribed(self, pull: PullRequest, group: GroupConfig) -> Subscription:
-        """What the group's heartbeats said."""
+        """The subscription from the group's heartbeats."""
         online = self._clients.consumer_group(pull.group)
         if online is None:
             raise Refusal(
@@ -285,15 +298,15 @@ class PullHandler:
     def _hold(self, request: RemotingCommand, peer: Peer, pull: PullRequest, selection: EntryFilter) -> bool:
         options = self._config.options
         wait_ms = min(pull.suspend_ms, HOLD_MS_MAX) if options.long_polling else options.short_polling_ms
-        asked = pull.queue_offset
+        next_offset = pull.queue_offset
 
         def has_match() -> bool:
-            nonlocal asked
+            nonlocal next_offset
             if peer.write_paused:
                 return False
             if selection.accept is None:
-                return self._has_news(pull, selection.tags)
-            found, asked = self._accepts_news(pull, asked, selection)
+                return self._has_tagged(pull, selection.tags)
+            found, next_offset = self._has_accepted(pull, next_offset, selection)
             return found
 
         deadline_ms = self._clock.monotonic_ms() + max(wait_ms, 0)
@@ -307,26 +320,26 @@ class PullHandler:
         )
         return self._hold_service.add(held)
 
-    def _has_news(self, pull: PullRequest, tags: frozenset[int] | None) -> bool:
-        """Whether a second pass would find a message, has far to move on, or is at an offset that is gone."""
-        behind = self._store.reader.max_offset(pull.topic, pull.queue_id) - pull.queue_offset
+    def _has_tagged(self, pull: PullRequest, tags: frozenset[int] | None) -> bool:
+        """Whether a second pull would find a message, move its offset far, or begin at a deleted offset."""
+        new_entries = self._store.reader.max_offset(pull.topic, pull.queue_id) - pull.queue_offset
         if pull.queue_offset < self._store.reader.min_offset(pull.topic, pull.queue_id):
             return True
-        if tags is None or not 0 < behind <= ENTRIES_CHECKED:
-            return behind != 0
-        entries = self._store.reader.entries(pull.topic, pull.queue_id, pull.queue_offset, behind)
+        if tags is None or not 0 < new_entries <= ENTRIES_CHECKED:
+            return new_entries != 0
+        entries = self._store.reader.entries(pull.topic, pull.queue_id, pull.queue_offset, new_entries)
         return any(_as_int32(entry.tags_code) in tags for entry in entries)
 
-    def _accepts_news(self, pull: PullRequest, asked: int, selection: EntryFilter) -> tuple[bool, int]:
-        """As `_has_news`, of messages that were not asked before; and the offset of the next to be asked."""
+    def _has_accepted(self, pull: PullRequest, next_offset: int, selection: EntryFilter) -> tuple[bool, int]:
+        """As `_has_tagged`, with a filter, from `next_offset` on; also return the next offset to check."""
         try:
             got = self._store.reader.get(
-                pull.topic, pull.queue_id, asked, 1, tags=selection.tags, accept=selection.accept
+                pull.topic, pull.queue_id, next_offset, 1, tags=selection.tags, accept=selection.accept
             )
         except Refusal:
-            return True, asked  # the pull itself is refused then
+            return True, next_offset  # the pull itself will be refused
         if got.status is GetStatus.OFFSET_OVERFLOW_ONE:
-            return False, asked
+            return False, next_offset
         moved = got.next_offset - pull.queue_offset > ENTRIES_CHECKED
         return moved or got.status is not GetStatus.NO_MATCHED_MESSAGE, got.next_offset
 

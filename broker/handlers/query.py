@@ -1,4 +1,7 @@
-"""VIEW_MESSAGE_BY_ID (33), QUERY_MESSAGE (12), QUERY_CONSUME_QUEUE (321): records and entries by place or key."""
+"""Records and queue entries by offset or key. Loop thread.
+
+VIEW_MESSAGE_BY_ID (33), QUERY_MESSAGE (12), QUERY_CONSUME_QUEUE (321).
+"""
 
 from firearrow._native.store.message_store import MessageStore
 from firearrow._native.wire.codes import RequestCode, ResponseCode
@@ -13,7 +16,7 @@ ENTRIES_MAX = 10_000
 """Queue entries in one answer."""
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 BODY_BYTES_MAX = 8 << 20
-"""An answer stays well below a frame's limit; what does not fit is left out, newest first."""
+"""Keeps an answer well below the limit of a frame; the newest messages are left out first."""
 
 
 class QueryHandler:
@@ -57,7 +60,7 @@ class QueryHandler:
         return request.answer(ext=ext, body=b"".join(_within(records, BODY_BYTES_MAX)))
 
     def query_consume_queue(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Entries of a queue as they stand there; with the subscription of a group, if one is named."""
+        """Raw entries of a queue, with the subscription of the group in the request, if any."""
         topic, queue_id = request.text("topic"), request.integer("queueId", 32)
         index, count = request.integer("index"), request.integer("count", 32)
         low, high = (
@@ -92,7 +95,7 @@ class QueryHandler:
 
 
 def _within(records: list[bytes], bytes_max: int) -> list[bytes]:
-    """The first records that fit; at least one."""
+    """The first records that fit into `bytes_max`; at least one."""
     total = 0
     fit: list[bytes] = []
     for record in records:

@@ -1,6 +1,7 @@
-"""SEND_REPLY_MESSAGE (324) and its V2 (325): the reply is pushed to the client that asked (326), then stored.
+"""Request and reply: pushes a reply to the client that sent the request (326), then stores it. Loop thread.
 
-The answer says whether the push arrived; a reply that cannot be stored is only logged, as with Apache. Loop thread.
+SEND_REPLY_MESSAGE (324), SEND_REPLY_MESSAGE_V2 (325). The answer states whether the push arrived; a reply
+that cannot be stored is only logged, as with Apache.
 """
 
 import logging
@@ -25,7 +26,7 @@ log = logging.getLogger("firearrow.replies")
 
 PUSH_S = 10.0
 COMPRESSION = 0x701
-"""Bits of the system flag that say how the body is packed."""
+"""Bits of the system flag for the compression of the body."""
 
 
 class RepliesHandler:
@@ -52,7 +53,7 @@ class RepliesHandler:
     async def reply(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         send_request = SendRequest.of(request)
         options = self._config.options
-        marks = {
+        common_ext = {
             Property.REGION: options.region_id,
             Property.TRACE_ON: "true" if options.trace_on else "false",
         }
@@ -60,19 +61,21 @@ class RepliesHandler:
             topic = self._send_checks.topic(send_request, peer)
             self._check_memory(len(request.body))
         except Refusal as refusal:
-            refusal.ext = marks
+            refusal.ext = common_ext
             raise
         queue_id = queue_of(send_request, topic)
-        properties = properties_of(send_request.properties) | marks
+        properties = properties_of(send_request.properties) | common_ext
         self._waiting_bytes += len(request.body)
         try:
             fault = await self._push(send_request, properties, request.body, peer)
         finally:
             self._waiting_bytes -= len(request.body)
         if fault is None:
-            answer = request.answer(ext=marks | {"msgId": "0", "queueId": str(queue_id), "queueOffset": "0"})
+            answer = request.answer(
+                ext=common_ext | {"msgId": "0", "queueId": str(queue_id), "queueOffset": "0"}
+            )
         else:
-            answer = request.answer(ResponseCode.SYSTEM_ERROR, fault, marks)
+            answer = request.answer(ResponseCode.SYSTEM_ERROR, fault, common_ext)
         if not options.store_replies:
             return answer
         message = Message(
@@ -89,9 +92,12 @@ class RepliesHandler:
         return self._store(message, answer, None if request.is_oneway else peer)
 
     def _check_memory(self, size: int) -> None:
-        most = self._config.options.reply_bytes_max
-        if self._waiting_bytes + size > most:
-            remark = f"replies of {self._waiting_bytes} bytes wait for their clients, at most {most}"
+        bytes_max = self._config.options.reply_bytes_max
+        if self._waiting_bytes + size > bytes_max:
+            remark = (
+                f"replies of {self._waiting_bytes} bytes are waiting for their clients, "
+                f"at most {bytes_max} bytes are allowed"
+            )
             raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
 
     # ---- the push ----
@@ -99,26 +105,26 @@ class RepliesHandler:
     async def _push(
         self, send_request: SendRequest, properties: dict[str, str], body: bytes, replier: Peer
     ) -> str | None:
-        """What kept the reply from its client; None if it arrived."""
+        """Push the reply to its client; return the error, None if it arrived."""
         client = properties.get(Property.REPLY_TO_CLIENT)
         if client is None:
             return f"reply message properties[{Property.REPLY_TO_CLIENT}] is null"
-        asker = self._clients.producer(client)
-        if asker is None or asker.closed:
+        requester = self._clients.producer(client)
+        if requester is None or requester.closed:
             return f"push reply message fail, channel of <{client}> not found."
-        if asker.write_paused:
+        if requester.write_paused:
             return f"push reply message to {client}fail."
         push = RemotingCommand.request(
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._header(send_request, properties, replier), body
         )
         try:
-            answer = await asker.ask(push, PUSH_S)
+            answer = await requester.ask(push, PUSH_S)
         except (TimeoutError, ConnectionError) as error:
-            log.warning("the reply to %s was not taken: %s", client, error or "no answer")
+            log.warning("client %s did not answer a pushed reply: %s", client, error or "timeout")
         else:
             if answer.code == ResponseCode.SUCCESS:
                 return None
-            log.warning("the reply to %s was refused: %d %s", client, answer.code, answer.remark)
+            log.warning("client %s refused a pushed reply: code %d, %s", client, answer.code, answer.remark)
         return f"push reply message to {client}fail."
 
     def _header(self, send_request: SendRequest, properties: dict[str, str], replier: Peer) -> dict[str, str]:
@@ -144,34 +150,37 @@ class RepliesHandler:
     # ---- the store ----
 
     def _store(self, message: Message, answer: RemotingCommand, peer: Peer | None) -> RemotingCommand | None:
-        """Put it, and let `answer` go behind it with the message's place; the answer itself if it cannot be put."""
+        """Put the message; `answer` is sent, with its offsets, once it is stored.
+
+        Returns `answer` if it cannot be put.
+        """
         try:
-            placed = self._appender.put(
+            put = self._appender.put(
                 message,
-                on_stored=lambda stored: self._stored(stored, message, placed, answer, peer),
+                on_stored=lambda stored: self._on_stored(stored, message, put, answer, peer),
             )
         except (PutRefused, Refusal) as error:
-            log.warning("a reply to %s was not stored: %s", message.topic, error)
+            log.warning("a reply in topic %s cannot be stored: %s", message.topic, error)
             return answer
         return None
 
-    def _stored(
-        self, stored: bool, message: Message, placed: PutResult, answer: RemotingCommand, peer: Peer | None
+    def _on_stored(
+        self, stored: bool, message: Message, put: PutResult, answer: RemotingCommand, peer: Peer | None
     ) -> None:
         if stored:
-            self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
+            self._stats.put(message.topic, 1, put.end - put.physical_offset)
             answer.ext |= {
-                "msgId": offset_id(self._appender.store_host, placed.physical_offset),
+                "msgId": offset_id(self._appender.store_host, put.physical_offset),
                 "queueId": str(message.queue_id),
-                "queueOffset": str(placed.queue_offset),
+                "queueOffset": str(put.queue_offset),
             }
         else:
-            log.warning("a reply to %s was not stored", message.topic)
+            log.warning("a reply in topic %s cannot be stored", message.topic)
         if peer is not None and not peer.closed:
             peer.reply(answer)
 
 
 def _address(host: bytes) -> str:
-    """`ip:port` of a record's host."""
+    """Format a record's host as `ip:port`."""
     family = socket.AF_INET if len(host) == 8 else socket.AF_INET6
     return f"{socket.inet_ntop(family, host[:-4])}:{int.from_bytes(host[-4:])}"

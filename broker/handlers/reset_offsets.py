@@ -1,6 +1,8 @@
-"""Offsets moved by an administrator: reset (222), clone (314), correction (308), and clients hold (223).
+"""Resets, clones and corrects consumer offsets (222, 314, 308), and asks clients for theirs (223). Loop
+thread.
 
-A reset is done on our side (the group's next pull is sent there), or by telling the group's clients (220).
+A reset is done in the broker (the group's next pull is redirected), or by the group's clients, which are
+notified (220).
 """
 
 import asyncio
@@ -21,9 +23,9 @@ from firearrow.broker.tables.topics import TopicConfig, TopicTable
 
 ASK_S = 5.0
 CLIENTS_MAX = 1_000
-STATUS_BYTES_MAX, STATUS_LENIENT_BYTES_MAX = 1 << 20, 256 << 10
-"""Of what a client answers: Java's clients write queues as keys, which no strict JSON has."""
 """Clients of a group that one request asks."""
+STATUS_BYTES_MAX, STATUS_LENIENT_BYTES_MAX = 1 << 20, 256 << 10
+"""Of a client's answer. The lenient limit is for Java clients, whose JSON has objects as keys."""
 
 SUPPORTING_VERSION = 28
 """V3_0_7_SNAPSHOT: older clients know neither 220 nor 221."""
@@ -76,14 +78,17 @@ class ResetsHandler:
         return request.answer(body=_body(self._queues(topic, targets)))
 
     async def consumer_status(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Ask the group's clients, or the one named, which offsets they hold. A silent client is left out."""
+        """Ask the group's clients, or one of them, for their offsets.
+
+        Clients that do not answer are left out.
+        """
         topic, name = request.text("topic"), request.text("group")
-        wanted = request.text_or("clientAddr", "").strip()
+        client_id = request.text_or("clientAddr", "").strip()
         group = self._clients.consumer_group(name)
         if group is None:
             remark = f"No Any Consumer online in the consumer group: [{name}]"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        members = [member for member in group.members.values() if wanted in ("", member.client_id)]
+        members = [member for member in group.members.values() if client_id in ("", member.client_id)]
         self._check_versions(members)
         ext = {"topic": topic, "group": name}
         found = await asyncio.gather(*(self._status_of(member, ext) for member in members[:CLIENTS_MAX]))
@@ -108,12 +113,15 @@ class ResetsHandler:
         return request.answer()
 
     def correction(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Each queue's smallest offset over the groups but `filterGroups` (which Apache also forgets)."""
+        """The smallest offset of each queue over all groups but `filterGroups`.
+
+        Apache also drops the offsets of `filterGroups`.
+        """
         topic = request.text("topic")
-        left_out = set(request.text_or("filterGroups", "").split(","))
+        excluded = set(request.text_or("filterGroups", "").split(","))
         smallest: dict[int, int] = {}
         for group in self._offsets.groups_of(topic):
-            if group in left_out:
+            if group in excluded:
                 continue
             for queue_id, at in (self._offsets.of(group, topic) or {}).items():
                 if at >= self._store.reader.min_offset(topic, queue_id):
@@ -125,7 +133,7 @@ class ResetsHandler:
         return request.answer(body=dumps({"correctionOffsets": smallest}))
 
     def _targets(self, request: RemotingCommand, config: TopicConfig, timestamp: int) -> dict[int, int]:
-        queue_id, wanted = request.integer_or("queueId", -1, 32), request.integer_or("offset", -1)
+        queue_id, offset = request.integer_or("queueId", -1, 32), request.integer_or("offset", -1)
         if queue_id < 0:
             targets = {n: self._by_time(config.name, n, timestamp) for n in range(config.read_queues)}
             if not targets:
@@ -134,16 +142,16 @@ class ResetsHandler:
         fault = queue_id_fault(queue_id)
         if fault is not None:
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
-        if wanted == -1:
+        if offset == -1:
             return {queue_id: self._by_time(config.name, queue_id, timestamp)}
         low, high = (
             self._store.reader.min_offset(config.name, queue_id),
             self._store.reader.max_offset(config.name, queue_id),
         )
-        if wanted < max(0, low) or wanted > high + 1:
-            remark = f"Target offset {wanted} not in consume queue range [{low}-{high}]"
+        if offset < max(0, low) or offset > high + 1:
+            remark = f"Target offset {offset} not in consume queue range [{low}-{high}]"
             raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
-        return {queue_id: wanted}
+        return {queue_id: offset}
 
     def _by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
         if timestamp < 0:
@@ -153,7 +161,7 @@ class ResetsHandler:
     def _reset_clients(
         self, request: RemotingCommand, config: TopicConfig, group: str, timestamp: int
     ) -> RemotingCommand:
-        """Tell every client of the group; offsets move forward only when forced."""
+        """Notify all clients of the group; offsets move forward only with `isForce`."""
         topic, force = config.name, request.boolean_or("isForce", False)
         targets: dict[int, int] = {}
         for queue_id in range(config.write_queues):
@@ -169,11 +177,11 @@ class ResetsHandler:
             raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         self._check_versions(list(online.members.values()))
         queues = self._queues(topic, targets)
-        told = _list_body(queues) if request.language == LanguageCode.CPP else _body(queues)
-        self._tell(online, topic, timestamp, told)
+        body = _list_body(queues) if request.language == LanguageCode.CPP else _body(queues)
+        self._notify(online, topic, timestamp, body)
         return request.answer(body=_body(queues))
 
-    def _tell(self, group: ConsumerGroup, topic: str, timestamp: int, body: bytes) -> None:
+    def _notify(self, group: ConsumerGroup, topic: str, timestamp: int, body: bytes) -> None:
         ext = {
             "topic": topic,
             "group": group.name,
@@ -215,7 +223,7 @@ def _body(queues: dict[MessageQueue, int]) -> bytes:
 
 
 def _list_body(queues: dict[MessageQueue, int]) -> bytes:
-    """The form that C++ clients read."""
+    """The body in the form for C++ clients."""
     items = [
         {"brokerName": queue.broker_name, "offset": target, "queueId": queue.queue_id, "topic": queue.topic}
         for queue, target in queues.items()

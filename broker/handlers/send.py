@@ -1,4 +1,7 @@
-"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320): checks, topic creation, staging. Loop thread."""
+"""Checks sent messages, creates their topics and stages them. Loop thread.
+
+SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
+"""
 
 from collections.abc import Callable
 
@@ -19,12 +22,11 @@ from firearrow.broker.tables.topics import TopicConfig
 COMPRESSED, MULTI_TAGS, COMPRESSION_BITS = 0x1, 0x2, 0x700
 SYS_FLAG_KEPT = COMPRESSED | MULTI_TAGS | COMPRESSION_BITS
 
-NO_BATCH = frozenset((Property.DELAY, *TIMER_REQUESTS, Property.TRANSACTION_PREPARED))
-"""A batch is stored as it comes: what would need a look at each of its messages is refused."""
+NOT_IN_BATCH = frozenset((Property.DELAY, *TIMER_REQUESTS, Property.TRANSACTION_PREPARED))
+"""A batch is stored unparsed: properties that need work for each message are refused."""
 
-
-LIFE = frozenset((Property.PRIORITY, Property.MULTI_DISPATCH, *NO_BATCH))
-"""A message with none of these properties is a plain one."""
+NOT_PLAIN = frozenset((Property.PRIORITY, Property.MULTI_DISPATCH, *NOT_IN_BATCH))
+"""A message without these properties is plain: it is stored as it comes."""
 NOT_PRIORITY = frozenset(
     (Property.TRANSACTION_PREPARED, Property.DELAY, *TIMER_REQUESTS, Property.SHARDING_KEY)
 )
@@ -33,8 +35,9 @@ PRIORITY_DIGITS_MAX = 9
 
 
 class SendHandler:
-    """`prepare(message)` makes a half message of one that begins a transaction; `recall_handle(message)` is the text
-    by which a timer message can be recalled, None if it cannot."""
+    """`prepare(message)` turns a message that begins a transaction into a half message.
+    `recall_handle(message)` returns the handle of a timer message, None if it cannot be recalled.
+    """
 
     def __init__(
         self,
@@ -69,21 +72,21 @@ class SendHandler:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "the message has no body")
         send_request = SendRequest.of(request)
         options = self._config.options
-        marks = {"MSG_REGION": options.region_id, "TRACE_ON": "true" if options.trace_on else "false"}
+        common_ext = {"MSG_REGION": options.region_id, "TRACE_ON": "true" if options.trace_on else "false"}
         try:
             topic = self._send_checks.topic(send_request, peer)
             queue_id = queue_of(send_request, topic)
             if send_request.batch:
-                self._put_batch(request, peer, send_request, topic, queue_id, marks)
+                self._put_batch(request, peer, send_request, topic, queue_id, common_ext)
             else:
-                self._put(request, peer, send_request, topic, queue_id, marks)
+                self._put(request, peer, send_request, topic, queue_id, common_ext)
         except Refusal as refusal:
-            refusal.ext = marks
+            refusal.ext = common_ext
             self._stats.put_failed += 1
             raise
         except PutRefused as refused:
             self._stats.put_failed += 1
-            raise Refusal(*self._put_fault(refused), marks) from None
+            raise Refusal(*self._put_fault(refused), common_ext) from None
 
     def _put(
         self,
@@ -92,23 +95,23 @@ class SendHandler:
         send_request: SendRequest,
         topic: TopicConfig,
         queue_id: int,
-        marks: dict[str, str],
+        common_ext: dict[str, str],
     ) -> None:
-        message = self._message(request, peer, send_request, topic, queue_id, marks)
+        message = self._message(request, peer, send_request, topic, queue_id, common_ext)
         properties = message.properties
         waits = properties.get(Property.WAIT, "true").lower() != "false"
-        ext = marks | {"transactionId": properties[Property.UNIQUE_KEY], "queueId": str(queue_id)}
-        plain = properties.keys().isdisjoint(LIFE)
+        ext = common_ext | {"transactionId": properties[Property.UNIQUE_KEY], "queueId": str(queue_id)}
+        plain = properties.keys().isdisjoint(NOT_PLAIN)
         if not plain:
-            self._begin_life(message, topic, ext)
+            self._prepare_special(message, topic, ext)
         elif send_request.sys_flag & TRANSACTION_BITS:
-            remark = "sysFlag names a transaction, but the property TRAN_MSG is missing"
+            remark = "sysFlag states a transaction, but the property TRAN_MSG is missing"
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
         answer = None if request.is_oneway else request.answer()
-        placed = self._appender.put(message, plain=plain, peer=peer, answer=answer, waits=waits)
+        put = self._appender.put(message, plain=plain, peer=peer, answer=answer, waits=waits)
         if not plain and Property.TIMER_OUT_MS in properties and (handle := self._recall_handle(message)):
             ext["recallHandle"] = handle
-        self._note(send_request, answer, ext, placed)
+        self._note(send_request, answer, ext, put)
 
     def _message(
         self,
@@ -117,9 +120,9 @@ class SendHandler:
         send_request: SendRequest,
         topic: TopicConfig,
         queue_id: int,
-        marks: dict[str, str],
+        common_ext: dict[str, str],
     ) -> Message:
-        """What is to be stored, with the properties that the broker adds."""
+        """The message to store, with the properties that the broker adds."""
         properties = properties_of(send_request.properties)
         properties.pop(Property.POP_CHECK_POINT, None)
         properties.pop(Property.MULTI_QUEUE_OFFSET, None)
@@ -131,19 +134,19 @@ class SendHandler:
             request.body,
             properties,
             send_request.flag,
-            _kept(send_request.sys_flag, topic),
+            _sys_flag(send_request.sys_flag, topic),
             send_request.born_ms,
             host_bytes(*peer.remote),
             reconsume_times=send_request.reconsume_times,
         )
         if send_request.topic.startswith(name_rules.RETRY_PREFIX):
             self._retries.redirect(message, send_request.retries_max)
-        properties |= marks
+        properties |= common_ext
         properties[Property.CLUSTER] = self._config.options.cluster_name
         return message
 
-    def _begin_life(self, message: Message, topic: TopicConfig, ext: dict[str, str]) -> None:
-        """Priority chooses the queue; a transaction begins as a half message."""
+    def _prepare_special(self, message: Message, topic: TopicConfig, ext: dict[str, str]) -> None:
+        """Choose the queue by priority; turn a message that begins a transaction into a half message."""
         properties = message.properties
         if Property.PRIORITY in properties:
             priority = priority_of(properties)
@@ -152,9 +155,8 @@ class SendHandler:
             else:
                 message.queue_id = min(priority, max(topic.write_queues - 1, 0))
                 ext["queueId"] = str(message.queue_id)
-        retried = (
-            message.reconsume_times > 0 and delay_level(properties) > 0
-        )  # clients before 4.6.1 leave TRAN_MSG
+        # Clients before 4.6.1 leave TRAN_MSG in messages that they send back.
+        retried = message.reconsume_times > 0 and delay_level(properties) > 0
         if properties.get(Property.TRANSACTION_PREPARED, "").lower() == "true" and not retried:
             self._prepare(message)
 
@@ -169,13 +171,13 @@ class SendHandler:
     ) -> None:
         properties = properties_of(send_request.properties)
         self._check_batch(send_request, properties)
-        placed = self._store.put_batch(
+        put = self._store.put_batch(
             InnerMessage(
                 send_request.topic,
                 queue_id,
                 request.body,
                 b"",
-                sys_flag=_kept(send_request.sys_flag, topic),
+                sys_flag=_sys_flag(send_request.sys_flag, topic),
                 born_timestamp=send_request.born_ms,
                 born_host=host_bytes(*peer.remote),
                 store_host=self._appender.store_host,
@@ -183,18 +185,18 @@ class SendHandler:
             ),
             now_ms=self._clock.now_ms(),
         )
-        if unique_id := properties.get(Property.UNIQUE_KEY):  # clients of 4.x give a batch none
+        if unique_id := properties.get(Property.UNIQUE_KEY):  # clients of 4.x send a batch without one
             ext["transactionId"] = unique_id
         ext["queueId"] = str(queue_id)
         answer = None if request.is_oneway else request.answer()
         waits = properties.get(Property.WAIT, "true").lower() != "false"
-        self._write_batch.reply_after(placed.end, (send_request.topic, queue_id), peer, answer, waits=waits)
-        self._note(send_request, answer, ext, placed)
+        self._write_batch.reply_after(put.end, (send_request.topic, queue_id), peer, answer, waits=waits)
+        self._note(send_request, answer, ext, put)
 
     def _check_batch(self, send_request: SendRequest, properties: dict[str, str]) -> None:
         if send_request.topic.startswith(name_rules.RETRY_PREFIX):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
-        for name in NO_BATCH & properties.keys():
+        for name in NOT_IN_BATCH & properties.keys():
             if properties[name] not in ("0", "false"):
                 raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support {name}")
         if send_request.sys_flag & TRANSACTION_BITS:
@@ -205,22 +207,23 @@ class SendHandler:
         send_request: SendRequest,
         answer: RemotingCommand | None,
         ext: dict[str, str],
-        placed: PutResult,
+        put: PutResult,
     ) -> None:
         if answer is not None:
             host = self._appender.store_host
-            ext["msgId"] = ",".join(offset_id(host, offset) for offset in placed.physical_offsets)
-            ext["queueOffset"] = str(placed.queue_offset)
+            ext["msgId"] = ",".join(offset_id(host, offset) for offset in put.physical_offsets)
+            ext["queueOffset"] = str(put.queue_offset)
             answer.ext = ext
-        self._stats.put(send_request.topic, len(placed.physical_offsets), placed.end - placed.physical_offset)
+        self._stats.put(send_request.topic, len(put.physical_offsets), put.end - put.physical_offset)
 
     def _put_fault(self, refused: PutRefused) -> tuple[int, str]:
         if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
             remark = "service not available now. The store has stopped taking messages."
             if self._store.full is not None:
                 remark = (
-                    "service not available now. It may be caused by one of the following reasons: the broker's disk is "
-                    f"full [{self._store.full}], messages are put to the slave, message store has been shut down, etc."
+                    "service not available now. It may be caused by one of the following reasons: "
+                    f"the broker's disk is full [{self._store.full}], messages are put to the slave, "
+                    "message store has been shut down, etc."
                 )
             return ResponseCode.SERVICE_NOT_AVAILABLE, remark
         return ResponseCode.MESSAGE_ILLEGAL, (
@@ -229,13 +232,13 @@ class SendHandler:
         )
 
 
-def _kept(sys_flag: int, topic: TopicConfig) -> int:
+def _sys_flag(sys_flag: int, topic: TopicConfig) -> int:
     multi = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
     return sys_flag & SYS_FLAG_KEPT | multi
 
 
 def priority_of(properties: dict[str, str]) -> int | None:
-    """The queue that a message of the type PRIORITY asks for; None if it is of another type, or its priority none."""
+    """The queue for a message of type PRIORITY; None if it is of another type, or has no valid priority."""
     text = properties[Property.PRIORITY]
     if (
         len(text) > PRIORITY_DIGITS_MAX

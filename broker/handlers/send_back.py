@@ -1,4 +1,4 @@
-"""CONSUMER_SEND_MSG_BACK (36): a consumer gives back a message that it could not consume. Loop thread."""
+"""CONSUMER_SEND_MSG_BACK (36): retries a message that a consumer could not consume. Loop thread."""
 
 import random
 
@@ -34,7 +34,7 @@ class SendBackHandler:
 
     def send_back(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | None:
         offset, level = request.integer("offset"), request.integer("delayLevel", 32)
-        unit_mode, most = (
+        unit_mode, retries_max = (
             request.boolean_or("unitMode", False),
             client_retry_limit(request, "maxReconsumeTimes"),
         )
@@ -48,13 +48,13 @@ class SendBackHandler:
         topic = self._writable_topic(group, unit_mode)
         message = self._original(offset)
         message.topic, message.queue_id = topic, random.randrange(group.retry_queues)
-        self._retries.send_back(message, group, level, most)
+        self._retries.send_back(message, group, level, retries_max)
         answer = None if request.is_oneway else request.answer()
         try:
-            placed = self._appender.put(message, peer=peer, answer=answer)
+            put = self._appender.put(message, peer=peer, answer=answer)
         except PutRefused as refused:
             raise Refusal(ResponseCode.SYSTEM_ERROR, refused.status.name) from None
-        self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
+        self._stats.put(message.topic, 1, put.end - put.physical_offset)
         return None
 
     def _writable_topic(self, group: GroupConfig, unit_mode: bool) -> str:
@@ -66,7 +66,7 @@ class SendBackHandler:
         return topic.name
 
     def _original(self, offset: int) -> Message:
-        """The message as it goes back: it remembers where it first stood."""
+        """The message to retry, with its first topic and message id in properties."""
         record = self._store.reader.record_at(offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}")

@@ -1,8 +1,9 @@
-"""How far the timer came: GET_TIMER_CHECK_POINT (60), GET_TIMER_METRICS (61). Loop thread.
+"""Progress of timer and delay levels, and recalls of timer messages. Loop thread.
 
-GET_ALL_DELAY_OFFSET (45): how far each delay level was delivered.
-
-RECALL_MESSAGE (370): call back a timer message before it is delivered (store-and-broker §6.4). Loop thread.
+- `TimersHandler`: GET_TIMER_CHECK_POINT (60), GET_TIMER_METRICS (61).
+- `DelaysHandler`: GET_ALL_DELAY_OFFSET (45), the offset up to which each delay level is delivered.
+- `RecallHandler`: RECALL_MESSAGE (370) removes a timer message before it is delivered (store-and-broker
+  §6.4).
 """
 
 from firearrow._native.store.message_store import PutRefused
@@ -20,8 +21,8 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.topics import TopicTable
-from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle, recalling
-from firearrow.broker.timers.rules import whole
+from firearrow.broker.timers.recall_handle import InvalidRecallHandle, RecallHandle, recall_message
+from firearrow.broker.timers.rules import parse_number
 from firearrow.broker.timers.service import DisabledTimers, TimerService
 
 
@@ -54,7 +55,7 @@ class DelaysHandler:
 
 
 NOT_SET = "not set any response code"
-"""Apache leaves this remark in the answer of a recall that went well."""
+"""Apache's remark in the answer to a successful recall."""
 
 
 class RecallHandler:
@@ -86,7 +87,7 @@ class RecallHandler:
         if self._topics.get(topic) is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist")
         handle = self._handle(topic, text, options)
-        message = recalling(
+        message = recall_message(
             handle,
             group,
             self._clock.now_ms(),
@@ -95,10 +96,10 @@ class RecallHandler:
         )
         answer = request.answer(remark=NOT_SET, ext=region | {"msgId": handle.unique_key})
         try:
-            placed = self._appender.put(message, peer=peer, answer=None if request.is_oneway else answer)
+            put = self._appender.put(message, peer=peer, answer=None if request.is_oneway else answer)
         except (PutRefused, Refusal):
             raise Refusal(ResponseCode.SYSTEM_ERROR, "recall failed, execute error") from None
-        self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
+        self._stats.put(message.topic, 1, put.end - put.physical_offset)
 
     def _check_broker(self, options: Options) -> None:
         if not options.recall:
@@ -116,7 +117,7 @@ class RecallHandler:
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
         if handle.broker != options.broker_name:
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available")
-        left_ms = (whole(handle.time) or -1) - self._clock.now_ms()
+        left_ms = (parse_number(handle.time) or -1) - self._clock.now_ms()
         if not 0 < left_ms < options.timer_max_delay_s * 1000:
             raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
         return handle

@@ -1,6 +1,7 @@
-"""Topics made, changed, deleted and listed: 17, 18, 215, 21, 351, 305; what a topic holds: 202.
+"""Creates, changes, deletes and lists topics, their statistics, and clean-up of unused files. Loop thread.
 
-Files that nobody needs: queues of topics that are gone (316), expired queues (306), expired log (329).
+- `TopicsHandler`: topics (17, 18, 215, 21, 351, 305), statistics of a topic (202).
+- `CleaningHandler`: queues of deleted topics (316), expired queue files (306), expired log files (329).
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ LIST_MAX = 5_000
 """Topics of one UPDATE_AND_CREATE_TOPIC_LIST."""
 
 NOT_SET = "not set any response code"
-"""Apache forgets to clear this remark when a topic was made."""
+"""Apache's remark after a topic was created; it forgets to clear it."""
 
 
 class TopicsHandler:
@@ -81,7 +82,7 @@ class TopicsHandler:
         return request.answer(remark=NOT_SET)
 
     def update_list(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """All or none; Apache makes none if one of them is as it should be already."""
+        """Create or change all topics, or none; Apache changes none if one of them is unchanged."""
         try:
             raw = json_fields.items(
                 json_fields.members(loads_body(request.body), "body").get("topicConfigList"),
@@ -98,7 +99,7 @@ class TopicsHandler:
         return request.answer(remark=NOT_SET)
 
     def delete(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """The topic, its queues, its groups' offsets, its POP retry topics; no error if it is not there."""
+        """Delete a topic, its queues, offsets and POP retry topics; no error if it does not exist."""
         topic = request.text("topic")
         if not topic.strip():
             raise Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
@@ -112,9 +113,9 @@ class TopicsHandler:
         return request.answer()
 
     def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        """Everything, or a page for callers that ask so."""
+        """All topics, or a page if the request has paging fields."""
         topics = self._topics
-        chosen = list(topics)
+        names = list(topics)
         if self._config.options.split_metadata and request.ext.keys() & {
             "dataVersion",
             "topicSeq",
@@ -122,10 +123,10 @@ class TopicsHandler:
         }:
             seen, begin = request.text_or("dataVersion", ""), request.integer_or("topicSeq", 0, 32)
             size = self._config.options.split_metadata_size
-            chosen = page(
-                chosen, topics.version, seen, begin, min(size, request.integer_or("maxTopicNum", size, 32))
+            names = page(
+                names, topics.version, seen, begin, min(size, request.integer_or("maxTopicNum", size, 32))
             )
-        configs = [(name, topics.get(name)) for name in chosen]
+        configs = [(name, topics.get(name)) for name in names]
         body = {
             "dataVersion": topics.version.to_object(),
             "mappingDataVersion": self._mapping_version.to_object(),
@@ -194,7 +195,7 @@ class TopicsHandler:
 
 
 class CleaningHandler:
-    """`delete_expired()` and `clean_queues()` ask for a round of retention, which goes on behind the answer."""
+    """`delete_expired()` and `clean_queues()` start retention, which continues after the answer."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
-"""Backup: a store copied, also from below a running broker, into a folder that is a good store itself.
+"""Copies a store, also of a running broker, into a folder that is a consistent store itself.
 
-Order is what makes it consistent. First what says how far work has come (config, timer, checkpoint, journal), then the
-log's end is read: whatever the first speaks of lies below it. Then the log up to there, then queues and index, which
-know everything below it by then; what they know beyond is cut when the copy is opened, as after a kill.
-Full log files are linked, never those that are still written. The new backup grows beside and takes the target's name
-at the end: until then the one before is whole.
+The order makes it consistent. First the progress files are copied (config, timer, checkpoint, journal); then
+the end of the log is read, which is after everything that they refer to. Then the log is copied up to that
+end, then queues and index, which by then have everything before it; what they have beyond is truncated when
+the copy is opened, as after a kill. Full log files are linked, never those that are still written. The new
+backup is made next to the target and renamed to it at the end: until then the previous backup is intact.
 """
 
 import os
@@ -31,16 +31,19 @@ from firearrow.broker.maintenance.process_pool import Advance, progress_bar
 from firearrow.broker.maintenance.store_layout import StoreLayout
 from firearrow.broker.maintenance.verify import VerifyOptions, VerifyResult, verify
 
-UNFINISHED, BEFORE = ".unfinished", ".before"
+UNFINISHED, PREVIOUS = ".unfinished", ".before"
 LOCK = "lock"
-"""Each broker makes it: a copy that has one is in use, or was."""
-LISTED_MAX = ("source", "live", "made", "log_start", "log_end", "linked", "kept", "copied")
-"""Of the manifest, for programs."""
+"""Each broker creates it: a copy that has one is in use, or was."""
+REPORTED_FIELDS = ("source", "live", "made", "log_start", "log_end", "linked", "kept", "copied")
+"""Fields of the manifest in the JSON output."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupOptions:
-    """`beside`: a backup made before, whose full log files are shared. `links`: share those of the source, too."""
+    """`beside`: a previous backup whose full log files are shared.
+
+    `links`: also share those of the source.
+    """
 
     beside: Path | None = None
     links: bool = True
@@ -52,14 +55,15 @@ class BackupOptions:
 def backup(
     source: str, target: Path, options: BackupOptions | None = None
 ) -> tuple[Manifest, VerifyResult | None]:
-    """What was copied, and what was found in the copy if that was asked for: a copy with findings stays beside.
+    """Make a backup; return its manifest and, with `verify`, the findings of the copy.
 
-    StoreUnreadable: source or target are not what they must be. OSError: the target is as before.
+    A copy with findings does not replace the target. Raises StoreUnreadable if source or target are
+    unsuitable, and OSError; the target is then unchanged.
     """
     options = options or BackupOptions()
     source, target = os.path.abspath(source), target.absolute()
-    with held(source, live=True) as alone:
-        live = not alone and AuditedStore("", source).is_running()
+    with held(source, live=True) as locked:
+        live = not locked and AuditedStore("", source).is_running()
         previous = _previous(Path(source), target, options)
         fresh = target.with_name(target.name + UNFINISHED)
         _clear(fresh)
@@ -73,19 +77,19 @@ def backup(
             _clear(fresh)
             raise
     if verified is None or verified.clean:
-        _take_place(fresh, target)
+        _replace_target(fresh, target)
     return made, verified
 
 
 class BackupRun:
-    """One backup in the making, in a folder of its own. `run` once."""
+    """Makes one backup in the folder `fresh`. Call `run` once."""
 
     def __init__(self, source: str, fresh: Path, previous: Path | None, *, live: bool, links: bool) -> None:
         self._store = AuditedStore(os.path.basename(source), source)
         self._source, self._fresh, self._previous = Path(source), fresh, previous
         self._links = links
-        before = Manifest.of(previous) if previous is not None else None
-        self._kept = before.sealed if before is not None else {}
+        manifest = Manifest.of(previous) if previous is not None else None
+        self._kept = manifest.sealed if manifest is not None else {}
         self._made = Manifest(source, live, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
 
     def run(self, quiet: bool) -> Manifest:
@@ -102,27 +106,27 @@ class BackupRun:
         for name in ("consumequeue", "index"):
             made.copied += copy_tree(self._source / name, self._fresh / name)
         if made.live:
-            self._settle()
+            self._recover()
         return made
 
     def _log(self, segments: list[SegmentFile], end: int, advance: Advance) -> None:
-        """Full files first, and those by links: a running broker may take them away any time."""
+        """Copy full files first, by links if possible: retention may delete them at any time."""
         folder = self._fresh / "commitlog"
         folder.mkdir()
         sealed = [each for each in segments[:-1] if each.end <= end]
-        left = [each for each in sealed if not self._is_linked(each, folder, advance)]
-        for segment in left:
+        unlinked = [each for each in sealed if not self._is_linked(each, folder, advance)]
+        for segment in unlinked:
             if self._copied(segment, folder, None, advance):
                 stamp = stamp_of(segment.path)
                 if stamp is not None:
                     self._made.sealed[os.path.basename(segment.path)] = stamp
             else:
-                self._gone(segment)
+                self._drop_before(segment)
         for segment in segments[len(sealed) :]:
             if not self._made.live:
                 self._copied(segment, folder, None, advance)
             elif segment.base < end and not self._copied(segment, folder, end - segment.base, advance):
-                raise StoreUnreadable(f"{segment.path} went away while it was copied: try again")
+                raise StoreUnreadable(f"{segment.path} was deleted while it was copied: try again")
 
     def _copied(self, segment: SegmentFile, folder: Path, end: int | None, advance: Advance) -> bool:
         copied = copy_file(segment.path, str(folder / os.path.basename(segment.path)), advance, end=end)
@@ -130,7 +134,7 @@ class BackupRun:
         return copied is not None
 
     def _is_linked(self, segment: SegmentFile, folder: Path, advance: Advance) -> bool:
-        """From the source, or else from the backup before, if it was copied from this very file."""
+        """Link a file to the source or, if the previous backup has a copy of this very file, to that."""
         name = os.path.basename(segment.path)
         stamp = stamp_of(segment.path)
         if stamp is None:
@@ -147,8 +151,8 @@ class BackupRun:
         advance(segment.length)
         return True
 
-    def _gone(self, segment: SegmentFile) -> None:
-        """Retention took it: then what was before it in the log has to be left out, too."""
+    def _drop_before(self, segment: SegmentFile) -> None:
+        """Retention deleted the file: leave out the files before it, too."""
         folder = self._fresh / "commitlog"
         for name in os.listdir(folder):
             if int(name) < segment.end:
@@ -156,43 +160,51 @@ class BackupRun:
                 self._made.sealed.pop(name, None)
         self._made.log_start = max(self._made.log_start, segment.end)
 
-    def _settle(self) -> None:
-        """Open the copy as a broker would after a kill, so that its files agree; its `abort` and journal stay."""
+    def _recover(self) -> None:
+        """Open the copy as a broker does after a kill, so that its files agree.
+
+        Its `abort` and journal stay.
+        """
         MessageStore.open(self._fresh, StoreLayout.of(str(self._source)).config()).abandon()
         (self._fresh / LOCK).unlink()
 
 
 def _previous(source: Path, target: Path, options: BackupOptions) -> Path | None:
-    """The backup whose files are shared. StoreUnreadable: a folder is not what it must be."""
+    """The backup whose files can be shared. Raises StoreUnreadable if a folder is unsuitable."""
     if target == source or source in target.parents or target in source.parents:
-        raise StoreUnreadable(f"{target} and {source} may not lie in each other: name another target")
-    old = target.with_name(target.name + BEFORE)
+        raise StoreUnreadable(f"{target} and {source} must not contain each other: give another target")
+    old = target.with_name(target.name + PREVIOUS)
     if old.is_dir() and not target.exists():
-        old.rename(target)  # a run that was ended between its last two steps
+        old.rename(target)  # an earlier backup was killed between its last two steps
     if target.exists() and (not target.is_dir() or (any(target.iterdir()) and Manifest.of(target) is None)):
-        raise StoreUnreadable(f"{target} is not empty and no backup: name a new folder")
+        raise StoreUnreadable(f"{target} is not empty and not a backup: give a new folder")
     if (target / LOCK).exists():
-        raise StoreUnreadable(f"{target} was used by a broker since it was copied: name a new folder")
+        raise StoreUnreadable(f"{target} was used by a broker since it was copied: give a new folder")
     if options.beside is None:
         return target if (target / NAME).exists() else None
     beside = options.beside.absolute()
     if Manifest.of(beside) is None:
-        raise StoreUnreadable(f"{beside} is no backup, it has no {NAME}: name one with --beside")
+        raise StoreUnreadable(
+            f"{beside} is not a backup, because it has no {NAME}: give a backup with --beside"
+        )
     return beside
 
 
 def _clear(fresh: Path) -> None:
-    """What an ended run left; only a folder that one made."""
+    """Delete what an unfinished backup left; never another folder."""
     if not fresh.exists():
         return
     if fresh.is_symlink() or not fresh.is_dir() or (any(fresh.iterdir()) and not (fresh / NAME).exists()):
-        raise StoreUnreadable(f"{fresh} is in the way, and no unfinished backup: move it away")
+        raise StoreUnreadable(f"{fresh} is in the way and not an unfinished backup: move it away")
     shutil.rmtree(fresh)
 
 
-def _take_place(fresh: Path, target: Path) -> None:
-    """The new backup under the target's name. At every moment one of both is whole under some name."""
-    old = target.with_name(target.name + BEFORE)
+def _replace_target(fresh: Path, target: Path) -> None:
+    """Rename the new backup to the target.
+
+    At every moment the old or the new one is intact under some name.
+    """
+    old = target.with_name(target.name + PREVIOUS)
     if target.exists():
         if old.exists():
             shutil.rmtree(old)

@@ -1,9 +1,8 @@
-"""Files copied as they are: holes stay holes, times stay. `sync_tree` brings them to the disk. Any thread, blocking.
+"""Copies files with their holes and times, and the progress files of a store so that they agree.
 
-What of a store says how far work has come, copied so that its parts agree: config, timer, checkpoint, journal.
-
-A broker replaces its config files every few seconds and deletes the journal before them, so that a copy made meanwhile
-could lack both: it is made again until nothing changed below it. Writes into the target only; one thread.
+`copy_progress` copies config, timer, checkpoint and journal. A running broker replaces its config files every
+few seconds, after it has deleted the journal, so that a copy could lack both: it is repeated until nothing
+changed meanwhile. `sync_tree` makes copies durable. Writes only into the target. Blocking; one thread.
 """
 
 import errno
@@ -24,28 +23,34 @@ Advance = Callable[[int], None]
 
 
 def copy_file(source: str, target: str, advance: Advance, *, end: int | None = None) -> int | None:
-    """The bytes below `end` (None: all) into a new file as long as the source; how many. None: it is gone. OSError."""
+    """Copy the bytes before `end` (None: all) into a new file of the source's size; return how many were
+    copied.
+
+    None: the source does not exist. Raises OSError.
+    """
     try:
-        held = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        source_fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
-        about = os.fstat(held)
-        made = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, about.st_mode & 0o777)
+        about = os.fstat(source_fd)
+        target_fd = os.open(
+            target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, about.st_mode & 0o777
+        )
         try:
             stop = about.st_size if end is None else min(end, about.st_size)
-            copied = _copy_data(held, made, stop, advance)
-            os.ftruncate(made, about.st_size)
-            os.utime(made, ns=(about.st_atime_ns, about.st_mtime_ns))
+            copied = _copy_data(source_fd, target_fd, stop, advance)
+            os.ftruncate(target_fd, about.st_size)
+            os.utime(target_fd, ns=(about.st_atime_ns, about.st_mtime_ns))
         finally:
-            os.close(made)
+            os.close(target_fd)
         return copied
     finally:
-        os.close(held)
+        os.close(source_fd)
 
 
 def link_file(source: str, target: str) -> bool:
-    """One file under two names; False if the file system does not allow it. OSError."""
+    """Make a hard link; False if the file system does not allow it. Raises OSError."""
     try:
         os.link(source, target)
     except OSError as error:
@@ -56,7 +61,7 @@ def link_file(source: str, target: str) -> bool:
 
 
 def sync_path(path: str) -> None:
-    """A file, or what a folder lists. OSError."""
+    """Sync a file, or the names in a folder. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -65,7 +70,7 @@ def sync_path(path: str) -> None:
 
 
 def sync_tree(root: str) -> None:
-    """All files and folders below. OSError."""
+    """Sync all files and folders of a tree. Raises OSError."""
     for folder, _, names in os.walk(root):
         for name in names:
             sync_path(os.path.join(folder, name))
@@ -78,7 +83,7 @@ def _copy_data(source: int, target: int, stop: int, advance: Advance) -> int:
         until = _seek(source, at, os.SEEK_HOLE, stop)
         while at < until:
             count = _copy_some(source, target, at, min(until - at, CHUNK_BYTES))
-            if not count:  # the file became shorter meanwhile
+            if not count:  # the file was truncated meanwhile
                 return copied
             at += count
             copied += count
@@ -90,7 +95,7 @@ def _seek(fd: int, at: int, how: int, stop: int) -> int:
     try:
         return min(os.lseek(fd, at, how), stop)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # nothing but a hole behind it
+        if error.errno == errno.ENXIO:  # only a hole follows
             return stop
         raise
 
@@ -110,17 +115,20 @@ def _copy_some(source: int, target: int, at: int, count: int) -> int:
 
 TRIES = 50
 FOLDERS = ("config", "timerlog", "journal")
-APART = frozenset(("commitlog", "consumequeue", "index", "lock", SPARE, NAME, *FOLDERS))
-HOT = frozenset(("timercheck", "timermetrics"))
-"""Written in place all the time, and whole at every moment."""
+NOT_PROGRESS = frozenset(("commitlog", "consumequeue", "index", "lock", SPARE, NAME, *FOLDERS))
+WRITTEN_IN_PLACE = frozenset(("timercheck", "timermetrics"))
+"""Files that are written in place all the time, and are valid at every moment."""
 
 
 def copy_progress(source: Path, target: Path, *, live: bool) -> int:
-    """Everything but log, queues and index; bytes. StoreUnreadable: it changed again and again."""
+    """Copy everything except log, queues and index; return the bytes.
+
+    Raises StoreUnreadable if it keeps changing.
+    """
     for _ in range(TRIES):
-        before = _stamps(source)
+        stamps = _stamps(source)
         copied = _copy_all(source, target)
-        if not live or before == _stamps(source):
+        if not live or stamps == _stamps(source):
             if live:
                 _end_journals(target / "journal")
             return copied
@@ -129,11 +137,14 @@ def copy_progress(source: Path, target: Path, *, live: bool) -> int:
         for path in target.iterdir():
             if path.name != NAME:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-    raise StoreUnreadable(f"{source / 'config'} changed each of {TRIES} times that it was copied: try again")
+    raise StoreUnreadable(f"{source / 'config'} changed during each of {TRIES} copies: try again")
 
 
 def copy_tree(source: Path, target: Path) -> int:
-    """Regular files below; bytes. What goes away meanwhile is left out. OSError."""
+    """Copy the regular files of a tree; return the bytes. Files deleted meanwhile are left out.
+
+    Raises OSError.
+    """
     copied = 0
     for folder, folders, names in os.walk(source):
         here = target / os.path.relpath(folder, source)
@@ -147,10 +158,10 @@ def copy_tree(source: Path, target: Path) -> int:
 
 
 def _copy_all(source: Path, target: Path) -> int:
-    """Config with the timer's check first, then the wheel, then what both speak of."""
+    """Copy config with the timer's checkpoint first, then the wheel, then the files that both refer to."""
     copied = copy_tree(source / "config", target / "config") if (source / "config").is_dir() else 0
     for path in sorted(source.iterdir(), key=lambda each: each.name != "timerwheel"):
-        if path.name in APART or path.name.startswith("removed-") or path.name == "damaged":
+        if path.name in NOT_PROGRESS or path.name.startswith("removed-") or path.name == "damaged":
             continue
         if path.is_dir():
             copied += copy_tree(path, target / path.name)
@@ -163,11 +174,11 @@ def _copy_all(source: Path, target: Path) -> int:
 
 
 def _stamps(source: Path) -> dict[str, Stamp | None]:
-    """What tells that a file was replaced, of config; and which files the journal has."""
+    """Stamps of the config files, and the names of the journal files: they show what changed meanwhile."""
     found: dict[str, Stamp | None] = {"abort": stamp_of(str(source / "abort"))}
     config, journal = source / "config", source / "journal"
     for path in config.iterdir() if config.is_dir() else ():
-        if path.name not in HOT and not path.name.endswith(".tmp"):
+        if path.name not in WRITTEN_IN_PLACE and not path.name.endswith(".tmp"):
             found[path.name] = stamp_of(str(path))
     for path in journal.iterdir() if journal.is_dir() else ():
         found[f"journal/{path.name}"] = None
@@ -175,7 +186,7 @@ def _stamps(source: Path) -> dict[str, Stamp | None]:
 
 
 def _end_journals(folder: Path) -> None:
-    """An entry that was being noted is half there: nothing may stand behind the last whole one."""
+    """Clear each journal file after its last valid entry: the next one may be half written."""
     for path in folder.iterdir() if folder.is_dir() else ():
         data = path.read_bytes()
         end = 0

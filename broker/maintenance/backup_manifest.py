@@ -1,6 +1,7 @@
-"""Manifest: the paper of a backup, `backup.json` in its folder: what was copied from where, which files never change.
+"""The manifest of a backup, `backup.json` in its folder: its source, and its full log files, which never
+change.
 
-Both brokers pass the file over. Written whole. Any thread.
+Both brokers ignore the file. It is written atomically. Any thread.
 """
 
 import os
@@ -15,13 +16,17 @@ NAME = "backup.json"
 FORMAT = 1
 BYTES_MAX = 64 << 20
 Stamp = tuple[int, int, int, int]
-"""Device, inode, size and time of change (ns): equal ones are the same bytes, if nobody writes the file any more."""
+"""Device, inode, size and change time (ns).
+
+Equal stamps mean equal bytes, if the file is no longer written to.
+"""
 
 
 @dataclass(slots=True)
 class Manifest:
-    """`sealed`: name of each full log file → what it was at the source. Bytes: `linked` to the source, `kept` from the
-    backup before, `copied`."""
+    """`sealed`: name of each full log file → its stamp at the source. `linked`, `kept`, `copied`: bytes
+    linked to the source, linked to the previous backup, copied.
+    """
 
     source: str
     live: bool
@@ -36,24 +41,29 @@ class Manifest:
 
     @staticmethod
     def of(folder: Path) -> "Manifest | None":
-        """None: there is none. StoreUnreadable: it is none of ours, or damaged."""
+        """Read a folder's manifest; None if it has none.
+
+        Raises StoreUnreadable if it is damaged or of another program.
+        """
         path = folder / NAME
         try:
             if path.stat().st_size > BYTES_MAX:
                 raise ValueError("too large")
-            told = orjson.loads(path.read_bytes())
-            sealed = {str(name): _stamp(value) for name, value in told.pop("sealed").items()}
-            manifest = Manifest(**told, sealed=sealed)
+            members = orjson.loads(path.read_bytes())
+            sealed = {str(name): _stamp(value) for name, value in members.pop("sealed").items()}
+            manifest = Manifest(**members, sealed=sealed)
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise StoreUnreadable(f"{path} is no paper of a backup: {error}; name a new folder") from None
+            raise StoreUnreadable(
+                f"{path} is not the manifest of a backup: {error}; give a new folder"
+            ) from None
         if manifest.format != FORMAT:
-            raise StoreUnreadable(f"{path} has format {manifest.format}, not {FORMAT}: name a new folder")
+            raise StoreUnreadable(f"{path} has format {manifest.format}, not {FORMAT}: give a new folder")
         return manifest
 
     def write(self, folder: Path) -> None:
-        """On disk when it returns. OSError."""
+        """Write the manifest durably. Raises OSError."""
         path = folder / NAME
         fresh = path.with_suffix(".tmp")
         with fresh.open("wb") as file:
@@ -64,7 +74,7 @@ class Manifest:
 
 
 def stamp_of(path: str) -> Stamp | None:
-    """None: it is gone."""
+    """The stamp of a file; None if it does not exist."""
     try:
         about = os.stat(path)
     except FileNotFoundError:

@@ -1,6 +1,7 @@
-"""`firearrow store NAME …`: the tools by name. 0 clean or done, 1 findings, 2 wrong usage, 3 cannot, 130 interrupted.
+"""The command line of `firearrow store`.
 
-Imported only when `store` is asked for; each tool only when it runs.
+Exit codes: 0 clean or done, 1 findings, 2 wrong usage, 3 the store cannot be used, 130 interrupted.
+`broker/cli.py` imports this module only for `firearrow store`.
 """
 
 import functools
@@ -24,43 +25,43 @@ FINDINGS, WRONG_USAGE, CANNOT, INTERRUPTED = 1, 2, 3, 130
 
 cli = typer.Typer(
     name="firearrow store",
-    help="Look at a store's folder, mend it, copy it.",
+    help="Check, repair, print or copy a store's folder.",
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 Folder = Annotated[Path, typer.Argument(help="The store's folder.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
 Live = Annotated[
-    bool, typer.Option("--live", help="A broker may be running on it: look up to the log's end of now.")
+    bool, typer.Option("--live", help="A broker may be running: check up to the current end of the log.")
 ]
-Jobs = Annotated[int, typer.Option("--jobs", min=0, max=256, help="Processes; 0: one for each core.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=0, max=256, help="Number of processes; 0: one per core.")]
 IndexSlots = Annotated[
     int,
     typer.Option(
-        "--index-slots", min=0, max=1 << 30, help="Of index files (maxHashSlotNum); 0: told from them."
+        "--index-slots", min=0, max=1 << 30, help="Slots of index files (maxHashSlotNum); 0: detect."
     ),
 ]
 
 
 ConfFile = Annotated[
-    Path | None, typer.Option("--config", help="The broker.conf, if it has a messageDelayLevel of its own.")
+    Path | None, typer.Option("--config", help="The broker.conf, if it sets messageDelayLevel.")
 ]
 P = ParamSpec("P")
 
 
-def refusing(command: Callable[P, None]) -> Callable[P, None]:
-    """What ends a tool is one sentence on stderr, and its code."""
+def exits_with_message(command: Callable[P, None]) -> Callable[P, None]:
+    """Decorator: an error ends the tool with one sentence on stderr and its exit code."""
 
     @functools.wraps(command)
-    def run(*args: P.args, **given: P.kwargs) -> None:
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            command(*args, **given)
+            command(*args, **kwargs)
         except StoreError as error:
             refuse(str(error), CANNOT)
-        except BrokenPipeError:  # who reads has enough
+        except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
             refuse(f"{error.filename or 'the store'}: {error.strerror or error}", CANNOT)
@@ -77,11 +78,11 @@ def refuse(text: str, code: int) -> NoReturn:
 
 @cli.callback()
 def store() -> None:
-    """Tools for a store's folder."""
+    """Check, repair, print or copy a store's folder."""
 
 
 @cli.command("verify")
-@refusing
+@exits_with_message
 def verify_store(
     folder: Folder,
     live: Live = False,
@@ -108,23 +109,21 @@ def verify_store(
 
 
 @cli.command("repair")
-@refusing
+@exits_with_message
 def repair_store(
     folder: Folder,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the steps and change nothing.")] = False,
     cut_log_at: Annotated[
         int | None,
-        typer.Option("--cut-log-at", min=0, help="The log ends at this place: messages behind it go."),
+        typer.Option("--cut-log-at", min=0, help="Truncate the log at this physical offset."),
     ] = None,
     drop_damaged: Annotated[
         bool,
-        typer.Option("--drop-damaged", help="Fillers take the place of what cannot be read inside the log."),
+        typer.Option("--drop-damaged", help="Replace unreadable parts inside the log by filler records."),
     ] = False,
     reset_offsets: Annotated[
-        bool, typer.Option("--reset-offsets", help="No group stays beyond the end of a queue.")
+        bool, typer.Option("--reset-offsets", help="Move offsets beyond the end of a queue to its end.")
     ] = False,
     config: ConfFile = None,
     json: Json = False,
@@ -132,7 +131,7 @@ def repair_store(
     jobs: Jobs = 0,
     index_slots: IndexSlots = 0,
 ) -> None:
-    """Mend a stopped store after what verify finds; what is changed is kept in removed-TIME."""
+    """Repair a stopped store after a verify; originals of changed files are kept in removed-TIME."""
     root, delays_ms = str(folder), _delays_ms(config)
     with held(root, write=True):
         checks = _checks(delays_ms, jobs=jobs, quiet=quiet, index_slots=index_slots)
@@ -144,52 +143,63 @@ def repair_store(
         plan = work.plan()
         if not json:
             print(
-                "\n".join([f"{step.text}" for step in plan.steps] + [f"left: {text}" for text in plan.left])
+                "\n".join(
+                    [f"{step.text}" for step in plan.steps]
+                    + [f"not repaired: {text}" for text in plan.not_repaired]
+                )
             )
         if plan.steps and not dry_run:
             if not yes and not sys.stdin.isatty():
-                refuse("there is no terminal to ask at: say --yes", WRONG_USAGE)
-            if not yes and not typer.confirm(f"{len(plan.steps)} steps on {root}. Go on?", err=True):
+                refuse("there is no terminal to confirm at: use --yes", WRONG_USAGE)
+            if not yes and not typer.confirm(f"Run these {len(plan.steps)} steps on {root}?", err=True):
                 refuse("nothing was changed", FINDINGS)
             work.run(plan, lambda _: None)
     after = verify.verify(root, checks)
     if json:
         steps = [step.text for step in plan.steps]
-        report.print_json({
-            "steps": steps, "left": plan.left, "done": not dry_run, "kept": work.quarantine.kept,
-            "removed": str(work.quarantine.folder) if work.quarantine.kept else None, "after": report.as_object(after),
-        })  # fmt: skip
+        report.print_json(
+            {
+                "steps": steps,
+                "left": plan.not_repaired,
+                "done": not dry_run,
+                "kept": work.quarantine.kept,
+                "removed": str(work.quarantine.folder) if work.quarantine.kept else None,
+                "after": report.as_object(after),
+            }
+        )
     else:
         if work.quarantine.kept:
-            print(f"kept: {work.quarantine.folder}")
+            print(f"originals: {work.quarantine.folder}")
         report.show(after)
     if not after.clean:
         raise typer.Exit(FINDINGS)
 
 
 @cli.command("backup")
-@refusing
+@exits_with_message
 def backup_store(
     folder: Folder,
-    target: Annotated[Path, typer.Argument(help="A new folder, or the backup made before.")],
+    target: Annotated[Path, typer.Argument(help="A new folder, or the previous backup, which is replaced.")],
     beside: Annotated[
-        Path | None, typer.Option("--beside", help="A backup made before: its full log files are shared.")
+        Path | None, typer.Option("--beside", help="A previous backup: share its full log files.")
     ] = None,
-    copy: Annotated[bool, typer.Option("--copy", help="Share no file with the store.")] = False,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy all files instead of linking to the store's.")
+    ] = False,
     check: Annotated[
-        bool, typer.Option("--verify", help="Look at all of the copy before it counts.")
+        bool, typer.Option("--verify", help="Verify the copy before it replaces the target.")
     ] = False,
     json: Json = False,
     quiet: Quiet = False,
     jobs: Jobs = 0,
 ) -> None:
-    """Copy a store, also below a running broker; to restore is to copy it back."""
-    wanted = backup.BackupOptions(beside, not copy, check, jobs, quiet)
-    made, verified = backup.backup(str(folder), target, wanted)
+    """Copy a store, also of a running broker. To restore it, copy the backup."""
+    options = backup.BackupOptions(beside, not copy, check, jobs, quiet)
+    made, verified = backup.backup(str(folder), target, options)
     if json:
         found = report.as_object(verified) if verified is not None else None
-        told = {name: getattr(made, name) for name in backup.LISTED_MAX}
-        report.print_json({"target": str(target), **told, "verified": found})
+        manifest = {name: getattr(made, name) for name in backup.REPORTED_FIELDS}
+        report.print_json({"target": str(target), **manifest, "verified": found})
     else:
         print(
             f"{target}: log {made.log_start} to {made.log_end}; {made.linked / 1e6:.1f} MB linked, "
@@ -199,24 +209,25 @@ def backup_store(
             report.show(verified)
     if verified is not None and not verified.clean:
         refuse(
-            f"{target} is as before: the copy has findings, and lies in {target}{backup.UNFINISHED}", FINDINGS
+            f"the copy has findings and stays in {target}{backup.UNFINISHED}; {target} is not changed",
+            FINDINGS,
         )
 
 
 @cli.command("stat")
-@refusing
+@exits_with_message
 def stat_store(folder: Folder, json: Json = False, quiet: Quiet = False, jobs: Jobs = 0) -> None:
-    """Sizes, messages by topic and queue, times, groups with their lag, waste; also beside a running broker."""
+    """Sizes, messages by topic and queue, times, groups with their lag, waste; also of a running broker."""
     check_folder(str(folder))
-    told = stat.stat(str(folder), jobs=jobs, quiet=quiet)
+    statistics = stat.stat(str(folder), jobs=jobs, quiet=quiet)
     if json:
-        report.print_json(told)
+        report.print_json(statistics)
     else:
-        print("\n".join(map(dump.printable, stat.lines(told))))
+        print("\n".join(map(dump.printable, stat.lines(statistics))))
 
 
 @cli.command("dump")
-@refusing
+@exits_with_message
 def dump_store(
     folder: Folder,
     topic: Annotated[str | None, typer.Option("--topic", help="Only of this topic.")] = None,
@@ -226,30 +237,36 @@ def dump_store(
     from_offset: Annotated[
         int | None,
         typer.Option(
-            "--from-offset", min=0, help="Queue offset with --topic and --queue, else place in the log."
+            "--from-offset", min=0, help="Queue offset with --topic and --queue, else physical offset."
         ),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", help="One of its keys, or its unique key.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Only with this key or unique key.")] = None,
     since: Annotated[
-        str | None, typer.Option("--since", help="Stored then or later: ISO 8601, or ms.")
+        str | None, typer.Option("--since", help="Stored at this time or later: ISO 8601, or ms.")
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Stored before: ISO 8601, or ms.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="So many at most; 0: all.")] = 0,
+    until: Annotated[
+        str | None, typer.Option("--until", help="Stored before this time: ISO 8601, or ms.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Print at most this many; 0: all.")] = 0,
     body: Annotated[
         dump.BodyFormat, typer.Option("--body", help="How bodies are shown.")
     ] = dump.BodyFormat.TEXT,
-    body_folder: Annotated[Path | None, typer.Option("--body-folder", help="For --body file.")] = None,
-    entries: Annotated[bool, typer.Option("--queue-entries", help="Entries of --topic and --queue.")] = False,
-    index: Annotated[bool, typer.Option("--index", help="The heads of the index files.")] = False,
-    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="What the checkpoint says.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
+    body_folder: Annotated[
+        Path | None, typer.Option("--body-folder", help="Where --body file writes.")
+    ] = None,
+    entries: Annotated[
+        bool, typer.Option("--queue-entries", help="Print the entries of --topic and --queue.")
+    ] = False,
+    index: Annotated[bool, typer.Option("--index", help="Print the headers of the index files.")] = False,
+    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="Print the checkpoint.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
     index_slots: IndexSlots = 0,
 ) -> None:
-    """Print records, or what else lies there; also beside a running broker."""
+    """Print records, queue entries, index headers or the checkpoint; also of a running broker."""
     root = str(folder)
     check_folder(root)
     if sum((entries, index, checkpoint)) > 1:
-        raise typer.BadParameter("one of --queue-entries, --index, --checkpoint")
+        raise typer.BadParameter("use only one of --queue-entries, --index, --checkpoint")
     if entries:
         if topic is None or queue is None:
             raise typer.BadParameter("--queue-entries needs --topic and --queue")
@@ -260,31 +277,31 @@ def dump_store(
         dump.print_rows(iter((dump.checkpoint_row(root),)), json=json)
     else:
         if (body is dump.BodyFormat.FILE) != (body_folder is not None):
-            raise typer.BadParameter("--body file and --body-folder FOLDER go together")
+            raise typer.BadParameter("--body file and --body-folder FOLDER must be used together")
         if body_folder is not None:
             body_folder.mkdir(parents=True, exist_ok=True)
-        choice = RecordQuery(
+        query = RecordQuery(
             topic, queue, from_offset, key, _time_ms(since, "--since"), _time_ms(until, "--until"), limit
         )
         rows = dump.RecordPrinter(body, body_folder)
-        found = records(root, choice, lambda text: print(f"firearrow store: {text}", file=sys.stderr))
+        found = records(root, query, lambda text: print(f"firearrow store: {text}", file=sys.stderr))
         dump.print_all(found, rows.row if json else None, rows.line)
 
 
 def _time_ms(text: str | None, option: str) -> int | None:
-    """Without a zone it is UTC."""
+    """Parse ISO 8601 (UTC without a zone) or ms."""
     if text is None or text.isdecimal():
         return None if text is None else int(text[:18])
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{option} needs a time such as 2026-11-21T05:13:00Z, or ms, not {text!r}"
+            f"{option} must be a time such as 2026-11-21T05:13:00Z, or ms, not {text!r}"
         ) from None
     return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _checks(delays_ms: tuple[int, ...], **more: Any) -> verify.VerifyOptions:  # noqa: ANN401 (fields of Checks)
+def _checks(delays_ms: tuple[int, ...], **more: Any) -> verify.VerifyOptions:  # noqa: ANN401 (fields of VerifyOptions)
     return verify.VerifyOptions(delays_s=tuple(each // 1000 for each in delays_ms), **more)
 
 

@@ -1,8 +1,7 @@
-"""What a store holds, printed: records, entries of a queue, index files, the checkpoint. Reads only.
+"""Prints what a store holds: records, queue entries, index files, the checkpoint. Reads only; one thread.
 
-Which records of a store are wanted, and in which order: the log's, or a queue's. Reads only; one thread.
-
-Over damage it goes on at the next record that knows its own place, and says so.
+Records are printed in the order of the log, or of a queue if topic and queue are given. After damage it
+reports the damaged range and continues at the next record that contains its own physical offset.
 """
 
 import os
@@ -29,13 +28,16 @@ from firearrow._native.store.log.record import Record, RecordError, decode
 
 WINDOW_BYTES = 8 << 20
 ENTRIES_AT_ONCE = 4096
-Told = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordQuery:
-    """What is not None must fit. Times: when it was stored, ms, `until_ms` exclusive. `from_offset`: of the queue, or
-    physical without a queue. `limit` 0: all. `key`: one of KEYS, or UNIQ_KEY."""
+    """A record must match every field that is not None.
+
+    `since_ms`, `until_ms` (exclusive): store times. `from_offset`: queue offset, or physical without a queue.
+    `limit` 0: all. `key`: one of KEYS, or UNIQ_KEY.
+    """
 
     topic: str | None = None
     queue_id: int | None = None
@@ -58,30 +60,30 @@ class RecordQuery:
         return self.key == properties.get("UNIQ_KEY") or self.key in properties.get("KEYS", "").split(" ")
 
 
-def records(root: str, query: RecordQuery, report: Told, *, check_crc: bool = True) -> Iterator[Record]:
-    """Those that fit, in the log's order; in the queue's if topic and queue are given, which shows what they show.
+def records(root: str, query: RecordQuery, report: Report, *, check_crc: bool = True) -> Iterator[Record]:
+    """Yield matching records in the order of the log; of the queue, if topic and queue are given.
 
-    `report` hears what cannot be read. StoreUnreadable.
+    `report` is called with what cannot be read. Raises StoreUnreadable.
     """
     in_queue = query.topic is not None and query.queue_id is not None
     found = _of_queue(root, query, report) if in_queue else _of_log(root, query, report, check_crc=check_crc)
     count = 0
     for record in found:
-        if query.fits(record) or (in_queue and _fits_light(query, record)):
+        if query.fits(record) or (in_queue and _fits_lmq(query, record)):
             yield record
             count += 1
             if count == query.limit:
                 return
 
 
-def _fits_light(query: RecordQuery, record: Record) -> bool:
-    """A light queue shows records of other topics."""
+def _fits_lmq(query: RecordQuery, record: Record) -> bool:
+    """A light queue (LMQ) refers to records of other topics."""
     is_lmq = query.topic is not None and query.topic.startswith("%LMQ%")
-    other = RecordQuery(key=query.key, since_ms=query.since_ms, until_ms=query.until_ms)
-    return is_lmq and other.fits(record)
+    any_topic = RecordQuery(key=query.key, since_ms=query.since_ms, until_ms=query.until_ms)
+    return is_lmq and any_topic.fits(record)
 
 
-def _of_log(root: str, query: RecordQuery, report: Told, *, check_crc: bool) -> Iterator[Record]:
+def _of_log(root: str, query: RecordQuery, report: Report, *, check_crc: bool) -> Iterator[Record]:
     log = LogFiles(os.path.join(root, "commitlog"), MappedFiles())
     start = boundary(log, query.from_offset or log.first)
     if start is None:
@@ -98,7 +100,7 @@ def _of_log(root: str, query: RecordQuery, report: Told, *, check_crc: bool) -> 
                 yield spans[number]
 
 
-def _of_queue(root: str, query: RecordQuery, report: Told) -> Iterator[Record]:
+def _of_queue(root: str, query: RecordQuery, report: Report) -> Iterator[Record]:
     folder = queue_folder(root, query.topic or "", query.queue_id or 0)
     log = LogFiles(os.path.join(root, "commitlog"), MappedFiles())
     for number, physical, size, _ in queue_entries(folder, query.from_offset):
@@ -107,37 +109,36 @@ def _of_queue(root: str, query: RecordQuery, report: Told) -> Iterator[Record]:
             yield decode(data)
         except RecordError as error:
             if physical >= log.first:
-                report(
-                    f"entry {number} shows {physical}: {error if data else 'no record of its size is there'}"
-                )
+                why = error if data else "no record of its size is there"
+                report(f"entry {number} refers to {physical}: {why}")
 
 
-def is_boundary(root: str, place: int) -> bool:
-    """Whether a record begins there, or the first free byte is there."""
+def is_boundary(root: str, physical_offset: int) -> bool:
+    """Whether a record, or the free space after the last one, begins at this physical offset."""
     log = LogFiles(os.path.join(root, "commitlog"), MappedFiles())
-    mapping = log.window(place)
+    mapping = log.window(physical_offset)
     if mapping is None:
         return False
-    at = place - mapping.base
+    at = physical_offset - mapping.base
     spans, _, why = walk(mapping.window, at, at + 1, base=mapping.base)
     if len(spans) or why is End.BLANK:
         return True
     start = boundary(log, mapping.base)
-    return start is not None and why is End.UNWRITTEN and log.end(start) == place
+    return start is not None and why is End.UNWRITTEN and log.end(start) == physical_offset
 
 
 def queue_folder(root: str, topic: str, queue_id: int) -> str:
-    """StoreUnreadable: the store has no such queue."""
+    """Raises StoreUnreadable if the store has no such queue."""
     folder = os.path.join(root, "consumequeue", topic, str(queue_id))
     if "/" in topic or not topic or not os.path.isdir(folder):
         raise StoreUnreadable(
-            f"{root} has no queue {queue_id} of {topic!r}: `firearrow store stat` names those it has"
+            f"{root} has no queue {queue_id} of {topic!r}: `firearrow store stat` lists its queues"
         )
     return folder
 
 
 def queue_entries(folder: str, start: int | None) -> Iterator[tuple[int, int, int, int]]:
-    """(queue offset, physical offset, size, tags code) of those that were written. StoreUnreadable."""
+    """Yield (queue offset, physical offset, size, tags code) of written entries. Raises StoreUnreadable."""
     entries = QueueReader(folder)
     entries.refresh()
     try:
@@ -156,7 +157,7 @@ Row = dict[str, Any]
 
 
 class BodyFormat(StrEnum):
-    """How bodies are shown. `file`: each in a file of its own."""
+    """How bodies are printed. `file`: each is written to a separate file."""
 
     TEXT = "text"
     HEX = "hex"
@@ -165,20 +166,30 @@ class BodyFormat(StrEnum):
 
 
 class RecordPrinter:
-    """Records as rows for JSON, or as lines. `folder`: for Body.FILE."""
+    """Formats records as rows for JSON, or as lines. `folder`: where BodyFormat.FILE writes."""
 
     def __init__(self, body: BodyFormat, folder: Path | None) -> None:
         self._body, self._folder = body, folder
 
     def row(self, record: Record) -> Row:
         row: Row = {
-            "topic": record.topic, "queueId": record.queue_id, "queueOffset": record.queue_offset,
-            "physicalOffset": record.physical_offset, "size": record.size, "storeTimestamp": record.store_timestamp,
-            "bornTimestamp": record.born_timestamp, "bornHost": host(record.born_host),
-            "storeHost": host(record.store_host), "flag": record.flag, "sysFlag": record.sys_flag,
-            "reconsumeTimes": record.reconsume_times, "preparedOffset": record.prepared_offset,
-            "bodyCrc": record.body_crc, "bodyBytes": len(record.body), "properties": record.properties,
-        }  # fmt: skip
+            "topic": record.topic,
+            "queueId": record.queue_id,
+            "queueOffset": record.queue_offset,
+            "physicalOffset": record.physical_offset,
+            "size": record.size,
+            "storeTimestamp": record.store_timestamp,
+            "bornTimestamp": record.born_timestamp,
+            "bornHost": host(record.born_host),
+            "storeHost": host(record.store_host),
+            "flag": record.flag,
+            "sysFlag": record.sys_flag,
+            "reconsumeTimes": record.reconsume_times,
+            "preparedOffset": record.prepared_offset,
+            "bodyCrc": record.body_crc,
+            "bodyBytes": len(record.body),
+            "properties": record.properties,
+        }
         if self._body is BodyFormat.TEXT:
             row["body"] = record.body.decode("utf-8", "replace")
         elif self._body is BodyFormat.HEX:
@@ -189,15 +200,18 @@ class RecordPrinter:
 
     def line(self, record: Record) -> str:
         row = self.row(record)
-        own = record.properties
-        marks = " ".join(f"{name}={own[name]}" for name in ("UNIQ_KEY", "KEYS", "TAGS") if name in own)
+        properties = record.properties
+        keys = " ".join(
+            f"{name}={properties[name]}" for name in ("UNIQ_KEY", "KEYS", "TAGS") if name in properties
+        )
         text = printable(str(row.get("body", "")))
         shown = text if len(text) <= TEXT_CHARS or self._body is BodyFormat.FILE else text[:TEXT_CHARS] + "…"
-        place = f"{record.physical_offset:>14} {record.topic}:{record.queue_id}:{record.queue_offset}"
-        return f"{place}  {time_text(record.store_timestamp)}  {record.size} B  {printable(marks)}  {shown}".rstrip()
+        position = f"{record.physical_offset:>14} {record.topic}:{record.queue_id}:{record.queue_offset}"
+        stored = time_text(record.store_timestamp)
+        return f"{position}  {stored}  {record.size} B  {printable(keys)}  {shown}".rstrip()
 
     def _write(self, record: Record) -> Path:
-        """OSError."""
+        """Write the body to a file. Raises OSError."""
         assert self._folder is not None
         path = self._folder / f"{record.physical_offset:020d}"
         path.write_bytes(record.body)
@@ -205,20 +219,26 @@ class RecordPrinter:
 
 
 def entry_rows(root: str, topic: str, queue_id: int, start: int | None) -> Iterator[Row]:
-    """Of one queue. StoreUnreadable."""
+    """Yield the entries of one queue. Raises StoreUnreadable."""
     for number, physical, size, code in queue_entries(queue_folder(root, topic, queue_id), start):
         yield {"queueOffset": number, "physicalOffset": physical, "size": size, "tagsCode": code}
 
 
 def index_rows(root: str, slots: int) -> Iterator[Row]:
-    """One of each index file."""
+    """Yield one row per index file."""
     for file in index_files(AuditedStore("", root), slots):
         head = file.head
         yield {
-            "file": Path(file.path).name, "bytes": file.segment.length, "slots": file.slots,
-            "entries": head.next_entry - 1, "slotsUsed": head.slots_used, "beginTimestamp": head.begin_ms,
-            "endTimestamp": head.end_ms, "beginPhysicalOffset": head.begin_place, "endPhysicalOffset": head.end_place,
-        }  # fmt: skip
+            "file": Path(file.path).name,
+            "bytes": file.segment.length,
+            "slots": file.slots,
+            "entries": head.next_entry - 1,
+            "slotsUsed": head.slots_used,
+            "beginTimestamp": head.begin_ms,
+            "endTimestamp": head.end_ms,
+            "beginPhysicalOffset": head.begin_place,
+            "endPhysicalOffset": head.end_place,
+        }
 
 
 def checkpoint_row(root: str) -> Row:
@@ -232,7 +252,7 @@ def checkpoint_row(root: str) -> Row:
 
 
 def print_rows(rows: Iterator[Row], *, json: bool, limit: int = 0) -> int:
-    """JSON lines, or `name=value` lines; how many."""
+    """Print rows as JSON lines or `name=value` lines; return how many."""
     return print_all(rows, (lambda row: row) if json else None, _plain, limit)
 
 
@@ -257,12 +277,12 @@ def _plain(row: Row) -> str:
 
 
 def printable(text: str) -> str:
-    """What a peer wrote does not steer a terminal."""
+    """Replace control characters: a message must not control the terminal."""
     return "".join(char if char.isprintable() else "·" for char in text)
 
 
 def time_text(stamp_ms: int) -> str:
-    """ISO 8601, UTC, to the ms."""
+    """ISO 8601 in UTC with milliseconds."""
     if not 0 <= stamp_ms < YEAR_10000_MS:
         return f"{stamp_ms} ms"
     whole = datetime.fromtimestamp(stamp_ms // 1000, UTC)
@@ -270,7 +290,7 @@ def time_text(stamp_ms: int) -> str:
 
 
 def host(raw: bytes) -> str:
-    """Address and port of the 8 or 20 bytes of a record."""
+    """Format address and port from the 8 or 20 bytes of a record."""
     from ipaddress import ip_address  # noqa: PLC0415 (slow to load)
 
     address, port = ip_address(raw[:-4]), int.from_bytes(raw[-4:], "big", signed=True)

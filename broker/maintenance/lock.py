@@ -1,6 +1,7 @@
-"""The store's lock, as a tool takes it: a stopped store is held so that no broker starts on it meanwhile.
+"""The lock of a stopped store, which a tool takes so that no broker starts on it while the tool works.
 
-Makes nothing in the folder. One thread; the lock is the process's, as POSIX record locks are.
+Creates nothing in the folder, except the lock file for a repair. One thread; POSIX record locks belong to the
+process.
 """
 
 import contextlib
@@ -15,24 +16,27 @@ BUSY = (errno.EACCES, errno.EAGAIN)
 
 
 def check_folder(root: str) -> None:
-    """StoreUnreadable: there is no store."""
+    """Raises StoreUnreadable if the folder is not a store."""
     if not os.path.isdir(root):
-        raise StoreUnreadable(f"{root} is no folder: name the folder of a store")
+        raise StoreUnreadable(f"{root} is not a folder: give the folder of a store")
     if not os.path.isdir(os.path.join(root, "commitlog")):
-        raise StoreUnreadable(f"{root} is no store, it has no folder commitlog: name the folder above it")
+        raise StoreUnreadable(
+            f"{root} is not a store, it has no commitlog folder: give the folder that contains commitlog"
+        )
 
 
 @contextlib.contextmanager
 def held(root: str, *, live: bool = False, write: bool = False) -> Iterator[bool]:
-    """Keep brokers away; True if that is so. `live`: a broker may be there, then nothing is kept away.
+    """Hold the store's lock; yields True if it is held.
 
-    StoreUnreadable, StoreLocked, OSError. A folder that cannot be written is read without a lock unless `write`.
+    `live`: a broker may run; then the store is used without the lock. A folder that cannot be written is used
+    without the lock, too, unless `write`. Raises StoreUnreadable, StoreLocked, OSError.
     """
     check_folder(root)
     path = os.path.join(root, "lock")
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if write else 0), 0o644)
-    except FileNotFoundError:  # each broker makes it first
+    except FileNotFoundError:  # no broker has used this store
         yield False
         return
     except OSError as error:
@@ -55,6 +59,6 @@ def _take(fd: int, root: str, live: bool) -> bool:
         if live:
             return False
         raise StoreLocked(
-            f"{root} is used by a broker: stop it first, or use --live where there is one"
+            f"{root} is in use by a broker: stop it, or use --live if the command has it"
         ) from None
     return True

@@ -1,9 +1,9 @@
-"""ProcessExecutor: the audit's work on several cores, one process each, since its native loops keep the GIL.
+"""Runs the audit in several processes, because its native loops hold the GIL, and shows a progress bar on
+stderr.
 
-A small store is looked at in this process: to start another takes longer than to read 200 MB. Ctrl-C ends the others
-with what they have in hand.
-
-Progress of a tool on stderr: a bar at a terminal, nothing elsewhere. Rich paints in a thread of its own.
+A small store is checked in this process: to start another one takes longer than to read 200 MB. After Ctrl-C
+the other processes end with their current task. The bar is shown only at a terminal; Rich draws it in its own
+thread.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from multiprocessing import get_context
 from typing import Self, TypeVar
 
 Advance = Callable[[int], None]
-"""So many bytes, or things, more are done."""
+"""Called with the number of bytes, or tasks, that were done since the last call."""
 BAR_FROM = 1
 
 
 @contextlib.contextmanager
 def progress_bar(what: str, total: int, *, quiet: bool) -> Iterator[Advance]:
-    """A bar of `total` while it lasts."""
+    """Show a bar for `total` bytes or tasks until the context ends."""
     if quiet or total < BAR_FROM or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -39,21 +39,21 @@ def progress_bar(what: str, total: int, *, quiet: bool) -> Iterator[Advance]:
 
 
 SERIAL_BYTES = 256 << 20
-PART_BYTES = 256 << 20
-PARTS_MAX = 4096
+TASK_BYTES = 256 << 20
+TASKS_MAX = 4096
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class ProcessExecutor:
-    """A Lane of the audit. `log_bytes`: how much there is to read. Context manager."""
+    """The executor of an audit (`_native.audit`). `log_bytes`: how much there is to read. Context manager."""
 
     def __init__(self, log_bytes: int, *, jobs: int = 0, quiet: bool = True) -> None:
-        """`jobs` 0: as many as there are cores."""
+        """`jobs` 0: one per core."""
         self.jobs = jobs or len(os.sched_getaffinity(0))
-        self.width = min(PARTS_MAX, max(1, -(-log_bytes // PART_BYTES)))
+        self.width = min(TASKS_MAX, max(1, -(-log_bytes // TASK_BYTES)))
         self._quiet = quiet
-        self._alone = self.jobs == 1 or log_bytes < SERIAL_BYTES
+        self._in_this_process = self.jobs == 1 or log_bytes < SERIAL_BYTES
         self._pool: ProcessPoolExecutor | None = None
 
     def __call__(
@@ -67,7 +67,7 @@ class ProcessExecutor:
         return seen
 
     def _done(self, work: Callable[[T], R], tasks: Sequence[T]) -> Iterable[R]:
-        if self._alone or len(tasks) < 2:
+        if self._in_this_process or len(tasks) < 2:
             return map(work, tasks)
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self.jobs, get_context("spawn"))
@@ -84,12 +84,12 @@ class ProcessExecutor:
 
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """A process that is started meanwhile leaves Ctrl-C to the first one, from its first moment on."""
+    """Processes that are started within this context ignore Ctrl-C from their first moment on."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)

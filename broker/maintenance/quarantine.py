@@ -1,6 +1,7 @@
-"""Removed: what a repair takes away or changes, kept in the store's folder under `removed-<time>`, by its path there.
+"""Keeps the originals of what a repair removes or changes, under `removed-<time>` in the store, by their
+paths.
 
-Both brokers pass such a folder over. Owner: one repair, in one thread.
+Both brokers ignore such a folder. Used by one repair, in one thread.
 """
 
 import os
@@ -14,7 +15,10 @@ PREFIX = "removed-"
 
 
 class Quarantine:
-    """`root`: of the store. The folder is made with the first thing that is kept. OSError: nothing was taken away."""
+    """`root`: the store's folder. The first file that is kept creates the quarantine folder.
+
+    All methods raise OSError, and then nothing was removed.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -22,45 +26,45 @@ class Quarantine:
         self.kept: list[str] = []
 
     def move(self, path: Path) -> None:
-        """A file or folder out of the store."""
-        place = self._free_path(path)
-        path.rename(place)
-        sync_path(str(place.parent))
+        """Move a file or folder out of the store."""
+        kept_path = self._free_path(path)
+        path.rename(kept_path)
+        sync_path(str(kept_path.parent))
         sync_path(str(path.parent))
 
     def copy(self, path: Path) -> Path:
-        """A file or folder that is about to be changed; where it is kept."""
-        place = self._free_path(path)
+        """Copy a file or folder before it is changed; return the copy's path."""
+        kept_path = self._free_path(path)
         if path.is_dir():
-            copy_tree(path, place)
-            sync_tree(str(place))
+            copy_tree(path, kept_path)
+            sync_tree(str(kept_path))
         else:
-            copy_file(str(path), str(place), lambda _: None)
-            sync_path(str(place))
-        return place
+            copy_file(str(path), str(kept_path), lambda _: None)
+            sync_path(str(kept_path))
+        return kept_path
 
     def copy_from(self, path: Path, position: int) -> None:
-        """What a log file holds from there on, in a file of the same size."""
-        place = self.copy(path)
-        with place.open("r+b") as file:
+        """Keep the content of a log file from `position` on, in a file of the same size."""
+        kept_path = self.copy(path)
+        with kept_path.open("r+b") as file:
             size = os.fstat(file.fileno()).st_size
-            _punch(file.fileno(), position)
+            _zero_before(file.fileno(), position)
             file.truncate(size)
             os.fsync(file.fileno())
 
     def _free_path(self, path: Path) -> Path:
-        place = self.folder / path.relative_to(self._root)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        for number in count(2):  # what is changed twice is kept twice
-            if not place.exists():
+        kept_path = self.folder / path.relative_to(self._root)
+        kept_path.parent.mkdir(parents=True, exist_ok=True)
+        for number in count(2):  # a file that is changed twice is kept twice
+            if not kept_path.exists():
                 break
-            place = place.with_name(f"{path.name}.{number}")
+            kept_path = kept_path.with_name(f"{path.name}.{number}")
         self.kept.append(str(path.relative_to(self._root)))
-        return place
+        return kept_path
 
 
-def _punch(fd: int, end: int) -> None:
-    """Zeros below `end`."""
+def _zero_before(fd: int, end: int) -> None:
+    """Overwrite everything before `end` with zeros."""
     zeros, at = bytes(1 << 20), 0
     while at < end:
         at += os.pwrite(fd, zeros[: min(len(zeros), end - at)], at)

@@ -1,8 +1,8 @@
-"""Repair: a stopped store mended after what `verify` found. The log is the truth: queues, index and checkpoint are
-built from it anew; of the log itself only a torn tail is cut, unless more is asked for.
+"""Repairs a stopped store after `verify`.
 
-What is changed or taken away is kept first (`Quarantine`). The building is the store's own recovery, made to walk the
-whole log. The caller's thread.
+The log decides: queues, index and checkpoint are rebuilt from it. Of the log itself only a torn tail is
+truncated, unless the options allow more. Originals of what is changed or removed are kept first
+(`Quarantine`). The rebuild is the store's own recovery, made to read the whole log. The caller's thread.
 """
 
 import dataclasses
@@ -36,14 +36,17 @@ INDEX_DAMAGE = frozenset(
 ROUNDS_MAX = 10_000
 SIZE_AT = 8
 BLANK = PRE_BLANK_SIZE.to_bytes(4, "big") + bytes(8)
-"""Size and tags code of an entry that shows nothing."""
-BUILT = LOG_DAMAGE | QUEUE_DAMAGE | INDEX_DAMAGE | {Kind.TORN_TAIL, Kind.CHECKPOINT, Kind.UNREADABLE}
-"""What makes the walk over the whole log necessary."""
+"""Size and tags code of a blank entry."""
+REBUILT = LOG_DAMAGE | QUEUE_DAMAGE | INDEX_DAMAGE | {Kind.TORN_TAIL, Kind.CHECKPOINT, Kind.UNREADABLE}
+"""Findings that need a rebuild from the whole log."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairOptions:
-    """More than a repair does by itself. `cut_log_at`: physical offset, None not; delays of the levels in ms."""
+    """`cut_log_at`: physical offset at which to truncate the log, None: do not.
+
+    `delay_levels_ms`: delays of the levels.
+    """
 
     cut_log_at: int | None = None
     drop_damaged: bool = False
@@ -54,7 +57,7 @@ class RepairOptions:
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing to be done, told in one sentence, and how."""
+    """One change, described by `text`."""
 
     text: str
     run: Callable[[], object]
@@ -62,14 +65,14 @@ class RepairStep:
 
 @dataclass(slots=True)
 class RepairPlan:
-    """`left`: findings that nothing of it mends, each with why."""
+    """`not_repaired`: findings that no step repairs, each with the reason."""
 
     steps: list[RepairStep] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    not_repaired: list[str] = field(default_factory=list)
 
 
 class Repair:
-    """Of a store that is held. `plan`, then `run` once; what was kept is in `quarantine`."""
+    """The caller holds the store's lock. Call `plan`, then `run` once; originals are in `quarantine`."""
 
     def __init__(self, root: str, found: VerifyResult, options: RepairOptions) -> None:
         self._root, self._found, self._options = Path(root).absolute(), found, options
@@ -77,7 +80,7 @@ class Repair:
         self.quarantine = Quarantine(self._root)
 
     def plan(self) -> RepairPlan:
-        """StoreUnreadable: what is asked for cannot be done. StoreDamaged: more has to be asked for."""
+        """Raises StoreUnreadable for an impossible option, StoreDamaged if more options are needed."""
         plan, options = RepairPlan(), self._options
         kinds = {Kind(kind) for kind in self._found.seen.findings.totals}
         if options.cut_log_at is not None:
@@ -87,23 +90,23 @@ class Repair:
         self._plan_tail(plan)
         self._plan_derived(plan, kinds)
         self._plan_config(plan)
-        if kinds & BUILT or options.cut_log_at is not None:
-            plan.steps.append(
-                RepairStep("queues, index and checkpoint are brought to agree with the log", self._build)
-            )
+        if kinds & REBUILT or options.cut_log_at is not None:
+            plan.steps.append(RepairStep("rebuild queues, index and checkpoint from the log", self._rebuild))
             if options.drop_damaged:
-                plan.steps.append(RepairStep("entries of what is lost become blanks", self._blank))
+                plan.steps.append(
+                    RepairStep("replace queue entries of lost messages by blanks", self._blank_lost)
+                )
         self._plan_offsets(plan, kinds)
         self._plan_timer(plan)
         for each in self._found.findings:
             if each.kind is Kind.JOURNAL:
-                plan.left.append(f"{each.kind}: {each.file}: the broker's start sees to it")
+                plan.not_repaired.append(f"{each.kind}: {each.file}: the broker handles it at its next start")
         return plan
 
-    def run(self, plan: RepairPlan, told: Callable[[str], None]) -> None:
-        """OSError, StoreDamaged: what was not reached is as it was."""
+    def run(self, plan: RepairPlan, report: Callable[[str], None]) -> None:
+        """Run the steps in order. Raises OSError, StoreDamaged; later steps are then not done."""
         for step in plan.steps:
-            told(step.text)
+            report(step.text)
             step.run()
 
     # ---- the log ----
@@ -113,67 +116,67 @@ class Repair:
         at = segment_at(segments, place)
         if at is None or not is_boundary(str(self._root), place):
             raise StoreUnreadable(
-                f"--cut-log-at {place}: no record begins there: `firearrow store dump` shows where they begin"
+                f"--cut-log-at {place}: no record begins there; `firearrow store dump` prints such offsets"
             )
-        behind = [each for each in segments if each.base > place]
-        plan.steps.append(RepairStep(f"the log is cut at {place}", partial(self._cut, at, place)))
-        for each in behind:
+        following = [each for each in segments if each.base > place]
+        plan.steps.append(RepairStep(f"truncate the log at {place}", partial(self._truncate, at, place)))
+        for each in following:
             plan.steps.append(
-                RepairStep(f"{each.path} is taken away", partial(self.quarantine.move, Path(each.path)))
+                RepairStep(f"remove {each.path}", partial(self.quarantine.move, Path(each.path)))
             )
         for damage in self._log_damage():
             if (damage.physical_offset or 0) < place:
                 self._plan_dropping(plan)
                 return
 
-    def _cut(self, segment: SegmentFile, place: int) -> None:
+    def _truncate(self, segment: SegmentFile, place: int) -> None:
         path = Path(segment.path)
         self.quarantine.copy_from(path, place - segment.base)
-        self._own(path)
+        self._unshare(path)
         with path.open("r+b") as file:
             file.truncate(place - segment.base)
             file.truncate(segment.length)
             os.fsync(file.fileno())
 
     def _plan_dropping(self, plan: RepairPlan) -> None:
-        """Recovery puts fillers over what it cannot read: what it overwrites is kept here first."""
+        """Recovery overwrites unreadable parts with filler records: keep the originals first."""
         damage = self._log_damage()
         if not self._options.drop_damaged:
             first = damage[0]
             raise StoreDamaged(
-                f"{len(damage)} places inside the log are damaged, the first is {first.file} at {first.position}: "
-                "restore from a backup, or let go of those messages with --drop-damaged; nothing was changed"
+                f"the log is damaged in {len(damage)} places, first in {first.file} at {first.position}: "
+                "restore a backup, or drop those messages with --drop-damaged; nothing was changed"
             )
         for path in dict.fromkeys(Path(each.file) for each in damage):
             if path.exists():
                 plan.steps.append(
                     RepairStep(
-                        f"{path}: what is damaged gives way to fillers",
+                        f"replace damaged parts of {path} by filler records",
                         partial(self._keep_log, path),
                     )
                 )
 
     def _keep_log(self, path: Path) -> None:
         self.quarantine.copy(path)
-        self._own(path)
+        self._unshare(path)
 
     def _plan_tail(self, plan: RepairPlan) -> None:
         for each in self._found.findings:
-            cut_before = (
+            truncated_before = (
                 self._options.cut_log_at is not None
                 and (each.physical_offset or 0) >= self._options.cut_log_at
             )
-            if each.kind is Kind.TORN_TAIL and not cut_before:
+            if each.kind is Kind.TORN_TAIL and not truncated_before:
                 plan.steps.append(
-                    RepairStep(f"{each.file} is cut at {each.position}", partial(self._keep_tail, each))
+                    RepairStep(f"truncate {each.file} at {each.position}", partial(self._keep_tail, each))
                 )
 
     def _keep_tail(self, tail: Finding) -> None:
         self.quarantine.copy_from(Path(tail.file), tail.position)
-        self._own(Path(tail.file))
+        self._unshare(Path(tail.file))
 
-    def _own(self, path: Path) -> None:
-        """A file that a backup shares is copied before it is written to."""
+    def _unshare(self, path: Path) -> None:
+        """Unshare a file that a backup links to, before it is written to."""
         if path.stat().st_nlink > 1:
             fresh = path.with_name(f".{path.name}.own")
             fresh.unlink(missing_ok=True)
@@ -187,7 +190,7 @@ class Repair:
     def _segments(self) -> list[SegmentFile]:
         return AuditedStore("", str(self._root)).segments()
 
-    # ---- what is built from it ----
+    # ---- queues and index ----
 
     def _plan_derived(self, plan: RepairPlan, kinds: set[Kind]) -> None:
         findings = self._found.findings
@@ -199,21 +202,24 @@ class Repair:
             }
             for folder in sorted(each for each in folders if each.is_dir()):
                 plan.steps.append(
-                    RepairStep(f"{folder} is kept as it is", partial(self.quarantine.copy, folder))
+                    RepairStep(f"copy {folder} before the rebuild", partial(self.quarantine.copy, folder))
                 )
         queues = self._root / "consumequeue"
         for path in (Path(each.file) for each in findings if each.kind is Kind.UNREADABLE):
             if queues in path.parents:
-                plan.steps.append(RepairStep(f"{path} is taken away", partial(self.quarantine.move, path)))
+                plan.steps.append(RepairStep(f"remove {path}", partial(self.quarantine.move, path)))
         if kinds & INDEX_DAMAGE:
             for path in sorted((self._root / "index").glob("*")):
-                plan.steps.append(RepairStep(f"{path} is taken away", partial(self.quarantine.move, path)))
+                plan.steps.append(RepairStep(f"remove {path}", partial(self.quarantine.move, path)))
 
-    def _build(self) -> None:
-        """As after a clean stop without a checkpoint: then recovery walks all, and looks behind each damage. A store
-        that was killed stays one, for its journal counts only so."""
+    def _rebuild(self) -> None:
+        """Open the store as after a clean stop without a checkpoint: recovery then reads everything, also
+        after damage.
+
+        The abort file of a killed store is restored, because its journal counts only with it.
+        """
         checkpoint, abort = self._root / "checkpoint", self._root / "abort"
-        word = abort.read_bytes() if abort.exists() else None
+        abort_text = abort.read_bytes() if abort.exists() else None
         if checkpoint.exists():
             self.quarantine.move(checkpoint)
         abort.unlink(missing_ok=True)
@@ -224,15 +230,15 @@ class Repair:
             ends = {name: store.reader.max_offset(*name) for name in store.reader.queues()}
             store.close()
             for (topic, queue_id), end in ends.items():
-                self._zero_behind(self._root / "consumequeue" / topic / str(queue_id), end * ENTRY.size)
+                self._zero_after(self._root / "consumequeue" / topic / str(queue_id), end * ENTRY.size)
         finally:
-            if word is not None:
-                abort.write_bytes(word)
+            if abort_text is not None:
+                abort.write_bytes(abort_text)
                 sync_path(str(abort))
                 sync_path(str(self._root))
 
-    def _zero_behind(self, folder: Path, end: int) -> None:
-        """Recovery does not look at what a queue's files hold behind its end, until the queue comes there."""
+    def _zero_after(self, folder: Path, end: int) -> None:
+        """Clear a queue's files after its end, which recovery does not read."""
         for file in rolled_files(str(folder)):
             with Path(file.path).open("r+b") as opened:
                 opened.seek(max(end - file.base, 0))
@@ -241,8 +247,11 @@ class Repair:
                     os.posix_fallocate(opened.fileno(), 0, file.length)
                     os.fsync(opened.fileno())
 
-    def _blank(self) -> None:
-        """Readers step over blanks; a rebuilt queue has such, too. Each round learns of those that were not listed."""
+    def _blank_lost(self) -> None:
+        """Replace lost entries by blanks, which readers skip.
+
+        Repeated, because a verify lists only some findings.
+        """
         for _ in range(ROUNDS_MAX):
             now = verify(str(self._root), VerifyOptions(crc=False, index=False, jobs=1))
             log = now.seen.log
@@ -253,12 +262,12 @@ class Repair:
                 or (each.kind is Kind.QUEUE_ORDER and not log.start <= (each.physical_offset or 0) < log.end)
             ]
             for each in lost:
-                self._blank_run(each)
+                self._blank_entries(each)
             if not lost:
                 return
 
-    def _blank_run(self, lost: Finding) -> None:
-        """A run of entries may go over from one file to the next."""
+    def _blank_entries(self, lost: Finding) -> None:
+        """The entries of one finding may continue in the next file."""
         assert lost.topic is not None
         assert lost.queue_offset is not None
         files = rolled_files(str(self._root / "consumequeue" / lost.topic / str(lost.queue_id)))
@@ -272,15 +281,14 @@ class Repair:
     # ---- config ----
 
     def _plan_timer(self, plan: RepairPlan) -> None:
-        """Wheel and log go together, for neither stands without the other; a good check point stays and tells what was
-        fired."""
+        """Remove wheel and log together, since they refer to each other; a good checkpoint stays."""
         check, others = self._root / "config/timercheck", (self._root / "timerwheel", self._root / "timerlog")
         found = {Path(each.file) for each in self._found.findings if each.kind is Kind.TIMER}
         gone = [*others, check] if check in found else list(others)
         if found:
             plan.steps.extend(
                 RepairStep(
-                    f"{path} is taken away, the next start lays anew what waits",
+                    f"remove {path}; the next start restores pending timer messages",
                     partial(self.quarantine.move, path),
                 )
                 for path in gone
@@ -293,19 +301,17 @@ class Repair:
                 path = Path(each.file)
                 text = repair_config(path, self.quarantine, drop=self._options.drop_damaged, dry=True)
                 if text is None:
-                    plan.left.append(f"{path}: there is no good .bak; --drop-damaged takes both away")
+                    plan.not_repaired.append(f"{path}: it has no valid .bak; --drop-damaged removes both")
                 else:
                     work = partial(repair_config, path, self.quarantine, drop=self._options.drop_damaged)
                     plan.steps.append(RepairStep(text, work))
 
     def _plan_offsets(self, plan: RepairPlan, kinds: set[Kind]) -> None:
-        """Last, for a queue's end may be another one then."""
+        """Planned last, because the rebuild may change the ends of queues."""
         if self._options.reset_offsets:
-            plan.steps.append(
-                RepairStep("offsets of groups go back to the ends of their queues", self._reset)
-            )
+            plan.steps.append(RepairStep("move offsets beyond the end of a queue to its end", self._reset))
         elif Kind.OFFSET_BEYOND in kinds:
-            plan.left.append("offsets of groups beyond the ends of their queues: --reset-offsets moves them")
+            plan.not_repaired.append("offsets of groups beyond the ends of their queues: use --reset-offsets")
 
     def _reset(self) -> None:
         now = verify(str(self._root), VerifyOptions(crc=False, index=False, jobs=1))

@@ -1,4 +1,7 @@
-"""Config files mended: a damaged one gives way to its good `.bak`, offsets beyond the end go back; all is kept."""
+"""Repairs config files; the originals are kept.
+
+A damaged file is restored from its valid `.bak`; offsets beyond the end of a queue are set to its end.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,26 +13,29 @@ from firearrow.broker.tables.config_file import ConfigFile
 
 
 def repair_config(path: Path, quarantine: Quarantine, *, drop: bool, dry: bool = False) -> str | None:
-    """What is done, in words; None: neither the file nor its `.bak` is good, and `drop` is not given. OSError."""
+    """Repair a file and describe it; None if neither it nor its `.bak` is valid and not `drop`.
+
+    Raises OSError.
+    """
     main = path.with_name(path.name.removesuffix(".bak"))
     backup = Path(f"{main}.bak")
-    main_wrong, backup_wrong = config_fault(main), config_fault(backup)
-    bad = [each for each, wrong in ((main, main_wrong), (backup, backup_wrong)) if wrong]
-    good = [each for each, wrong in ((main, main_wrong), (backup, backup_wrong)) if wrong == ""]
+    main_fault, backup_fault = config_fault(main), config_fault(backup)
+    bad = [each for each, fault in ((main, main_fault), (backup, backup_fault)) if fault]
+    good = [each for each, fault in ((main, main_fault), (backup, backup_fault)) if fault == ""]
     if not bad or (not good and not drop):
-        return None if bad else f"{main.name} is good"
+        return None if bad else f"{main.name} is valid"
     if not dry:
         for each in bad:
             quarantine.move(each)
         if main in bad and good:
             ConfigFile(main).write(backup.read_bytes())
     if not good:
-        return f"{main} is taken away: the broker begins without what it held"
-    return f"{main} is made from its .bak" if main in bad else f"{backup} is taken away"
+        return f"remove {main}: the broker starts without its content"
+    return f"restore {main} from its .bak" if main in bad else f"remove {backup}"
 
 
 def reset_offsets(root: Path, ends: Mapping[tuple[str, int], int], quarantine: Quarantine) -> None:
-    """No group is beyond the end of a queue that is there. StoreUnreadable, OSError."""
+    """Set offsets beyond the end of an existing queue to its end. Raises StoreUnreadable, OSError."""
     for name in FILES:
         path = root / "config" / name
         whole = dict(read_object(path))
@@ -50,7 +56,7 @@ def reset_offsets(root: Path, ends: Mapping[tuple[str, int], int], quarantine: Q
 
 
 def _text(whole: dict[object, object], table: dict[object, object]) -> bytes:
-    """Queue ids bare, as Apache writes them."""
+    """JSON with bare queue ids, as Apache writes them."""
     plain = {
         key: {int(queue): at for queue, at in queues.items()} if isinstance(queues, dict) else queues
         for key, queues in table.items()

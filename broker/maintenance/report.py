@@ -1,6 +1,6 @@
-"""What a verification says: lines for people, an object for programs. Prints; knows no folder.
+"""Prints the result of `verify`: lines for people, an object for programs.
 
-What each kind of finding means for messages, and what `repair` would do about it. Text only.
+`EXPLANATIONS` states for each kind of finding what it means for messages, and what `repair` does about it.
 """
 
 import sys
@@ -15,65 +15,67 @@ from firearrow.broker.maintenance.verify import VerifyResult
 
 
 class Explanation(NamedTuple):
-    """`derived`: nothing is lost, it can be made again from the log."""
+    """`derived`: nothing is lost, because it can be rebuilt from the log."""
 
     text: str
     repair: str
     derived: bool
 
 
-BUILD = "repair builds it anew from the log"
-DROP = "repair leaves it unless --drop-damaged is given; then a filler stands in its place"
+REBUILD = "repair rebuilds it from the log"
+DROP = "repair does nothing without --drop-damaged, which replaces it by a filler record"
 EXPLANATIONS = {
-    Kind.MISSING_SEGMENT: Explanation("a file of the log is gone with its messages", DROP, False),
+    Kind.MISSING_SEGMENT: Explanation("a file of the log is missing, with its messages", DROP, False),
     Kind.CUT_FILE: Explanation("a file of the log is shorter than the others", DROP, False),
-    Kind.TORN: Explanation("messages there cannot be read", DROP, False),
-    Kind.TORN_TAIL: Explanation("the last write did not reach the disk whole", "repair cuts it off", False),
-    Kind.HOLE: Explanation("messages there were never written, or are gone", DROP, False),
-    Kind.BAD_CRC: Explanation("a message's body is not what was sent", DROP, False),
-    Kind.NO_ENTRY: Explanation("consumers do not get the message", BUILD, True),
-    Kind.WRONG_ENTRY: Explanation("consumers get another message, or none", BUILD, True),
-    Kind.WRONG_TAGS: Explanation("filters by tag miss the message, or take it wrongly", BUILD, True),
-    Kind.LOST_RECORD: Explanation("the queue shows a message that is not in the log", BUILD, True),
-    Kind.QUEUE_GAP: Explanation("the queue shows nothing at an offset", BUILD, True),
-    Kind.QUEUE_ORDER: Explanation("the queue's order is not the log's", BUILD, True),
-    Kind.NO_KEY: Explanation("a query by key does not find the message", BUILD, True),
-    Kind.WRONG_KEY: Explanation("a query by key looks at a wrong message", BUILD, True),
-    Kind.INDEX_CHAIN: Explanation("queries by key may end too early", BUILD, True),
-    Kind.INDEX_SLOT: Explanation("queries by key may end too early", BUILD, True),
-    Kind.INDEX_ORDER: Explanation("queries by time and key may end too early", BUILD, True),
-    Kind.INDEX_FILE: Explanation("queries by key cannot use the file", BUILD, True),
+    Kind.TORN: Explanation("messages at this position cannot be read", DROP, False),
+    Kind.TORN_TAIL: Explanation("the last write is incomplete", "repair truncates it", False),
+    Kind.HOLE: Explanation("messages at this position were never written, or are lost", DROP, False),
+    Kind.BAD_CRC: Explanation("the body of a message is not what was sent", DROP, False),
+    Kind.NO_ENTRY: Explanation("consumers do not receive the message", REBUILD, True),
+    Kind.WRONG_ENTRY: Explanation("consumers receive another message, or none", REBUILD, True),
+    Kind.WRONG_TAGS: Explanation("tag filters miss the message, or accept it wrongly", REBUILD, True),
+    Kind.LOST_RECORD: Explanation("the queue refers to a message that is not in the log", REBUILD, True),
+    Kind.QUEUE_GAP: Explanation("the queue has no message at an offset", REBUILD, True),
+    Kind.QUEUE_ORDER: Explanation("the queue is not in the order of the log", REBUILD, True),
+    Kind.NO_KEY: Explanation("a query by key does not find the message", REBUILD, True),
+    Kind.WRONG_KEY: Explanation("a query by key reads a wrong message", REBUILD, True),
+    Kind.INDEX_CHAIN: Explanation("queries by key may end too early", REBUILD, True),
+    Kind.INDEX_SLOT: Explanation("queries by key may end too early", REBUILD, True),
+    Kind.INDEX_ORDER: Explanation("queries by time and key may end too early", REBUILD, True),
+    Kind.INDEX_FILE: Explanation("queries by key cannot use the file", REBUILD, True),
     Kind.OFFSET_BEYOND: Explanation(
         "the group waits for messages that do not exist",
-        "repair moves it to the end with --reset-offsets",
+        "repair --reset-offsets moves it to the end",
         False,
     ),
     Kind.CHECKPOINT: Explanation(
-        "a start after a kill may look at too little of the log", "repair writes it anew", True
+        "recovery after a kill may read too little of the log", "repair rewrites it", True
     ),
     Kind.CONFIG: Explanation(
-        "topics, groups or offsets may be lost", "repair puts a good .bak in its place", False
+        "topics, groups or offsets may be lost", "repair restores it from a valid .bak", False
     ),
     Kind.TIMER: Explanation(
         "timer messages may be late until the next start",
-        "the broker's start, or repair and a start, lays anew what waits",
+        "the next start, if need be after repair, restores pending messages",
         False,
     ),
     Kind.JOURNAL: Explanation(
-        "the last progress before a kill may be repeated", "the broker passes it over", False
+        "the last progress before a kill may be repeated", "the broker ignores it", False
     ),
     Kind.UNREADABLE: Explanation(
-        "nothing is known of it", "repair moves a derived file away, and leaves others", False
+        "it cannot be checked",
+        "repair removes it if it can be rebuilt from the log, else does nothing",
+        False,
     ),
 }
 
 
 SHOWN_MAX = 50
-"""Findings for people; programs get all that are listed."""
+"""Findings that are printed for people; JSON has all that are listed."""
 
 
 def print_json(value: object) -> None:
-    """One line on stdout."""
+    """Print one line of JSON on stdout."""
     sys.stdout.buffer.write(orjson.dumps(_utf8(value), option=orjson.OPT_APPEND_NEWLINE))
     sys.stdout.buffer.flush()
 
@@ -100,7 +102,7 @@ def _finding(each: Finding) -> Mapping[str, Any]:
 
 
 def _utf8(value: object) -> object:
-    """The same in text that is such: the name of a damaged topic's folder may be none."""
+    """Replace what is not UTF-8, such as the folder name of a damaged topic."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if isinstance(value, dict):
@@ -109,11 +111,12 @@ def _utf8(value: object) -> object:
 
 
 def show(verified: VerifyResult) -> None:
-    """Counts, notes, then each finding: what, where, what it means, what repair would do."""
+    """Print counts, notes, then each finding: what, where, what it means, what repair does."""
     seen, numbers = verified.seen, verified.seen.numbers
     print(
-        f"{seen.store.root}: {numbers['records']} records, {verified.bytes / 1e6:.1f} MB in {seen.segments} files, "
-        f"{len(seen.queues)} queues, {numbers['index entries']} index entries, {verified.seconds:.2f} s"
+        f"{seen.store.root}: {numbers['records']} records, {verified.bytes / 1e6:.1f} MB "
+        f"in {seen.segments} files, {len(seen.queues)} queues, "
+        f"{numbers['index entries']} index entries, {verified.seconds:.2f} s"
     )
     for note in seen.state:
         print(f"  note: {note}")
@@ -123,6 +126,6 @@ def show(verified: VerifyResult) -> None:
         print(f"      {meaning.text}; {meaning.repair}")
     more = len(verified.findings) - SHOWN_MAX
     if more > 0:
-        print(f"  and {more} more; --json names them")
+        print(f"  and {more} more; use --json to list them")
     totals = ", ".join(f"{count} x {kind}" for kind, count in sorted(seen.findings.totals.items()))
     print("clean" if verified.clean else f"findings: {totals}")

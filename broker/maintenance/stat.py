@@ -1,6 +1,6 @@
-"""What a store holds in numbers: sizes, messages by topic and queue, times, groups with their lag, waste. Reads only.
+"""A store in numbers: sizes, messages by topic and queue, times, groups with their lag, waste. Reads only.
 
-The log is walked once, heads only. One thread, and the lane's processes.
+Reads the log once, only the fixed fields of records. One thread, and the processes of the executor.
 """
 
 import os
@@ -16,14 +16,22 @@ from firearrow.broker.maintenance.store_layout import StoreLayout
 from firearrow.broker.maintenance.verify import VerifyOptions, read_object, verify
 
 PARTS = (
-    "commitlog", SPARE, "consumequeue", "index", "config", "timerlog", "timerwheel", "journal", "checkpoint",
-)  # fmt: skip
+    "commitlog",
+    SPARE,
+    "consumequeue",
+    "index",
+    "config",
+    "timerlog",
+    "timerwheel",
+    "journal",
+    "checkpoint",
+)
 VERSIONS = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
 Row = dict[str, Any]
 
 
 def stat(root: str, *, jobs: int = 0, quiet: bool = True) -> Row:
-    """An object for programs. StoreUnreadable, OSError."""
+    """The statistics as a JSON object. Raises StoreUnreadable, OSError."""
     root = os.path.abspath(root)
     verified = verify(root, VerifyOptions(crc=False, index=False, jobs=jobs, quiet=quiet))
     seen = verified.seen
@@ -35,22 +43,30 @@ def stat(root: str, *, jobs: int = 0, quiet: bool = True) -> Row:
         "notes": seen.state,
         "sizes": sizes,
         "log": {
-            "start": seen.log.start, "end": seen.log.end, "files": seen.segments, "records": seen.numbers["records"],
-            "recordBytes": log_bytes, "half": seen.numbers["half"], "blanks": seen.numbers["blanks"],
+            "start": seen.log.start,
+            "end": seen.log.end,
+            "files": seen.segments,
+            "records": seen.numbers["records"],
+            "recordBytes": log_bytes,
+            "half": seen.numbers["half"],
+            "blanks": seen.numbers["blanks"],
         },
         "waste": _waste(seen, sizes["commitlog"][1], log_bytes),
         "times": _times(seen),
         "topics": _topics(seen),
         "queues": _queues(seen),
         "groups": [{**asdict(lag), "lag": lag.lag, "gone": lag.gone} for lag in seen.lags],
-        "files": {name: shape[name] for name in ("segment_bytes", "queue_file_bytes", "index_slots", "index_entries")},
+        "files": {
+            name: shape[name]
+            for name in ("segment_bytes", "queue_file_bytes", "index_slots", "index_entries")
+        },
         "checkpoint": checkpoint_row(root),
         "versions": _versions(root),
-    }  # fmt: skip
+    }
 
 
 def size_of(path: Path) -> tuple[int, int]:
-    """(Length, bytes that it takes on the disk) of a file, or of all below a folder; what goes meanwhile is 0."""
+    """(Length, bytes on the disk) of a file, or of all files of a folder; deleted ones count 0."""
     length = taken = 0
     paths = [path] if path.is_file() else path.rglob("*")
     for each in paths:
@@ -64,8 +80,10 @@ def size_of(path: Path) -> tuple[int, int]:
 
 
 def _waste(seen: StoreResult, taken: int, log_bytes: int) -> Row:
-    """`unreached`: bytes between the log's start and its end that are no record: ends of files, damage. `reserved`: on
-    the disk behind its end."""
+    """`unreached`: bytes of the log that are not in a record: ends of files, damage.
+
+    `reserved`: bytes on the disk after the end of the log.
+    """
     whole = seen.log.end - seen.log.start
     return {"unreached": max(0, whole - log_bytes), "reserved": max(0, taken - whole)}
 
@@ -93,16 +111,23 @@ def _queues(seen: StoreResult) -> list[Row]:
         queue = seen.queues.get((topic, queue_id))
         messages, size = tallies.queues.rows.get((topic, queue_id), (0, 0))
         first_ms, last_ms = tallies.times.get((topic, queue_id), (None, None))
-        found.append({
-            "topic": topic, "queueId": queue_id, "first": queue.first if queue else None,
-            "end": queue.end if queue else None, "messages": messages, "bytes": size, "firstTimestamp": first_ms,
-            "lastTimestamp": last_ms,
-        })  # fmt: skip
+        found.append(
+            {
+                "topic": topic,
+                "queueId": queue_id,
+                "first": queue.first if queue else None,
+                "end": queue.end if queue else None,
+                "messages": messages,
+                "bytes": size,
+                "firstTimestamp": first_ms,
+                "lastTimestamp": last_ms,
+            }
+        )
     return found
 
 
 def _versions(root: str) -> Row:
-    """The dataVersion counters of config files; None: the file cannot be read, or has none."""
+    """The dataVersion of each config file; None if the file is unreadable or has none."""
     found: Row = {}
     for name in VERSIONS:
         try:
@@ -113,27 +138,31 @@ def _versions(root: str) -> Row:
     return found
 
 
-def lines(told: Row) -> list[str]:
-    """For people."""
-    log, times, waste = told["log"], told["times"], told["waste"]
-    said = [
-        f"{told['store']}: {log['records']} records, log {log['start']} to {log['end']} in {log['files']} files"
+def lines(statistics: Row) -> list[str]:
+    """The statistics as lines for people."""
+    log, times, waste = statistics["log"], statistics["times"], statistics["waste"]
+    output = [
+        f"{statistics['store']}: {log['records']} records, "
+        f"log {log['start']} to {log['end']} in {log['files']} files"
     ]
-    said += [f"  note: {note}" for note in told["notes"]]
+    output += [f"  note: {note}" for note in statistics["notes"]]
     if times["first"] is not None:
-        said.append(f"  stored from {time_text(times['first'])} to {time_text(times['last'])}")
-    for name, (length, taken) in told["sizes"].items():
-        said.append(f"  {name:<14} {length / 1e6:>12.1f} MB, {taken / 1e6:.1f} MB on disk")
-    said.append(f"  no record: {waste['unreached']} bytes, reserved behind the end: {waste['reserved']}")
-    said.append("  topic, messages, bytes")
-    said += [f"  {row['topic']}  {row['messages']}  {row['bytes']}" for row in told["topics"]]
-    said.append("  queue: first to end, messages in the log")
-    for row in told["queues"]:
-        said.append(f"  {row['topic']}:{row['queueId']}  {row['first']} to {row['end']}  {row['messages']}")
-    if told["groups"]:
-        said.append("  group, queue: offset of end, lag")
-    for row in told["groups"]:
-        said.append(
-            f"  {row['group']}  {row['topic']}:{row['queue_id']}  {row['offset']} of {row['end']}  {row['lag']}"
+        output.append(f"  stored from {time_text(times['first'])} to {time_text(times['last'])}")
+    for name, (length, taken) in statistics["sizes"].items():
+        output.append(f"  {name:<14} {length / 1e6:>12.1f} MB, {taken / 1e6:.1f} MB on disk")
+    output.append(
+        f"  not in a record: {waste['unreached']} bytes, reserved after the end: {waste['reserved']} bytes"
+    )
+    output.append("  topic, messages, bytes")
+    output += [f"  {row['topic']}  {row['messages']}  {row['bytes']}" for row in statistics["topics"]]
+    output.append("  queue: first to end, messages in the log")
+    for row in statistics["queues"]:
+        output.append(f"  {row['topic']}:{row['queueId']}  {row['first']} to {row['end']}  {row['messages']}")
+    if statistics["groups"]:
+        output.append("  group, queue: offset of end, lag")
+    for row in statistics["groups"]:
+        output.append(
+            f"  {row['group']}  {row['topic']}:{row['queue_id']}  "
+            f"{row['offset']} of {row['end']}  {row['lag']}"
         )
-    return said
+    return output

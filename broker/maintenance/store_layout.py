@@ -1,4 +1,4 @@
-"""Shape: how large the files of a store are, told from the files. What opens a store has to say it. Reads only."""
+"""Derives the file sizes of a store from its files, because opening a store needs them. Reads only."""
 
 import os
 from collections import Counter
@@ -13,13 +13,16 @@ from firearrow._native.store.message_store import StoreConfig
 SEGMENT_BYTES = 1 << 30
 QUEUE_FILE_BYTES = 6_000_000
 INDEX_SLOTS, INDEX_ENTRIES = 5_000_000, 20_000_000
-QUEUES_LOOKED_AT = 256
-LIGHT = "%LMQ%"
+SAMPLED_QUEUES_MAX = 256
+LMQ_PREFIX = "%LMQ%"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
-    """Both brokers' own sizes where no file tells. `index_known`: its slots could be told, or there is none."""
+    """Default: the sizes of both brokers.
+
+    `index_known`: the slot count could be derived, or there is no index file.
+    """
 
     segment_bytes: int = SEGMENT_BYTES
     queue_file_bytes: int = QUEUE_FILE_BYTES
@@ -30,20 +33,26 @@ class StoreLayout:
 
     @staticmethod
     def of(root: str, index_slots: int = 0) -> "StoreLayout":
-        """Most files decide, damaged ones are few. `index_slots` 0: told from the index files. StoreUnreadable."""
+        """The majority of files decides, because few are damaged. `index_slots` 0: derived.
+
+        Raises StoreUnreadable.
+        """
         store = AuditedStore(os.path.basename(root), root)
         names = list(store.queues())
-        some = names[:: max(1, len(names) // QUEUES_LOOKED_AT)]
-        queues = (rolled_files(store.path("consumequeue", topic, str(number))) for topic, number in some)
+        sample = names[:: max(1, len(names) // SAMPLED_QUEUES_MAX)]
+        queues = (rolled_files(store.path("consumequeue", topic, str(number))) for topic, number in sample)
         slots, entries, known = _index(store, index_slots)
         return StoreLayout(
-            _usual(store.segments(), SEGMENT_BYTES),
-            _usual((file for files in queues for file in files), QUEUE_FILE_BYTES),
-            slots, entries, known, any(topic.startswith(LIGHT) for topic, _ in names),
-        )  # fmt: skip
+            _most_frequent(store.segments(), SEGMENT_BYTES),
+            _most_frequent((file for files in queues for file in files), QUEUE_FILE_BYTES),
+            slots,
+            entries,
+            known,
+            any(topic.startswith(LMQ_PREFIX) for topic, _ in names),
+        )
 
     def config(self) -> StoreConfig:
-        """To open the store with."""
+        """The configuration to open the store with."""
         return StoreConfig(
             segment_bytes=self.segment_bytes,
             queue_file_bytes=self.queue_file_bytes,
@@ -54,15 +63,15 @@ class StoreLayout:
         )
 
 
-def _usual(files: Iterable[SegmentFile], otherwise: int) -> int:
+def _most_frequent(files: Iterable[SegmentFile], otherwise: int) -> int:
     counted = Counter(file.length for file in files)
     return max(counted, key=lambda length: (counted[length], length)) if counted else otherwise
 
 
 def _index(store: AuditedStore, slots: int) -> tuple[int, int, bool]:
     files = index_files(store, slots)
-    told = Counter((file.segment.length, file.slots) for file in files if file.slots)
-    if not told:
+    shapes = Counter((file.segment.length, file.slots) for file in files if file.slots)
+    if not shapes:
         return INDEX_SLOTS, INDEX_ENTRIES, not files
-    [((length, count), _)] = told.most_common(1)
+    [((length, count), _)] = shapes.most_common(1)
     return count, (length - HEAD_BYTES - count * SLOT_BYTES) // ENTRY_BYTES, True

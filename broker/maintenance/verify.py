@@ -1,10 +1,8 @@
-"""Verification: one store looked at whole, from its log to its smallest file. Writes nothing.
+"""Checks a whole store, from its log to its smallest file. Reads only. The caller's thread.
 
-Log, queues, index and groups are the audit's, over processes; the small files are ours. The caller's thread.
-
-The small files of a store looked at: checkpoint, config, journal. Reads only; findings, never an error of theirs.
-
-How far the groups of a store are, by its config files. Reads only; any thread.
+`StoreAudit` checks log, queues, index and groups, in several processes; this module checks the small files:
+checkpoint, config, journal. Damage there becomes a finding, never an error. It also reads the groups' offsets
+from the config files (`group_offsets`, any thread).
 """
 
 import os
@@ -37,20 +35,23 @@ TABLES = {
     "lmqConsumerOffset.json": ("offsetTable",),
     "delayOffset.json": ("offsetTable",),
 }
-"""The object that each of them must hold."""
+"""Config file → members that must be objects."""
 JOURNAL_NAME = re.compile(r".+\.\d{10}")
 Add = Callable[[Kind, Path, int, str], None]
 
 
 def check_small_files(root: str, newest_ms: int, findings: Findings, notes: list[str]) -> None:
-    """`newest_ms`: store time of the newest record that the log holds, 0 if it holds none."""
+    """`newest_ms`: store time of the newest record in the log, 0 if the log is empty."""
 
     def add(kind: Kind, path: Path, position: int, text: str) -> None:
         findings.add(Finding(kind, Path(root).name, str(path), position, text))
 
     folder = Path(root)
-    for check in (partial(_checkpoint, folder, newest_ms, add), partial(_config, folder, add, notes),
-                  partial(_journal, folder, add, notes)):  # fmt: skip
+    for check in (
+        partial(_checkpoint, folder, newest_ms, add),
+        partial(_config, folder, add, notes),
+        partial(_journal, folder, add, notes),
+    ):
         try:
             check()
         except OSError as error:
@@ -61,7 +62,7 @@ def _checkpoint(root: Path, newest_ms: int, add: Add) -> None:
     path = root / "checkpoint"
     if not path.exists():
         if newest_ms:
-            add(Kind.CHECKPOINT, path, 0, "it is missing, and the log holds records")
+            add(Kind.CHECKPOINT, path, 0, "it is missing, but the log has records")
         return
     data = path.read_bytes()
     if len(data) != CHECKPOINT_BYTES:
@@ -69,11 +70,13 @@ def _checkpoint(root: Path, newest_ms: int, add: Add) -> None:
     if len(data) < NUMBERS.size:
         return
     physic_ms, logics_ms, index_ms, _, _, _ = NUMBERS.unpack_from(data)
-    for number, (name, told_ms) in enumerate(
+    for number, (name, flushed_ms) in enumerate(
         (("log", physic_ms), ("queues", logics_ms), ("index", index_ms))
     ):
-        if told_ms < 0 or (newest_ms and told_ms > newest_ms):
-            text = f"it says that the {name} is on disk up to {told_ms} ms, and the newest record is of {newest_ms} ms"
+        if flushed_ms < 0 or (newest_ms and flushed_ms > newest_ms):
+            text = (
+                f"its flush time of the {name} is {flushed_ms} ms, but the newest record is of {newest_ms} ms"
+            )
             add(Kind.CHECKPOINT, path, 8 * number, text)
 
 
@@ -83,7 +86,7 @@ def _checkpoint(root: Path, newest_ms: int, add: Add) -> None:
 def _config(root: Path, add: Add, notes: list[str]) -> None:
     folder = root / "config"
     if not folder.is_dir():
-        notes.append("it has no folder config: topics, groups and their offsets are unknown")
+        notes.append("there is no config folder: topics, groups and offsets are unknown")
         return
     names = {path.name.removesuffix(".bak") for path in folder.iterdir() if path.is_file()}
     for name in sorted(names):
@@ -92,25 +95,25 @@ def _config(root: Path, add: Add, notes: list[str]) -> None:
 
 
 def _config_file(path: Path, add: Add, notes: list[str]) -> None:
-    """A file and its `.bak`. Empty ones count as missing, as for both brokers."""
+    """Check a file and its `.bak`. An empty file counts as missing, as for both brokers."""
     backup = Path(f"{path}.bak")
-    main_wrong, backup_wrong = config_fault(path), config_fault(backup)
-    if main_wrong is None and backup_wrong is None:
+    main_fault, backup_fault = config_fault(path), config_fault(backup)
+    if main_fault is None and backup_fault is None:
         notes.append(f"{path.name} is empty")
-    elif main_wrong is None and not backup_wrong:
-        notes.append(f"{path.name} is missing or empty, and its .bak stands in")
-    elif main_wrong is None:
-        add(Kind.CONFIG, backup, 0, f"{path.name} is missing, and its .bak is damaged: {backup_wrong}")
-    elif main_wrong and backup_wrong == "":
-        add(Kind.CONFIG, path, 0, f"it is damaged, and its .bak stands in: {main_wrong}")
-    elif main_wrong:
-        add(Kind.CONFIG, path, 0, f"it is damaged, and there is no good .bak: {main_wrong}")
-    elif backup_wrong:
-        add(Kind.CONFIG, backup, 0, f"it is damaged, and could not stand in: {backup_wrong}")
+    elif main_fault is None and not backup_fault:
+        notes.append(f"{path.name} is missing or empty; its .bak is used")
+    elif main_fault is None:
+        add(Kind.CONFIG, backup, 0, f"{path.name} is missing, and its .bak is damaged: {backup_fault}")
+    elif main_fault and backup_fault == "":
+        add(Kind.CONFIG, path, 0, f"it is damaged; its .bak is used: {main_fault}")
+    elif main_fault:
+        add(Kind.CONFIG, path, 0, f"it is damaged, and there is no valid .bak: {main_fault}")
+    elif backup_fault:
+        add(Kind.CONFIG, backup, 0, f"it is damaged and could not replace {path.name}: {backup_fault}")
 
 
 def config_fault(path: Path) -> str | None:
-    """Why a config file is not what it should be, empty if it is; None if it is not there or empty. OSError."""
+    """What is wrong with a config file, "" if nothing; None if it is missing or empty. Raises OSError."""
     data = path.read_bytes() if path.exists() else b""
     if not data.strip():
         return None
@@ -119,10 +122,10 @@ def config_fault(path: Path) -> str | None:
     except fastjson.JsonError as error:
         return str(error)
     if not isinstance(value, dict | list):
-        return "it holds no object"
+        return "it contains no JSON object"
     for member in TABLES.get(path.name.removesuffix(".bak"), ()):
         if not isinstance(value, dict) or not isinstance(value.get(member, {}), dict):
-            return f"its {member} is no object"
+            return f"its {member} is not a JSON object"
     return ""
 
 
@@ -134,14 +137,16 @@ def _journal(root: Path, add: Add, notes: list[str]) -> None:
     if not folder.is_dir():
         return
     abort = root / "abort"
-    run = abort.read_bytes()[:64].decode("ascii", "replace") if abort.exists() else ""
+    run_id = abort.read_bytes()[:64].decode("ascii", "replace") if abort.exists() else ""
     for path in sorted(folder.iterdir()):
         if path.name == SPARE:
             continue
         if not JOURNAL_NAME.fullmatch(path.name):
-            add(Kind.JOURNAL, path, 0, "it is no file of a journal")
-        elif run and not path.name.startswith(f"{run}."):
-            notes.append(f"journal/{path.name} is of another run: the next start deletes it unread")
+            add(Kind.JOURNAL, path, 0, "it is not a journal file")
+        elif run_id and not path.name.startswith(f"{run_id}."):
+            notes.append(
+                f"journal/{path.name} is of an earlier broker process: the next start deletes it unread"
+            )
         else:
             _journal_file(path, add)
 
@@ -151,9 +156,9 @@ def _journal_file(path: Path, add: Add) -> None:
     end = 0
     for _ in entries_of(data):
         end += HEAD.size + HEAD.unpack_from(data, end)[2]
-    behind = data[end:].rstrip(b"\0")
-    if behind:
-        add(Kind.JOURNAL, path, end, f"{len(behind)} bytes behind the last whole entry are none")
+    rest = data[end:].rstrip(b"\0")
+    if rest:
+        add(Kind.JOURNAL, path, end, f"{len(rest)} bytes after the last valid entry are not an entry")
 
 
 FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
@@ -161,45 +166,48 @@ DIGITS_MAX = 10
 
 
 def group_offsets(root: str) -> dict[tuple[str, str], dict[int, int]]:
-    """(Group, topic) → queue → the next offset to consume; of two files the newer one counts. StoreUnreadable."""
+    """(Group, topic) → queue → next offset to consume; the newer of two files counts.
+
+    Raises StoreUnreadable.
+    """
     paths = [Path(root, "config", name) for name in FILES]
     found: dict[tuple[str, str], dict[int, int]] = {}
     for path in sorted(paths, key=_changed_ns):
         whole = read_object(path)
         for key, queues in _member(whole, "offsetTable").items():
-            topic, mark, group = str(key).partition("@")
-            if mark and isinstance(queues, dict):
+            topic, separator, group = str(key).partition("@")
+            if separator and isinstance(queues, dict):
                 found[group, topic] = {
                     int(queue): at for queue, at in queues.items() if _is_offset(queue, at)
                 }
         for key, at in _member(whole, "lmqOffsetTable").items():
-            topic, mark, group = str(key).partition("@")
-            if mark and type(at) is int:
+            topic, separator, group = str(key).partition("@")
+            if separator and type(at) is int:
                 found[group, topic] = {0: at}
     return found
 
 
 def read_object(path: Path) -> Mapping[Any, Any]:
-    """The object in a config file, or in its `.bak`; empty if there is neither. StoreUnreadable."""
-    wrong = ""
+    """The object in a config file, or in its `.bak`; empty if both are missing. Raises StoreUnreadable."""
+    fault = ""
     for each in (path, Path(f"{path}.bak")):
         try:
             value = fastjson.loads(each.read_bytes() or b"{}") if each.exists() else None
         except OSError as error:
             raise StoreUnreadable(f"{each} cannot be read: {error.strerror}") from None
         except fastjson.JsonError as error:
-            wrong = wrong or f"{each} cannot be read: {error}"
+            fault = fault or f"{each} cannot be read: {error}"
             continue
         if isinstance(value, dict) and (value or each != path):
             return value
-    if wrong:
-        raise StoreUnreadable(wrong)
+    if fault:
+        raise StoreUnreadable(fault)
     return {}
 
 
 def _member(whole: Mapping[Any, Any], name: str) -> Mapping[Any, Any]:
-    part = whole.get(name)
-    return part if isinstance(part, dict) else {}
+    member = whole.get(name)
+    return member if isinstance(member, dict) else {}
 
 
 def _is_offset(queue: object, at: object) -> bool:
@@ -213,7 +221,7 @@ def _changed_ns(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """What is asked for. `jobs` 0: a process for each core; `index_slots` 0: told from the files."""
+    """What to check. `jobs` 0: one process per core; `index_slots` 0: derived from the files."""
 
     crc: bool = True
     index: bool = True
@@ -225,7 +233,7 @@ class VerifyOptions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """`bytes`: of records that were read. `findings` in order, as many as are listed."""
+    """`bytes`: of all records read. `findings`: in order; a verify lists only some of each kind."""
 
     seen: StoreResult
     bytes: int
@@ -241,7 +249,7 @@ class VerifyResult:
 
 
 def verify(root: str, checks: VerifyOptions | None = None) -> VerifyResult:
-    """StoreUnreadable: it is no store, or cannot be read at all. OSError."""
+    """Check the store at `root`. Raises StoreUnreadable if it is not a store or cannot be read; OSError."""
     checks = checks or VerifyOptions()
     began = time.monotonic()
     check_folder(root)
@@ -251,9 +259,14 @@ def verify(root: str, checks: VerifyOptions | None = None) -> VerifyResult:
         sum(each.length for each in store.segments()), jobs=checks.jobs, quiet=checks.quiet
     ) as executor:
         seen = StoreAudit(
-            store, executor, group_offsets, check_crc=checks.crc, with_index=checks.index, delays_s=checks.delays_s,
+            store,
+            executor,
+            group_offsets,
+            check_crc=checks.crc,
+            with_index=checks.index,
+            delays_s=checks.delays_s,
             index_slots=checks.index_slots,
-        ).run()  # fmt: skip
+        ).run()
     newest_ms = max((last for _, last in seen.counts.times.values()), default=0)
     check_small_files(root, 0 if store.is_running() else newest_ms, seen.findings, seen.state)
     check_timer_files(root, seen.findings, seen.state)

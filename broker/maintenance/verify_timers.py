@@ -1,7 +1,8 @@
-"""The timer's files looked at: `timerwheel`, `timerlog/`, `config/timercheck`. Reads only, with no memory of its own
-size: the wheel's holes are passed over.
+"""Checks the timer's files: `timerwheel`, `timerlog/`, `config/timercheck`. Reads only; skips the wheel's
+holes.
 
-A slot that was fired, or names what lies below the log's start, is history and not judged.
+Slots that were delivered, or that refer to records before the start of the timer log, are history and not
+checked.
 """
 
 import os
@@ -18,7 +19,7 @@ from firearrow.broker.timers.log import MAGIC_BITS, RECORD_LAYOUT
 from firearrow.broker.timers.wheel import DATA_BYTES_MAX, SLOT, SLOTS, Slot
 
 STEP_MS = 1000
-"""Apache's precision; a wheel of another one has other times in its slots, and fewer of them are judged."""
+"""Apache's precision; of a wheel with another precision, other slots are checked."""
 Add = Callable[[Path, int, str], None]
 
 
@@ -31,13 +32,13 @@ def check_timer_files(root: str, findings: Findings, notes: list[str]) -> None:
         files = rolled_files(str(folder))
         read_ms = _check(check, add)
         if not check.exists() and (files or wheel.exists()):
-            add(check, 0, "it is missing: the next start lays anew what waits")
+            add(check, 0, "it is missing: the next start restores pending timer messages from their queue")
         for start, end in missing(files):
             add(folder / f"{start:020d}", 0, f"{end - start} bytes of the timer log are missing")
         if wheel.exists():
             _wheel(wheel, read_ms, TimerRecords(files), add)
         elif files:
-            notes.append("it has a timer log and no timerwheel: the next start makes it anew")
+            notes.append("there is a timer log, but no timerwheel: the next start rebuilds it")
     except StoreUnreadable as error:
         add(folder, 0, str(error))
     except OSError as error:
@@ -45,7 +46,7 @@ def check_timer_files(root: str, findings: Findings, notes: list[str]) -> None:
 
 
 def _check(path: Path, add: Add) -> int:
-    """Where the timer goes on, ms."""
+    """Check the checkpoint; return the time of the first undelivered slot in ms."""
     if not path.exists():
         return 0
     data = path.read_bytes()
@@ -57,13 +58,13 @@ def _check(path: Path, add: Add) -> int:
         add(
             path,
             0,
-            f"it says that slot {read_ms} is the next and {flushed} is flushed: neither may be below 0",
+            f"its next slot is {read_ms} and its flushed position {flushed}: neither may be negative",
         )
     return int(read_ms)
 
 
 class TimerRecords:
-    """The timer log's units by their positions."""
+    """The records of the timer log by their positions."""
 
     def __init__(self, files: list[SegmentFile]) -> None:
         self._files, self._maps = files, MappedFiles()
@@ -73,7 +74,7 @@ class TimerRecords:
         return self._files[0].base if self._files else 0
 
     def previous(self, position: int) -> int | None:
-        """The position before it in its chain, -1 none; None if no unit is there."""
+        """The position of the previous record in the chain, -1 none; None if no record is at `position`."""
         file = segment_at(self._files, position)
         mapping = self._maps.get(file) if file is not None else None
         if mapping is None or position - mapping.base + RECORD_LAYOUT.size > len(mapping.window):
@@ -85,7 +86,7 @@ class TimerRecords:
         return int(prev) if whole and -1 <= prev < position else None
 
 
-def _wheel(path: Path, read_ms: int, units: TimerRecords, add: Add) -> None:
+def _wheel(path: Path, read_ms: int, timer_records: TimerRecords, add: Add) -> None:
     size = path.stat().st_size
     if size != SLOTS * SLOT.size:
         add(path, 0, f"it has {size} bytes, not {SLOTS * SLOT.size}")
@@ -94,29 +95,33 @@ def _wheel(path: Path, read_ms: int, units: TimerRecords, add: Add) -> None:
     for number, slot in _used(path):
         if slot.time % SLOTS != number:
             add(
-                path, number * SLOT.size, f"slot {number} holds the time {slot.time}, which is another slot's"
+                path,
+                number * SLOT.size,
+                f"slot {number} has the time {slot.time}, which belongs to another slot",
             )
-        elif slot.time * STEP_MS >= read_ms and slot.last >= units.start:
-            _chain(path, number, slot, units, seen, add)
+        elif slot.time * STEP_MS >= read_ms and slot.last >= timer_records.start:
+            _chain(path, number, slot, timer_records, seen, add)
 
 
-def _chain(path: Path, number: int, slot: Slot, units: TimerRecords, seen: set[int], add: Add) -> None:
-    """From the slot's last unit back to its first; no unit is in two chains."""
+def _chain(
+    path: Path, number: int, slot: Slot, timer_records: TimerRecords, seen: set[int], add: Add
+) -> None:
+    """Check the chain from the slot's last record to its first; no record may be in two chains."""
     at = slot.last
-    while at >= units.start and at != -1:
-        previous = units.previous(at)
+    while at >= timer_records.start and at != -1:
+        previous = timer_records.previous(at)
         if previous is None:
             add(
                 path,
                 number * SLOT.size,
-                f"slot {number} names the unit at {at} of the timer log, and there is none",
+                f"slot {number} refers to position {at} of the timer log, where no record is",
             )
             return
         if at in seen:
             add(
                 path,
                 number * SLOT.size,
-                f"slot {number} names the unit at {at}, which is in another slot's chain",
+                f"slot {number} refers to the record at {at}, which is in the chain of another slot",
             )
             return
         seen.add(at)
@@ -143,8 +148,8 @@ def _used(path: Path) -> Iterator[tuple[int, Slot]]:
         os.close(fd)
 
 
-def _data_from(fd: int, place: int) -> int | None:
+def _data_from(fd: int, at: int) -> int | None:
     try:
-        return os.lseek(fd, place, os.SEEK_DATA)
-    except OSError:  # ENXIO: no data behind it
+        return os.lseek(fd, at, os.SEEK_DATA)
+    except OSError:  # ENXIO: no data after this offset
         return None

@@ -1,10 +1,8 @@
 """Listeners, connections and the dispatch of request codes.
 
-- `acceptor`: accepts connections for the engine, as the loop's own servers do for its transports
-- `connection_limits`: how many connections there may be, and who goes when they are too many or hold too
-  much
-- `dispatch`: request code → handler, and every way a handler may end → an answer
-- `durable_replies`: requests that change a table are answered when its file is written, as by Apache's
-  broker
+- `acceptor`: accepts connections at all addresses of a host
+- `connection_limits`: limits of connections and their buffers, and which connections to close at a limit
+- `dispatch`: calls the handler of a request code and turns its result or error into an answer
+- `durable_replies`: delays answers to requests that change a table until its file is written, as Apache does
 - `server`: listeners and their connections, idle closing, drain
 """

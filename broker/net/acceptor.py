@@ -1,4 +1,4 @@
-"""Listener: accepts connections for the engine, as the loop's own servers do for its transports. Loop thread."""
+"""Listener: accepts connections at all addresses of a host. Loop thread."""
 
 import asyncio
 import errno
@@ -9,16 +9,16 @@ from collections.abc import Callable
 log = logging.getLogger("firearrow.server")
 
 BACKLOG = 1024
-ACCEPTED_AT_ONCE = 2
-"""In a turn of the loop: no more come than are served, so that many who ask for much do not stand before those who were
-there; the others wait in the kernel."""
+ACCEPTS_PER_PASS = 2
+"""Connections accepted in one pass of the loop, so that many new ones do not delay those that exist; the
+others wait in the kernel."""
 PAUSE_S = 1.0
-"""How long nobody is accepted when the process has no descriptor left."""
+"""How long no connection is accepted after the process ran out of descriptors or memory."""
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Listener:
-    """`accepted(socket)` gets each connection and owns it."""
+    """`accepted(socket)` gets each connection and owns its socket."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class Listener:
         port: int,
         accepted: Callable[[socket.socket], object],
     ) -> "Listener":
-        """At every address of the host. OSError."""
+        """Listen at every address of the host. OSError."""
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         listening: list[socket.socket] = []
         try:
-            for family, _, _, _, place in dict.fromkeys(found):
-                bound = listening[0].getsockname()[1] if listening else port
-                listening.append(_listening(family, (place[0], bound, *place[2:])))
+            for family, _, _, _, address in dict.fromkeys(found):
+                bound_port = listening[0].getsockname()[1] if listening else port
+                listening.append(_listening(family, (address[0], bound_port, *address[2:])))
         except BaseException:
             for each in listening:
                 each.close()
@@ -55,8 +55,8 @@ class Listener:
         return cls(loop, listening, accepted)
 
     def close(self) -> None:
-        for rest in self._paused.values():
-            rest.cancel()
+        for timer in self._paused.values():
+            timer.cancel()
         for each in self.sockets:
             self._loop.remove_reader(each)
             each.close()
@@ -67,7 +67,7 @@ class Listener:
         self._loop.add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
+        for _ in range(ACCEPTS_PER_PASS):
             try:
                 connection, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -75,25 +75,25 @@ class Listener:
             except OSError as error:
                 if error.errno not in EXHAUSTED:
                     raise
-                log.error("nobody is accepted for %g s: %s", PAUSE_S, error.strerror)
+                log.error("no connections are accepted for %g s: %s", PAUSE_S, error.strerror)
                 self._loop.remove_reader(listening)
                 self._paused[listening] = self._loop.call_later(PAUSE_S, self._watch, listening)
                 return
             try:
                 self._accepted(connection)
-            except OSError as error:  # its peer is gone already
-                log.debug("a connection was gone before it was served: %s", error)
+            except OSError as error:  # the peer has closed it already
+                log.debug("a connection was closed before it was served: %s", error)
                 connection.close()
 
 
-def _listening(family: int, place: tuple[object, ...]) -> socket.socket:
+def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         opened.setblocking(False)
-        opened.bind(place)
+        opened.bind(address)
         opened.listen(BACKLOG)
     except BaseException:
         opened.close()

@@ -1,6 +1,6 @@
-"""Crowding: how many connections there may be, and who goes when they are too many or hold too much.
+"""Limits of connections and their buffers, and which connections to close at a limit.
 
-Chooses, closes nobody. Any thread.
+Only selects connections; the server closes them. Any thread.
 """
 
 import resource
@@ -9,21 +9,21 @@ from typing import Protocol, TypeVar
 
 DESCRIPTORS_MAX = 1 << 20
 RESERVED_SHARE, RESERVED_MAX = 4, 4096
-"""A quarter of the descriptors, at most so many, stays for the store: no crowd keeps it from opening its next file."""
+"""A quarter of the descriptors, at most 4096, is reserved for the store, which can always open a file."""
 HELD_BYTES_MAX = 1 << 30
 UNSENT_BYTES, UNSENT_BYTES_MIN, UNSENT_BYTES_MAX = 128 << 20, 32 << 10, 1 << 20
-"""Bytes that wait in the kernel for peers that do not read: shared by those who are there, and of one at least and at
-most. Without it a few thousand of them take all the memory that the kernel has for TCP, and everybody's connections
-stall.
+"""Unsent bytes in the kernel for peers that do not read: the total that all connections share, and the least
+and most for one. Without a limit, a few thousand such peers use up the kernel's TCP memory, and all
+connections stall.
 """
 IDLE_NEWCOMER_S = 5.0
-"""One that said nothing whole for so long gives way to others when no more fit."""
+"""At the limit of connections, one that sent no whole frame for this time is closed."""
 
 
 class ConnectionUsage(Protocol):
     @property
     def held(self) -> int:
-        """Bytes kept for it: of a frame that is not whole, of answers that it does not read."""
+        """Buffered bytes: of an incomplete frame, and of answers that the peer does not read."""
 
     @property
     def received_frames(self) -> int: ...
@@ -31,29 +31,30 @@ class ConnectionUsage(Protocol):
     def last_seen(self) -> float: ...
 
 
-One = TypeVar("One", bound=ConnectionUsage)
+C = TypeVar("C", bound=ConnectionUsage)
 
 
 def connections_max() -> int:
-    """As many as the process has descriptors for; asks the system for all that it may have."""
+    """The process's descriptors without the reserve. Raises the soft limit to the hard one first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
-    most = DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
-    return most - min(most // RESERVED_SHARE, RESERVED_MAX)
+    target = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft != resource.RLIM_INFINITY and soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+        soft = target
+    total = DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
+    return total - min(total // RESERVED_SHARE, RESERVED_MAX)
 
 
 def unsent_bytes(connections: int) -> int:
-    """What may wait in the kernel for one that comes to so many others (TCP_NOTSENT_LOWAT)."""
+    """The limit of unsent bytes for a new connection when there are `connections` others
+    (TCP_NOTSENT_LOWAT)."""
     return min(max(UNSENT_BYTES // (connections + 1), UNSENT_BYTES_MIN), UNSENT_BYTES_MAX)
 
 
-def largest_holders(connections: Iterable[One], excess: int) -> list[One]:
-    """Who holds most, until `excess` bytes are found."""
-    chosen: list[One] = []
-    for each in sorted(connections, key=lambda one: one.held, reverse=True):
+def largest_holders(connections: Iterable[C], excess: int) -> list[C]:
+    """The connections that hold most, until they sum up to `excess` bytes."""
+    chosen: list[C] = []
+    for each in sorted(connections, key=lambda connection: connection.held, reverse=True):
         if excess <= 0 or not each.held:
             break
         chosen.append(each)
@@ -61,6 +62,6 @@ def largest_holders(connections: Iterable[One], excess: int) -> list[One]:
     return chosen
 
 
-def idle_newcomers(connections: Iterable[One], connected_before: float) -> list[One]:
-    """Who never said anything whole, and nothing at all since then."""
+def idle_newcomers(connections: Iterable[C], connected_before: float) -> list[C]:
+    """Connections that never sent a whole frame, and nothing since `connected_before`."""
     return [each for each in connections if not each.received_frames and each.last_seen < connected_before]

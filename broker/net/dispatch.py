@@ -1,7 +1,4 @@
-"""Dispatch: request code → handler, and every way a handler may end → an answer. Knows no code's meaning.
-
-Loop thread.
-"""
+"""Dispatch: calls the handler of a request code and turns its result or error into an answer. Loop thread."""
 
 import asyncio
 import functools
@@ -18,11 +15,11 @@ log = logging.getLogger("firearrow.dispatch")
 
 RUNNING_MAX = 10_000
 RUNNING_BYTES_MAX = 256 << 20
-"""Requests whose handlers take longer than a call, and their bodies: those that come then are told to try again."""
+"""Requests in progress, and bytes of their bodies; above it, further ones get SYSTEM_BUSY."""
 
 
 class Dispatch:
-    """A table of handlers. Each listener has its own: the VIP port serves fewer codes."""
+    """A table of handlers. Each listener has one: the VIP port serves fewer codes."""
 
     def __init__(self, routes: Iterable[Routes] = ()) -> None:
         self._handlers: dict[int, Handler] = {}
@@ -31,9 +28,9 @@ class Dispatch:
         self.add(routes)
 
     def add(self, routes: Iterable[Routes], without: Collection[int] = ()) -> None:
-        """Serve these codes, too, but for the ones left out. ValueError when a code is served already."""
-        for part in routes:
-            for code, handler in part.items():
+        """Serve these codes, too, except those in `without`. ValueError when a code has a handler already."""
+        for table in routes:
+            for code, handler in table.items():
                 if code in self._handlers:
                     raise ValueError(f"two handlers for request code {code}")
                 if code not in without:
@@ -48,13 +45,13 @@ class Dispatch:
             return self._answer(request, peer, refused(request, refusal))
         try:
             answer = handler(request, peer)
-        except Exception as error:  # whatever happens, the peer gets an answer
+        except Exception as error:  # the peer gets an answer in any case
             answer = self._failed(request, peer, error)
         if answer is None or isinstance(answer, RemotingCommand):
             return self._answer(request, peer, answer)
         size = len(request.body)
         full = len(self._running) >= RUNNING_MAX or self._running_bytes + size > RUNNING_BYTES_MAX
-        if full and inspect.iscoroutine(answer):  # not begun; a future's work is done but for the waiting
+        if full and inspect.iscoroutine(answer):  # not started yet; a future's work is done, it only waits
             answer.close()
             return self._answer(request, peer, refused(request, self._busy()))
         self._running_bytes += size
@@ -65,12 +62,12 @@ class Dispatch:
 
     def _busy(self) -> Refusal:
         remark = (
-            f"{len(self._running)} requests of {self._running_bytes} bytes are being worked on: try again"
+            f"{len(self._running)} requests of {self._running_bytes} bytes are in progress: try again later"
         )
         return Refusal(ResponseCode.SYSTEM_BUSY, remark)
 
     async def drain(self) -> None:
-        """Wait for the handlers that still run."""
+        """Wait for the handlers that are still running."""
         if self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
 

@@ -1,4 +1,4 @@
-"""Durable: requests that change a table are answered when its file is written, as by Apache's broker. Loop thread."""
+"""Delays answers to requests that change a table until its file is written, as Apache does. Loop thread."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -24,13 +24,13 @@ CHANGE_CODES = frozenset(
 )
 
 UNSAVED = (
-    "the change is in force, but the broker's config files cannot be written and it would be lost with the process: "
-    "make room on the broker's disk and ask again; the broker's log has the reason"
+    "the change is in effect, but the broker cannot write its config files and would lose it at a restart: "
+    "free disk space at the broker and send the request again; the broker's log has the reason"
 )
 
 
 def reply_when_saved(routes: Routes, saver: TableSaver) -> Routes:
-    """The same handlers, but that those of `CHANGE_CODES` answer behind the saver."""
+    """The same handlers; those of `CHANGE_CODES` answer after the table saver has written their changes."""
     return {
         code: _reply_after_save(handler, saver) if code in CHANGE_CODES else handler
         for code, handler in routes.items()
@@ -38,7 +38,7 @@ def reply_when_saved(routes: Routes, saver: TableSaver) -> Routes:
 
 
 def _reply_after_save(handler: Handler, saver: TableSaver) -> Handler:
-    """Answers leave in the order of the requests: each is a future that was made when its request was handled."""
+    """Answers keep the order of their requests: each is a future created when its request is handled."""
 
     def handle(request: RemotingCommand, peer: Peer) -> Answer:
         answer = handler(request, peer)
@@ -56,26 +56,26 @@ def _reply_after_save(handler: Handler, saver: TableSaver) -> Handler:
 def _when_saved(
     saved: asyncio.Future[bool], answer: RemotingCommand | None
 ) -> "asyncio.Future[RemotingCommand | None]":
-    later: asyncio.Future[RemotingCommand | None] = saved.get_loop().create_future()
+    delayed: asyncio.Future[RemotingCommand | None] = saved.get_loop().create_future()
 
-    def give(_: asyncio.Future[bool]) -> None:
-        if not later.done():
-            later.set_result(_unless_unsaved(answer, saved))
+    def finish(_: asyncio.Future[bool]) -> None:
+        if not delayed.done():
+            delayed.set_result(_unless_unsaved(answer, saved))
 
-    saved.add_done_callback(give)
-    return later
+    saved.add_done_callback(finish)
+    return delayed
 
 
 async def _send_when_saved(
     answer: Awaitable[RemotingCommand | None], saved: asyncio.Future[bool]
 ) -> RemotingCommand | None:
-    given = await answer
+    result = await answer
     await saved
-    return _unless_unsaved(given, saved)
+    return _unless_unsaved(result, saved)
 
 
 def _unless_unsaved(answer: RemotingCommand | None, saved: asyncio.Future[bool]) -> RemotingCommand | None:
-    """The answer, or what is to be said when the change holds in memory alone."""
+    """The answer, or an error if the change is in memory only."""
     if answer is None or answer.code != ResponseCode.SUCCESS or saved.result():
         return answer
     return answer.answer(ResponseCode.SYSTEM_ERROR, UNSAVED)

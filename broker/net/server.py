@@ -1,4 +1,4 @@
-"""Server: listeners and their connections, idle closing, drain. Knows frames and peers, no request code.
+"""Server: listeners and their connections, idle closing, drain. Knows frames and peers, but no request code.
 
 Loop thread.
 """
@@ -29,11 +29,11 @@ Receive = Callable[[RemotingCommand, Peer], None]
 OPAQUE_MAX = 0x7FFFFFFF
 FULL_LOG_S = 1.0
 PENDING_CALLS_MAX = 1024
-"""Requests of ours that one peer may leave unanswered at a time."""
+"""Most requests of ours that one peer may leave unanswered."""
 
 
 class ServerConnection(FastConnection, asyncio.BufferedProtocol):
-    """One accepted connection; a `Peer` to handlers and tables."""
+    """One connection; implements `Peer` for handlers and tables."""
 
     def __init__(self, server: "Server", receive: Receive, fast_handler: FastHandler | None = None) -> None:
         super().__init__(server.loop, frame_bytes_max=server.frame_bytes_max, budget=server.budget)
@@ -49,22 +49,22 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         remote, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        if not remote or not local or not self._server.admits():  # gone before it was here, or one too many
+        if not remote or not local or not self._server.admits():  # closed already, or over the limit
             return self.abort()
         self.remote, self.local = remote[:2], local[:2]
         if self.fast_handler is not None:
             self.host = host_bytes(*self.remote)
-        opened = transport.get_extra_info("socket")
-        if opened.family != socket.AF_UNIX:
+        sock = transport.get_extra_info("socket")
+        if sock.family != socket.AF_UNIX:
             unsent = connection_limits.unsent_bytes(len(self._server.connections))
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, unsent)
         return self._server.joined(self)
 
     def lost(self, reason: Exception | None) -> None:
         self._server.left(self)
         for future in self._pending_calls.values():
             if not future.done():
-                future.set_exception(ConnectionError("the peer went away"))
+                future.set_exception(ConnectionError("the peer closed the connection"))
         self._pending_calls.clear()
         for callback in self._on_close:
             callback(self)
@@ -84,7 +84,7 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
     def reply(self, answer: RemotingCommand) -> None:
         try:
             self.send(answer.encode())
-        except ValueError as error:  # an answer over a frame limit: the asker learns why
+        except ValueError as error:  # the answer exceeds the frame limit: tell the peer
             self.send(answer.answer(1, f"the answer does not fit in a frame: {error}").encode())
         except MemoryError as error:
             self.abort_with(error)
@@ -96,9 +96,9 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
 
     async def ask(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         if self.closed:
-            raise ConnectionError("the peer went away")
+            raise ConnectionError("the peer closed the connection")
         if len(self._pending_calls) >= PENDING_CALLS_MAX:
-            raise ConnectionError("the peer leaves too many requests unanswered")
+            raise ConnectionError(f"the peer has {PENDING_CALLS_MAX} requests to answer already")
         self.oneway(command)
         future: asyncio.Future[RemotingCommand] = self._server.loop.create_future()
         self._pending_calls[command.opaque] = future
@@ -113,11 +113,12 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
 
 
 class Server:
-    """All listeners of the process. `idle_s`: a connection with neither read nor write for that long is closed.
+    """All listeners of the process. `idle_s`: a connection that neither sends nor receives for this time is
+    closed.
 
-    `engine`: connections are served by an engine of our own instead of the loop's transports. Connections that together
-    hold more than `held_bytes_max` for peers that stopped in the middle lose those that hold most; there are at most as
-    many as the process has descriptors for.
+    `use_poller`: our own poller serves the connections instead of the loop's transports. When the buffers of
+    incomplete frames and unread answers hold more than `held_bytes_max` together, the connections that hold
+    most are closed. The number of connections is limited by the process's descriptors.
     """
 
     def __init__(
@@ -126,11 +127,11 @@ class Server:
         *,
         idle_s: float,
         frame_bytes_max: int,
-        engine: bool = False,
+        use_poller: bool = False,
         held_bytes_max: int = connection_limits.HELD_BYTES_MAX,
     ) -> None:
         self.loop = loop
-        self._engine = EpollPoller(loop) if engine else None
+        self._poller = EpollPoller(loop) if use_poller else None
         self.frame_bytes_max = frame_bytes_max
         self.budget = MemoryBudget(loop, held_bytes_max, self._close_largest)
         self._connections_max = connection_limits.connections_max()
@@ -150,9 +151,10 @@ class Server:
         receive: Receive,
         fast_handler: Callable[[], FastHandler | None] = lambda: None,
     ) -> Address:
-        """Accept connections; the address that was bound. StartError when the port is taken or the host is not ours.
+        """Accept connections; returns the bound address. StartError when the port is in use or the host is
+        not ours.
 
-        `fast_handler()`: what each new connection offers its requests to first.
+        `fast_handler()`: the fast path of a new connection, which gets its requests first.
         """
         try:
             listener = await self._listener(
@@ -167,15 +169,15 @@ class Server:
         return address
 
     async def _listener(self, host: str, port: int, make: Callable[[], ServerConnection]) -> Listener:
-        engine = self._engine
-        if engine is None:
+        poller = self._poller
+        if poller is None:
             return await Listener.bind(
                 self.loop, host, port, lambda accepted: self._accept_transport(accepted, make)
             )
-        return await Listener.bind(self.loop, host, port, lambda accepted: engine.add(accepted, make()))
+        return await Listener.bind(self.loop, host, port, lambda accepted: poller.add(accepted, make()))
 
     def _accept_transport(self, accepted: socket.socket, make: Callable[[], ServerConnection]) -> None:
-        """By a transport of the loop."""
+        """Serve the socket with a transport of the loop."""
         task = self.loop.create_task(self.loop.connect_accepted_socket(make, accepted))
         self._handshakes.add(task)
         task.add_done_callback(self._handshake_done)
@@ -183,17 +185,17 @@ class Server:
     def _handshake_done(self, task: "asyncio.Task[object]") -> None:
         self._handshakes.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("a connection was gone before it was served: %s", error)
+            log.debug("a connection was closed before it was served: %s", error)
 
     async def connect(self, host: str, port: int) -> ServerConnection:
-        """A connection of ours to another server. OSError."""
+        """Open a connection to another server. OSError."""
         _, connection = await self.loop.create_connection(lambda: ServerConnection(self, _refuse), host, port)
         return connection
 
     @property
     def scheduler(self) -> EpollPoller | asyncio.AbstractEventLoop:
-        """Where callbacks go that run behind the sockets that are ready."""
-        return self._engine or self.loop
+        """Schedules callbacks that run after the ready sockets of this pass."""
+        return self._poller or self.loop
 
     @property
     def connections(self) -> Collection[ServerConnection]:
@@ -204,35 +206,38 @@ class Server:
         self._empty.clear()
 
     def admits(self) -> bool:
-        """Whether one more may come. When none may, once a second those go that never said anything whole."""
+        """Whether one more connection is allowed. At the limit, closes idle newcomers, at most once a
+        second."""
         if len(self._connections) < self._connections_max:
             return True
         now = self.loop.time()
         if now - self._full_logged_at >= FULL_LOG_S:
             self._full_logged_at = now
-            gone = connection_limits.idle_newcomers(
+            idle = connection_limits.idle_newcomers(
                 self._connections, now - connection_limits.IDLE_NEWCOMER_S
             )
             log.error(
-                "%d connections are all there may be: %d silent ones go", self._connections_max, len(gone)
+                "the limit of %d connections is reached: closing %d that sent no request",
+                self._connections_max,
+                len(idle),
             )
-            for each in gone:
-                each.abort()
+            for connection in idle:
+                connection.abort()
         return False
 
     def _close_largest(self) -> None:
-        """Connections hold too much: the heaviest go until a quarter of the room is free."""
+        """The buffers are over their limit: close the largest holders until a quarter of it is free."""
         excess = self.budget.held - self.budget.bytes_max * 3 // 4
-        gone = connection_limits.largest_holders(self._connections, excess)
+        largest = connection_limits.largest_holders(self._connections, excess)
         held = self.budget.held
         log.error(
-            "closed %d connections: all held %d bytes, %d are too many",
-            len(gone),
+            "closing %d connections: the buffers of all hold %d bytes, at most %d are allowed",
+            len(largest),
             held,
             self.budget.bytes_max,
         )
-        for each in gone:
-            each.abort()
+        for connection in largest:
+            connection.abort()
 
     def left(self, connection: ServerConnection) -> None:
         self._connections.discard(connection)
@@ -240,20 +245,20 @@ class Server:
             self._empty.set()
 
     def stop_listening(self, address: Address | None = None) -> None:
-        """Accept nobody at this address, or at any."""
+        """Accept no more connections at this address, or at any."""
         for listener in list(self._listeners):
             if address is None or listener.sockets[0].getsockname()[:2] == address:
                 listener.close()
                 self._listeners.remove(listener)
 
     def stop_reading(self) -> None:
-        """Accept nobody and take no more requests."""
+        """Accept no more connections and read no more requests."""
         self.stop_listening()
         for connection in self._connections:
             connection.stop_reading()
 
     async def close(self, within_s: float) -> None:
-        """Let queued answers leave, then close every connection; what is still there after `within_s` is cut."""
+        """Send queued answers, then close every connection; those still open after `within_s` are aborted."""
         self.stop_listening()
         if self._sweep is not None:
             self._sweep.cancel()
@@ -265,8 +270,8 @@ class Server:
         for connection in list(self._connections):
             connection.abort()
         await self._empty.wait()
-        if self._engine is not None:
-            self._engine.close()
+        if self._poller is not None:
+            self._poller.close()
 
     def _close_idle(self) -> None:
         self.budget.return_memory()
@@ -277,7 +282,7 @@ class Server:
 
 
 def _refuse(request: RemotingCommand, peer: Peer) -> None:
-    """What a name server asks of us on a connection of ours."""
+    """Answer a request that a name server sends us on a connection of ours."""
     if not request.is_oneway:
         peer.reply(request.answer(3, f" request type {request.code} not supported"))
 
@@ -285,8 +290,8 @@ def _refuse(request: RemotingCommand, peer: Peer) -> None:
 def _listen_fault(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
-            f"port {port} on {host} is taken: stop the other broker, or choose another port with --listen or "
-            "--namesrv-listen"
+            f"port {port} on {host} is in use: stop the other broker, or choose another port "
+            "with --listen or --namesrv-listen"
         )
     if error.errno == errno.EACCES:
         return f"port {port} on {host} needs privileges: choose one above 1023"

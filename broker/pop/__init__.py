@@ -1,14 +1,15 @@
 """POP consumption: taking messages, acknowledging them, reviving those that were not.
 
-- `ack`: acknowledgements of popped messages, and longer or shorter invisibility
-- `checkpoints`: what one pop took of one queue, and its acknowledgements, as messages of the revive topic
-- `long_polling`: pops that found nothing wait for news or for their deadline (PopLongPollingService)
+- `ack`: acknowledges popped messages, changes how long they are invisible, and moves the offset of queues
+  popped in order
+- `checkpoints`: check points (what one pop took of one queue) and acknowledgements, as messages of the revive
+  topic
+- `long_polling`: holds pops that found nothing until messages arrive or their deadline passes
+  (PopLongPollingService)
 - `order_info`: what was popped in order and is not acknowledged yet, and `consumerOrderInfo.json`
-- `permissions`: may this peer look into a topic's queues for a group? Checks in Apache's order, for those
-  that do not take
-- `pop`: takes messages from a topic's queues for a group, and remembers what it took in check points
-- `receipt_handles`: what a client gives back to acknowledge a popped message (POP_CK, ExtraInfoUtil), and
-  POP's topic names
-- `revive`: messages that a popping group did not acknowledge in time go to its retry topic
-  (PopReviveService)
+- `permissions`: checks, in Apache's order, whether a client may peek at a topic's queues for a group
+- `pop`: takes messages from a topic's queues for a group, and writes check points for them
+- `receipt_handles`: the receipt handle, by which a client acknowledges a popped message (POP_CK,
+  ExtraInfoUtil), and POP's topic names
+- `revive`: sends messages that were not acknowledged in time to the group's retry topic (PopReviveService)
 """

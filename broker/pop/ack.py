@@ -1,6 +1,8 @@
-"""Acking: acknowledgements of popped messages, and longer or shorter invisibility. Loop thread.
+"""Acknowledges popped messages and changes how long they are invisible. Loop thread.
 
-Each becomes a message that meets its check point in the revive topic; what was popped in order is told to the orders.
+Each acknowledgement becomes a message of the revive topic, where `revive` joins it with its check point.
+Messages that were popped in order have no check point: their acknowledgements go to ConsumerOrderInfo
+instead.
 """
 
 from collections.abc import Callable
@@ -12,14 +14,14 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
-from firearrow.broker.pop.long_polling import Place
+from firearrow.broker.pop.long_polling import HoldKey
 from firearrow.broker.pop.order_info import ConsumerOrderInfo
 from firearrow.broker.pop.receipt_handles import ReceiptHandle
 from firearrow.broker.tables.offsets import ConsumerOffsets
 
 
 class AckService:
-    """`retry_held_soon(place)`: that queue may give messages again to who waits for it."""
+    """`retry_held_soon(key)` is called when a queue may have messages again for the pops held on it."""
 
     def __init__(
         self,
@@ -29,7 +31,7 @@ class AckService:
         order_info: ConsumerOrderInfo,
         config: Config,
         clock: Clock,
-        retry_held_soon: Callable[[Place], None],
+        retry_held_soon: Callable[[HoldKey], None],
     ) -> None:
         self._store = store
         self._appender = appender
@@ -41,7 +43,7 @@ class AckService:
         self._revive_topic = revive_topic(config.options.cluster_name)
 
     def ack(self, acks: AckMessage, revive_queue: int, invisible_ms: int) -> PutResult:
-        """Stage it. PutRefused, Refusal."""
+        """Stage the acknowledgement. Raises PutRefused, Refusal."""
         visible_ms = acks.pop_ms + invisible_ms
         self._check(revive_queue, visible_ms)
         message = acks.message(self._revive_topic, revive_queue, visible_ms, self._clock.now_ms())
@@ -50,17 +52,20 @@ class AckService:
     def acknowledge_in_order(
         self, group: str, topic: str, queue_id: int, offset: int, receipt_pop_ms: int, invisible_ms: int
     ) -> None:
-        """The group's offset follows; whoever waits for the queue tries again. Refusal."""
+        """Acknowledge one message popped in order, move the group's offset, and retry held pops.
+
+        Raises Refusal.
+        """
         if offset < self._offsets.committed(group, topic, queue_id):
             return
-        after = self._order_info.acked(topic, group, queue_id, offset, receipt_pop_ms)
-        if after == -1:
-            remark = f"offset is illegal, key:{topic}@{group}@{queue_id}, commit:{offset}, next:{after}"
+        next_offset = self._order_info.acked(topic, group, queue_id, offset, receipt_pop_ms)
+        if next_offset == -1:
+            remark = f"offset is illegal, key:{topic}@{group}@{queue_id}, commit:{offset}, next:{next_offset}"
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
-        if after < 0:
+        if next_offset < 0:
             return
         if not self._offsets.has_reset(group, topic, queue_id):
-            self._offsets.commit(group, topic, queue_id, after)
+            self._offsets.commit(group, topic, queue_id, next_offset)
         if not self._order_info.blocked(topic, group, queue_id, None, invisible_ms):
             self._retry_held_soon((topic, group, queue_id))
 
@@ -74,13 +79,13 @@ class AckService:
         invisible_ms: int,
         suspend: bool,
     ) -> tuple[int, PutResult]:
-        """A new check point for the one message, and the old one acknowledged; the new pop time, and the last record.
+        """Stage a new check point for the one message and acknowledge it in the old one.
 
-        PutRefused, Refusal.
+        Returns the new pop time in ms and the last record staged. Raises PutRefused, Refusal.
         """
         self._check(receipt_handle.revive_queue, receipt_handle.pop_ms + receipt_handle.invisible_ms)
         now = self._clock.now_ms()
-        point = PopCheckPoint(
+        checkpoint = PopCheckPoint(
             topic,
             group,
             queue_id,
@@ -91,7 +96,7 @@ class AckService:
             receipt_handle.broker,
             suspend=suspend,
         )
-        self._appender.put(point.message(self._revive_topic, receipt_handle.revive_queue, now))
+        self._appender.put(checkpoint.message(self._revive_topic, receipt_handle.revive_queue, now))
         acks = AckMessage(
             topic,
             group,
@@ -112,7 +117,7 @@ class AckService:
         receipt_handle: ReceiptHandle,
         invisible_ms: int,
     ) -> int | None:
-        """When the message is visible again, in ms; None if it was acknowledged before."""
+        """Return when the message is visible again, in ms; None if it is acknowledged already."""
         if offset < self._offsets.committed(group, topic, queue_id):
             return None
         visible_ms = self._clock.now_ms() + invisible_ms
@@ -120,11 +125,14 @@ class AckService:
         return visible_ms
 
     def _check(self, revive_queue: int, visible_ms: int) -> None:
-        """A receipt of a client: does it name a revive queue, and a time that a pop can have given?"""
+        """Refuse a receipt handle whose revive queue or time no pop can have written."""
         latest_ms = self._clock.now_ms() + self._config.options.timer_max_delay_s * 1000
         if visible_ms > latest_ms:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"no message is hidden until {visible_ms}")
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"the receipt handle ends at {visible_ms}, after the longest invisible time",
+            )
         count = self._config.options.revive_queues
         if not 0 <= revive_queue < count:
-            remark = f"the revive queue must be 0 to {count - 1}, not {revive_queue}"
+            remark = f"the receipt handle's revive queue must be 0 to {count - 1}, not {revive_queue}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark)

@@ -1,7 +1,7 @@
-"""PopCheckPoint: what one pop took of one queue, and its acknowledgements, as messages of the revive topic.
+"""Check points (what one pop took of one queue) and acknowledgements, as messages of the revive topic.
 
-Apache's JSON (PopCheckPoint, AckMsg, BatchAckMsg). They travel by timer: a check point comes to the revive topic a
-second before its messages are to be visible again, an acknowledgement when they are.
+The bodies are Apache's JSON (PopCheckPoint, AckMsg, BatchAckMsg). Both are timer messages: a check point
+reaches the revive topic one second before its messages become visible again, an acknowledgement when they do.
 """
 
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from typing import Any
 
 from firearrow.broker.base.fastjson import dumps, loads
 from firearrow.broker.base.message import Message, Property
-from firearrow.broker.pop.receipt_handles import whole
+from firearrow.broker.pop.receipt_handles import parse_number
 from firearrow.broker.tables import json_fields
 
 CHECK_POINT, ACK, BATCH_ACK = "ck", "ack", "bAck"
-BEFORE_MS = 1000
-"""A check point is due so long before its messages are visible again."""
+REVIVE_AHEAD_MS = 1000
+"""A check point is due this long before its messages are visible again."""
 MESSAGES_MAX = 128
 OFFSET_MAX = (1 << 63) - 1
 INVISIBLE_MS_MAX = 1 << 42
 
 Key = tuple[str, str, int, int, int, str]
-"""What joins an acknowledgement and its check point: topic, group, queue, start offset, pop time, broker."""
+"""Joins an acknowledgement with its check point: topic, group, queue, start offset, pop time, broker."""
 
 
 def revive_topic(cluster: str) -> str:
@@ -29,7 +29,10 @@ def revive_topic(cluster: str) -> str:
 
 @dataclass(slots=True)
 class PopCheckPoint:
-    """`offsets` were taken; `acked` has a bit for each of them. `revive_offset`: its own place in the revive topic."""
+    """`offsets` were popped; `acked` has one bit for each.
+
+    `revive_offset`: the check point's own queue offset.
+    """
 
     topic: str
     group: str
@@ -76,33 +79,35 @@ class PopCheckPoint:
             "t": self.topic,
         }
         name = f"{self.topic}@{self.queue_id}@{self.start_offset}@{self.group}@{self.pop_ms}@{self.broker}@ck"
-        return _message(revive, revive_queue, body, CHECK_POINT, name, self.revive_ms - BEFORE_MS, now_ms)
+        return _message(
+            revive, revive_queue, body, CHECK_POINT, name, self.revive_ms - REVIVE_AHEAD_MS, now_ms
+        )
 
     @staticmethod
     def of(body: bytes) -> "PopCheckPoint":
-        """ValueError."""
-        of = json_fields.members(loads(body), "check point")
-        start, count = _offset(of, "so"), json_fields.number(of, "n", 0, high=MESSAGES_MAX)
-        differences = json_fields.items(of.get("d"), "d")[:MESSAGES_MAX]
-        offsets = [start + json_fields.whole(one, "d") for one in differences] or list(
+        """Decode a check point's body. Raises ValueError."""
+        fields = json_fields.members(loads(body), "check point")
+        start, count = _offset(fields, "so"), json_fields.number(fields, "n", 0, high=MESSAGES_MAX)
+        deltas = json_fields.items(fields.get("d"), "d")[:MESSAGES_MAX]
+        offsets = [start + json_fields.whole(delta, "d") for delta in deltas] or list(
             range(start, start + count)
         )
         return PopCheckPoint(
-            topic=json_fields.text(of, "t"),
-            group=json_fields.text(of, "c"),
-            queue_id=json_fields.number(of, "q", 0),
+            topic=json_fields.text(fields, "t"),
+            group=json_fields.text(fields, "c"),
+            queue_id=json_fields.number(fields, "q", 0),
             start_offset=start,
-            pop_ms=_offset(of, "pt"),
-            invisible_ms=json_fields.number(of, "it", 0, high=INVISIBLE_MS_MAX),
+            pop_ms=_offset(fields, "pt"),
+            invisible_ms=json_fields.number(fields, "it", 0, high=INVISIBLE_MS_MAX),
             offsets=offsets,
-            broker=json_fields.text(of, "bn", ""),
-            suspend=json_fields.boolean(of, "sp", False),
+            broker=json_fields.text(fields, "bn", ""),
+            suspend=json_fields.boolean(fields, "sp", False),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class AckMessage:
-    """Acknowledged `offsets` of one check point. `alone`: written as a single acknowledgement."""
+    """Acknowledged `offsets` of one check point. `single`: written as AckMsg, not as BatchAckMsg."""
 
     topic: str
     group: str
@@ -111,47 +116,51 @@ class AckMessage:
     pop_ms: int
     broker: str
     offsets: tuple[int, ...]
-    alone: bool = True
+    single: bool = True
 
     @property
     def key(self) -> Key:
         return self.topic, self.group, self.queue_id, self.start_offset, self.pop_ms, self.broker
 
     def message(self, revive: str, revive_queue: int, visible_ms: int, now_ms: int) -> Message:
-        body: dict[str, Any] = {"ao": self.offsets[0] if self.alone else -1}
-        if not self.alone:
+        body: dict[str, Any] = {"ao": self.offsets[0] if self.single else -1}
+        if not self.single:
             body["aol"] = list(self.offsets)
         body |= {
-            "bn": self.broker, "c": self.group, "pt": self.pop_ms, "q": self.queue_id, "so": self.start_offset,
+            "bn": self.broker,
+            "c": self.group,
+            "pt": self.pop_ms,
+            "q": self.queue_id,
+            "so": self.start_offset,
             "t": self.topic,
-        }  # fmt: skip
+        }
         name = f"{self.topic}@{self.queue_id}@{body['ao']}@{self.group}@{self.pop_ms}@{self.broker}@ack"
         return _message(
-            revive, revive_queue, body, ACK if self.alone else BATCH_ACK, name, visible_ms, now_ms
+            revive, revive_queue, body, ACK if self.single else BATCH_ACK, name, visible_ms, now_ms
         )
 
     @staticmethod
     def of(body: bytes, broker: str) -> "AckMessage":
-        """`broker` stands in for one that is missing. ValueError."""
-        of = json_fields.members(loads(body), "acknowledgement")
-        several = json_fields.items(of.get("aol"), "aol")[:MESSAGES_MAX]
-        offsets = [json_fields.whole(one, "aol") for one in several] or [
-            json_fields.whole(of.get("ao"), "ao")
+        """Decode an acknowledgement's body; `broker` is used if the body names none. Raises ValueError."""
+        fields = json_fields.members(loads(body), "acknowledgement")
+        batch = json_fields.items(fields.get("aol"), "aol")[:MESSAGES_MAX]
+        offsets = [json_fields.whole(offset, "aol") for offset in batch] or [
+            json_fields.whole(fields.get("ao"), "ao")
         ]
         return AckMessage(
-            topic=json_fields.text(of, "t"),
-            group=json_fields.text(of, "c"),
-            queue_id=json_fields.number(of, "q", 0),
-            start_offset=_offset(of, "so"),
-            pop_ms=_offset(of, "pt"),
-            broker=json_fields.text(of, "bn", "") or broker,
+            topic=json_fields.text(fields, "t"),
+            group=json_fields.text(fields, "c"),
+            queue_id=json_fields.number(fields, "q", 0),
+            start_offset=_offset(fields, "so"),
+            pop_ms=_offset(fields, "pt"),
+            broker=json_fields.text(fields, "bn", "") or broker,
             offsets=tuple(offsets),
-            alone=not several,
+            single=not batch,
         )
 
 
-def _offset(of: json_fields.Members, name: str) -> int:
-    return json_fields.number(of, name, 0, high=OFFSET_MAX)
+def _offset(fields: json_fields.Members, name: str) -> int:
+    return json_fields.number(fields, name, 0, high=OFFSET_MAX)
 
 
 def _message(
@@ -166,6 +175,6 @@ def _message(
 
 
 def deliver_ms(properties: dict[str, str]) -> int:
-    """When a message of the revive topic was due; 0 if it does not say."""
+    """When a message of the revive topic was due, in ms; 0 if it has no such property."""
     text = properties.get(Property.TIMER_DELIVER_MS, "")
-    return whole(text, Property.TIMER_DELIVER_MS) if text.isdecimal() else 0
+    return parse_number(text, Property.TIMER_DELIVER_MS) if text.isdecimal() else 0

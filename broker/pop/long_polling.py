@@ -1,7 +1,9 @@
-"""PopHoldService: pops that found nothing wait for news or for their deadline (PopLongPollingService). Loop thread.
+"""Holds pops that found nothing until messages arrive or their deadline passes (PopLongPollingService). Loop
+thread.
 
-News wakes one waiting pop of each group, first come first served, not all: it wakes the next one if it leaves messages
-behind. Ordered three ways, as `path.holds` does: by place (news), by tick (deadlines), by peer (closed connections).
+An arrival wakes the first held pop of each group, not all of them; if that pop leaves messages, it wakes the
+next. Held pops are indexed three ways, like held pulls in `_native/fastpath/long_polling`: by key (arrivals),
+by tick (deadlines) and by peer (closed connections).
 """
 
 import asyncio
@@ -17,20 +19,23 @@ from firearrow.broker.tables import name_rules
 
 log = logging.getLogger("firearrow.pop")
 
-Place = tuple[str, str, int]
-"""Topic, group and queue; queue -1 waits for all of them."""
+HoldKey = tuple[str, str, int]
+"""Topic, group and queue; queue -1 waits for all queues."""
 TICK_MS = 50
 HOLD_MS_MAX = 600_000
-"""Also for one whose clock is far ahead of ours."""
+"""Also if the client's deadline is later, because its clock is ahead of ours."""
 ANY_QUEUE = -1
 
 
 @dataclass(slots=True, eq=False)
 class HeldPop:
-    """`run_again(final)` runs the pop once more; with `final` it answers whatever it finds. `deadline_ms` is of the wall
-    clock; `tick` is when we wait no longer, whatever becomes of that clock."""
+    """`run_again(final)` runs the pop again; if `final`, it answers even with nothing.
 
-    place: Place
+    `deadline_ms` is wall clock time; `tick` is the same deadline on the monotonic clock, so that a changed
+    wall clock does not move it.
+    """
+
+    key: HoldKey
     peer: Peer
     deadline_ms: int
     run_again: Callable[[bool], None]
@@ -39,7 +44,11 @@ class HeldPop:
 
 
 class PopHoldService:
-    """At most `count_max()` held pops of `BYTES_MAX`, `count_max_per_queue()` of a place; `add` says False when it is full."""
+    """Holds at most `count_max()` pops of `BYTES_MAX` bytes together, and `count_max_per_queue()` pops of a
+    key.
+
+    `add` returns False when a limit is reached.
+    """
 
     def __init__(
         self,
@@ -52,11 +61,11 @@ class PopHoldService:
         self._clock = clock
         self._count_max = count_max
         self._count_max_per_queue = count_max_per_queue
-        self._by_place: dict[Place, dict[HeldPop, None]] = {}
+        self._by_key: dict[HoldKey, dict[HeldPop, None]] = {}
         self._by_tick: dict[int, dict[HeldPop, None]] = {}
         self._by_peer: dict[Peer, dict[HeldPop, None]] = {}
         self._groups: dict[str, dict[str, int]] = {}
-        self._retried: dict[str, tuple[str, str]] = {}
+        self._by_retry_topic: dict[str, tuple[str, str]] = {}
         self._count = 0
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -65,27 +74,27 @@ class PopHoldService:
         return self._count
 
     @property
-    def places(self) -> Collection[Place]:
-        """Where anybody waits, now and later."""
-        return self._by_place
+    def keys(self) -> Collection[HoldKey]:
+        """A live view of the keys that held pops wait for."""
+        return self._by_key
 
-    def waiting(self, place: Place) -> int:
-        return len(self._by_place.get(place, ()))
+    def waiting(self, key: HoldKey) -> int:
+        return len(self._by_key.get(key, ()))
 
     def add(self, held: HeldPop) -> bool:
         if self._count >= self._count_max() or self._bytes + held.weight > BYTES_MAX:
             return False
-        if self.waiting(held.place) > self._count_max_per_queue():
+        if self.waiting(held.key) > self._count_max_per_queue():
             return False
         if held.peer not in self._by_peer:
             self._by_peer[held.peer] = {}
             held.peer.on_close(self.forget)
         self._by_peer[held.peer][held] = None
-        self._by_place.setdefault(held.place, {})[held] = None
+        self._by_key.setdefault(held.key, {})[held] = None
         left_ms = min(max(held.deadline_ms - self._clock.now_ms(), 0), HOLD_MS_MAX)
         held.tick = (self._clock.monotonic_ms() + left_ms) // TICK_MS
         self._by_tick.setdefault(held.tick, {})[held] = None
-        self._enter(held.place)
+        self._index_group(held.key)
         self._count += 1
         self._bytes += held.weight
         if self._timer is None:
@@ -93,40 +102,40 @@ class PopHoldService:
         return True
 
     def messages_arrived(self, queues: set[tuple[str, int]]) -> None:
-        """These queues have messages that readers could not see before."""
+        """Consumers can now read new messages of these (topic, queue) pairs."""
         if not self._count:
             return
         for topic, queue_id in queues:
             if topic.startswith(name_rules.RETRY_PREFIX):
-                retried = self._retried.get(topic)
-                if retried is not None:
-                    self.retry_held((*retried, ANY_QUEUE))
-                    self.retry_held((*retried, queue_id))
+                topic_and_group = self._by_retry_topic.get(topic)
+                if topic_and_group is not None:
+                    self.retry_held((*topic_and_group, ANY_QUEUE))
+                    self.retry_held((*topic_and_group, queue_id))
                 continue
             for group in list(self._groups.get(topic, ())):
                 self.retry_held((topic, group, ANY_QUEUE))
                 self.retry_held((topic, group, queue_id))
 
-    def retry_held(self, place: Place) -> None:
-        """Let the first that waits there try again."""
-        waiting = self._by_place.get(place)
+    def retry_held(self, key: HoldKey) -> None:
+        """Retry the first pop that is held on the key."""
+        waiting = self._by_key.get(key)
         if waiting:
             self._run(next(iter(waiting)), final=False)
 
-    def retry_held_soon(self, place: Place) -> None:
-        """As `retry_held`, behind what runs now."""
-        if place in self._by_place:
-            self._loop.call_soon(self.retry_held, place)
+    def retry_held_soon(self, key: HoldKey) -> None:
+        """As `retry_held`, but after the running callback."""
+        if key in self._by_key:
+            self._loop.call_soon(self.retry_held, key)
 
     def forget(self, peer: Peer) -> None:
-        """The connection is gone: its pops are dropped."""
+        """Drop the pops of a closed connection."""
         for held in list(self._by_peer.get(peer, ())):
             self._drop(held)
         self._by_peer.pop(peer, None)
 
     def release_all(self) -> None:
-        """Answer every held pop now (the broker stops)."""
-        for waiting in list(self._by_place.values()):
+        """Answer every held pop now, because the broker stops."""
+        for waiting in list(self._by_key.values()):
             for held in list(waiting):
                 self._run(held, final=True)
         if self._timer is not None:
@@ -141,7 +150,7 @@ class PopHoldService:
         self._timer = self._loop.call_later(TICK_MS / 1000, self._tick) if self._count else None
 
     def _run(self, held: HeldPop, final: bool) -> None:
-        """A fault of one ends its connection: the others come behind it, and the clock goes on."""
+        """Run the pop again. An error closes its connection only: the others and the timer continue."""
         self._drop(held)
         if held.peer.closed:
             return
@@ -149,23 +158,23 @@ class PopHoldService:
             held.run_again(final)
         except Exception:
             held.peer.close()
-            log.exception("a pop that waited for %s failed", held.place)
+            log.exception("a held pop of (topic, group, queue) %s failed: its connection is closed", held.key)
 
-    def _enter(self, place: Place) -> None:
-        topic, group, _ = place
+    def _index_group(self, key: HoldKey) -> None:
+        topic, group, _ = key
         groups = self._groups.setdefault(topic, {})
         groups[group] = groups.get(group, 0) + 1
         for v2 in (False, True):
-            self._retried[retry_topic(topic, group, v2)] = topic, group
+            self._by_retry_topic[retry_topic(topic, group, v2)] = topic, group
 
-    def _leave(self, place: Place) -> None:
-        topic, group, _ = place
+    def _unindex_group(self, key: HoldKey) -> None:
+        topic, group, _ = key
         groups = self._groups[topic]
         groups[group] -= 1
         if not groups[group]:
             del groups[group]
             for v2 in (False, True):
-                self._retried.pop(retry_topic(topic, group, v2), None)
+                self._by_retry_topic.pop(retry_topic(topic, group, v2), None)
         if not groups:
             del self._groups[topic]
 
@@ -173,10 +182,10 @@ class PopHoldService:
         self._count -= 1
         self._bytes -= held.weight
         self._by_peer[held.peer].pop(held, None)
-        self._leave(held.place)
-        waiting, tick = self._by_place[held.place], held.tick
+        self._unindex_group(held.key)
+        waiting, tick = self._by_key[held.key], held.tick
         del waiting[held], self._by_tick[tick][held]
         if not waiting:
-            del self._by_place[held.place]
+            del self._by_key[held.key]
         if not self._by_tick[tick]:
             del self._by_tick[tick]

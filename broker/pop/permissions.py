@@ -1,6 +1,7 @@
-"""Access: may this peer look into a topic's queues for a group? Checks in Apache's order, for those that do not take.
+"""Checks, in Apache's order, whether a client may peek at a topic's queues for a group. Loop thread.
 
-And where a popping group stands, seen without moving it. Loop thread.
+For the requests that take nothing: PEEK_MESSAGE and NOTIFICATION. Also finds the group's next offset without
+moving it.
 """
 
 from typing import NamedTuple
@@ -21,14 +22,14 @@ ALL_QUEUES = -1
 
 
 class PopTarget(NamedTuple):
-    """A group's look at one queue of a topic, or at all of them."""
+    """One queue of a topic, or all of them (`queue_id` -1), as a group sees them."""
 
     group: str
     topic: TopicConfig
     queue_id: int
 
     def queues(self, shift: int) -> list[int]:
-        """Of the topic itself, from queue `shift` on if it is all of them."""
+        """The queues of the topic itself; if all of them, starting with queue `shift`."""
         return [self.queue_id] if self.queue_id >= 0 else rotated(self.topic, shift)
 
 
@@ -48,7 +49,7 @@ class PopPermissions:
         self._config = config
 
     def check_access(self, request: RemotingCommand, peer: Peer) -> PopTarget:
-        """What the request wants to look at. Refusal."""
+        """Check the request and return what it peeks at. Raises Refusal."""
         group, name = request.text("consumerGroup"), request.text("topic")
         queue_id = max(request.integer("queueId", 32), ALL_QUEUES)
         options = self._config.options
@@ -71,17 +72,17 @@ class PopPermissions:
         return PopTarget(group, topic, queue_id)
 
     def retry_topics(self, target: PopTarget) -> list[TopicConfig]:
-        """The retry topics that there are for it, the one that is written first."""
+        """The group's existing retry topics of this topic, first the one that `revive` writes to."""
         options = self._config.options
         both = (True, False) if options.pop_retry_v1_too else (True,)
-        kinds = both if options.pop_retry_v2 else (False,)
-        found = (self._topics.get(retry_topic(target.topic.name, target.group, v2)) for v2 in kinds)
+        versions = both if options.pop_retry_v2 else (False,)
+        found = (self._topics.get(retry_topic(target.topic.name, target.group, v2)) for v2 in versions)
         return [topic for topic in found if topic is not None]
 
     def next_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Where the next pop of the group would begin; nothing is committed."""
-        known = self._offsets.committed(group, topic, queue_id)
-        return max(known, self._store.reader.min_offset(topic, queue_id))
+        """Where the group's next pop would begin; commits nothing."""
+        committed = self._offsets.committed(group, topic, queue_id)
+        return max(committed, self._store.reader.min_offset(topic, queue_id))
 
     def _check_group(self, name: str) -> None:
         group = self._groups.find(name)
@@ -93,5 +94,5 @@ class PopPermissions:
 
 
 def rotated(topic: TopicConfig, shift: int) -> list[int]:
-    """All queues that are read, the one at `shift` first."""
+    """All read queues of the topic, starting with queue `shift`."""
     return [(shift + n) % topic.read_queues for n in range(topic.read_queues)]

@@ -1,11 +1,10 @@
-"""Popping: takes messages from a topic's queues for a group, and remembers what it took in check points. Loop thread.
+"""Takes messages from a topic's queues for a group, and writes check points for them. Loop thread.
 
-The group's offset moves on when its check point is written, in the same turn: there is nothing in flight in memory, and
-a kill leaves either both or none. Messages that are not acknowledged come back through `revive`.
+The group's offset moves in the write batch that stores the check point: nothing is in flight in memory only,
+and a kill leaves both or neither. `revive` redelivers messages that are not acknowledged.
 
-A stored record as a popping client is to see it: another topic, and its receipt as a property. Pure.
-
-Only messages of retry topics are written anew; all others go out as they stand in the log.
+Messages of retry topics are rewritten for the client (`rewrite_record`): they get the original topic and
+their receipt handle as a property. All other messages are sent as they are in the log.
 """
 
 import struct
@@ -21,7 +20,7 @@ from firearrow.broker.base.message import Message, Property
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.pop.checkpoints import PopCheckPoint, revive_topic
 from firearrow.broker.pop.order_info import ConsumerOrderInfo
-from firearrow.broker.pop.receipt_handles import mark_of, receipt_handle_text
+from firearrow.broker.pop.receipt_handles import kind_of, receipt_handle_text
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.subscription_filter import EntryFilter
@@ -34,7 +33,10 @@ _I32, _I16 = struct.Struct(">i"), struct.Struct(">h")
 
 
 def rewrite_record(record: bytes, topic: str, receipt_handle: str) -> bytes:
-    """`record`, checked before, under `topic`, a name of at most 127 bytes; a receipt that it carries already stays."""
+    """Return `record` with another topic (at most 127 bytes) and a receipt handle, unless it has one already.
+
+    The caller has checked the record.
+    """
     (sys_flag,) = _I32.unpack_from(record, SYS_FLAG_AT)
     at = BODY_AT_V4 + HOST_V6_MORE * (bool(sys_flag & BORN_V6) + bool(sys_flag & STORE_V6))
     body_end = at + 4 + _I32.unpack_from(record, at)[0]
@@ -43,25 +45,25 @@ def rewrite_record(record: bytes, topic: str, receipt_handle: str) -> bytes:
     else:
         properties_at = body_end + 2 + _I16.unpack_from(record, body_end)[0]
     properties = record[properties_at + 2 :]
-    mark = f"{Property.POP_CHECK_POINT}\x01".encode()
-    if not (properties.startswith(mark) or b"\x02" + mark in properties):
+    key = f"{Property.POP_CHECK_POINT}\x01".encode()
+    if not (properties.startswith(key) or b"\x02" + key in properties):
         if properties and not properties.endswith(b"\x02"):
             properties += b"\x02"
-        properties += mark + receipt_handle.encode() + b"\x02"
+        properties += key + receipt_handle.encode() + b"\x02"
     name = topic.encode()
     tail = bytes((len(name),)) + name + _I16.pack(len(properties)) + properties
     size = _I32.pack(body_end + len(tail))
     return size + MAGIC_V1 + record[8:body_end] + tail
 
 
-WRONG_PLACE = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
-PASSED_OVER = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.OFFSET_FOUND_NULL, GetStatus.MESSAGE_WAS_REMOVING)
+WRONG_OFFSET = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_FOUND_NULL)
+NOTHING_WANTED = (GetStatus.NO_MATCHED_MESSAGE, GetStatus.OFFSET_FOUND_NULL, GetStatus.MESSAGE_WAS_REMOVING)
 _SIZE, _QUEUE_OFFSET = struct.Struct(">i"), struct.Struct(">q")
 QUEUE_OFFSET_AT = 20
 
 
 class PopQuery(NamedTuple):
-    """What one request asks for, beyond the queues."""
+    """What one request asks for, except the queues. `attempt`: the attempt id of an ordered pop."""
 
     group: str
     topic: str
@@ -75,17 +77,20 @@ class PopQuery(NamedTuple):
 
 @dataclass(slots=True)
 class PopResult:
-    """What was found so far. `last` is the youngest check point: the answer may go when it is stored. `passed`: offsets
-    moved past messages that were not wanted."""
+    """What a request has found so far, over all queues.
+
+    `last`: the last check point staged; the answer may be sent once it is stored. `skipped`: the offset moved
+    past messages that the filter rejects. `rest`: messages left in the queues.
+    """
 
     pop_ms: int
     revive_queue: int
     count: int = 0
     rest: int = 0
-    passed: bool = False
+    skipped: bool = False
     bodies: list[bytes] = field(default_factory=list)
-    starts: list[str] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
+    start_offsets: list[str] = field(default_factory=list)
+    message_offsets: list[str] = field(default_factory=list)
     order_counts: list[str] = field(default_factory=list)
     last: PutResult | None = None
 
@@ -111,8 +116,11 @@ class PopService:
         self._revive_topic = revive_topic(config.options.cluster_name)
 
     def pop(self, query: PopQuery, popped: PopResult, topic: str, queue_id: int) -> None:
-        """Take from one queue of `topic`, the wanted one or its retry topic. PutRefused: what was found stays."""
-        start = self._start(query, topic, queue_id)
+        """Take messages from one queue of `topic`, which is the requested topic or its retry topic.
+
+        Raises PutRefused; `popped` then keeps what was found before.
+        """
+        start = self._start_offset(query, topic, queue_id)
         if query.ordered and self._order_info.blocked(
             topic, query.group, queue_id, query.attempt, query.invisible_ms
         ):
@@ -123,10 +131,10 @@ class PopService:
             return
         start, got = self._read(query, topic, queue_id, start, capacity)
         if got.count:
-            self._found(query, popped, topic, queue_id, start, got)
-        elif got.status in PASSED_OVER and got.next_offset != start:
+            self._add_found(query, popped, topic, queue_id, start, got)
+        elif got.status in NOTHING_WANTED and got.next_offset != start:
             self._offsets.commit(query.group, topic, queue_id, got.next_offset)
-            popped.passed = True
+            popped.skipped = True
         popped.rest += max(got.max_offset - got.next_offset, 0)
 
     def revive_message(self, checkpoint: PopCheckPoint, revive_queue: int) -> Message:
@@ -137,19 +145,19 @@ class PopService:
     ) -> tuple[int, GetResult]:
         tags, accept = query.selection
         got = self._store.reader.get(topic, queue_id, start, capacity, tags=tags, accept=accept)
-        if got.status not in WRONG_PLACE:
+        if got.status not in WRONG_OFFSET:
             return start, got
         self._offsets.commit(query.group, topic, queue_id, got.next_offset)
         return got.next_offset, self._store.reader.get(
             topic, queue_id, got.next_offset, capacity, tags=tags, accept=accept
         )
 
-    def _found(
+    def _add_found(
         self, query: PopQuery, popped: PopResult, topic: str, queue_id: int, start: int, got: GetResult
     ) -> None:
         records = list(_split(got.body)) if topic != query.topic else []
         offsets = [
-            _QUEUE_OFFSET.unpack_from(got.body, at + QUEUE_OFFSET_AT)[0] for at, _ in _places(got.body)
+            _QUEUE_OFFSET.unpack_from(got.body, at + QUEUE_OFFSET_AT)[0] for at, _ in _record_bounds(got.body)
         ]
         if query.ordered:
             counts = self._order_info.update(
@@ -181,9 +189,9 @@ class PopService:
         else:
             popped.bodies.append(got.body)
         popped.count += got.count
-        mark = mark_of(topic)
-        popped.starts.append(f"{mark} {queue_id} {start}")
-        popped.places.append(f"{mark} {queue_id} {','.join(map(str, offsets))}")
+        kind = kind_of(topic)
+        popped.start_offsets.append(f"{kind} {queue_id} {start}")
+        popped.message_offsets.append(f"{kind} {queue_id} {','.join(map(str, offsets))}")
         self._stats.got(query.group, topic, got.count, len(got.body))
 
     def _check_point(
@@ -196,37 +204,43 @@ class PopService:
         offsets: list[int],
         got: GetResult,
     ) -> PutResult:
-        """Stage it, and move the group's offset, which counts after a crash only if the check point does."""
+        """Stage a check point and move the offset; after a crash both count, or neither."""
         checkpoint = PopCheckPoint(
-            topic, query.group, queue_id, start, popped.pop_ms, query.invisible_ms, offsets,
+            topic,
+            query.group,
+            queue_id,
+            start,
+            popped.pop_ms,
+            query.invisible_ms,
+            offsets,
             self._config.options.broker_name,
-        )  # fmt: skip
+        )
 
-        def stored(well: bool) -> None:
-            if not well and self._offsets.committed(query.group, topic, queue_id) > start:
+        def on_stored(stored: bool) -> None:
+            if not stored and self._offsets.committed(query.group, topic, queue_id) > start:
                 self._offsets.commit(query.group, topic, queue_id, start)
 
-        placed = self._appender.put(self.revive_message(checkpoint, popped.revive_queue), on_stored=stored)
-        self._offsets.commit(query.group, topic, queue_id, got.next_offset, placed.end)
-        return placed
+        put = self._appender.put(self.revive_message(checkpoint, popped.revive_queue), on_stored=on_stored)
+        self._offsets.commit(query.group, topic, queue_id, got.next_offset, put.end)
+        return put
 
-    # ---- where to begin ----
+    # ---- the start offset ----
 
-    def _start(self, query: PopQuery, topic: str, queue_id: int) -> int:
+    def _start_offset(self, query: PopQuery, topic: str, queue_id: int) -> int:
         reset = self._offsets.take_reset(query.group, topic, queue_id)
         if reset is not None:
             self._order_info.clear(topic, query.group, queue_id)
             self._offsets.commit(query.group, topic, queue_id, reset)
             return reset
-        known = self._offsets.committed(query.group, topic, queue_id)
-        if known >= 0:
-            return known
-        start = self._first(query, topic, queue_id)
+        committed = self._offsets.committed(query.group, topic, queue_id)
+        if committed >= 0:
+            return committed
+        start = self._first_offset(query, topic, queue_id)
         self._offsets.commit(query.group, topic, queue_id, start)
         return start
 
-    def _first(self, query: PopQuery, topic: str, queue_id: int) -> int:
-        """For a group that never consumed the queue."""
+    def _first_offset(self, query: PopQuery, topic: str, queue_id: int) -> int:
+        """Where a group begins that never consumed the queue."""
         low = self._store.reader.min_offset(topic, queue_id)
         if query.from_start or topic.startswith(name_rules.RETRY_PREFIX):
             return low
@@ -239,8 +253,8 @@ class PopService:
         return bool(first) and self._store.reader.is_near_end(first[0].physical_offset)
 
 
-def _places(body: bytes) -> Iterator[tuple[int, int]]:
-    """Where each record begins and ends."""
+def _record_bounds(body: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where each record begins and ends."""
     at = 0
     while at < len(body):
         end = at + _SIZE.unpack_from(body, at)[0]
@@ -249,5 +263,5 @@ def _places(body: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _split(body: bytes) -> Iterator[bytes]:
-    for at, end in _places(body):
+    for at, end in _record_bounds(body):
         yield body[at:end]

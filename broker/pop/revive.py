@@ -1,9 +1,10 @@
-"""Revive: messages that a popping group did not acknowledge in time go to its retry topic (PopReviveService).
+"""Sends messages that a group did not acknowledge in time to its retry topic (PopReviveService). Loop thread.
 
-One reader for each queue of the revive topic. Check points and acknowledgements come there by timer, a check point
-before its acknowledgements; a check point is settled once everything that was due with it must have come. Works in
-slices of a turn. Progress is the committed offset of CID_RMQ_SYS_REVIVE_GROUP, the last settled check point, and
-between its messages a note in the journal: a kill revives none twice. Loop thread.
+There is one reader for each queue of the revive topic. The timer delivers check points and acknowledgements
+there, a check point before its acknowledgements; a check point is settled once all its acknowledgements must
+have arrived. Work is done in slices of one pass of the event loop. Progress is the committed offset of
+CID_RMQ_SYS_REVIVE_GROUP, which is the last settled check point; within a check point it is an entry of the
+progress journal, so that a kill revives no message twice.
 """
 
 import asyncio
@@ -35,20 +36,25 @@ from firearrow.broker.tables.topics import InvalidTopic
 log = logging.getLogger("firearrow.revive")
 
 GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
-SETTLED_AFTER_MS = 2000
-"""All acknowledgements of a check point have come when the newest message was due so long after it."""
+SETTLE_AFTER_MS = 2000
+"""A check point is settled when the newest message of the queue was due this much later."""
 QUIET_MS = 3000
-"""In a queue without news the present is so far behind the newest message."""
+"""If no message of the queue was due for this long, the time of the queue is the wall clock's."""
 RETRY_MS, RETRY_MS_MAX = 10_000, 7_200_000
-"""A message that its retry topic does not take is tried again after twice its last time, within these bounds."""
+"""Time until the next attempt, if the retry topic refuses a message: it doubles, within these bounds."""
 SLICE = 128
 INDEX_BITS = 8
 
 
 class ReviveQueue:
-    """`at`: the next entry to read; `checkpoints` stand in the order of their places."""
+    """The state of one revive queue.
 
-    __slots__ = ("at", "busy", "newest_ms", "number", "checkpoints", "resume")
+    `at`: the next entry to read. `checkpoints`: in the order of their queue offsets. `newest_ms`: when the
+    newest message was due. `busy`: staged messages are not durable yet. `resume`: from the journal, see
+    `restore`.
+    """
+
+    __slots__ = ("at", "busy", "checkpoints", "newest_ms", "number", "resume")
 
     def __init__(self, number: int, at: int) -> None:
         self.number = number
@@ -60,7 +66,7 @@ class ReviveQueue:
 
 
 class ReviveService:
-    """`timer_is_late()`: the timer has messages that are due and not yet delivered."""
+    """`timer_is_late()`: the timer has messages that are due and not delivered yet."""
 
     def __init__(self, context: BrokerContext, appender: Appender, timer_is_late: Callable[[], bool]) -> None:
         self._loop = context.loop
@@ -73,14 +79,17 @@ class ReviveService:
         self._config = context.config
         self._clock = context.clock
         self._stats = context.stats
-        self._timer_behind = timer_is_late
+        self._timer_is_late = timer_is_late
         self._topic = revive_topic(context.config.options.cluster_name)
         self._queues: list[ReviveQueue] = []
         self._resumes: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def restore(self, name: str, number: int, value: int) -> None:
-        """From the journal: in revive queue `number`, the messages of a check point up to an index were revived."""
+        """From the journal: the first messages of a check point of revive queue `number` were revived.
+
+        `value`: the check point's queue offset, shifted by INDEX_BITS, plus the number of its messages done.
+        """
         self._resumes[number] = value
 
     def start(self) -> None:
@@ -94,7 +103,7 @@ class ReviveService:
         self._arm()
 
     def _settled_before(self, number: int) -> int:
-        """The last check point that was settled. A power cut may have taken it back; what comes to its place is new."""
+        """The queue offset of the last settled check point; at most the last entry, after a power cut."""
         settled = self._offsets.committed(GROUP, self._topic, number)
         last = max(self._store.reader.max_offset(self._topic, number), 0) - 1
         if settled > last:
@@ -109,7 +118,7 @@ class ReviveService:
 
     @property
     def pending(self) -> int:
-        """Check points that were read and wait for their acknowledgements."""
+        """How many check points were read and wait for their acknowledgements."""
         return sum(len(queue.checkpoints) for queue in self._queues)
 
     def _arm(self) -> None:
@@ -121,33 +130,33 @@ class ReviveService:
         self._arm()
 
     def _run(self, queue: ReviveQueue) -> None:
-        """Read a slice, settle a slice; come back in the next turn while there is more."""
+        """Read one slice and settle one slice; continue in the next pass if there is more."""
         if queue.busy or self._timer is None:
             return
         more = self._read(queue)
         if not more and queue.checkpoints:
-            self._let_time_pass(queue)
-        before = self._offsets.committed(GROUP, self._topic, queue.number)
+            self._advance_time(queue)
+        previous = self._offsets.committed(GROUP, self._topic, queue.number)
         last = self._settle(queue)
         if last is not None:
             queue.busy = True
-            self._appender.on_durable(last.end, lambda well: self._settled(queue, before, well))
+            self._appender.on_durable(last.end, lambda durable: self._on_durable(queue, previous, durable))
         elif more:
             self._loop.call_soon(self._run, queue)
 
-    def _settled(self, queue: ReviveQueue, before: int, well: bool) -> None:
+    def _on_durable(self, queue: ReviveQueue, previous: int, durable: bool) -> None:
         queue.busy = False
-        if well:
+        if durable:
             self._run(queue)
             return
-        self._offsets.commit(GROUP, self._topic, queue.number, before)
-        queue.checkpoints.clear()  # nothing was written: all is read once more
-        queue.at = before + 1
+        self._offsets.commit(GROUP, self._topic, queue.number, previous)
+        queue.checkpoints.clear()  # nothing was written: read all of it again
+        queue.at = previous + 1
 
     # ---- reading ----
 
     def _read(self, queue: ReviveQueue) -> bool:
-        """Whether there is more."""
+        """Read one slice; return whether there may be more."""
         low = self._store.reader.min_offset(self._topic, queue.number)
         queue.at = max(queue.at, low)
         entries = self._store.reader.entries(self._topic, queue.number, queue.at, SLICE)
@@ -160,41 +169,46 @@ class ReviveService:
             self._stats.got(GROUP, self._topic, len(entries), sum(entry.size for entry in entries))
         return len(entries) == SLICE
 
-    def _add_record(self, queue: ReviveQueue, record: Record, place: int) -> None:
+    def _add_record(self, queue: ReviveQueue, record: Record, offset: int) -> None:
         properties = record.properties
         tag = properties.get(Property.TAGS)
         try:
             if tag == CHECK_POINT:
                 checkpoint = PopCheckPoint.of(record.body)
-                checkpoint.revive_offset = place
+                checkpoint.revive_offset = offset
                 queue.checkpoints.setdefault(checkpoint.key, checkpoint)
             elif tag in (ACK, BATCH_ACK):
                 acks = AckMessage.of(record.body, self._config.options.broker_name)
                 acked = queue.checkpoints.get(acks.key)
-                for offset in acks.offsets if acked is not None else ():
-                    acked.ack(offset)  # type: ignore[union-attr]
+                for acked_offset in acks.offsets if acked is not None else ():
+                    acked.ack(acked_offset)  # type: ignore[union-attr]
             queue.newest_ms = max(queue.newest_ms, deliver_ms(properties))
         except ValueError as error:
-            log.warning("message %d of revive queue %d cannot be read: %s", place, queue.number, error)
+            log.warning(
+                "message %d of revive queue %d cannot be decoded and is skipped: %s",
+                offset,
+                queue.number,
+                error,
+            )
 
-    def _let_time_pass(self, queue: ReviveQueue) -> None:
+    def _advance_time(self, queue: ReviveQueue) -> None:
         now = self._clock.now_ms()
-        if now - queue.newest_ms > QUIET_MS and not self._timer_behind():
+        if now - queue.newest_ms > QUIET_MS and not self._timer_is_late():
             queue.newest_ms = now
 
     # ---- settling ----
 
     def _settle(self, queue: ReviveQueue) -> PutResult | None:
-        """Revive what was not acknowledged, of at most a slice of check points; the last message put."""
+        """Settle at most SLICE check points: revive unacknowledged messages. Returns the last one put."""
         last: PutResult | None = None
         done: list[Key] = []
         for key, checkpoint in queue.checkpoints.items():
-            if queue.newest_ms - checkpoint.revive_ms <= SETTLED_AFTER_MS or len(done) == SLICE:
+            if queue.newest_ms - checkpoint.revive_ms <= SETTLE_AFTER_MS or len(done) == SLICE:
                 break
             try:
                 last = self._revive(queue, checkpoint) or last
             except (PutRefused, Refusal) as refused:
-                log.warning("a message cannot be revived now: %s", refused)
+                log.warning("a message cannot be revived now and is tried again: %s", refused)
                 break
             done.append(key)
             end = 0 if last is None else last.end
@@ -204,7 +218,10 @@ class ReviveService:
         return last
 
     def _revive(self, queue: ReviveQueue, checkpoint: PopCheckPoint) -> PutResult | None:
-        """The last message put; PutRefused: not now."""
+        """Revive one check point's messages; return the last one put.
+
+        Raises PutRefused, Refusal: try again later.
+        """
         last: PutResult | None = None
         if checkpoint.is_done or not self._is_needed(checkpoint):
             return last
@@ -212,7 +229,7 @@ class ReviveService:
         for index, offset in enumerate(checkpoint.offsets):
             if checkpoint.acked >> index & 1 or index < resume <= len(checkpoint.offsets):
                 continue
-            message = self._retried(checkpoint, offset)
+            message = self._retry_message(checkpoint, offset)
             if message is None:
                 continue
             last = self._put(queue, checkpoint, offset, message)
@@ -223,9 +240,11 @@ class ReviveService:
         return last
 
     def _put(self, queue: ReviveQueue, checkpoint: PopCheckPoint, offset: int, message: Message) -> PutResult:
-        """In the retry topic; what that does not take gets another check point, and is tried again later.
+        """Put the message into the retry topic; if that refuses it, stage a check point that tries it again
+        later.
 
-        PutRefused, Refusal: not now."""
+        Raises PutRefused, Refusal: the store takes nothing now.
+        """
         try:
             self._make_topic(message.topic, checkpoint.group)
             return self._appender.put(message, hooks=False)
@@ -233,7 +252,7 @@ class ReviveService:
             if isinstance(refused, PutRefused) and refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
                 raise
             log.error(
-                "a message cannot be revived to %s, it is tried again later: %s", message.topic, refused
+                "a message cannot be revived to topic %s and is tried again later: %s", message.topic, refused
             )
         now, wait_ms = self._clock.now_ms(), min(2 * max(checkpoint.invisible_ms, RETRY_MS), RETRY_MS_MAX)
         later = replace(
@@ -242,14 +261,14 @@ class ReviveService:
         return self._appender.put(later.message(self._topic, queue.number, now))
 
     def _is_needed(self, checkpoint: PopCheckPoint) -> bool:
-        """Its topic and its group are still there."""
+        """Whether the check point's topic and group still exist."""
         return (
             normal_topic(checkpoint.topic, checkpoint.group) in self._topics
             and self._groups.find(checkpoint.group) is not None
         )
 
-    def _retried(self, checkpoint: PopCheckPoint, offset: int) -> Message | None:
-        """The message as it goes to the retry topic; None if it is gone."""
+    def _retry_message(self, checkpoint: PopCheckPoint, offset: int) -> Message | None:
+        """Build the message for the retry topic; None if retention has deleted it."""
         entries = self._store.reader.entries(checkpoint.topic, checkpoint.queue_id, offset, 1)
         record = self._store.reader.record_at(entries[0].physical_offset) if entries else None
         if record is None:

@@ -1,12 +1,12 @@
 """Background work: flushing, saving tables, registration, statistics, retention.
 
-- `flusher`: brings the log to the disk in a thread of its own, every flushIntervalCommitLog
-- `registration`: makes our broker known, to the name server of this process and to others over TCP
-- `retention`: the log's oldest segments go, queues and index follow (Apache's CleanCommitLogService and
+- `flusher`: syncs the log to disk in a separate thread, every flushIntervalCommitLog
+- `registration`: registers the broker with name servers: the one of this process, and others over TCP
+- `retention`: deletes expired log segments, then queue and index files (Apache's CleanCommitLogService and
   CleanConsumeQueueService)
-- `route_lookup`: on which brokers a topic has queues to read, as its name servers say
-- `stats_timer`: feeds the statistics every second, every 10 s and at midnight
-- `table_saver`: brings tables to their files, in the background and not more often than needed
-- `timers`: small jobs, each repeated after its number of seconds, also after it failed (logged)
-- `topic_recovery`: topics that have queues and stand in no file are made again
+- `route_lookup`: finds the brokers on which a topic has queues to read
+- `stats_timer`: samples the statistics every second, every 10 s and at midnight
+- `table_saver`: writes tables to their files, in the background and not more often than needed
+- `timers`: periodic jobs; one that fails is logged and runs again
+- `topic_recovery`: creates topics again that have queues but are in no file
 """

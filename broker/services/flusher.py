@@ -1,5 +1,8 @@
-"""Flusher: brings the log to the disk in a thread of its own, every flushIntervalCommitLog. Under SYNC_FLUSH each turn
-asks a second one, the group commit (the next turn's messages gather while one sync runs). Touches no table."""
+"""Flusher: syncs the log to disk in a separate thread, every flushIntervalCommitLog. Touches no table.
+
+Under SYNC_FLUSH each write batch wakes a second thread, the group commit; the messages of the next batches
+gather while a sync runs.
+"""
 
 import asyncio
 import errno
@@ -13,17 +16,16 @@ from firearrow.broker.base.process import lower_priority
 
 log = logging.getLogger("firearrow.flusher")
 
-QUEUES_A_SECOND = 1000
-"""No more are flushed in the mean: each has a file to be synced, and what a power cut takes of them is read from the
-log again."""
-QUEUES_THOROUGH_S = 60.0
-"""As often as Apache flushes all of them."""
-SETTLE_S = 0.1
-"""Who waits for the log looks again by then: the thread may have ended."""
+QUEUES_PER_SECOND_MAX = 1000
+"""On average: each queue has a file to sync, and recovery rebuilds from the log what a power cut loses."""
+QUEUE_FLUSH_PAUSE_MAX_S = 60.0
+"""Apache's interval for flushing all queues."""
+WAIT_POLL_S = 0.1
+"""`sync_to_disk` checks this often whether the thread is still alive."""
 
 
 class Flusher:
-    """`synced(offset)` and `failed(error)` are called in the loop's thread."""
+    """`synced(offset)` and `failed(error)` are called in the loop thread."""
 
     def __init__(
         self,
@@ -44,10 +46,10 @@ class Flusher:
         self._synced = synced
         self._failed = failed
         self._wake = threading.Event()
-        self._passed = threading.Condition()
-        self._stopping = self._refused = False
-        self._unprepared = self._unmarked = False
-        self._queues_at = 0.0
+        self._flush_done = threading.Condition()
+        self._stopping = self._failure_reported = False
+        self._prepare_failing = self._checkpoint_failing = False
+        self._queues_due_at = 0.0
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
 
     def start(self) -> None:
@@ -57,25 +59,25 @@ class Flusher:
             self._loop.add_reader(self._commits.fileno(), self._committed)
 
     def request_sync(self) -> None:
-        """What is written is to be on the disk soon; `synced` tells when."""
+        """Ask for a sync of all that is written; `synced` is called when it is done."""
         if self._commits is not None:
-            self._commits.ask()
+            self._commits.request_sync()
 
     def sync_to_disk(self) -> None:
-        """What is written to the log by now is on the disk when this returns; not for the loop's thread while this one
-        runs. OSError: the disk has refused a flush."""
-        until = self._store.written
-        with self._passed:
-            while self._store.flushed < until and self._thread.is_alive():
+        """Return when all that is written to the log now is on disk. Never call it in the loop thread while
+        the flusher runs: it blocks. OSError: the disk failed a flush."""
+        target = self._store.written
+        with self._flush_done:
+            while self._store.flushed < target and self._thread.is_alive():
                 self._wake.set()
-                self._passed.wait(SETTLE_S)
-        if self._store.flushed < until:
+                self._flush_done.wait(WAIT_POLL_S)
+        if self._store.flushed < target:
             if not self._store.writable:
                 raise OSError(errno.EIO, "the log cannot be flushed")
             self._store.sync()
 
     def stop(self) -> None:
-        """Return when the thread has ended; what is unsynced is left to the store's close."""
+        """Return when the thread has ended; closing the store syncs the rest."""
         self._stopping = True
         self._wake.set()
         if self._commits is not None:
@@ -85,17 +87,17 @@ class Flusher:
             self._thread.join()
 
     def _committed(self) -> None:
-        """The group commit has something to tell."""
+        """The group commit finished a sync, or failed."""
         assert self._commits is not None
         try:
-            offset = self._commits.heard()
+            offset = self._commits.collect_synced()
         except OSError as error:
             self._loop.remove_reader(self._commits.fileno())
             self._stopping = True
             self._wake.set()
-            return self._give_up(error)
-        with self._passed:
-            self._passed.notify_all()
+            return self._fail(error)
+        with self._flush_done:
+            self._flush_done.notify_all()
         return self._synced(offset)
 
     def _run(self) -> None:
@@ -108,9 +110,9 @@ class Flusher:
             try:
                 self._once()
             except MemoryError:
-                log.error("no memory to flush: tried again")
+                log.error("no memory to flush, will try again")
             except Exception as error:
-                return self._call(self._give_up, error)
+                return self._call(self._fail, error)
 
     def _once(self) -> None:
         self._prepare()
@@ -118,49 +120,50 @@ class Flusher:
             offset = self._store.sync()
             if self._commits is not None:
                 self._call(self._synced, offset)
-            with self._passed:
-                self._passed.notify_all()
-        if self._loop.time() >= self._queues_at:
-            rest_s = min(self._flush_queues() / QUEUES_A_SECOND, QUEUES_THOROUGH_S)
-            self._queues_at = self._loop.time() + max(rest_s, self._queue_interval_ms() / 1000)
+            with self._flush_done:
+                self._flush_done.notify_all()
+        if self._loop.time() >= self._queues_due_at:
+            pause_s = min(self._flush_queues() / QUEUES_PER_SECOND_MAX, QUEUE_FLUSH_PAUSE_MAX_S)
+            self._queues_due_at = self._loop.time() + max(pause_s, self._queue_interval_ms() / 1000)
 
-    def _give_up(self, error: Exception) -> None:
-        """The first of the threads to whom the disk refused tells it; the other one hears the same."""
-        if self._refused:
+    def _fail(self, error: Exception) -> None:
+        """Report the failure once: flusher and group commit both see it."""
+        if self._failure_reported:
             return
-        self._refused = True
+        self._failure_reported = True
         log.critical(
-            "the disk refused a flush, and what it holds is in doubt: no more messages are taken, those that "
-            "were confirmed can still be read. Mend the disk and start the broker again: %s", error,
-        )  # fmt: skip
+            "the disk failed a flush, so unconfirmed messages may not be on it: no more messages are "
+            "accepted, confirmed ones can still be read. Repair the disk and restart the broker: %s",
+            error,
+        )
         self._failed(error)
 
     def _flush_queues(self) -> int:
-        """How many had something. A checkpoint that cannot be written (no room, no descriptor) costs nothing but time
-        after a crash."""
+        """Flush the queues; the number that had changes. A checkpoint that cannot be written (no space, no
+        descriptor) only makes the next recovery slower."""
         try:
             flushed = self._store.flush_queues()
         except OSError as error:
             if not self._store.writable:
                 raise
-            if not self._unmarked:
+            if not self._checkpoint_failing:
                 log.warning("the checkpoint could not be written, will try again: %s", error)
-            self._unmarked = True
+            self._checkpoint_failing = True
             return 0
-        self._unmarked = False
+        self._checkpoint_failing = False
         return flushed
 
     def _prepare(self) -> None:
-        """Without a segment made ahead the next one is made when it is needed, and a full disk is told then. Before the
-        sync, which gets in the way of writes that need new blocks."""
+        """Preallocate the next segment. Without one it is created when it is needed, and a full disk is
+        reported then. Done before the sync, which slows down writes that need new blocks."""
         try:
             self._store.prepare()
         except OSError as error:
-            if not self._unprepared:
-                log.warning("the next log segment could not be made ahead: %s", error)
-            self._unprepared = True
+            if not self._prepare_failing:
+                log.warning("the next log segment could not be preallocated: %s", error)
+            self._prepare_failing = True
         else:
-            self._unprepared = False
+            self._prepare_failing = False
 
     def _call(self, callback: Callable[..., None], value: object) -> None:
         try:

@@ -1,8 +1,8 @@
-"""Registrar: makes our broker known, to the name server of this process and to others over TCP. Loop thread.
+"""Registrar: registers the broker with name servers: the one of this process, and others over TCP.
 
-Others are told all at start and every period, and changed topics at once; each has a task of its own, so a
-slow one holds up nobody. A failure is logged when it begins and when it is over; what was not told goes with
-the next.
+Other name servers get all topics at start and every period, and changed topics at once. Each has a separate
+task, so a slow one delays no other. A failure is logged when it begins and when it ends; topics that were not
+sent go with the next registration. Loop thread.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ CONNECT_S = 3.0
 ANSWER_S = 24.0
 RETRY_S = 1.0
 BATCH_CHANGES_S = 0.05
-"""Topics that change in so short a time are told together."""
+"""Topics that change within this time are sent together."""
 PERIOD_S = (10.0, 60.0)
 NAME_SERVERS_MAX = 16
 
 
 class RegistrationError(Exception):
-    """A name server's answer is a refusal, or not to be understood."""
+    """A name server refused a registration, or its answer is malformed."""
 
 
 class Registrar:
-    """`connect` opens a connection, `permission` is brokerPermission, `own` this process's name server."""
+    """`permission` returns brokerPermission; `own` is the name server of this process."""
 
     def __init__(
         self,
@@ -66,14 +66,15 @@ class Registrar:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Tell everybody everything. Needs the running loop; the own name server knows us when it returns."""
+        """Register all topics everywhere; our own name server has them when this returns. Needs the running
+        loop."""
         self._announce_own(None)
         self._tasks = [asyncio.ensure_future(other.run(self._period_s)) for other in self._others]
         if self._own is not None:
             self._tasks.append(asyncio.ensure_future(self._refresh_own()))
 
     def changed(self, names: Collection[str]) -> None:
-        """Topics are new, other or gone. Name servers forget a topic only when told to (216)."""
+        """Topics were created, changed or deleted. Name servers delete a topic only on request (216)."""
         if not self._tasks:
             return
         known = [name for name in names if name in self._topics]
@@ -83,7 +84,7 @@ class Registrar:
                 other.changed(known)
 
     async def stop(self) -> None:
-        """Say goodbye to all, and wait for no answer."""
+        """Unregister everywhere, without waiting for answers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -106,10 +107,10 @@ class Registrar:
         try:
             self._own[0].register(self._announcement(names).registration(), None)
         except Refusal as refusal:
-            log.error("our own name server refuses: %s", refusal.remark)
+            log.error("the name server of this process refused the registration: %s", refusal.remark)
 
     async def _refresh_own(self) -> None:
-        """What was deleted there and not here comes back, as with any name server."""
+        """Register again what was deleted there but not here, as at any name server."""
         while self._own is not None:
             await asyncio.sleep(self._period_s)
             routes, kv = self._own
@@ -121,7 +122,7 @@ class Registrar:
                 self._announce_own(missing)
 
     def _set_ordered_topics(self, names: Collection[str]) -> None:
-        """Topics that a name server holds to be ordered are marked so, never unmarked."""
+        """Mark topics as ordered that a name server lists as ordered; none is ever unmarked."""
         known = [
             config for name in names if (config := self._topics.get(name)) is not None and not config.order
         ]
@@ -130,7 +131,7 @@ class Registrar:
 
 
 class RemoteNameServer:
-    """One name server outside, and what it has not heard yet (`None`: all)."""
+    """One name server of another process, and the topics not sent to it yet (`None`: all)."""
 
     def __init__(
         self,
@@ -138,13 +139,13 @@ class RemoteNameServer:
         identity: BrokerIdentity,
         announce: Announce,
         connect: Connect,
-        orders: Callable[[Collection[str]], None],
+        set_ordered: Callable[[Collection[str]], None],
     ) -> None:
         self._address = address
         self._identity = identity
         self._announce = announce
         self._connect = connect
-        self._orders = orders
+        self._set_ordered = set_ordered
         self._peer: Peer | None = None
         self._unsent: set[str] | None = None
         self._wake = asyncio.Event()
@@ -175,7 +176,7 @@ class RemoteNameServer:
                 await asyncio.sleep(RETRY_S)
 
     def leave(self) -> None:
-        """Unregister if it knows us, and hang up."""
+        """Unregister if we are connected, and disconnect."""
         peer, self._peer = self._peer, None
         if peer is None or peer.closed:
             return
@@ -203,24 +204,26 @@ class RemoteNameServer:
             ext = announcement.ext(self._host(peer), body)
             answer = await peer.ask(RemotingCommand.request(RequestCode.REGISTER_BROKER, ext, body), ANSWER_S)
             if answer.code != ResponseCode.SUCCESS:
-                raise RegistrationError(f"it refuses with code {answer.code}: {answer.remark}")
+                raise RegistrationError(f"it refused with code {answer.code}: {answer.remark}")
             if answer.body:
                 table = members(fastjson.loads(answer.body), "the order topics").get("table")
-                self._orders(members_or_none(table, "table"))
+                self._set_ordered(members_or_none(table, "table"))
 
     def _host(self, peer: Peer) -> str:
-        """Ours, as this name server shall tell it."""
+        """Our host as this name server shall report it to clients."""
         return self._identity.bound or peer.local[0].removeprefix("::ffff:")
 
     def _closed(self, peer: Peer) -> None:
-        """It forgets a broker whose connection is gone."""
+        """Register again: a name server removes a broker whose connection is closed."""
         if peer is self._peer:
             self._wake.set()
 
     def _failed(self, error: Exception) -> None:
         if not self._failing:
             log.warning(
-                "name server %s:%d does not know us: %s", *self._address, str(error) or type(error).__name__
+                "cannot register with name server %s:%d, will try again: %s",
+                *self._address,
+                str(error) or type(error).__name__,
             )
         self._failing = True
         if self._peer is not None and isinstance(error, OSError):
@@ -228,31 +231,32 @@ class RemoteNameServer:
 
     def _succeeded(self) -> None:
         if self._failing:
-            log.info("name server %s:%d knows us again", *self._address)
+            log.info("registered with name server %s:%d again", *self._address)
         self._failing = False
 
 
 def addresses(text: str, own: Address | None = None) -> list[Address]:
-    """The `host:port;host:port` of namesrvAddr, each once, without the name server of this process.
+    """The addresses of namesrvAddr (`host:port;host:port`), each once, without the name server of this
+    process.
 
-    StartError names what is wrong.
+    StartError names the wrong one.
     """
     found: dict[Address, None] = {}
-    for part in text.replace(",", ";").split(";"):
-        if not part.strip():
+    for address in text.replace(",", ";").split(";"):
+        if not address.strip():
             continue
-        host, _, port = part.strip().rpartition(":")
+        host, _, port = address.strip().rpartition(":")
         if not (host and port.isascii() and port.isdigit() and 0 < int(port[:6]) <= 65535):
-            raise StartError(f"namesrvAddr must be host:port;host:port, not {part[:80]!r}")
+            raise StartError(f"namesrvAddr must be host:port;host:port, not {address[:80]!r}")
         found[host.removeprefix("[").removesuffix("]"), int(port)] = None
-    found = {address: None for address in found if own is None or not _is_own(address, own)}
+    found = {each: None for each in found if own is None or not _is_own(each, own)}
     if len(found) > NAME_SERVERS_MAX:
         raise StartError(f"namesrvAddr names {len(found)} name servers, at most {NAME_SERVERS_MAX}")
     return list(found)
 
 
 def _is_own(address: Address, own: Address) -> bool:
-    """`own` is where we listen, perhaps on every address."""
+    """Whether `address` is where we listen (`own`), perhaps on every address."""
     host, port = address
     everywhere = own[0] in ("0.0.0.0", "::")
     here = host in ("localhost", "::1") or host.startswith("127.")

@@ -1,9 +1,11 @@
-"""Retention: the log's oldest segments go, queues and index follow (Apache's CleanCommitLogService and
-CleanConsumeQueueService). Deletes nothing that is not expired unless the disk is nearly full, never the active segment.
-One of a round may become the log's next file instead, unless the disk's room is wanted.
+"""Retention: deletes expired segments of the log, then the queue and index files that only referred to them.
 
-The log's start moves first; then each queue's, in slices, and readers that wait there are told. Loop thread; the file
-system is asked, and files are deleted, in a thread of its own.
+Apache: CleanCommitLogService and CleanConsumeQueueService. Files that are not expired are deleted only when
+the disk is nearly full, the active segment never. One segment of a round may be recycled as the log's next
+file, unless the disk is short of space.
+
+The start of the log moves first, then that of each queue, in slices; held requests of those queues are
+notified. Loop thread; a separate thread measures the disk and deletes files.
 """
 
 import asyncio
@@ -28,14 +30,15 @@ log = logging.getLogger("firearrow.retention")
 HOUR_MS = 3_600_000
 MANUAL_ROUNDS = 20
 SLICE = 256
-"""Queues that are looked at before others get their turn."""
+"""Queues that are checked before the loop may do other work."""
 ALL_MS = 1 << 62
 
 Queue = tuple[str, int]
 
 
 class Retention:
-    """`measure()` runs in the thread and may raise OSError; `moved(queues)` hears which queues begin later now."""
+    """`measure()` runs in the separate thread, may raise OSError; `moved(queues)` gets queues whose start
+    moved."""
 
     def __init__(
         self,
@@ -59,29 +62,30 @@ class Retention:
         self._manual_rounds = 0
         self._cleaned_below = -1
         self._undeleted: Segment | None = None
-        """It was let go and could not be deleted: nothing behind it may go before it."""
+        """A detached segment that could not be deleted yet: no later one may be deleted before it."""
         self._undeleted_since_ms = 0
-        self._troubled = False
+        self._failing = False
         self.use: DiskUse | None = None
-        """As it was measured last."""
+        """The last measurement."""
 
     def start(self) -> None:
         self._task = self._loop.create_task(self._run())
 
     async def stop(self) -> None:
-        """What is being deleted is gone before this returns."""
+        """Return when no file is being deleted any more."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._thread.shutdown()
 
     def delete_expired(self) -> None:
-        """As if it were the hour, for some rounds (mqadmin deleteExpiredCommitLog)."""
+        """Delete expired files in the next rounds, as if deleteWhen were now (mqadmin
+        deleteExpiredCommitLog)."""
         self._manual_rounds = MANUAL_ROUNDS
         self._wake.set()
 
     def clean_queues(self) -> None:
-        """Look at all queues once more (mqadmin cleanExpiredCQ)."""
+        """Check all queues again (mqadmin cleanExpiredCQ)."""
         self._cleaned_below = -1
         self._wake.set()
 
@@ -95,37 +99,38 @@ class Retention:
             self._wake.clear()
             try:
                 await self.round()
-                self._troubled = False
+                self._failing = False
             except OSError as error:
-                if not self._troubled:
-                    log.warning("old files cannot be deleted now: %s", error)
-                self._troubled = True
+                if not self._failing:
+                    log.warning("expired files could not be deleted, will try again: %s", error)
+                self._failing = True
 
     async def round(self) -> None:
-        """OSError: what could not be deleted stands, the next round goes on."""
-        level = await self._look()
+        """Measure, delete, clean. OSError: some file could not be deleted; the next round tries again."""
+        level = await self._measure_disk()
         manual, self._manual_rounds = self._manual_rounds > 0, max(self._manual_rounds - 1, 0)
         try:
             if await self._all_deleted() and (manual or level or self._is_hour()):
                 await self._delete_segments(level)
-            if level:  # its room is wanted
-                await self._loop.run_in_executor(self._thread, self._store.cleaner.drop_spare)
+            if level:  # the disk is short of space: no recycled segment
+                await self._loop.run_in_executor(self._thread, self._store.cleaner.drop_recycled)
         finally:
             if self._store.min_physical > self._cleaned_below:
                 await self._clean()
 
     # ---- the disk ----
 
-    async def _look(self) -> Pressure:
-        """How full the disk is. Full stays full until no file has to go by force any more."""
+    async def _measure_disk(self) -> Pressure:
+        """How full the disk is. Once full, it counts as full until its use is below
+        diskSpaceCleanForciblyRatio."""
         self.use = await self._loop.run_in_executor(self._thread, self._measure)
         level = pressure(self.use, self._config.options)
         was_full = self._store.full is not None
         full = level is Pressure.FULL or (was_full and level is Pressure.FORCE)
         if full and not was_full:
-            log.error("the disk is nearly full (%s): messages are refused until there is room", self.use)
+            log.error("the disk is nearly full (%s): messages are refused until space is freed", self.use)
         elif was_full and not full:
-            log.warning("the disk has room again (%s): messages are taken", self.use)
+            log.warning("the disk has space again (%s): messages are accepted", self.use)
         self._store.full = str(self.use) if full else None
         return level
 
@@ -136,7 +141,7 @@ class Retention:
         return hour in self._config.options.delete_hours
 
     def expired_ms(self) -> int:
-        """Files that were written to last at this time, or before it, are expired."""
+        """A file is expired if its last write was at this time or before it."""
         return self._clock.now_ms() - self._config.options.reserved_hours * HOUR_MS
 
     async def _delete_segments(self, level: Pressure) -> None:
@@ -146,15 +151,15 @@ class Retention:
         while count < options.delete_files_max:
             if count:
                 await asyncio.sleep(options.delete_interval_ms / 1000)
-            segment = self._store.cleaner.let_go_segment(modified_before_ms=before_ms)
+            segment = self._store.cleaner.detach_segment(modified_before_ms=before_ms)
             if segment is None:
                 break
             count += 1
             await self._delete(segment, reuse=not level)
         if count:
-            log.info("%d segments deleted, the log begins at %d", count, self._store.min_physical)
+            log.info("deleted %d segments, the log starts at %d", count, self._store.min_physical)
         elif level:
-            log.warning("the disk fills up (%s), and no segment of the log may be deleted", self.use)
+            log.warning("the disk is filling up (%s), but no segment of the log may be deleted", self.use)
 
     async def _delete(self, segment: Segment, *, reuse: bool = False) -> None:
         self._undeleted, self._undeleted_since_ms = segment, self._clock.monotonic_ms()
@@ -163,7 +168,8 @@ class Retention:
         self._undeleted = None
 
     async def _all_deleted(self) -> bool:
-        """Whether every segment that was let go is gone; one that stands is tried again now and then."""
+        """Whether every detached segment is deleted; retries one that is not after
+        redeleteHangedFileInterval."""
         if self._undeleted is None:
             return True
         waited_ms = self._clock.monotonic_ms() - self._undeleted_since_ms
@@ -180,9 +186,9 @@ class Retention:
                 await asyncio.sleep(0)
             try:
                 await self._clean_queue(queue)
-            except OSError as error:  # the others need not wait for it
+            except OSError as error:  # go on with the other queues
                 failed = error
-        for file in self._store.cleaner.let_go_index_files():
+        for file in self._store.cleaner.detach_index_files():
             await self._loop.run_in_executor(self._thread, delete_recycled, file)
         if failed is not None:
             raise failed
@@ -197,7 +203,7 @@ class Retention:
             _, gone = self._store.cleaner.clean_queue(*queue, at_most=1)
 
     async def _pause(self, queue: Queue) -> None:
-        """The deleted file is gone for good before the queue's next one goes."""
+        """Make the deletion durable before the queue's next file is deleted."""
         topic, queue_id = queue
         folder = os.path.join(self._store.root, "consumequeue", topic, str(queue_id))
         await self._loop.run_in_executor(self._thread, _sync_folder, folder)
@@ -205,6 +211,6 @@ class Retention:
 
 
 def _sync_folder(folder: str) -> None:
-    """A queue may have been deleted meanwhile, folder and all."""
+    """Sync the folder, unless the queue was deleted concurrently."""
     with contextlib.suppress(FileNotFoundError):
         fsync_dir(folder)

@@ -1,7 +1,7 @@
-"""Routing: on which brokers a topic has queues to read, as its name servers say. Loop thread.
+"""RouteLookup: finds the brokers on which a topic has queues to read. Loop thread.
 
-The name server of this process is asked directly, others over TCP; what those say is kept for a while, also that
-they know nothing.
+Asks the name server of this process directly, others over TCP; their answers are cached for a time, also that
+a topic does not exist.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class RouteLookup:
         self._last_answer: dict[str, tuple[int, Queues | None]] = {}
 
     async def queues(self, topic: str) -> Queues | None:
-        """All queues of the topic that may be read, sorted; None if nobody knows the topic, or answers."""
+        """All readable queues of the topic, sorted; None if it is unknown or no name server answers."""
         route = None if self._own is None else self._own.route(topic)
         if route is not None:
             found = [(name, data.perm, data.read_queues) for name, data in route.queues.items()]
@@ -61,17 +61,17 @@ class RouteLookup:
         if not self._others or (known is not None and now - known[0] < self._period_ms):
             return None if known is None else known[1]
         try:
-            queues = await self._asked(topic)
+            queues = await self._fetch(topic)
         except RoutingError as error:
-            log.warning("the route of %s: %s", topic, error)
+            log.warning("cannot get the route of topic %s: %s", topic, error)
             return None if known is None else known[1]
         if topic not in self._last_answer and len(self._last_answer) >= TOPICS_MAX:
             del self._last_answer[next(iter(self._last_answer))]
         self._last_answer[topic] = now, queues
         return queues
 
-    async def _asked(self, topic: str) -> Queues | None:
-        """What the first name server says that answers."""
+    async def _fetch(self, topic: str) -> Queues | None:
+        """The answer of the first name server that answers. RoutingError."""
         faults: list[str] = []
         for address in self._others:
             try:
@@ -96,7 +96,7 @@ class RouteLookup:
 
 
 def _queues_of(topic: str, body: bytes) -> Queues:
-    """Of a TopicRouteData. ValueError."""
+    """The queues of a TopicRouteData. ValueError."""
     of = json_fields.members(loads_body(body), "the route")
     found = []
     for item in json_fields.items(of.get("queueDatas"), "queueDatas"):
@@ -107,7 +107,7 @@ def _queues_of(topic: str, body: bytes) -> Queues:
 
 
 def _readable(topic: str, found: list[tuple[str, int, int]]) -> Queues:
-    """Of brokers by name, permission and queues to read. ValueError."""
+    """The queues of the brokers (name, permission, count) that allow reads. ValueError."""
     readable = [(name, count) for name, perm, count in found if perm & name_rules.PERM_READ]
     if sum(count for _, count in readable) > QUEUES_MAX:
         raise ValueError(f"readQueueNums add up to more than {QUEUES_MAX}")

@@ -1,4 +1,4 @@
-"""Sampler: feeds the statistics every second, every 10 s and at midnight. Loop thread."""
+"""StatsTimer: samples the statistics every second, every 10 s and at midnight. Loop thread."""
 
 import asyncio
 import datetime

@@ -1,8 +1,8 @@
-"""Saver: brings tables to their files, in the background and not more often than needed.
+"""TableSaver: writes tables to their files, in the background and not more often than needed.
 
-A table that says `schedule` is written after a short delay, so that a thousand changes are one write; `saved` says when the
-file is there. One that only `changed` is written at stop, or when somebody says `schedule`. The text is made from a
-snapshot in the writing thread. Loop thread.
+`schedule` writes a table after a short delay, so that a thousand changes need one write; `saved` waits for
+it. `changed` only notes a change, which is written at stop or with the next `schedule` or `save_changed`. The
+writer thread takes the snapshot and writes it; all else runs in the loop thread.
 """
 
 import asyncio
@@ -21,12 +21,13 @@ RETRY_S = 5.0
 
 @dataclass(slots=True)
 class SavedTable:
-    """`save()` writes the table's file and may run in another thread."""
+    """`save()` writes the table's file; it may run in the writer thread."""
 
     name: str
     save: Callable[[], None]
     changes: int = 0
-    """Counts what was changed; `tried` of them were to be written, `written` of them are in the file."""
+    """Numbers of changes: all; `tried`: that a write covered, failed or not; `written`: that are in the
+    file."""
     tried: int = 0
     written: int = 0
     writing: int = 0
@@ -39,13 +40,14 @@ class SavedTable:
 
     @property
     def busy(self) -> bool:
-        """It is to be written soon, or is being written; a try that failed is over, though another one follows."""
+        """A write is scheduled or running. One that failed is over, although it will be repeated."""
         return (self.timer is not None or self.writing > 0) and self.tried < self.changes
 
 
 class TableSaver:
-    """`sync_to_disk()` brings log and journal to the disk, in the writing thread: files of progress must not be ahead of what
-    they speak of, and what the journal holds of older progress must not come back behind them. OSError."""
+    """`sync_to_disk()` syncs log and journal in the writer thread before a progress file is written: the file
+    must not be ahead of the log, and older progress in the journal must not override it after a restart.
+    OSError."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, sync_to_disk: Callable[[], None] = lambda: None
@@ -53,7 +55,7 @@ class TableSaver:
         self.sync_to_disk = sync_to_disk
         self._loop = loop
         self._tables: dict[str, SavedTable] = {}
-        self._waiting: deque[tuple[asyncio.Future[bool], dict[str, int]]] = deque()
+        self._waiters: deque[tuple[asyncio.Future[bool], dict[str, int]]] = deque()
         self._writer = single_thread_executor("saver")
         self._stopped = False
 
@@ -61,14 +63,14 @@ class TableSaver:
         self._tables[name] = SavedTable(name, save)
 
     def save_changed(self) -> asyncio.Future[bool]:
-        """Write all that changed; done as `saved` is."""
+        """Write all tables that changed; the future of `saved`."""
         for table in self._tables.values():
             if table.changed:
                 self._write_in(table, 0)
         return self.saved()
 
     def schedule(self, name: str) -> None:
-        """The table changed; its file follows shortly, also if it could not be written before."""
+        """The table changed: write its file shortly, also if the last write failed."""
         self.changed(name)
         table = self._tables[name]
         if table.failing and table.timer is not None:
@@ -77,43 +79,43 @@ class TableSaver:
         self._write_in(table, SAVE_DELAY_S)
 
     def retry_failed(self) -> None:
-        """Try those soon that could not be written."""
+        """Schedule the tables whose last write failed."""
         for table in self._tables.values():
             if table.failing:
                 self.schedule(table.name)
 
     def changed(self, name: str) -> None:
-        """The table changed; its file follows at stop, or with the next `schedule`."""
+        """The table changed: write its file at stop, or with the next `schedule`."""
         self._tables[name].changes += 1
 
     @property
     def failing(self) -> bool:
-        """Whether the file of a table could not be written."""
+        """Whether the last write of a table failed."""
         return any(table.failing for table in self._tables.values())
 
     @property
     def busy(self) -> bool:
-        """Whether something that was to be written soon is not yet in its file."""
+        """Whether a scheduled change is not in its file yet."""
         return any(table.busy for table in self._tables.values())
 
     def saved(self) -> asyncio.Future[bool]:
-        """Done when what is to be written soon now was written, or could not be (False; the log says why); what
-        changes later is not waited for. Those who ask are told in the order in which they asked.
+        """A future that is done when all writes scheduled by now were tried; False if one failed (logged). It
+        does not wait for later changes. Futures complete in the order of the calls.
         """
         future: asyncio.Future[bool] = self._loop.create_future()
         goals = {name: table.changes for name, table in self._tables.items() if table.busy}
-        self._waiting.append((future, goals))
+        self._waiters.append((future, goals))
         self._finish_waiters()
         return future
 
     def run_in_writer(self, work: Callable[[], None]) -> None:
-        """Do it in the writing thread; not at all once that has stopped. `work` raises nothing."""
+        """Run `work` in the writer thread, or not at all after stop. `work` must not raise."""
         if not self._stopped:
             self._writer.submit(work)
 
     def stop(self) -> None:
-        """Write what changed and return when all files are there. OSError of the last one that could not be written;
-        the others are."""
+        """Write all changed tables and return. OSError: the error of the last table that could not be
+        written; the others are written."""
         self._stopped = True
         for table in self._tables.values():
             if table.timer is not None:
@@ -143,15 +145,15 @@ class TableSaver:
         if self._stopped:
             return
         table.writing += 1
-        begun = table.changes
+        covered = table.changes
         done = self._loop.run_in_executor(self._writer, table.save)
-        done.add_done_callback(lambda future: self._done(table, begun, future.exception()))
+        done.add_done_callback(lambda future: self._done(table, covered, future.exception()))
 
-    def _done(self, table: SavedTable, begun: int, error: BaseException | None) -> None:
+    def _done(self, table: SavedTable, covered: int, error: BaseException | None) -> None:
         table.writing -= 1
-        table.tried = begun
+        table.tried = covered
         if error is None:
-            table.written = begun
+            table.written = covered
         else:
             if not table.failing:
                 log.error("cannot write the %s file, will try again: %s", table.name, error)
@@ -160,10 +162,10 @@ class TableSaver:
         self._finish_waiters()
 
     def _finish_waiters(self) -> None:
-        """Those at the head whose changes were tried."""
-        while self._waiting and all(
-            self._tables[name].tried >= goal for name, goal in self._waiting[0][1].items()
+        """Complete the futures at the head whose changes were tried."""
+        while self._waiters and all(
+            self._tables[name].tried >= goal for name, goal in self._waiters[0][1].items()
         ):
-            future, goals = self._waiting.popleft()
+            future, goals = self._waiters.popleft()
             if not future.done():
                 future.set_result(all(self._tables[name].written >= goal for name, goal in goals.items()))

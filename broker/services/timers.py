@@ -1,4 +1,4 @@
-"""Periodic: small jobs, each repeated after its number of seconds, also after it failed (logged). Loop thread."""
+"""Periodic: runs jobs at fixed intervals; one that fails is logged and runs again. Loop thread."""
 
 import asyncio
 import logging

@@ -1,6 +1,6 @@
 """Allocation: which queues of a topic a client of a group consumes when the broker assigns them. Pure.
 
-Queues and clients come sorted; a client that is not among `clients` gets none.
+Queues and clients have to be sorted; a client that is not among `clients` gets no queue.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ def for_pop(
     clients: Sequence[str],
     share_queues: int,
 ) -> list[MessageQueue]:
-    """The client's own queues and those of the next `share_queues` clients; queue -1 stands for all of a broker."""
+    """The queues of the client and of the next `share_queues` clients; queue -1: all queues of a broker."""
     if share_queues <= 0 or share_queues >= len(clients) - 1:
         brokers = dict.fromkeys(MessageQueue(queue.broker_name, -1, queue.topic) for queue in queues)
         return list(brokers)

@@ -1,4 +1,4 @@
-"""Attributes of topics and groups: `+key=value,-key` of the wire, applied to those that are. Pure."""
+"""Attributes of topics and groups: parses changes `+key=value,-key` and applies them. Pure functions."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,13 +8,13 @@ DIGITS_MAX = 19
 LONG_MAX = (1 << 63) - 1
 
 Check = Callable[[str], str | None]
-"""What is wrong with a value of an attribute, in Apache's words; None if nothing is."""
+"""Checks a value: returns the fault in Apache's words, None if there is none."""
 Known = Mapping[str, tuple[bool, Check]]
-"""Attribute → whether it may change later, and which values it takes."""
+"""Attribute → whether it may change after creation, and the check of its values."""
 
 
 class InvalidAttribute(ValueError):
-    """A change that may not be; the text names the key, in Apache's words."""
+    """A change that is not allowed; the text names the key, in Apache's words."""
 
 
 def _one_of(*values: str) -> Check:
@@ -25,7 +25,7 @@ def _number(low: int, high: int) -> Check:
     def check(value: str) -> str | None:
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX):
-            return f"value is no number: {value[:64]}"
+            return f"value is not a number: {value[:64]}"
         return None if low <= int(value) <= high else f"value is not in range({low}, {high})"
 
     return check
@@ -40,7 +40,7 @@ TOPIC_ATTRIBUTES: Known = {
     ),
     "reserve.time": (True, _number(-1, LONG_MAX)),
 }
-"""Without those of LITE topics, as a broker that has none."""
+"""Without those of LITE topics, which this broker does not have."""
 GROUP_ATTRIBUTES: Known = {"priority.factor": (True, _number(0, 100))}
 
 
@@ -64,7 +64,7 @@ def parsed(text: str) -> dict[str, str]:
 def apply_changes(
     known: Known, current: Mapping[str, str] | None, changes: Mapping[str, str]
 ) -> dict[str, str]:
-    """The attributes after `changes`; `current` is None for what is being created. InvalidAttribute."""
+    """The attributes after `changes`; `current` is None at creation. InvalidAttribute."""
     if len(changes) > PAIRS_MAX:
         raise InvalidAttribute(f"{len(changes)} attributes, at most {PAIRS_MAX}")
     after = dict(current or {})

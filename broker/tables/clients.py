@@ -1,6 +1,7 @@
-"""ClientTable: who produces and consumes over which connection, by what their heartbeats said.
+"""ClientTable: producers and consumers and their connections, known from heartbeats.
 
-In memory only. Sends nothing: it says which groups changed, its caller tells their members. Loop thread.
+In memory only. Sends nothing: it returns which groups changed, and the caller notifies their members. Loop
+thread.
 """
 
 from collections.abc import Callable
@@ -19,18 +20,18 @@ GROUPS_MAX = 200_000
 MEMBERSHIPS_MAX = 1_000_000
 COMPENSATIONS_MAX = 10_000
 SUBSCRIPTIONS_WEIGHT_MAX = 3_000_000
-"""Of all groups together, in hundreds of bytes."""
+"""Memory of the subscriptions of all groups, in units of 100 bytes."""
 COMPENSATIONS_WEIGHT_MAX = 1_000_000
-"""Of what pulls said, likewise."""
+"""Memory of the subscriptions known from pulls, in units of 100 bytes."""
 
 
 class ClientsFull(Exception):
-    """No room for what a client wants to be; the text says which bound."""
+    """A limit is reached; the text names it."""
 
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One client of one group on one connection. `language` and `version` are codes as in its requests."""
+    """One client of one group on one connection. `language` and `version` are the codes of its requests."""
 
     client_id: str
     peer: Peer
@@ -43,7 +44,7 @@ class Member:
         return LANGUAGES.get(self.language, "OTHER")
 
     def to_object(self) -> dict[str, object]:
-        """A connection as 203 and 204 show it."""
+        """The connection as the answers to 203 and 204 describe it."""
         host, port = self.peer.remote[:2]
         return {
             "clientAddr": f"{host}:{port}",
@@ -76,7 +77,7 @@ class ConsumerGroup:
 
 @dataclass(slots=True)
 class Compensation:
-    """What a pull without a heartbeat said about its group."""
+    """A subscription known from a pull only: its group has sent no heartbeat."""
 
     subscription: Subscription
     seen_ms: int
@@ -93,7 +94,7 @@ class ClientTable:
         weight_max: int = SUBSCRIPTIONS_WEIGHT_MAX,
         subscribed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`subscribed()` hears that a group came, went, or is other or subscribes other than before."""
+        """`subscribed()` is called when a group or its subscriptions change."""
         self._clock = clock
         self._channel_expired_ms = channel_expired_ms
         self._subscription_expired_ms = subscription_expired_ms
@@ -106,28 +107,28 @@ class ClientTable:
         self._consumes: dict[Peer, set[str]] = {}
         self._produces: dict[Peer, set[str]] = {}
         self.broadcasting: set[str] = set()
-        """Groups whose consumers all get everything, and do not pull by themselves."""
+        """BROADCASTING groups of push consumers (CONSUME_PASSIVELY)."""
         self._askers: dict[str, Peer] = {}
         self._asks_as: dict[Peer, str] = {}
         self._compensations: dict[tuple[str, str], Compensation] = {}
         self._compensated = 0
         self._memberships = 0
 
-    # --- looking ---
+    # --- look-up ---
 
     def consumer_group(self, name: str) -> ConsumerGroup | None:
-        """A group that has members; None if it is not online."""
+        """The group; None if it has no members online."""
         return self._consumers.get(name)
 
     def consumer_groups(self) -> list[ConsumerGroup]:
         return list(self._consumers.values())
 
     def groups_subscribed(self, topic: str) -> list[str]:
-        """Online groups that subscribe the topic."""
+        """The online groups that subscribe to the topic, sorted."""
         return sorted(name for name, group in self._consumers.items() if topic in group.subscriptions)
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
-        """What the group subscribed of the topic, by heartbeat or else by a pull that carried it."""
+        """The group's subscription to the topic, from a heartbeat, else from a pull; None if unknown."""
         online = self._consumers.get(group)
         found = None if online is None else online.subscriptions.get(topic)
         if found is not None:
@@ -139,7 +140,7 @@ class ClientTable:
         return list(self._producers.get(group, {}).values())
 
     def producer(self, client_id: str) -> Peer | None:
-        """The connection on which a producer of this client was heard of last."""
+        """The connection of the client's last producer heartbeat."""
         return self._askers.get(client_id)
 
     def producer_groups(self) -> dict[str, list[Member]]:
@@ -150,7 +151,7 @@ class ClientTable:
     def begin_consumer(
         self, group: str, member: Member, consume_type: str, message_model: str, consume_from_where: str
     ) -> bool:
-        """Note a consumer; True if it is new in its group. ClientsFull."""
+        """Add a consumer to its group, or update it; True if it is new in the group. ClientsFull."""
         self._admit(self._consumes, member.peer, group, len(self._consumers), group in self._consumers)
         online = self._consumers.get(group)
         if online is None or (online.consume_type, online.message_model) != (consume_type, message_model):
@@ -170,7 +171,7 @@ class ClientTable:
         return before is None
 
     def subscribe(self, group: str, subscription: Subscription) -> bool:
-        """Add a topic, or replace its smaller version; True if the topic is new. ClientsFull."""
+        """Add a subscription, or replace one of a lower version; True if the topic is new. ClientsFull."""
         online = self._consumers.get(group)
         if online is None:
             return False
@@ -185,7 +186,7 @@ class ClientTable:
         return known is None
 
     def unsubscribe_others(self, group: str, topics: set[str]) -> bool:
-        """Drop the topics that are not among these, which are all subscribed; True if there were any."""
+        """Remove all subscriptions but `topics`, which are all subscribed; True if one was removed."""
         online = self._consumers.get(group)
         if online is None or len(online.subscriptions) == len(topics):
             return False
@@ -196,7 +197,7 @@ class ClientTable:
         return bool(gone)
 
     def set_fingerprint(self, group: str, fingerprint: int) -> bool:
-        """Store it; True if another one was stored."""
+        """Store the fingerprint; True if a different one was stored before."""
         online = self._consumers.get(group)
         if online is None:
             return False
@@ -204,7 +205,7 @@ class ClientTable:
         return before is not None and before != fingerprint
 
     def note_producer(self, group: str, member: Member) -> None:
-        """ClientsFull."""
+        """Add a producer to its group, or update it. ClientsFull."""
         self._admit(self._produces, member.peer, group, len(self._producers), group in self._producers)
         self._producers.setdefault(group, {})[member.peer] = member
         self._join(self._produces, member.peer, group)
@@ -213,7 +214,7 @@ class ClientTable:
         self._askers[member.client_id] = member.peer
 
     def compensate(self, group: str, subscription: Subscription) -> None:
-        """A pull of a group without heartbeat carried its subscription."""
+        """Remember the subscription that a pull carried; the group has sent no heartbeat."""
         key = (group, subscription.topic)
         self._forget_compensation(key)
         capacity = COMPENSATIONS_WEIGHT_MAX - subscription.weight
@@ -227,7 +228,7 @@ class ClientTable:
     # --- leaving ---
 
     def leave_consumer(self, group: str, peer: Peer) -> bool:
-        """True if the peer was a member."""
+        """Remove the peer from the group; True if it was a member."""
         online = self._consumers.get(group)
         if online is None or online.members.pop(peer, None) is None:
             return False
@@ -251,7 +252,7 @@ class ClientTable:
         return True
 
     def leave_all(self, peer: Peer) -> list[ConsumerGroup]:
-        """The connection is gone: the consumer groups that it was a member of, as they are without it."""
+        """The connection is closed: remove it everywhere; returns the consumer groups that it left."""
         for name in list(self._produces.get(peer, ())):
             self.leave_producer(name, peer)
         left = [self._consumers[name] for name in sorted(self._consumes.get(peer, ()))]
@@ -260,12 +261,12 @@ class ClientTable:
         return left
 
     def expired(self) -> list[Peer]:
-        """Connections with a member not heard of for too long (to be closed); forgets old compensations."""
+        """Connections with a member whose heartbeats stopped, to be closed; removes old compensations."""
         now = self._clock.monotonic_ms()
         oldest = now - self._channel_expired_ms
         silent: dict[Peer, None] = {}
-        rosters = [group.members for group in self._consumers.values()] + list(self._producers.values())
-        for members in rosters:
+        member_tables = [group.members for group in self._consumers.values()] + list(self._producers.values())
+        for members in member_tables:
             silent.update((peer, None) for peer, member in members.items() if member.seen_ms < oldest)
         oldest = now - self._subscription_expired_ms
         for key in [key for key, entry in self._compensations.items() if entry.seen_ms < oldest]:
@@ -285,9 +286,9 @@ class ClientTable:
     def _admit(self, by_peer: dict[Peer, set[str]], peer: Peer, group: str, groups: int, known: bool) -> None:
         mine = by_peer.get(peer, set())
         if group not in mine and len(mine) >= self._memberships_max:
-            raise ClientsFull(f"a connection may be in {self._memberships_max} groups")
+            raise ClientsFull(f"a connection can be in at most {self._memberships_max} groups")
         if group not in mine and self._memberships >= MEMBERSHIPS_MAX:
-            raise ClientsFull(f"{self._memberships} memberships in groups are all there may be")
+            raise ClientsFull(f"the broker has {self._memberships} memberships in groups, the maximum")
         if not known and groups >= GROUPS_MAX:
             raise ClientsFull(f"{groups} groups are online, at most {GROUPS_MAX}")
 

@@ -1,11 +1,11 @@
-"""ConfigFile: one of Apache's `config/*.json`, replaced whole, with the state before it in `.bak`.
+"""ConfigFile: one of Apache's `config/*.json`, replaced atomically, with the previous state in `.bak`.
 
-Knows no content. A damaged file never keeps the broker from starting: it is set aside as `.damaged-N`, and said. Any
-one thread at a time.
+Does not interpret the content. A damaged file never stops the broker from starting: it is renamed to
+`.damaged-N` and logged. Used by one thread at a time.
 
-UnknownFields: what another version wrote into a config file and its table does not know, kept from load to save.
-
-Never part of an answer, and never more than a bound. Loop thread; `merge_into` may run in another one.
+UnknownFields: members of a config file that its table does not know, because another version wrote them. They
+are kept from load to save up to a limit, and are never part of an answer. Loop thread; `merge_into` may run
+in another one.
 """
 
 import logging
@@ -20,21 +20,21 @@ from firearrow.broker.tables import json_fields
 log = logging.getLogger("firearrow.files")
 
 BYTES_MAX = 512 << 20
-"""Nothing that is larger is one of these files."""
+"""A larger file is not a config file."""
 MISSING = "is missing"
 
 
 def set_aside(path: Path) -> str:
-    """Rename it to NAME.damaged-N; the name that it has now. OSError."""
+    """Rename the file to NAME.damaged-N; returns the new name. OSError."""
     number = 1
-    while (place := Path(f"{path}.damaged-{number}")).exists():
+    while (target := Path(f"{path}.damaged-{number}")).exists():
         number += 1
-    path.replace(place)
-    return place.name
+    path.replace(target)
+    return target.name
 
 
 class ConfigFile:
-    """`is_older`: what was loaded is not what was written last, or nothing was left to load."""
+    """`is_older`: the loaded state is not the last one written, or both files were damaged."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -42,36 +42,38 @@ class ConfigFile:
         self.is_older = False
 
     def load(self, load_text: Callable[[bytes], None]) -> bool:
-        """Give `load_text` the file's text, or `.bak`'s if the file is missing, empty or refused by a ValueError.
+        """Call `load_text` with the file's text, or with `.bak`'s if the file is missing, empty or invalid
+        (ValueError).
 
-        False when there is nothing to load, or nothing that can be. StartError when a file may not be read.
+        False if nothing could be loaded. StartError when a file cannot be read.
         """
         fault = self._fault(self.path, load_text)
         if fault is None:
             return True
-        spare = self._fault(self._backup, load_text)
-        self.is_older = fault != MISSING or spare != MISSING
+        backup_fault = self._fault(self._backup, load_text)
+        self.is_older = fault != MISSING or backup_fault != MISSING
         if not self.is_older:
             return False
-        kept = [self._set_aside(path, why) for path, why in ((self.path, fault), (self._backup, spare))]
-        beside = f"; kept as {', '.join(name for name in kept if name)}" if any(kept) else ""
-        if spare is None:
+        faults = (self.path, fault), (self._backup, backup_fault)
+        renamed = [name for name in (self._set_aside(path, why) for path, why in faults) if name]
+        kept_as = f"; kept as {', '.join(renamed)}" if renamed else ""
+        if backup_fault is None:
             log.error(
-                "%s %s: %s, the state before it, is taken%s", self.path, fault, self._backup.name, beside
+                "%s %s: loaded the previous state from %s%s", self.path, fault, self._backup.name, kept_as
             )
             return True
         log.error(
-            "%s %s, and %s %s: the broker starts without what they held%s",
+            "%s %s, and %s %s: the broker starts without their content%s",
             self.path,
             fault,
             self._backup.name,
-            spare,
-            beside,
+            backup_fault,
+            kept_as,
         )
         return False
 
     def write(self, text: bytes) -> None:
-        """On disk when it returns; a crash leaves a whole file, the old one or the new one. OSError."""
+        """Write the file durably; a crash leaves a complete file, the old one or the new one. OSError."""
         make_dirs(str(self.path.parent.absolute()))
         fresh = Path(f"{self.path}.tmp")
         with fresh.open("wb") as file:
@@ -79,15 +81,15 @@ class ConfigFile:
             file.flush()
             os.fsync(file.fileno())
         if self.path.exists():
-            spare = Path(f"{self._backup}.tmp")
-            spare.unlink(missing_ok=True)
-            os.link(self.path, spare)
-            spare.replace(self._backup)
+            link = Path(f"{self._backup}.tmp")
+            link.unlink(missing_ok=True)
+            os.link(self.path, link)
+            link.replace(self._backup)
         fresh.replace(self.path)
         fsync_dir(str(self.path.parent))
 
     def _fault(self, path: Path, load_text: Callable[[bytes], None]) -> str | None:
-        """Why it cannot be taken; None if it was."""
+        """Load the file; returns why it could not be loaded, None if it was. StartError."""
         try:
             if path.stat().st_size > BYTES_MAX:
                 return f"is larger than {BYTES_MAX >> 20} MiB"
@@ -107,52 +109,53 @@ class ConfigFile:
         return None
 
     def _set_aside(self, path: Path, fault: str | None) -> str | None:
-        """The name that it has now; None if it stays, or there is nothing to keep."""
+        """Rename a damaged file; returns its new name, None if it is not damaged or missing."""
         if fault is None or fault == MISSING:
             return None
         return set_aside(path)
 
 
 Shape = Mapping[str, "Shape | None"]
-"""Members that a table knows; None: it takes the value as a whole."""
-Place = tuple[str | int, ...]
-"""The names that lead to an object of the file; none lead to the file's own."""
+"""The members that a table knows; None: the whole value is known."""
+KeyPath = tuple[str | int, ...]
+"""The keys that lead to an object in the file; empty for the file's top level."""
 
 EACH = "<each>"
-"""Alone in a shape: any name, and behind each an object of that shape."""
+"""The only key of a shape: any key is allowed, and each value has the shape given here."""
 EACH_NUMBER = "<each number>"
-"""The same of bare numbers."""
+"""The same with bare numbers as keys."""
 VERSION: Shape = dict.fromkeys(("counter", "stateVersion", "timestamp"))
 ENTRY_BYTES_MAX = 64 << 10
 FILE_BYTES_MAX = 4 << 20
-"""Of the file's own members: they may be whole tables."""
+"""Limit at the file's top level, where unknown members may be whole tables."""
 
 
 class UnknownFields:
     def __init__(self, file: str, shape: Shape) -> None:
         self._file = file
         self._shape = shape
-        self._kept: dict[Place, dict[str, object]] = {}
+        self._kept: dict[KeyPath, dict[str, object]] = {}
 
     def collect(self, document: json_fields.Members) -> None:
-        """Those of a text that the table took, for those that were kept before."""
+        """Keep the unknown members of the loaded document; replaces those kept before."""
         self._kept = {}
         dropped: list[str] = []
-        for place, members in _unknown(document, self._shape, ()):
-            capacity = ENTRY_BYTES_MAX if place else FILE_BYTES_MAX
+        for path, members in _unknown(document, self._shape, ()):
+            capacity = ENTRY_BYTES_MAX if path else FILE_BYTES_MAX
             kept: dict[str, object] = {}
             for name, value in members.items():
-                size = _size(name, value, len(place) + 1)
+                size = _size(name, value, len(path) + 1)
                 if size <= capacity:
                     kept[name] = value
                     capacity -= size
                 else:
-                    dropped.append("/".join(map(str, (*place, name)))[:256])
+                    dropped.append("/".join(map(str, (*path, name)))[:256])
             if kept:
-                self._kept[place] = kept
+                self._kept[path] = kept
         if dropped:
             log.warning(
-                "%s: %d unknown members are dropped, the first is %r: an entry keeps %d KiB of them, the file %d MiB",
+                "%s: %d unknown members are dropped, the first is %r: "
+                "at most %d KiB of them are kept for each entry, %d MiB at the top level",
                 self._file,
                 len(dropped),
                 dropped[0],
@@ -161,43 +164,43 @@ class UnknownFields:
             )
 
     def merge_into(self, document: dict[str, object]) -> dict[str, object]:
-        """The same document, which is to be written, with them; what is gone from it has none."""
-        for place, members in self._kept.copy().items():
+        """Add the kept members to the document, which will be written, where their objects still exist."""
+        for path, members in self._kept.copy().items():
             of: object = document
-            for step in place:
+            for step in path:
                 of = of.get(step) if isinstance(of, dict) else None
             if isinstance(of, dict):
                 of.update({name: value for name, value in members.items() if name not in of})
         return document
 
-    def forget(self, *place: str | int) -> None:
-        """The entry is gone: one that gets its name later begins without them."""
-        self._kept.pop(place, None)
+    def forget(self, *path: str | int) -> None:
+        """The entry was deleted: a later one of the same name starts without them."""
+        self._kept.pop(path, None)
 
 
 def _unknown(
-    of: json_fields.Members, shape: Shape, place: Place
-) -> Iterator[tuple[Place, dict[str, object]]]:
-    """Each object of that shape that has such members, and them."""
+    of: json_fields.Members, shape: Shape, path: KeyPath
+) -> Iterator[tuple[KeyPath, dict[str, object]]]:
+    """The path of each object that has unknown members, and these members."""
     for each in (EACH, EACH_NUMBER):
         if each in shape:
             inner = shape[each]
             for key, value in of.items():
                 if inner is not None and isinstance(value, dict):
                     step = str(key) if each == EACH else int(key)
-                    yield from _unknown(value, inner, (*place, step))
+                    yield from _unknown(value, inner, (*path, step))
             return
     members = {name: value for name, value in of.items() if name not in shape and isinstance(name, str)}
     if members:
-        yield place, members
+        yield path, members
     for name, inner in shape.items():
         value = of.get(name)
         if inner is not None and isinstance(value, dict):
-            yield from _unknown(value, inner, (*place, name))
+            yield from _unknown(value, inner, (*path, name))
 
 
 def _size(name: str, value: object, depth: int) -> int:
-    """Bytes that it takes; more than any bound if it cannot be written."""
+    """Bytes of the member in the file; above every limit if it cannot be written."""
     try:
         return json_fields.size(name, name) + json_fields.size(value, name, depth)
     except ValueError:

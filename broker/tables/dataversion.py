@@ -1,4 +1,4 @@
-"""DataVersion: which state of a table this is. An immutable value; equal when all three parts are."""
+"""DataVersion: the version of a table's state. An immutable value; equal if all three numbers are equal."""
 
 from dataclasses import dataclass
 
@@ -19,10 +19,10 @@ class DataVersion:
 
     @staticmethod
     def from_object(value: object) -> "DataVersion":
-        """ValueError when a part is there and no number; missing parts are 0 (4.9 has no stateVersion)."""
+        """ValueError when a member is not a number; a missing one is 0 (4.9 has no stateVersion)."""
         if not isinstance(value, dict):
             raise ValueError("dataVersion is not an object")
-        parts = [value.get(name, 0) for name in ("counter", "stateVersion", "timestamp")]
-        if not all(type(part) is int for part in parts):
-            raise ValueError("dataVersion holds something that is no number")
-        return DataVersion(*parts)
+        numbers = [value.get(name, 0) for name in ("counter", "stateVersion", "timestamp")]
+        if not all(type(number) is int for number in numbers):
+            raise ValueError("dataVersion contains a value that is not a number")
+        return DataVersion(*numbers)

@@ -14,10 +14,10 @@ from firearrow.broker.tables.config_file import VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
 
 VERSION_STEP = 200
-"""Deliveries between two moves of the version (delayOffsetUpdateVersionStep)."""
+"""Deliveries between two changes of the version (delayOffsetUpdateVersionStep)."""
 LEVEL_MAX = 1 << 16
 FILE = {"dataVersion": VERSION, "offsetTable": None}
-"""The members that we know."""
+"""The members that this table knows."""
 
 
 class DelayOffsets:
@@ -49,7 +49,7 @@ class DelayOffsets:
         return pretty(self._unknown.merge_into(self.to_object()))
 
     def load(self, text: bytes) -> None:
-        """Take the file's offsets for ours. ValueError: nothing was taken."""
+        """Replace the table by the file's offsets. ValueError: nothing changed."""
         of = json_fields.members(loads(text), "delayOffset.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table = json_fields.members_or_none(of.get("offsetTable"), "offsetTable")

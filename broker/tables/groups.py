@@ -1,4 +1,4 @@
-"""GroupTable: subscription groups, what they are forbidden, and `subscriptionGroup.json`.
+"""GroupTable: subscription groups, the topics they may not read, and `subscriptionGroup.json`.
 
 Loop thread; `to_json` may run in another one.
 """
@@ -18,18 +18,18 @@ RETRY_QUEUES_MAX = 4096
 RETRY_TIMES_MAX = 1 << 20
 FORBIDDEN_MAX = 100_000
 FILE_DEPTH = 3
-"""Levels of the file above what is kept of a group as it came."""
+"""Nesting in the file above the members of a group that are kept unparsed."""
 READ_FORBIDDEN_BIT = 1
 """Bit of the forbidden mask: the group may not read the topic."""
 
 
 class InvalidGroup(ValueError):
-    """A group that may not be; the text names the field."""
+    """A group configuration that is not allowed; the text names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """`retry_policy` and `subscriptions` are kept as they came."""
+    """`retry_policy` and `subscriptions` are kept unparsed."""
 
     name: str
     consume_enable: bool = True
@@ -95,7 +95,7 @@ class GroupConfig:
             subscriptions=None
             if subscriptions is None
             else json_fields.items(subscriptions, "subscriptionDataSet"),
-            attributes=json_fields.texts(of.get("attributes"), "attributes"),
+            attributes=json_fields.string_map(of.get("attributes"), "attributes"),
         )
 
 
@@ -104,11 +104,11 @@ FILE = {
     "forbiddenTable": None,
     "subscriptionGroupTable": {EACH: dict.fromkeys(GroupConfig("", subscriptions=[]).to_object())},
 }
-"""The members that we know."""
+"""The members that this table knows."""
 
 
 class GroupTable:
-    """The predefined groups exist from the beginning. Every change bumps `version`."""
+    """The predefined groups always exist. Every change increments `version`."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class GroupTable:
         return self._table.get(name)
 
     def find(self, name: str) -> GroupConfig | None:
-        """The group, made with defaults if groups may be made so; None if not, or if the name is wrong."""
+        """The group, created with defaults if that is allowed; None if not, or if the name is invalid."""
         known = self._table.get(name)
         if known is not None or not (self._auto_create or name_rules.is_system_group(name)):
             return known
@@ -150,24 +150,24 @@ class GroupTable:
         self._put([config])
         return config
 
-    def update(self, wanted: GroupConfig) -> None:
-        self.update_all([wanted])
+    def update(self, config: GroupConfig) -> None:
+        self.update_all([config])
 
-    def update_all(self, wanted: Iterable[GroupConfig]) -> None:
-        """Create or change, all or none; `attributes` holds changes. InvalidGroup, AttributeRefused."""
-        self._put([self._merged(config) for config in wanted])
+    def update_all(self, configs: Iterable[GroupConfig]) -> None:
+        """Create or change, all or none; `attributes` holds changes. InvalidGroup, InvalidAttribute."""
+        self._put([self._merged(config) for config in configs])
 
     def delete(self, name: str) -> bool:
-        """The group and what it was forbidden."""
+        """Delete the group and its forbidden topics; False if there is no such group."""
         self._forbidden.pop(name, None)
         if self._table.pop(name, None) is None:
             return False
         self._unknown.forget("subscriptionGroupTable", name)
-        self._note([name])
+        self._bump_version([name])
         return True
 
     def forbidden(self, name: str, topic: str) -> int:
-        """The mask of what the group may not do with the topic."""
+        """Bit mask of what the group may not do with the topic."""
         return self._forbidden.get(name, {}).get(topic, 0)
 
     def readable(self, name: str, topic: str) -> bool:
@@ -188,15 +188,15 @@ class GroupTable:
             del topics[topic]
         if not topics:
             del self._forbidden[name]
-        self._note([name])
+        self._bump_version([name])
 
     def to_object(self, chosen: Iterable[str] | None = None) -> dict[str, object]:
-        """What the file holds, of all groups or of the chosen ones."""
+        """The content of the file, for all groups or the chosen ones."""
         table, forbidden = dict(self._table), dict(self._forbidden)
         if chosen is not None:
-            wanted = set(chosen)
-            table = {name: config for name, config in table.items() if name in wanted}
-            forbidden = {name: topics for name, topics in forbidden.items() if name in wanted}
+            names = set(chosen)
+            table = {name: config for name, config in table.items() if name in names}
+            forbidden = {name: topics for name, topics in forbidden.items() if name in names}
         return {
             "dataVersion": self.version.to_object(),
             "forbiddenTable": {name: dict(topics) for name, topics in forbidden.items()},
@@ -207,7 +207,7 @@ class GroupTable:
         return pretty(self._unknown.merge_into(self.to_object()))
 
     def load(self, text: bytes) -> None:
-        """Saved groups go over the predefined ones. ValueError: nothing was taken."""
+        """Add the file's groups, which replace predefined ones. ValueError: nothing changed."""
         of = json_fields.members(loads(text), "subscriptionGroup.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table = json_fields.members_or_none(of.get("subscriptionGroupTable"), "subscriptionGroupTable")
@@ -224,10 +224,10 @@ class GroupTable:
         self._unknown.collect(of)
         self.version = version
 
-    def _merged(self, wanted: GroupConfig) -> GroupConfig:
-        known = self._table.get(wanted.name)
+    def _merged(self, config: GroupConfig) -> GroupConfig:
+        known = self._table.get(config.name)
         current = None if known is None else known.attributes
-        return replace(wanted, attributes=apply_changes(GROUP_ATTRIBUTES, current, wanted.attributes))
+        return replace(config, attributes=apply_changes(GROUP_ATTRIBUTES, current, config.attributes))
 
     def _put(self, configs: list[GroupConfig]) -> None:
         for config in configs:
@@ -244,8 +244,8 @@ class GroupTable:
         if len(self._table) + new > self._groups_max:
             raise InvalidGroup(f"the broker has {len(self._table)} groups, at most {self._groups_max}")
         self._table |= {config.name: config for config in configs}
-        self._note([config.name for config in configs])
+        self._bump_version([config.name for config in configs])
 
-    def _note(self, changed: list[str]) -> None:
+    def _bump_version(self, changed: list[str]) -> None:
         self.version = self.version.next(self._clock.now_ms())
         self._changed(changed)

@@ -1,6 +1,7 @@
-"""Typed reading of members of parsed JSON. A wrong type raises ValueError, whose text names the member. Pure.
+"""Typed access to members of parsed JSON. Pure functions.
 
-As lenient as Java: numbers may come as text, booleans as text, a missing or null member keeps its default.
+A wrong type raises ValueError, whose text names the member.
+As lenient as Java: numbers and booleans may be strings, and a missing or null member has its default.
 """
 
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ def text(of: Members, name: str, default: str | None = None) -> str:
     if value is None:
         value = default
     if not isinstance(value, str):
-        raise ValueError(f"{name} is missing or no text")
+        raise ValueError(f"{name} is missing or not a string")
     return value
 
 
@@ -51,7 +52,7 @@ def number(of: Members, name: str, default: int | None = None, *, low: int = 0, 
     if isinstance(value, str):
         value = whole(value, name)
     if type(value) is not int:
-        raise ValueError(f"{name} is missing or no number")
+        raise ValueError(f"{name} is missing or not a number")
     if not low <= value <= high:
         raise ValueError(f"{name} must be {low} to {high}, not {value}")
     return value
@@ -64,12 +65,12 @@ def boolean(of: Members, name: str, default: bool) -> bool:
     if isinstance(value, str):
         return value.lower() == "true"
     if not isinstance(value, bool | int):
-        raise ValueError(f"{name} is no boolean")
+        raise ValueError(f"{name} is not a boolean")
     return bool(value)
 
 
 def whole(value: object, what: str) -> int:
-    """A number, or the text of one (a map's key)."""
+    """An integer, or a string of one (a map's key)."""
     if type(value) is int:
         return value
     if (
@@ -79,12 +80,12 @@ def whole(value: object, what: str) -> int:
         and value.count("-") <= 1
     ):
         return int(value)
-    raise ValueError(f"{what} is no number")
+    raise ValueError(f"{what} is not a number")
 
 
 def size(value: object, what: str, depth: int = 0) -> int:
-    """Bytes of its text in a file, `depth` levels down. ValueError when it would be read, but never be written again,
-    or written in a form that is not strict, in which a long file is not read.
+    """Bytes of the value in a file, `depth` levels down. ValueError for a value that could be read but not
+    written again, or only as JSON that is not strict, which is not read in a long file.
     """
     level = [value]
     for _ in range(DEPTH_MAX - depth + 1):
@@ -104,9 +105,9 @@ def size(value: object, what: str, depth: int = 0) -> int:
         raise ValueError(f"{what} cannot be written ({error})") from None
 
 
-def texts(value: object, what: str) -> dict[str, str]:
-    """A map of texts; null counts as an empty one."""
+def string_map(value: object, what: str) -> dict[str, str]:
+    """A map of strings; null counts as an empty one."""
     of = members_or_none(value, what)
     if not all(isinstance(key, str) and isinstance(item, str) for key, item in of.items()):
-        raise ValueError(f"{what} holds something that is no text")
+        raise ValueError(f"{what} contains a value that is not a string")
     return of

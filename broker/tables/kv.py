@@ -14,11 +14,11 @@ ENTRIES_MAX = 10_000
 NAME_CHARS_MAX = 255
 VALUE_CHARS_MAX = 65_536
 TOTAL_CHARS_MAX = 4 << 20
-"""Keys and values of one namespace travel in one body."""
+"""One body has to hold all keys and values of a namespace."""
 
 
 class KvTable:
-    """`changed()` is called after each change: the file wants to be written."""
+    """`changed()` is called after each change: the file has to be written."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -34,7 +34,7 @@ class KvTable:
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Refusal (SYSTEM_ERROR) when a bound is reached."""
+        """Refusal (SYSTEM_ERROR) when a limit is reached."""
         self._put(namespace, key, value)
         self._changed()
 
@@ -52,7 +52,7 @@ class KvTable:
         return fastjson.dumps(self._unknown.merge_into({"configTable": table}))
 
     def load(self, text: bytes) -> None:
-        """Take the file's text back; ValueError when it is none of ours, and the table is left as it was."""
+        """Replace the table by the file's entries. ValueError: nothing changed."""
         document = fastjson.loads(text)
         table = document.get("configTable") if isinstance(document, dict) else None
         if not isinstance(table, dict):
@@ -61,7 +61,7 @@ class KvTable:
         try:
             for namespace, keys in table.items():
                 if not isinstance(keys, dict):
-                    raise ValueError("a namespace of configTable is no object")
+                    raise ValueError("a namespace of configTable is not an object")
                 fresh._table.setdefault(str(namespace), {})
                 for key, value in keys.items():
                     fresh._put(str(namespace), str(key), str(value))
@@ -71,18 +71,18 @@ class KvTable:
         self._unknown.collect(document)
 
     def _put(self, namespace: str, key: str, value: str) -> None:
-        _bound(len(namespace), 1, NAME_CHARS_MAX, "the length of namespace")
-        _bound(len(key), 1, NAME_CHARS_MAX, "the length of key")
-        _bound(len(value), 0, VALUE_CHARS_MAX, "the length of value")
+        _check_range(len(namespace), 1, NAME_CHARS_MAX, "the length of namespace")
+        _check_range(len(key), 1, NAME_CHARS_MAX, "the length of key")
+        _check_range(len(value), 0, VALUE_CHARS_MAX, "the length of value")
         known = self.get(namespace, key)
         entries = self._entries + (known is None)
         chars = self._chars + len(value) + (len(key) if known is None else -len(known))
-        _bound(entries, 0, ENTRIES_MAX, "the number of entries")
-        _bound(chars, 0, TOTAL_CHARS_MAX, "the size of all entries")
+        _check_range(entries, 0, ENTRIES_MAX, "the number of entries")
+        _check_range(chars, 0, TOTAL_CHARS_MAX, "the size of all entries")
         self._table.setdefault(namespace, {})[key] = value
         self._entries, self._chars = entries, chars
 
 
-def _bound(number: int, low: int, high: int, what: str) -> None:
+def _check_range(number: int, low: int, high: int, what: str) -> None:
     if not low <= number <= high:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{what} is {number}, allowed are {low} to {high}")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{what} is {number}, it must be {low} to {high}")

@@ -1,5 +1,6 @@
-"""Topics and groups of light queues (`enableLmq`): a name with %LMQ% in front is a topic with one queue, or a group
-with defaults, that no table holds and no file keeps. Loop thread.
+"""Topics and groups of LMQs (`enableLmq`): names that start with %LMQ%, kept in no table and no file.
+
+Such a topic has one queue, such a group the default configuration. Loop thread.
 """
 
 from firearrow.broker.tables import name_rules
@@ -19,7 +20,7 @@ class LmqTopicTable(TopicTable):
         return (isinstance(name, str) and is_lmq(name)) or super().__contains__(name)
 
     def _put(self, configs: list[TopicConfig]) -> None:
-        """They are as they are."""
+        """Ignore LMQs, whose configuration is fixed."""
         kept = [config for config in configs if not is_lmq(config.name)]
         if kept:
             super()._put(kept)
@@ -36,7 +37,7 @@ class LmqGroupTable(GroupTable):
         return (isinstance(name, str) and is_lmq(name)) or super().__contains__(name)
 
     def _put(self, configs: list[GroupConfig]) -> None:
-        """They are as they are."""
+        """Ignore LMQs, whose configuration is fixed."""
         kept = [config for config in configs if not is_lmq(config.name)]
         if kept:
             super()._put(kept)

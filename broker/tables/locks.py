@@ -7,11 +7,11 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.fastjson import MessageQueue
 
 LOCK_LIFE_MS = 60_000
-"""A lock that its owner does not renew is free after so long."""
+"""A lock that its owner does not renew expires after this time."""
 
 
 class LocksFull(Exception):
-    """No room for another lock."""
+    """The limit of locks is reached."""
 
 
 @dataclass(slots=True)
@@ -32,13 +32,13 @@ class RebalanceLocks:
         return self._count
 
     def lock(self, group: str, client: str, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Take or renew; the queues that `client` owns now. LocksFull."""
+        """Lock the queues or renew their locks; returns those that `client` owns now. LocksFull."""
         now = self._clock.monotonic_ms()
         owned: list[MessageQueue] = []
         for queue in dict.fromkeys(queues):
             held = self._groups.get(group, {}).get(queue)
             if held is None:
-                self._evict()
+                self._ensure_capacity()
                 self._groups.setdefault(group, {})[queue] = LockEntry(client, now)
                 self._count += 1
             elif held.client != client and not self._expired(held, now):
@@ -49,7 +49,7 @@ class RebalanceLocks:
         return owned
 
     def unlock(self, group: str, client: str, queues: Iterable[MessageQueue]) -> None:
-        """Only what `client` owns is freed."""
+        """Unlock those of the queues that `client` owns."""
         locks = self._groups.get(group, {})
         for queue in queues:
             held = locks.get(queue)
@@ -66,12 +66,12 @@ class RebalanceLocks:
         )
 
     def any_locked(self, group: str) -> bool:
-        """Whether the group consumes in order now: its retries go to the dead letters."""
+        """Whether the group consumes in order now, so that its retries go to the dead-letter queue."""
         now = self._clock.monotonic_ms()
         return any(not self._expired(held, now) for held in self._groups.get(group, {}).values())
 
     def sweep(self) -> None:
-        """Forget the expired."""
+        """Remove expired locks."""
         now = self._clock.monotonic_ms()
         for group, locks in list(self._groups.items()):
             for queue in [queue for queue, held in locks.items() if self._expired(held, now)]:
@@ -83,7 +83,7 @@ class RebalanceLocks:
     def _expired(self, held: LockEntry, now: int) -> bool:
         return now - held.renewed_ms > self._live_ms
 
-    def _evict(self) -> None:
+    def _ensure_capacity(self) -> None:
         if self._count >= self._locks_max:
             self.sweep()
         if self._count >= self._locks_max:

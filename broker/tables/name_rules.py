@@ -1,4 +1,4 @@
-"""Names with a meaning, and what a name of a topic or a group may look like. Constants and pure functions."""
+"""Names with a special meaning, and which names topics and groups may have. Constants and pure functions."""
 
 import re
 
@@ -76,7 +76,7 @@ def dlq_topic(group: str) -> str:
 
 
 def topic_fault(topic: str) -> str | None:
-    """What is wrong with a topic's name, in Apache's words; None if nothing is."""
+    """The fault of a topic's name, in Apache's words; None if it is valid."""
     if not topic.strip():
         return "The specified topic is blank."
     if not _ALPHABET.fullmatch(topic):
@@ -91,12 +91,12 @@ def topic_fault(topic: str) -> str | None:
 
 
 def own_topic_fault(topic: str) -> str | None:
-    """The same of a topic that the broker makes itself: retry topics of POP's second kind have a + in their name."""
+    """The same for topics that the broker creates itself: POP's v2 retry topics have a + in their name."""
     return topic_fault(topic.replace("+", "_", 1) if topic.startswith(RETRY_PREFIX) else topic)
 
 
 def group_fault(group: str) -> str | None:
-    """What is wrong with a group's name, in Apache's words; None if nothing is."""
+    """The fault of a group's name, in Apache's words; None if it is valid."""
     if not group.strip():
         return "The specified group is blank."
     if not _ALPHABET.fullmatch(group):
@@ -107,7 +107,7 @@ def group_fault(group: str) -> str | None:
 
 
 def is_system_topic(topic: str) -> bool:
-    """Reserved by name alone; the cluster's and broker's own topics are known to the topic table."""
+    """Whether the name is reserved; the topic table also knows the topics of this cluster and broker."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 

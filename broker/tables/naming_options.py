@@ -1,6 +1,7 @@
 """NamingOptions: the name server's options under Apache's keys. Loop thread.
 
-Clients can change the options with an effect; a change lasts until the name server stops. OPTIONS.md lists `ACTING`.
+Clients can change the options with an effect; a change lasts until the name server stops. OPTIONS.md lists
+`ACTING`.
 """
 
 from collections.abc import Mapping
@@ -86,12 +87,12 @@ writeBufferLowWaterMark=0
 
 
 class NamingOptions:
-    """`given`: values that differ from the defaults. Refusal names a key or value that is not allowed."""
+    """`overrides`: values that differ from the defaults. Refusal names a key or value that is not allowed."""
 
-    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+    def __init__(self, overrides: Mapping[str, str] | None = None) -> None:
         self._values = dict(pair.split("=", 1) for pair in _WITHOUT_EFFECT.split())
         self._values |= {key: option.default for key, option in ACTING.items()}
-        for key, text in (given or {}).items():
+        for key, text in (overrides or {}).items():
             self._values[self._known(key)] = self._checked(key, text)
 
     def flag(self, key: str) -> bool:
@@ -105,7 +106,7 @@ class NamingOptions:
         return "".join(f"{key}={value}\n" for key, value in sorted(self._values.items()))
 
     def update(self, pairs: Mapping[str, str]) -> None:
-        """Change all of these while the name server runs, or none. Refusal names the key that may not change."""
+        """Change all of these at run time, or none. Refusal names the key that may not change."""
         if set(self._values["configBlackList"].split(";")) & pairs.keys():
             raise Refusal(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         for key, text in pairs.items():

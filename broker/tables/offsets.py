@@ -1,6 +1,6 @@
 """ConsumerOffsets: how far each group has consumed each queue, and `consumerOffset.json`.
 
-All offsets are queue offsets. Resets that wait for their group's next pull live in memory only.
+All offsets are queue offsets. Resets that wait for their group's next pull are in memory only.
 Loop thread; `to_json` may run in another one.
 """
 
@@ -16,28 +16,30 @@ FILE = {
     "dataVersion": VERSION,
     **dict.fromkeys(("groupTopicMap", "lmqOffsetTable", "offsetTable", "pullOffsetTable")),
 }
-"""The members that we know."""
+"""The members that this table knows."""
 QUEUE_ID_MAX = 65_535
 Offsets = dict[int, int]
-Noted = Callable[[str, int, int, int], None]
-"""`topic@group`, queue and offset, which counts once the log reaches `end`; queue -1: all its offsets are gone."""
+OnCommit = Callable[[str, int, int, int], None]
+"""(`topic@group`, queue, offset, end): valid once the log reaches `end`; queue -1: all are removed."""
 
 
 class InvalidOffset(ValueError):
-    """A commit that may not be; the text names the field."""
+    """A commit that is not allowed; the text names the field."""
 
 
 def queue_id_fault(queue_id: int) -> str | None:
-    """What is wrong with a queue's number; None if nothing is."""
+    """The fault of a queue's id; None if it is valid."""
     if not 0 <= queue_id <= QUEUE_ID_MAX:
         return f"queueId must be 0 to {QUEUE_ID_MAX}, not {queue_id}"
     return None
 
 
 class ConsumerOffsets:
-    """At most `queues_max` queues of groups are kept; `version` moves once in `version_step` commits.
+    """Keeps at most `queues_max` offsets, one for each queue of a group; `version` changes every
+    `version_step` commits.
 
-    `is_lmq_enabled`: the file is `lmqConsumerOffset.json`, which has the offsets of groups with %LMQ% in front apart.
+    `is_lmq_enabled`: the file is `lmqConsumerOffset.json`, with a separate table for groups that start with
+    %LMQ%.
     """
 
     def __init__(
@@ -47,14 +49,14 @@ class ConsumerOffsets:
         version_step: int = 500,
         queues_max: int = 2_000_000,
         changed: Callable[[Collection[str]], None] = lambda groups: None,
-        on_commit: Noted = lambda key, queue_id, queue_offset, end: None,
+        on_commit: OnCommit = lambda key, queue_id, queue_offset, end: None,
         is_lmq_enabled: bool = False,
     ) -> None:
         self._clock = clock
         self._version_step = version_step
         self._queues_max = queues_max
         self._changed = changed
-        self._noted = on_commit
+        self._on_commit = on_commit
         self._table: dict[str, Offsets] = {}
         self._topics: dict[str, set[str]] = {}
         self._groups: dict[str, set[str]] = {}
@@ -63,42 +65,43 @@ class ConsumerOffsets:
         self._resets: dict[tuple[str, str, int], int] = {}
         self._pulls: dict[str, Offsets] = {}
         self._pull_count = 0
-        self._lights = is_lmq_enabled
+        self._is_lmq_enabled = is_lmq_enabled
         self._unknown = UnknownFields("consumerOffset.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
     def __len__(self) -> int:
-        """Queues of groups that have an offset."""
+        """The number of offsets: queues of all groups that have one."""
         return self._count
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, end: int = 0) -> None:
-        """Store it as given, backwards too; after a crash it counts if the log reaches `end`. InvalidOffset."""
+        """Store the offset, even a lower one; after a crash it is valid if the log reaches `end`.
+        InvalidOffset."""
         self._set(group, topic, queue_id, queue_offset, end)
         self.counted(group)
 
     @property
     def table(self) -> Mapping[str, Offsets]:
-        """`topic@group` → queue → offset. A view that stays true; who changes an offset in it notes that, and says
-        `counted`."""
+        """`topic@group` → queue → offset. A live view: code that changes an offset in it has to note it in
+        the journal and call `counted`."""
         return self._table
 
     def counted(self, group: str) -> None:
-        """One more commit of the group is in the table."""
+        """Count a commit of the group that is in the table already."""
         self._commits += 1
         if self._commits % self._version_step == 0:
             self.version = self.version.next(self._clock.now_ms())
         self._changed((group,))
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """The next offset to consume, a waiting reset first; -1 if there is none."""
-        waiting = self._resets.get((group, topic, queue_id))
-        return self.committed(group, topic, queue_id) if waiting is None else waiting
+        """The next offset to consume: of a pending reset, else the committed one; -1 if there is none."""
+        reset = self._resets.get((group, topic, queue_id))
+        return self.committed(group, topic, queue_id) if reset is None else reset
 
     def committed(self, group: str, topic: str, queue_id: int) -> int:
         return self._table.get(f"{topic}@{group}", {}).get(queue_id, -1)
 
     def of(self, group: str, topic: str) -> Offsets | None:
-        """Queue → offset, a copy; None if the group never committed for the topic."""
+        """Queue → offset, a copy; None if the group has no offsets of the topic."""
         queues = self._table.get(f"{topic}@{group}")
         return None if queues is None else dict(queues)
 
@@ -109,7 +112,7 @@ class ConsumerOffsets:
         return sorted(self._groups.get(topic, ()))
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Give `target` the offsets of `source` for the topic."""
+        """Copy the offsets of group `source` for the topic to group `target`."""
         for queue_id, queue_offset in (self.of(source, topic) or {}).items():
             self._set(target, topic, queue_id, queue_offset)
         self._changed((target,))
@@ -121,8 +124,8 @@ class ConsumerOffsets:
         self._remove([(group, topic) for topic in self.topics_of(group)])
 
     def bound(self, end_of: Callable[[str, int], int]) -> int:
-        """After a power cut no offset may stand behind its queue's end: messages put there next would be passed over.
-        `end_of(topic, queue)`; how many offsets were taken back."""
+        """Reset offsets that are past the end of their queue after a power cut: the group would skip the next
+        messages. `end_of(topic, queue)` returns the end; returns how many offsets were reset."""
         ahead = [
             (group, topic, queue_id, end_of(topic, queue_id))
             for topic, groups in self._groups.items()
@@ -136,30 +139,30 @@ class ConsumerOffsets:
             self._changed({group for group, *_ in ahead})
         return len(ahead)
 
-    # --- resets on the server's side ---
+    # --- server-side resets ---
 
     def reset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """The group's next pull of the queue starts there; commits are ignored until then. InvalidOffset."""
+        """The group's next pull of the queue starts there; until then commits are ignored. InvalidOffset."""
         self._set(group, topic, queue_id, queue_offset)
         self._resets[group, topic, queue_id] = queue_offset
         self._changed((group,))
 
     @property
     def resets(self) -> Mapping[tuple[str, str, int], int]:
-        """Those that wait: (group, topic, queue) → offset. A view that stays true."""
+        """Pending resets: (group, topic, queue) → offset. A live view."""
         return self._resets
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         return (group, topic, queue_id) in self._resets
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The waiting reset, which is gone afterwards."""
+        """Remove and return the pending reset; None if there is none."""
         return self._resets.pop((group, topic, queue_id), None) if self._resets else None
 
-    # --- where groups pull (inspection only) ---
+    # --- where groups pull (for inspection only) ---
 
     def note_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Nothing is noted past the bounds."""
+        """Remember where the group pulls; ignored above the limits."""
         queues = self._pulls.get(f"{topic}@{group}")
         if queues is None or queue_id not in queues:
             if self._pull_count >= self._queues_max or not 0 <= queue_id <= QUEUE_ID_MAX:
@@ -169,7 +172,7 @@ class ConsumerOffsets:
         queues[queue_id] = queue_offset
 
     def pulls_of(self, group: str, topic: str) -> Offsets | None:
-        """Queue → the offset noted last, to be changed where there is one; None: nothing was noted yet."""
+        """Queue → last pull offset; callers may change existing entries. None: there is none yet."""
         return self._pulls.get(f"{topic}@{group}")
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
@@ -180,32 +183,29 @@ class ConsumerOffsets:
 
     def to_object(self) -> dict[str, object]:
         table, pulls, topics = dict(self._table), dict(self._pulls), dict(self._topics)
-        is_lmq_enabled = {
-            key: queues[0] for key, queues in table.items() if self._lights and _is_lmq(key, queues)
+        lmq = {
+            key: queues[0] for key, queues in table.items() if self._is_lmq_enabled and _is_lmq(key, queues)
         }
         members: dict[str, object] = {
             "dataVersion": self.version.to_object(),
             "groupTopicMap": {g: sorted(names.copy()) for g, names in topics.items() if "@" not in g},
-            "offsetTable": {key: dict(queues) for key, queues in table.items() if key not in is_lmq_enabled},
+            "offsetTable": {key: dict(queues) for key, queues in table.items() if key not in lmq},
             "pullOffsetTable": {key: dict(queues) for key, queues in pulls.items()},
         }
-        if self._lights:
-            members["lmqOffsetTable"] = is_lmq_enabled
+        if self._is_lmq_enabled:
+            members["lmqOffsetTable"] = lmq
         return members
 
     def to_json(self) -> bytes:
         return pretty(self._unknown.merge_into(self.to_object()))
 
     def load(self, text: bytes) -> None:
-        """Take the file's offsets for ours. ValueError: nothing was taken."""
+        """Replace the table by the file's offsets. ValueError: nothing changed."""
         of = json_fields.members(loads(text), "consumerOffset.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table, pulls = _queues(of, "offsetTable"), _queues(of, "pullOffsetTable")
-        is_lmq_enabled = json_fields.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
-        table |= {
-            _pair(key): {0: json_fields.number(is_lmq_enabled, key, high=json_fields.LONG_MAX)}
-            for key in is_lmq_enabled
-        }
+        lmq = json_fields.members_or_none(of.get("lmqOffsetTable"), "lmqOffsetTable")
+        table |= {_pair(key): {0: json_fields.number(lmq, key, high=json_fields.LONG_MAX)} for key in lmq}
         self._table.clear()
         self._topics, self._groups, self._count = {}, {}, 0
         self._pulls = {f"{topic}@{group}": queues for (group, topic), queues in pulls.items()}
@@ -217,8 +217,8 @@ class ConsumerOffsets:
         self.version = version
 
     def restore(self, key: str, queue_id: int, queue_offset: int) -> None:
-        """What was noted after the file was written, and is not noted again; the file is to hold it before the
-        journal lets it go."""
+        """Apply a journal entry that is newer than the file. It is not noted again: the file has to contain
+        it before the journal drops it."""
         group, topic = _pair(key)
         if queue_id >= 0:
             self._set(group, topic, queue_id, queue_offset, note=False)
@@ -232,14 +232,14 @@ class ConsumerOffsets:
         key = f"{topic}@{group}"
         queues = self._table.get(key)
         if queues is None or queue_id not in queues:
-            queues = self._begin(group, topic, queue_id)
+            queues = self._add_queue(group, topic, queue_id)
         if queues.get(queue_id) != queue_offset:
             queues[queue_id] = queue_offset
             if note:
-                self._noted(key, queue_id, queue_offset, end)
+                self._on_commit(key, queue_id, queue_offset, end)
 
-    def _begin(self, group: str, topic: str, queue_id: int) -> Offsets:
-        """Room for a queue's first offset. InvalidOffset."""
+    def _add_queue(self, group: str, topic: str, queue_id: int) -> Offsets:
+        """The offsets to which the first one of a queue is added. InvalidOffset."""
         fault = queue_id_fault(queue_id)
         if fault is not None:
             raise InvalidOffset(fault)
@@ -258,7 +258,7 @@ class ConsumerOffsets:
         for group, topic in pairs:
             self._count -= len(self._table.pop(f"{topic}@{group}"))
             if note:
-                self._noted(f"{topic}@{group}", -1, -1, 0)
+                self._on_commit(f"{topic}@{group}", -1, -1, 0)
             _drop(self._topics, group, topic)
             _drop(self._groups, topic, group)
         for key in [key for key in self._resets if key[:2] in gone]:
@@ -270,7 +270,7 @@ class ConsumerOffsets:
 
 
 def _is_lmq(key: str, queues: Offsets) -> bool:
-    """Offsets of a group with %LMQ% in front, which has one for a topic."""
+    """Whether the group starts with %LMQ% and has one offset for the topic."""
     return f"@{name_rules.LMQ_PREFIX}" in key and queues.keys() == {0}
 
 
@@ -292,8 +292,8 @@ def _queues(of: json_fields.Members, name: str) -> dict[tuple[str, str], Offsets
     table = json_fields.members_or_none(of.get(name), name)
     return {
         _pair(key): {
-            _queue_id(queue): json_fields.whole(at, name)
-            for queue, at in json_fields.members(queues, name).items()
+            _queue_id(queue): json_fields.whole(queue_offset, name)
+            for queue, queue_offset in json_fields.members(queues, name).items()
         }
         for key, queues in table.items()
     }

@@ -1,4 +1,4 @@
-"""Paging of large tables (5.3 and later): which names a caller gets, and what fits into one answer. Pure."""
+"""Pages of large tables (5.3 and later): which names a page has, and how large an answer may be. Pure."""
 
 from collections.abc import Iterable
 
@@ -6,22 +6,20 @@ from firearrow.broker.base.fastjson import loads
 from firearrow.broker.tables.dataversion import DataVersion
 
 BODY_BYTES_MAX = 15 << 20
-"""A body stays below what a peer takes in a frame (16 MiB)."""
+"""A body stays below the 16 MiB that a peer accepts in a frame."""
 
 
 def too_large(body: bytes) -> str | None:
-    """What is wrong with a body that no peer would take; None if nothing is."""
+    """The fault of a body that is too large for a peer; None if it is not."""
     if len(body) > BODY_BYTES_MAX:
-        return (
-            f"the table is {len(body)} bytes long, at most {BODY_BYTES_MAX} fit into an answer: ask for pages"
-        )
+        return f"the table has {len(body)} bytes, at most {BODY_BYTES_MAX} fit into an answer: ask for pages"
     return None
 
 
 def page(
     names: Iterable[str], version: DataVersion, seen_version: str, begin: int, at_most: int
 ) -> list[str]:
-    """The names from `begin` on in their order; from the first if the caller saw another version, or none."""
+    """At most `at_most` sorted names from number `begin` on; from 0 if the caller's version is outdated."""
     ordered = sorted(names)
     if begin < 0 or not _is_same(seen_version, version):
         begin = 0

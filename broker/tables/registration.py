@@ -1,11 +1,10 @@
-"""A broker's registration with a name server (REGISTER_BROKER 103): its value, and how a body becomes one.
+"""A broker's registration with a name server (REGISTER_BROKER 103), read and written. Sends nothing.
 
-Bodies come from outside: JSON, the zlib form of 4.x, or the bare topic wrapper of brokers before 3.0.11.
-Every count, length and the inflated size is bounded. Pure functions; any thread.
+Received bodies are JSON, the zlib form of 4.x, or the bare topic wrapper of brokers before 3.0.11. Every
+count, every length and the inflated size is limited. Pure functions; any thread.
 
-What our broker says of itself to name servers: to its own as a value, to others as header and body.
-
-Sends nothing. `BrokerAnnouncement` is a snapshot: taken on the loop, its bodies may be built in another thread.
+`BrokerAnnouncement` is what our broker registers: as a value with its own name server, as header and body
+with others. It is a snapshot taken in the loop thread; its bodies may be built in another thread.
 """
 
 import struct
@@ -22,7 +21,7 @@ from firearrow.broker.tables.topics import TopicConfig
 
 INFLATED_BYTES_MAX = 32 << 20
 LENIENT_BYTES_MAX = 1 << 20
-"""Registrations that map static topics have bare numbers as keys."""
+"""Registrations with static topic mappings have bare numbers as keys, which only the lenient parser reads."""
 TOPICS_MAX = 100_000
 VALUES_MAX = 20 * TOPICS_MAX
 QUEUES_MAX = 65_536
@@ -30,7 +29,7 @@ FILTER_SERVERS_MAX = 64
 NAME_CHARS_MAX = 255
 PERM_MAX = 15
 BODY_VERSION_MIN = 37
-"""V3_0_11: older brokers send the topic wrapper alone."""
+"""V3_0_11: older brokers send the bare topic wrapper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,8 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """None means: the default timeout, a broker before 5.0 (`acting_master`), unchanged `filter_servers`."""
+    """None means: the default `timeout_ms`, a broker before 5.0 (`acting_master`), unchanged
+    `filter_servers`."""
 
     cluster: str
     broker: str
@@ -68,7 +68,7 @@ class RegisterBody:
 
 
 def register_body(body: bytes, client_version: int, compressed: bool) -> RegisterBody:
-    """What a register body says. ValueError names the member that is wrong."""
+    """Parse a register body. ValueError names the member that is wrong."""
     if not body:
         return RegisterBody(DataVersion(), {}, None)
     if client_version < BODY_VERSION_MIN:
@@ -82,12 +82,12 @@ def register_body(body: bytes, client_version: int, compressed: bool) -> Registe
 
 
 def _document(body: bytes) -> object:
-    """In a thread of its own when it is large; so it may hold more than other bodies."""
+    """Parsed in a separate thread if it is large, so it may contain more values than other bodies."""
     return fastjson.loads_body(body, lenient_bytes_max=LENIENT_BYTES_MAX, values_max=VALUES_MAX)
 
 
 def queue_data(config: Mapping[Any, Any]) -> QueueData:
-    """The queue members of a TopicConfig or QueueData; absent ones have the defaults of Apache's class."""
+    """The queue members of a TopicConfig or QueueData; missing ones have the defaults of Apache's class."""
     return QueueData(
         number(config, "readQueueNums", 16, high=QUEUES_MAX),
         number(config, "writeQueueNums", 16, high=QUEUES_MAX),
@@ -129,46 +129,47 @@ def _inflated(body: bytes) -> bytes:
     try:
         inflated = stream.decompress(body, INFLATED_BYTES_MAX)
     except zlib.error as error:
-        raise ValueError(f"the body is no zlib stream: {error}") from None
+        raise ValueError(f"the body is not a zlib stream: {error}") from None
     if stream.unconsumed_tail:
         raise ValueError(f"the body inflates to more than {INFLATED_BYTES_MAX} bytes")
     if not stream.eof:
-        raise ValueError("the body is a zlib stream that was cut")
+        raise ValueError("the body is a truncated zlib stream")
     return inflated
 
 
 class _Compressed:
-    """Reads the inflated form: parts with lengths in a fixed order. Static topic mappings stay unread."""
+    """Reads the inflated form: fields with a length in front, in a fixed order. Ignores static topic
+    mappings."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def register_body(self) -> RegisterBody:
-        version = DataVersion.from_object(fastjson.loads_body(self._part("dataVersion")))
+        version = DataVersion.from_object(fastjson.loads_body(self._field("dataVersion")))
         count = self._number("the number of topics")
         if not 0 <= count <= TOPICS_MAX:
             raise ValueError(f"the number of topics is {count}, at most {TOPICS_MAX}")
         topics = dict(self._topic() for _ in range(count))
-        filters = _filter_servers(fastjson.loads_body(self._part("filterServerList")))
+        filters = _filter_servers(fastjson.loads_body(self._field("filterServerList")))
         return RegisterBody(version, topics, filters)
 
     def _topic(self) -> tuple[str, QueueData]:
-        words = self._part("a topic").decode("utf-8", "replace").split(" ", 5)
+        words = self._field("a topic").decode("utf-8", "replace").split(" ", 5)
         if len(words) < 5:
             raise ValueError("a topic of the body has fewer than five words")
         config = {"readQueueNums": words[1], "writeQueueNums": words[2], "perm": words[3]}
         return name(words[0], "topicName"), queue_data(config)
 
-    def _part(self, what: str) -> bytes:
+    def _field(self, what: str) -> bytes:
         size = self._number(what)
         if not 0 <= size <= len(self._data) - self._at:
             raise ValueError(
                 f"the length of {what} is {size}, the body has {len(self._data) - self._at} bytes left"
             )
-        part = self._data[self._at : self._at + size]
+        field = self._data[self._at : self._at + size]
         self._at += size
-        return part
+        return field
 
     def _number(self, what: str) -> int:
         if len(self._data) - self._at < 4:
@@ -179,12 +180,13 @@ class _Compressed:
 
 
 PART_TOPICS = 20_000
-"""Topics of one body: it stays far below a frame's limit."""
+"""Most topics in one body, which so stays far below a frame's limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """`host` empty: the address by which the asker reaches us. `bound`: the only one we listen on, if so."""
+    """`host` empty: the address by which a client reaches us. `bound`: where we listen, empty for
+    everywhere."""
 
     cluster: str
     broker: str
@@ -194,7 +196,7 @@ class BrokerIdentity:
     bound: str = ""
 
     def address(self, host: str) -> str:
-        """`host` is what to say if none is set; empty where each asker fills it in."""
+        """`host:port`; `host` is used if none is configured; if empty, name servers fill in each client's."""
         host = self.host or host
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
@@ -208,7 +210,7 @@ class BrokerIdentity:
         }
 
     def ha_address(self, host: str) -> str:
-        """Where Apache's broker would replicate; nothing listens there."""
+        """The address at which Apache's broker would replicate; nothing listens there."""
         return replace(self, port=self.port + 1).address(host)
 
 
@@ -222,7 +224,8 @@ class BrokerAnnouncement:
     def of(
         identity: BrokerIdentity, version: DataVersion, topics: Iterable[TopicConfig], permission: int
     ) -> "BrokerAnnouncement":
-        """`permission` is brokerPermission: unless it is read and write, it narrows every topic's."""
+        """`permission` is brokerPermission: unless it has read and write, every topic's permission is limited
+        to it."""
         configs = list(topics)
         if permission & (PERM_READ | PERM_WRITE) != PERM_READ | PERM_WRITE:
             configs = [replace(config, perm=config.perm & permission) for config in configs]
@@ -245,10 +248,10 @@ class BrokerAnnouncement:
         )
 
     def bodies(self) -> Iterator[bytes]:
-        """Bodies of REGISTER_BROKER, to be sent one after the other.
+        """Bodies of REGISTER_BROKER, to be sent one after another.
 
-        A name server takes changes only under another version than it knows: each part has its own, the last
-        the real one.
+        A name server accepts changes only with a new version: each body has a different one, the last the
+        real one.
         """
         starts = range(0, max(len(self.topics), 1), PART_TOPICS)
         for left, start in zip(reversed(range(len(starts))), starts, strict=True):

@@ -15,12 +15,12 @@ MODES_MAX = 100_000
 
 
 class InvalidRequestMode(ValueError):
-    """A mode that may not be kept."""
+    """The table is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestMode:
-    """`share_queues`: a client that pops has the queues of so many others, too; 0 or less: those of all."""
+    """`share_queues`: how many other clients' queues a client pops, too; 0 or less: those of all."""
 
     topic: str
     group: str
@@ -51,7 +51,7 @@ class RequestMode:
 
 
 FILE = {"messageRequestModeMap": {EACH: {EACH: dict.fromkeys(RequestMode("", "", PULL, 0).to_object())}}}
-"""The members that we know."""
+"""The members that this table knows."""
 
 
 class RequestModes:
@@ -81,7 +81,7 @@ class RequestModes:
         return pretty(self._unknown.merge_into(self.to_object()))
 
     def load(self, text: bytes) -> None:
-        """Take the file's modes for ours. ValueError: nothing was taken."""
+        """Replace the table by the file's modes. ValueError: nothing changed."""
         of = json_fields.members(loads(text), "messageRequestMode.json")
         table = json_fields.members_or_none(of.get("messageRequestModeMap"), "messageRequestModeMap")
         fresh = RequestModes()

@@ -1,7 +1,7 @@
 """RouteTable: which broker serves which topic, and which brokers are alive. The state of a name server.
 
-Holds no socket and reads no clock of its own. An address without a host (`:10911`) is our own broker's:
-each asker is told it with the host by which it reached us. Loop thread.
+Owns no socket and no clock. An address without a host (`:10911`) is our own broker's: each client gets it
+with the host by which it reached us. Loop thread.
 """
 
 import logging
@@ -40,7 +40,7 @@ class TopicFlag(IntFlag):
 
 @dataclass(slots=True)
 class BrokerData:
-    """The brokers of one name: the master has id 0."""
+    """The brokers of one name; the master has id 0."""
 
     cluster: str
     name: str
@@ -51,7 +51,7 @@ class BrokerData:
 
 @dataclass(slots=True)
 class BrokerLiveInfo:
-    """One broker process. `peer` None: our own, which neither expires nor hangs up."""
+    """One broker process. `peer` None: our own, which never expires or disconnects."""
 
     broker: str
     broker_id: int
@@ -82,21 +82,22 @@ class RouteTable:
         self._watched: set[Peer] = set()
         self._routes = 0
 
-    # what brokers tell
+    # requests of brokers
 
     def register(
         self, registration: Registration, peer: Peer | None, *, drop_missing: bool = False
     ) -> BrokerLiveInfo | None:
-        """Take a broker in; the master's entry if `registration` is a slave of one that lives.
+        """Register a broker; returns the live master's entry if `registration` is a slave's.
 
-        `peer` None: our own broker. `drop_missing`: its topics that are not in `registration` go. Refusal when `registration`
-        may not come first (one topic only), claims our own broker's place, or a bound is reached.
+        `peer` None: our own broker. `drop_missing`: remove the broker's topics that are not in
+        `registration`. Refusal when a first registration has only one topic, when it claims the id or address
+        of our own broker, or at a limit.
         """
         broker = self._brokers.get(registration.broker)
         self._check(registration, broker, peer)
         if broker is not None and self._is_older(registration, broker):
             log.warning(
-                "%s %d at %s has an older state than known",
+                "registration of broker %s %d at %s ignored: its state is older than the known one",
                 registration.broker,
                 registration.broker_id,
                 registration.address,
@@ -111,9 +112,12 @@ class RouteTable:
                 registration.cluster, registration.broker
             )
             log.info(
-                "broker %s of %s joins at %s", registration.broker, registration.cluster, registration.address
+                "broker %s of cluster %s registered at %s",
+                registration.broker,
+                registration.cluster,
+                registration.address,
             )
-        self._place(registration, broker)
+        self._set_address(registration, broker)
         lowest = registration.acting_master is not None and registration.broker_id == min(broker.addresses)
         if registration.broker_id == MASTER_ID or lowest:
             self._register_topics(registration, first, drop_missing)
@@ -123,7 +127,7 @@ class RouteTable:
         return self._live.get((broker.cluster, broker.addresses[MASTER_ID]))
 
     def unregister(self, cluster: str, address: str, *, own: bool = False) -> None:
-        """Forget one broker process; the last one of a name takes its topics along. `own`: even ours."""
+        """Remove one broker process, and the topics with the last one of a name. `own`: also our own."""
         live = self._live.get((cluster, address))
         if live is None or (live.peer is None and not own):
             return
@@ -135,10 +139,10 @@ class RouteTable:
             del self._brokers[live.broker]
             for topic in self.topics_of(live.broker):
                 self._drop(topic, live.broker)
-        log.info("broker %s %d at %s left", live.broker, live.broker_id, address)
+        log.info("broker %s %d at %s removed", live.broker, live.broker_id, address)
 
     def touch(self, cluster: str, address: str) -> None:
-        """A sign of life; nothing happens for a broker that is not registered."""
+        """A heartbeat; ignored if the broker is not registered."""
         live = self._live.get((cluster, address))
         if live is not None:
             live.seen_ms = self._clock.monotonic_ms()
@@ -148,12 +152,15 @@ class RouteTable:
         return None if live is None else live.version
 
     def expire(self) -> None:
-        """Forget brokers that were silent for too long, and hang up."""
+        """Remove brokers whose heartbeats stopped, and disconnect them."""
         now = self._clock.monotonic_ms()
         for (cluster, address), live in list(self._live.items()):
             if live.peer is not None and live.seen_ms + live.timeout_ms < now:
                 log.warning(
-                    "broker %s %d at %s has been silent too long", live.broker, live.broker_id, address
+                    "broker %s %d at %s has sent no heartbeat for too long",
+                    live.broker,
+                    live.broker_id,
+                    address,
                 )
                 self.unregister(cluster, address)
                 live.peer.close()
@@ -164,14 +171,14 @@ class RouteTable:
             if live.peer is peer:
                 self.unregister(cluster, address)
 
-    # what administrators change
+    # changes by administrators
 
     def put_topic(self, topic: str, queues: Mapping[str, QueueData]) -> None:
-        """Take queues of known brokers; from the first unknown one on they are left out, as Apache does."""
+        """Set the topic's queues on known brokers; stops at the first unknown one, as Apache does."""
         for name, data in queues.items():
             if name not in self._brokers:
                 return
-            self._check_room({topic: data}, name)
+            self._check_capacity({topic: data}, name)
             self._put(topic, name, data)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
@@ -180,13 +187,14 @@ class RouteTable:
                 self._drop(topic, name)
 
     def wipe_write(self, broker: str) -> int:
-        """No more sends to any topic of `broker`, until it registers a change; the number of topics."""
+        """Remove write permission of the broker's topics until it registers a change; returns their
+        number."""
         return self._change_perms(broker, lambda perm: perm & ~Perm.WRITE)
 
     def add_write(self, broker: str) -> int:
         return self._change_perms(broker, lambda perm: Perm.READ | Perm.WRITE)
 
-    # what everybody asks
+    # look-up
 
     def route(self, topic: str) -> TopicRouteData | None:
         queues = self._topics.get(topic)
@@ -220,23 +228,25 @@ class RouteTable:
         return [topic for topic, queues in self._topics.items() if broker in queues]
 
     def flagged_topics(self, with_flag: int, without: int = 0) -> Iterator[str]:
-        """Topics whose first broker shows the flag, and not the other."""
+        """Topics whose first broker has a flag of `with_flag` and none of `without`."""
         for topic, queues in self._topics.items():
             flag = next(iter(queues.values())).topic_flag
             if flag & with_flag and not flag & without:
                 yield topic
 
-    # steps
+    # steps of the above
 
     def _check(self, registration: Registration, broker: BrokerData | None, peer: Peer | None) -> None:
         known = broker is not None and registration.broker_id in broker.addresses
         if broker is None and len(self._brokers) >= BROKERS_MAX:
             raise _refusal(
-                f"{BROKERS_MAX} broker names are registered: brokerName {registration.broker} is one too many"
+                f"brokerName {registration.broker} is refused: "
+                f"{BROKERS_MAX} broker names, the maximum, are registered"
             )
         if broker is not None and not known and len(broker.addresses) >= IDS_MAX:
             raise _refusal(
-                f"{IDS_MAX} brokers of one name are registered: brokerId {registration.broker_id} is one too many"
+                f"brokerId {registration.broker_id} is refused: "
+                f"{IDS_MAX} brokers of this name, the maximum, are registered"
             )
         if broker is not None and broker.cluster != registration.cluster:
             raise _refusal(
@@ -244,22 +254,25 @@ class RouteTable:
             )
         if peer is not None and self._is_ours(registration, broker):
             raise _refusal(
-                f"brokerName {registration.broker}, brokerId {registration.broker_id} is the broker of this process"
+                f"brokerName {registration.broker}, brokerId {registration.broker_id} "
+                "belongs to the broker of this process"
             )
         if not known and len(registration.topics) == 1:
             raise _refusal("register broker failed")
-        self._check_room(registration.topics, registration.broker)
+        self._check_capacity(registration.topics, registration.broker)
 
-    def _check_room(self, topics: Mapping[str, QueueData], broker: str) -> None:
+    def _check_capacity(self, topics: Mapping[str, QueueData], broker: str) -> None:
         unknown = sum(topic not in self._topics for topic in topics)
         if unknown and len(self._topics) + unknown > TOPICS_MAX:
-            raise _refusal(f"the name server holds {TOPICS_MAX} topics at most: {unknown} more do not fit")
+            raise _refusal(
+                f"the name server can keep at most {TOPICS_MAX} topics: {unknown} more are refused"
+            )
         fresh = sum(broker not in self._topics.get(topic, ()) for topic in topics)
         if fresh and self._routes + fresh > ROUTES_MAX:
-            raise _refusal(f"the name server holds {ROUTES_MAX} routes at most: {fresh} more do not fit")
+            raise _refusal(f"the name server can keep at most {ROUTES_MAX} routes: {fresh} more are refused")
 
     def _is_ours(self, registration: Registration, broker: BrokerData | None) -> bool:
-        """The id or the address is held by the broker of this process."""
+        """Whether the id or the address belongs to the broker of this process."""
         addresses = [
             registration.address,
             "" if broker is None else broker.addresses.get(registration.broker_id, ""),
@@ -268,15 +281,15 @@ class RouteTable:
         return any(holder is not None and holder.peer is None for holder in holders)
 
     def _is_older(self, registration: Registration, broker: BrokerData) -> bool:
-        """Another address holds the id, with a later state."""
+        """Whether another address has the id, with a newer state."""
         holder = broker.addresses.get(registration.broker_id)
         if holder is None or holder == registration.address:
             return False
         live = self._live.get((broker.cluster, holder))
         return live is not None and live.version.state_version > registration.version.state_version
 
-    def _place(self, registration: Registration, broker: BrokerData) -> None:
-        """One address has one id, one id has one address."""
+    def _set_address(self, registration: Registration, broker: BrokerData) -> None:
+        """Set the broker's address: an address has one id, an id has one address."""
         for broker_id, address in list(broker.addresses.items()):
             if (address == registration.address) != (broker_id == registration.broker_id):
                 del broker.addresses[broker_id]

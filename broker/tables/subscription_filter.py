@@ -1,4 +1,7 @@
-"""Filters: what a subscription lets through, as the store's `get` takes it. Compiles each text once. Loop thread."""
+"""FilterCache: compiles subscriptions to the filters of the store's `get`, each expression once.
+
+Loop thread.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,20 +23,20 @@ from firearrow.broker.tables.subscriptions import EXPRESSION_CHARS_MAX, Subscrip
 SQL92 = "SQL92"
 RETRY_NAMES = {Names.RETRY_TOPIC.encode(): Names.RETRY_TOPIC}
 ALIVE_MAX = 8
-"""Texts compiled at once, kept here or used by held pulls, may have so many times the characters of those kept."""
+"""Limit of all compiled expressions, cached or in use by held pulls, in sizes of the cache (characters)."""
 
 Accept = Callable[[memoryview], bool]
 
 
 class EntryFilter(NamedTuple):
-    """For `MessageStore.get`: hashes of tags, None for all; what else is asked of each record, None for nothing."""
+    """For `MessageStore.get`: hashes of tags, None for all; `accept` tests each record, None accepts all."""
 
     tags: frozenset[int] | None
     accept: Accept | None
 
 
 class CompiledFilter:
-    """A compiled expression: what remains of it is a closure, and the names of the properties that it reads."""
+    """A compiled expression: a closure, and the names of the properties that it reads."""
 
     def __init__(self, expression: Expression) -> None:
         self._evaluate = expression.evaluate
@@ -43,7 +46,7 @@ class CompiledFilter:
         return self.matches(property_values(record, self._names))
 
     def matches(self, properties: dict[str, str]) -> bool:
-        """Unknown is no match, nor is a comparison that cannot be made."""
+        """Whether the expression is true; unknown and incomparable values do not match."""
         try:
             return self._evaluate(properties) is True
         except Incomparable:
@@ -51,7 +54,7 @@ class CompiledFilter:
 
 
 class FilterCache:
-    """`subscribed(group, topic)` is what a group wants of a topic, None if nothing is known of it."""
+    """`subscribed(group, topic)` returns the group's subscription to a topic, None if it is unknown."""
 
     def __init__(self, config: Config, subscribed: Callable[[str, str], Subscription | None]) -> None:
         self._config = config
@@ -61,38 +64,38 @@ class FilterCache:
         self._alive = 0
 
     def select(self, subscription: Subscription, group: str, *, given: bool) -> EntryFilter:
-        """`given`: the subscription came with the request, not with a heartbeat. Refusal in Apache's words."""
+        """`given`: the request carries the subscription itself. Refusal in Apache's words."""
         if subscription.is_tag:
             return EntryFilter(None if subscription.class_filter else subscription.codes or None, None)
         if given:
-            self._must_be_on(subscription)
+            self._check_enabled(subscription)
         try:
-            found = self.compiled(subscription)
+            compiled = self.compiled(subscription)
         except InvalidExpression:
             raise _unknown(given=given) from None
-        self._must_be_on(subscription)
+        self._check_enabled(subscription)
         if subscription.class_filter:
             return EntryFilter(None, None)
         if self._config.options.filter_retries and subscription.topic.startswith(name_rules.RETRY_PREFIX):
-            return EntryFilter(None, self._retried(group))
-        return EntryFilter(None, found.accept)
+            return EntryFilter(None, self._retry_filter(group))
+        return EntryFilter(None, compiled.accept)
 
     def check(self, subscription: Subscription) -> None:
-        """Refusal with the words that say what is wrong with the expression, and where."""
+        """Refusal that states what is wrong with the expression, and where."""
         if subscription.is_tag:
             return
-        self._must_be_on(subscription)
+        self._check_enabled(subscription)
         try:
             self.compiled(subscription)
         except InvalidExpression as wrong:
             raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(wrong)) from None
 
     def compiled(self, subscription: Subscription) -> CompiledFilter:
-        """InvalidExpression, again for every caller; the texts used last are kept."""
+        """The compiled expression, cached by last use. InvalidExpression, also for cached faults."""
         text = subscription.expression
         if subscription.expression_type != SQL92:
             raise InvalidExpression(
-                f"no filter reads expressions of type {subscription.expression_type[:64]}"
+                f"expressions of type {subscription.expression_type[:64]} are not supported"
             )
         if len(text) > EXPRESSION_CHARS_MAX:
             raise InvalidExpression(
@@ -110,11 +113,13 @@ class FilterCache:
     def _compile(self, text: str) -> CompiledFilter | InvalidExpression:
         made: CompiledFilter | InvalidExpression
         if self._alive > ALIVE_MAX * self._config.options.filter_chars_max:
-            raise Refusal(ResponseCode.SYSTEM_BUSY, "too many different expressions are in use")
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY, "too many different filter expressions are in use: try again later"
+            )
         try:
             made = CompiledFilter(parse(text))
             self._alive += len(text)
-            finalize(made, self._ended, len(text)).atexit = False
+            finalize(made, self._released, len(text)).atexit = False
         except InvalidExpression as wrong:
             made = InvalidExpression(str(wrong))
         self._compiled[text] = made
@@ -123,13 +128,13 @@ class FilterCache:
             self._chars -= len(self._compiled.popitem(last=False)[0]) + 1
         return made
 
-    def _ended(self, chars: int) -> None:
-        """A filter is neither kept nor used by a held pull any more."""
+    def _released(self, chars: int) -> None:
+        """A compiled expression is neither cached nor in use any more."""
         self._alive -= chars
 
-    def _retried(self, group: str) -> Accept:
-        """A message that comes again is asked what the group asks of the topic that it was sent to; of a topic that
-        the group consumes by tags, or not at all, nothing is asked."""
+    def _retry_filter(self, group: str) -> Accept:
+        """Filters retried messages by the group's subscription to their original topic; accepts all messages
+        of topics that the group consumes by tags or not at all."""
 
         def accept(record: memoryview) -> bool:
             topic = property_values(record, RETRY_NAMES).get(Names.RETRY_TOPIC, "")
@@ -143,7 +148,7 @@ class FilterCache:
 
         return accept
 
-    def _must_be_on(self, subscription: Subscription) -> None:
+    def _check_enabled(self, subscription: Subscription) -> None:
         if not self._config.options.property_filter:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,

@@ -1,6 +1,6 @@
-"""Subscription: what a consumer wants of a topic (SubscriptionData). An immutable value.
+"""Subscription: what a consumer subscribes to (SubscriptionData). An immutable value.
 
-Heartbeat: the body of HEART_BEAT as clients in every language send it. Reads, registers nothing.
+HeartbeatData: the body of HEART_BEAT as clients in every language send it. Only parses; registers nothing.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,13 @@ EXPRESSION_CHARS_MAX = 64 << 10
 
 
 class InvalidSubscription(ValueError):
-    """An expression that cannot be read."""
+    """An expression that cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """`version` grows with each change at the client; `codes` are Java's hashes of the tags, none for `*`."""
+    """`version` grows with each change at the client; `codes` are Java's hashes of the tags (none for
+    `*`)."""
 
     topic: str
     expression: str = ALL
@@ -38,7 +39,7 @@ class Subscription:
 
     @property
     def weight(self) -> int:
-        """About how much memory it takes, in hundreds of bytes."""
+        """Approximate memory, in units of 100 bytes."""
         return 3 + len(self.tags) + len(self.codes) + len(self.expression) // 64
 
     def to_object(self) -> dict[str, object]:
@@ -54,11 +55,11 @@ class Subscription:
 
     @staticmethod
     def from_object(value: object) -> "Subscription":
-        """As heartbeats carry it; C++ and Go leave members out, send texts for numbers. ValueError."""
+        """As heartbeats carry it; C++ and Go omit members and send strings for numbers. ValueError."""
         of = json_fields.members(value, "subscriptionData")
         tags = json_fields.items(of.get("tagsSet"), "tagsSet")
         if not all(isinstance(tag, str) for tag in tags):
-            raise ValueError("tagsSet holds something that is no text")
+            raise ValueError("tagsSet contains a value that is not a string")
         codes = json_fields.items(of.get("codeSet"), "codeSet")
         expression = json_fields.text(of, "subString", ALL)
         if len(expression) > EXPRESSION_CHARS_MAX:
@@ -79,9 +80,11 @@ class Subscription:
     def of_expression(
         topic: str, expression: str, version: int = 0, expression_type: str = TAG
     ) -> "Subscription":
-        """From the text of a pull: `*`, or tags joined by `||`. InvalidSubscription."""
+        """From the expression of a pull: `*`, or tags joined by `||`. InvalidSubscription."""
         if len(expression) > EXPRESSION_CHARS_MAX:
-            raise InvalidSubscription(f"subscription of {len(expression)} characters")
+            raise InvalidSubscription(
+                f"subscription of {len(expression)} characters, at most {EXPRESSION_CHARS_MAX}"
+            )
         if expression_type not in (TAG, ""):
             if not expression:
                 raise InvalidSubscription(f"Expression can't be null! {expression_type}")
@@ -111,7 +114,7 @@ CONSUME_FROM_WHERE = (
 
 @dataclass(frozen=True, slots=True)
 class ConsumerData:
-    """One consumer group of a heartbeat; its subscriptions are read one by one, for they may be many."""
+    """One consumer group of a heartbeat; its subscriptions are parsed one by one, since there may be many."""
 
     group: str
     consume_type: str
@@ -127,7 +130,7 @@ class ConsumerData:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatData:
-    """`fingerprint` 0 is the first form; `without_sub` says that the subscriptions are as before."""
+    """`fingerprint` 0: a heartbeat of version 1; `without_sub`: unchanged subscriptions are not sent."""
 
     client_id: str
     consumers: list[ConsumerData]
@@ -169,7 +172,7 @@ def _consumer(value: object) -> ConsumerData:
 
 
 def _name(of: json_fields.Members, member: str, names: tuple[str, ...], default: str) -> str:
-    """An enum: its name, or its ordinal as C++ sends it."""
+    """The name of an enum value; C++ sends its ordinal. ValueError."""
     value = of.get(member)
     if value is None:
         return default

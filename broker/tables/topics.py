@@ -14,14 +14,14 @@ from firearrow.broker.tables.config_file import EACH, VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
 
 Changed = Callable[[Collection[str]], None]
-"""Hears which names of a table are new, other or gone."""
+"""Called with the names that were added, changed or removed."""
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 PERM_MAX = 15
 
 
 class InvalidTopic(ValueError):
-    """A topic that may not be; the text names the field."""
+    """A topic configuration that is not allowed; the text names the field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,17 @@ class TopicConfig:
             filter_type=filter_type,
             sys_flag=json_fields.number(of, "topicSysFlag", 0),
             order=json_fields.boolean(of, "order", False),
-            attributes=json_fields.texts(of.get("attributes"), "attributes"),
+            attributes=json_fields.string_map(of.get("attributes"), "attributes"),
         )
 
 
 FILE = {"dataVersion": VERSION, "topicConfigTable": {EACH: dict.fromkeys(TopicConfig("").to_object())}}
-"""The members that we know."""
+"""The members that this table knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """Which topics exist from the beginning, and the limits of those that come later."""
+    """Which topics are created at start, and the limits of later ones."""
 
     cluster: str = "DefaultCluster"
     broker: str = "DEFAULT_BROKER"
@@ -122,7 +122,7 @@ class TopicSettings:
 
 
 class TopicTable:
-    """Start-up topics exist from the beginning; a loaded file goes over them. Each change bumps `version`."""
+    """Start-up topics always exist; a loaded file may replace them. Each change increments `version`."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class TopicTable:
         self._topics_max = settings.topics_max
         self._queues_max = settings.queues_max
         self._table = {config.name: config for config in settings.start_up_topics()}
-        self._own = frozenset(self._table)
+        self._start_up = frozenset(self._table)
         self._unknown = UnknownFields("topics.json", FILE)
         self.version = DataVersion(timestamp=clock.now_ms())
 
@@ -156,17 +156,17 @@ class TopicTable:
         return list(self._table.values())
 
     def is_system(self, name: str) -> bool:
-        return name in self._own or name_rules.is_system_topic(name)
+        return name in self._start_up or name_rules.is_system_topic(name)
 
     def system_names(self) -> list[str]:
-        return sorted(self._own | name_rules.SYSTEM_TOPICS)
+        return sorted(self._start_up | name_rules.SYSTEM_TOPICS)
 
     def create_by_send(
         self, name: str, template_name: str, queues: int, sys_flag: int = 0
     ) -> TopicConfig | None:
-        """The topic, made after the template that the sender names; None if it may not be made.
+        """The topic, created from the template that the sender names; None if it may not be created.
 
-        InvalidTopic at a bound.
+        InvalidTopic at a limit.
         """
         known = self._table.get(name)
         if known is not None:
@@ -189,7 +189,7 @@ class TopicTable:
     def create(
         self, name: str, queues: int, *, perm: int = 6, sys_flag: int = 0, order: bool = False
     ) -> TopicConfig:
-        """The topic as it is but for its order flag, or made so: retry and DLQ topics. InvalidTopic."""
+        """Create a retry or DLQ topic; an existing one only gets the order flag. InvalidTopic."""
         known = self._table.get(name)
         if known is not None:
             if known.order != order:
@@ -200,26 +200,26 @@ class TopicTable:
         self._put([config])
         return config
 
-    def update(self, wanted: TopicConfig) -> bool:
-        """Create the topic or change it; `wanted.attributes` holds changes (`+k`, `-k`).
+    def update(self, config: TopicConfig) -> bool:
+        """Create or change the topic; `config.attributes` are changes (`+k`, `-k`).
 
-        False if it is so already. InvalidTopic or AttributeRefused: nothing changed.
+        False if nothing changed. InvalidTopic, InvalidAttribute.
         """
-        return self.update_all([wanted])
+        return self.update_all([config])
 
-    def update_all(self, wanted: Iterable[TopicConfig]) -> bool:
-        """All or none. False if every one is so already."""
-        after = [self._merged(config) for config in wanted]
-        other = [config for config in after if self._table.get(config.name) != config]
-        if other:
-            self._put(other)
-        return bool(other)
+    def update_all(self, configs: Iterable[TopicConfig]) -> bool:
+        """Create or change all topics, or none. False if nothing changed. InvalidTopic, InvalidAttribute."""
+        merged = [self._merged(config) for config in configs]
+        changed = [config for config in merged if self._table.get(config.name) != config]
+        if changed:
+            self._put(changed)
+        return bool(changed)
 
     def delete(self, name: str) -> bool:
         if self._table.pop(name, None) is None:
             return False
         self._unknown.forget("topicConfigTable", name)
-        self._note([name])
+        self._bump_version([name])
         return True
 
     def to_object(self) -> dict[str, object]:
@@ -233,7 +233,7 @@ class TopicTable:
         return pretty(self._unknown.merge_into(self.to_object()))
 
     def load(self, text: bytes) -> None:
-        """Saved topics go over the start-up ones. ValueError: nothing was taken."""
+        """Add the file's topics, which replace start-up ones. ValueError: nothing changed."""
         of = json_fields.members(loads(text), "topics.json")
         version = DataVersion.from_object(of.get("dataVersion", {}))
         table = json_fields.members_or_none(of.get("topicConfigTable"), "topicConfigTable")
@@ -241,10 +241,10 @@ class TopicTable:
         self._unknown.collect(of)
         self.version = version
 
-    def _merged(self, wanted: TopicConfig) -> TopicConfig:
-        known = self._table.get(wanted.name)
+    def _merged(self, config: TopicConfig) -> TopicConfig:
+        known = self._table.get(config.name)
         current = None if known is None else known.attributes
-        return replace(wanted, attributes=apply_changes(TOPIC_ATTRIBUTES, current, wanted.attributes))
+        return replace(config, attributes=apply_changes(TOPIC_ATTRIBUTES, current, config.attributes))
 
     def _put(self, configs: list[TopicConfig]) -> None:
         for config in configs:
@@ -253,7 +253,7 @@ class TopicTable:
         if len(self._table) + new > self._topics_max:
             raise InvalidTopic(f"the broker has {len(self._table)} topics, at most {self._topics_max}")
         self._table |= {config.name: config for config in configs}
-        self._note([config.name for config in configs])
+        self._bump_version([config.name for config in configs])
 
     def _check(self, config: TopicConfig) -> None:
         fault = name_rules.own_topic_fault(config.name)
@@ -269,6 +269,6 @@ class TopicTable:
         if not 0 <= config.perm <= PERM_MAX:
             raise InvalidTopic(f"perm must be 0 to {PERM_MAX}, not {config.perm}")
 
-    def _note(self, changed: list[str]) -> None:
+    def _bump_version(self, changed: list[str]) -> None:
         self.version = self.version.next(self._clock.now_ms())
         self._changed(changed)

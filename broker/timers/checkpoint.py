@@ -1,7 +1,9 @@
-"""TimerCheckpoint: the file `config/timercheck`, how far the timer came (store-and-broker §1.13). Loop thread but `flushed`.
+"""The file `config/timercheck`: the progress of the timer (store-and-broker §1.13). Loop thread, except
+`sync`.
 
-Its first 56 bytes are Apache's, written whenever they change, so that after a kill they are exact. Behind them, where
-Apache neither reads nor writes, lies a seal: it tells whether the machine went on since, and whether we wrote last.
+The first 56 bytes are Apache's. They are written whenever they change, so that they are exact after a kill.
+After them, where Apache neither reads nor writes, is a seal: it shows whether we were the last to write the
+file, and whether the machine has rebooted since.
 """
 
 import os
@@ -13,21 +15,25 @@ PAGE_BYTES = 4096
 FIELDS = struct.Struct(">7q")
 FLUSHED_AT = 8
 SEAL_AT = 64
-"""In the sector of the fields: a power cut leaves both or none."""
+"""In the same disk sector as the fields: a power cut leaves both or neither."""
 SEAL = struct.Struct(">IB36s")
 OPEN, CLOSED, SUSPECT = range(3)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class TimerCheckpoint:
-    """`read_ms`: the first slot that is not fired; `flushed`: position in the timer log up to which log and wheel are
-    on the disk; `queue_offset`: the first message of the timer's topic that is not taken up; `is_suspect`: wheel or
-    log lack what they should hold, the next start lays them anew. `cut`: the file was too short to hold anything."""
+    """The fields of the file.
+
+    `read_ms`: the first slot that is not delivered. `flushed`: position in the timer log up to which log and
+    wheel are durable. `queue_offset`: the first message of the timer's topic that is not enqueued.
+    `is_suspect`: wheel or log lack records, so the next start rebuilds them. `truncated`: the file was too
+    short for the fields.
+    """
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         page = os.pread(self._fd, PAGE_BYTES, 0)
-        self.cut = 0 < len(page) < FIELDS.size
+        self.truncated = 0 < len(page) < FIELDS.size
         page = page.ljust(PAGE_BYTES, b"\0")
         self.read_ms: int
         self.flushed: int
@@ -40,23 +46,23 @@ class TimerCheckpoint:
         self.is_suspect = self.is_ours and state == SUSPECT
         self._boot = BOOT_ID.read_bytes().strip()[:36] if BOOT_ID.exists() else b""
         self.lost_power = self.is_ours and state != CLOSED and boot.rstrip(b"\0") != self._boot
-        """The machine stopped under us: what was not flushed may be lost, in any order."""
+        """The machine stopped while the broker ran: unflushed writes may be lost, in any order."""
 
     def write_checkpoint(self, now_ms: int) -> None:
-        """What the fields say now. OSError."""
+        """Write the fields. Raises OSError."""
         self._changed_ms = now_ms
         self._counter += 1
         self._write(closed=False)
 
     def sync(self, flushed: int) -> None:
-        """Log and wheel up to `flushed` are on the disk. May run in another thread. OSError."""
+        """State that log and wheel are durable up to `flushed`. May run in another thread. Raises OSError."""
         os.fdatasync(self._fd)
         self.flushed = flushed
         os.pwrite(self._fd, flushed.to_bytes(8, "big"), FLUSHED_AT)
         os.fdatasync(self._fd)
 
-    def done(self) -> None:
-        """The last word of this run. OSError."""
+    def seal_closed(self) -> None:
+        """Record a clean stop; the last write of a process. Raises OSError."""
         self._write(closed=True)
         os.fdatasync(self._fd)
 
@@ -64,7 +70,7 @@ class TimerCheckpoint:
         os.close(self._fd)
 
     def encoded(self) -> bytes:
-        """The 56 bytes."""
+        """The 56 bytes of Apache's fields."""
         queue = self.queue_offset
         version = (self._state_version, self._changed_ms, self._counter)
         return FIELDS.pack(self.read_ms, self.flushed, queue, queue, *version)
@@ -77,5 +83,5 @@ class TimerCheckpoint:
 
 
 def _fingerprint_of(page: bytes) -> int:
-    """Of all fields but `flushed`, which is written apart."""
+    """CRC of all fields except `flushed`, which is written separately."""
     return zlib.crc32(page[:FLUSHED_AT] + page[FLUSHED_AT + 8 : FIELDS.size])

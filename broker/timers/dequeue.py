@@ -1,9 +1,10 @@
-"""Firing: delivers the messages of each slot once its time has passed. Loop thread.
+"""Delivers the messages of each slot once its time has passed. Loop thread.
 
-A slot's chain is walked from its head, last message first; then what recalls, then the others in their order, all in
-slices, so that other work goes on between. A slice must be as durable as the flush mode promises before the next one;
-the check point moves on behind the last. Behind a slot that gave messages back to the timer's topic, and at the start,
-no slot is fired before all that lies in that topic was laid: after a long stop, what recalls a message may lie there.
+A slot's chain is read from its head, last message first; then recalls are applied, then the other messages
+are delivered in their order, all in slices, so that other work runs in between. A slice must be as durable as
+the flush mode promises before the next one starts; the checkpoint moves after the last slice. At start, and
+after a slot that put messages back into the timer's topic (a roll), no slot is delivered before all messages
+of that topic are enqueued: after a long stop, a recall may be among them.
 """
 
 import asyncio
@@ -26,19 +27,21 @@ from firearrow.broker.timers.timer_files import TimerFiles
 log = logging.getLogger("firearrow.timers")
 
 SLICE = 64
-WALK = 2000
+CHAIN_SLICE = 2000
 SLEEP_S_MAX = 1.0
-"""A wall clock that is set forward is noticed by then."""
+"""Within this time a wall clock that was set forward is noticed."""
 
 
 class DueSlot:
-    """A slot that is being fired: the rest of its chain from `position`, and positions of units, the first one last.
+    """A slot that is being delivered.
 
-    `read` deletes were looked at; `others` loses what is delivered. `cut` deletes, counted from the first, are chained
-    to each other already, `head` is the last of them: the chain leaves out what was delivered between them.
+    `position`: where the rest of its chain begins in the timer log, -1 if all of it was read. `deletes`,
+    `others`: positions of recalls and of other records, newest first. The first `read` recalls were applied;
+    delivered records are removed from `others`. The oldest `relinked` recalls are chained to each other
+    already, without the delivered records between them; `head` is the newest of these.
     """
 
-    __slots__ = ("cut", "deletes", "head", "keys", "others", "position", "read", "time_ms")
+    __slots__ = ("deletes", "head", "keys", "others", "position", "read", "relinked", "time_ms")
 
     def __init__(self, time_ms: int, position: int) -> None:
         self.time_ms = time_ms
@@ -47,7 +50,7 @@ class DueSlot:
         self.others = array("q")
         self.keys: set[str] = set()
         self.read = 0
-        self.cut = 0
+        self.relinked = 0
         self.head = -1
 
     @property
@@ -56,8 +59,10 @@ class DueSlot:
 
 
 class TimerDequeue(SliceLoop):
-    """`delete_key(topic, unique_key)` is what a recall of that message carries; `changed()` is called when files have
-    changed."""
+    """`delete_key(topic, unique_key)`: the key by which a recall names that message.
+
+    `changed()` is called when files have changed.
+    """
 
     def __init__(
         self,
@@ -71,7 +76,7 @@ class TimerDequeue(SliceLoop):
         delete_key: Callable[[str, str], str],
         changed: Callable[[], None],
     ) -> None:
-        super().__init__(loop, "timer messages cannot be delivered now")
+        super().__init__(loop, "timer messages cannot be delivered now; trying again")
         self._store = store
         self._files = files
         self._delivery = delivery
@@ -79,46 +84,48 @@ class TimerDequeue(SliceLoop):
         self._clock = clock
         self._delete_key = delete_key
         self._changed = changed
-        self._awaited = 0
-        """Where the intake must have come before another slot is fired."""
+        self._enqueued_min = 0
+        """The queue offset that enqueue must reach before another slot is delivered."""
         self._due: DueSlot | None = None
         self._ends: deque[tuple[int, int]] = deque()
-        """Of slices that were delivered: end in the commit log, position of the unit that follows."""
+        """For each delivered slice: its end in the commit log, and the position of the next timer record."""
         self.total = 0
 
     def start(self) -> None:
-        self._awaited = self._queued()
+        self._enqueued_min = self._queue_end()
         super().start()
 
     def wake(self) -> None:
-        """Messages were taken, maybe laid into a slot before that for which we sleep."""
+        """Messages were enqueued, possibly into an earlier slot than the one that we wait for."""
         if self._due is None:
             self.run()
 
     def _slice(self) -> None:
-        """Of what is due; sleep until the next slot is."""
+        """Deliver a slice of what is due; if nothing is, sleep until the next slot."""
         self._due = self._due or self._next()
         if self._due is not None:
-            self._go_on(self._due)
+            self._deliver_slice(self._due)
 
     @property
     def is_delivering(self) -> bool:
-        """A slot is being fired: no file of the log may go."""
+        """Whether a slot is being delivered: then no timer log file may be deleted."""
         return self._due is not None
 
     def skip_delivered(self) -> None:
-        """What was delivered of a slot is left out of its chain: another run fires the rest. All is on the disk.
-        OSError."""
+        """Remove delivered records from the slot's chain: the next process then delivers only the rest.
+
+        Called at stop, when everything is durable. Raises OSError.
+        """
         due = self._due
         if due is not None and due.is_empty:
             self._end(due)
         elif due is not None and self._ends:
-            self._cut(due, self._ends.pop()[1])
+            self._unlink_delivered(due, self._ends.pop()[1])
 
     def _next(self) -> DueSlot | None:
         files = self._files
         files.check_clock()
-        if files.checkpoint.queue_offset < self._awaited:
+        if files.checkpoint.queue_offset < self._enqueued_min:
             return None
         time_ms, current_slot_ms = files.wheel.next(files.read_ms), files.current_slot_ms()
         if time_ms is None or time_ms >= current_slot_ms:
@@ -132,10 +139,10 @@ class TimerDequeue(SliceLoop):
         files.read_ms = time_ms + files.wheel.step_ms
         return DueSlot(time_ms, files.wheel.slot(time_ms).last)
 
-    def _go_on(self, due: DueSlot) -> None:
-        self._cut_flushed(due)
+    def _deliver_slice(self, due: DueSlot) -> None:
+        self._unlink_flushed(due)
         if due.position >= 0:
-            self._walk(due)
+            self._read_chain(due)
         elif due.read < len(due.deletes):
             self._read_deletes(due)
         elif due.others:
@@ -144,16 +151,16 @@ class TimerDequeue(SliceLoop):
             self._end(due)
         self._arm(0)
 
-    def _walk(self, due: DueSlot) -> None:
-        """Below the log's start lie messages that went with the old segments."""
+    def _read_chain(self, due: DueSlot) -> None:
+        """Read the chain. Records before the log's start were deleted with their messages, by retention."""
         step_ms, start = self._files.wheel.step_ms, self._files.log.start
-        for _ in range(WALK):
+        for _ in range(CHAIN_SLICE):
             if due.position < start:
                 due.position = -1
                 return
             timer_record = self._files.log.read(due.position)
             if timer_record is None or timer_record.time_ms // step_ms * step_ms != due.time_ms:
-                self._mark_suspect(f"the chain of slot {due.time_ms} ends in a gap")
+                self._mark_suspect(f"the chain of the slot at {due.time_ms} is broken")
                 due.position = -1
                 return
             (due.deletes if timer_record.magic & (DELETE | ROLL) == DELETE else due.others).append(
@@ -162,9 +169,9 @@ class TimerDequeue(SliceLoop):
             due.position = timer_record.prev
 
     def _read_deletes(self, due: DueSlot) -> None:
-        slice_ = due.deletes[due.read : due.read + SLICE]
-        due.read += len(slice_)
-        for position in slice_:
+        positions = due.deletes[due.read : due.read + SLICE]
+        due.read += len(positions)
+        for position in positions:
             record = self._delivery.record(self._timer_record(position).physical_offset)
             if record is not None:
                 properties = record.properties
@@ -172,7 +179,7 @@ class TimerDequeue(SliceLoop):
                 self._metrics.add(properties.get(Property.REAL_TOPIC), 1)
 
     def _deliver(self, due: DueSlot) -> None:
-        """PutRefused: the first cannot be put."""
+        """Deliver a slice. Raises PutRefused if not even the first message can be put."""
         last: PutResult | None = None
         topics: list[str | None] = []
         done, rolled = 0, False
@@ -187,15 +194,15 @@ class TimerDequeue(SliceLoop):
                         raise
                     break
                 topics.append(record.properties.get(Property.REAL_TOPIC))
-            elif self._delivery.names_none(timer_record.physical_offset):
-                self._mark_suspect(f"the unit at {position} names no message")
+            elif self._delivery.is_dangling(timer_record.physical_offset):
+                self._mark_suspect(f"its record at {position} refers to no message")
             rolled |= bool(timer_record.magic & ROLL)
             done += 1
 
         def stored() -> None:
             self.total += done
             if rolled:
-                self._awaited = self._queued()
+                self._enqueued_min = self._queue_end()
             del due.others[len(due.others) - done :]
             if due.others:
                 self._ends.append((last.end if last else 0, due.others[-1]))
@@ -208,7 +215,7 @@ class TimerDequeue(SliceLoop):
         self._when_stored(self._delivery.appender, last.end, stored)
 
     def _put(self, due: DueSlot, timer_record: TimerRecord, record: Record) -> PutResult | None:
-        """None if it was recalled, or is passed over."""
+        """Put one message; None if it was recalled or is skipped."""
         if due.keys:
             properties = record.properties
             unique_key = properties.get(Property.UNIQUE_KEY)
@@ -217,44 +224,47 @@ class TimerDequeue(SliceLoop):
                 return None
         return self._delivery.put(record, timer_record.write_ms, roll=bool(timer_record.magic & ROLL))
 
-    def _mark_suspect(self, what: str) -> None:
-        """The timer's files are damaged: what they lost is found in the queue by the next start. Said once."""
+    def _mark_suspect(self, damage: str) -> None:
+        """The timer's files are damaged: the next start rebuilds them from the queue. Logged once."""
         checkpoint = self._files.checkpoint
         if not checkpoint.is_suspect:
-            log.error("the timer's log is damaged, %s: start the broker again, it lays what waits anew", what)
+            log.error(
+                "the timer log is damaged: %s. To rebuild it from the timer's queue, start the broker again",
+                damage,
+            )
         checkpoint.is_suspect = True
 
-    def _cut_flushed(self, due: DueSlot) -> None:
-        """Leave out of the chain what was delivered and is on the disk. OSError."""
+    def _unlink_flushed(self, due: DueSlot) -> None:
+        """Remove delivered records from the chain once their deliveries are durable. Raises OSError."""
         follower, flushed = -1, self._store.flushed
         while self._ends and self._ends[0][0] <= flushed:
             follower = self._ends.popleft()[1]
         if follower >= 0:
-            self._cut(due, follower)
+            self._unlink_delivered(due, follower)
 
-    def _cut(self, due: DueSlot, follower: int) -> None:
-        """The chain begins at `follower`, but for what deletes."""
+    def _unlink_delivered(self, due: DueSlot, follower: int) -> None:
+        """Let the chain begin at `follower`, after the recalls, which stay in it."""
         relink = self._files.log.relink
-        while due.cut < len(due.deletes) and due.deletes[-1 - due.cut] < follower:
-            relink(due.deletes[-1 - due.cut], due.head)
-            due.head = due.deletes[-1 - due.cut]
-            due.cut += 1
+        while due.relinked < len(due.deletes) and due.deletes[-1 - due.relinked] < follower:
+            relink(due.deletes[-1 - due.relinked], due.head)
+            due.head = due.deletes[-1 - due.relinked]
+            due.relinked += 1
         relink(follower, due.head)
 
-    def _queued(self) -> int:
-        """The end of the timer's topic."""
+    def _queue_end(self) -> int:
+        """The end of the timer's queue."""
         return self._store.reader.max_offset(name_rules.TIMER_TOPIC, 0)
 
     def _timer_record(self, position: int) -> TimerRecord:
         timer_record = self._files.log.read(position)
-        assert timer_record is not None, "a unit that was walked over lies in the log"
+        assert timer_record is not None, "a record that was read before is in the log"
         return timer_record
 
     def _end(self, due: DueSlot) -> None:
         files = self._files
         files.checkpoint.read_ms = due.time_ms + files.wheel.step_ms
         files.write_checkpoint()
-        files.wheel.fired(due.time_ms)
+        files.wheel.mark_delivered(due.time_ms)
         self._due = None
         self._ends.clear()
         self._changed()

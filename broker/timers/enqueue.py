@@ -1,8 +1,9 @@
-"""Intake: takes the messages of the timer's topic, in their order, and lays each into its slot. Loop thread.
+"""Reads the timer's topic in order and puts each message into its slot. Loop thread.
 
-A slice is one write of units to the log, then the slots, then the check point. What belongs in a slot that was fired is
-delivered at once, a slice of such messages on its own; a unit in a slot of the past then marks in the log how far the
-timer came, for whoever opens the store next.
+A slice is one write of timer records to the log, then the slots, then the checkpoint. Messages whose slot was
+delivered already are delivered at once, in a slice of their own; a progress record (one in a slot of the
+past) then states in the log how far the queue was read, for the next process that opens the store, which may
+be Apache's.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from firearrow.broker.timers.deliver import NEVER_WAITED_MS, TimerDelivery
 from firearrow.broker.timers.log import DEFAULT, DELETE, RECORD_LAYOUT, ROLL, TimerRecord
 from firearrow.broker.timers.metrics import TimerMetrics
 from firearrow.broker.timers.recovery import linked
-from firearrow.broker.timers.rules import whole
+from firearrow.broker.timers.rules import parse_number
 from firearrow.broker.timers.slice_loop import SliceLoop
 from firearrow.broker.timers.timer_files import TimerFiles
 from firearrow.broker.timers.wheel import BLANK_SLOTS, ROUND, Slot
@@ -30,7 +31,7 @@ SLICE = 64
 
 
 class TimerMessage(NamedTuple):
-    """A message of the queue, and the slot in which it is due; `record` None: to be passed over."""
+    """A message of the timer's queue and the slot time when it is due; `record` None: it is skipped."""
 
     entry: QueueEntry
     record: Record | None
@@ -38,7 +39,7 @@ class TimerMessage(NamedTuple):
 
 
 class TimerEnqueue(SliceLoop):
-    """`moved()` is called when messages were taken, `changed()` when files have changed."""
+    """`enqueued()` is called when messages were enqueued, `changed()` when files have changed."""
 
     def __init__(
         self,
@@ -49,35 +50,37 @@ class TimerEnqueue(SliceLoop):
         metrics: TimerMetrics,
         *,
         roll_slots: int,
-        moved: Callable[[], None],
+        enqueued: Callable[[], None],
         changed: Callable[[], None],
     ) -> None:
-        super().__init__(loop, "timer messages cannot be taken up now")
+        super().__init__(loop, "timer messages cannot be enqueued now; trying again")
         self._store = store
         self._files = files
         self._delivery = delivery
         self._metrics = metrics
         self._roll_slots = roll_slots if 2 <= roll_slots <= ROUND - BLANK_SLOTS else ROUND - BLANK_SLOTS
-        self._moved = moved
+        self._enqueued = enqueued
         self._changed = changed
         self.linked: set[int] = set()
-        """Physical offsets of messages that lie in the log already (recovery)."""
+        """Physical offsets of messages that are in the timer log already, from recovery."""
         self.total = 0
 
     def _slice(self) -> None:
         self._files.check_clock()
-        self._take()
+        self._enqueue()
 
     def enqueue_waiting(self, waits: Callable[[Record], bool]) -> int:
-        """Lay all of the queue that waits, as `waits` says, at once; how many. What is due already comes with the slot
-        of now, so that what recalls it is heard. OSError."""
-        files, before, last = self._files, self.total, None
+        """Enqueue all messages of the queue for which `waits` is true; return how many. Raises OSError.
+
+        Messages that are due already go into the current slot, so that recalls of them are still applied.
+        """
+        files, previous_total, last = self._files, self.total, None
         write_ms = files.write_ms()
         files.checkpoint.queue_offset = self._store.reader.min_offset(name_rules.TIMER_TOPIC, 0)
         while entries := self._store.reader.entries(
             name_rules.TIMER_TOPIC, 0, files.checkpoint.queue_offset, SLICE
         ):
-            messages = [self._opened(entry) for entry in entries]
+            messages = [self._decode(entry) for entry in entries]
             messages = [
                 TimerMessage(
                     entry, record if record is not None and waits(record) else None, max(out_ms, write_ms)
@@ -87,10 +90,10 @@ class TimerEnqueue(SliceLoop):
             self._append(messages, files.checkpoint.queue_offset, write_ms)
             last = entries[-1]
         if last is not None:
-            self._mark(last)
-        return self.total - before
+            self._write_progress_record(last)
+        return self.total - previous_total
 
-    def _take(self) -> None:
+    def _enqueue(self) -> None:
         checkpoint = self._files.checkpoint
         checkpoint.queue_offset = max(
             checkpoint.queue_offset, self._store.reader.min_offset(name_rules.TIMER_TOPIC, 0)
@@ -102,11 +105,11 @@ class TimerEnqueue(SliceLoop):
         messages: list[TimerMessage] = []
         late = False
         for entry in entries:
-            each = self._opened(entry)
+            each = self._decode(entry)
             if each.record is not None:
                 now_late = each.out_ms < self._files.read_ms
                 if messages and (messages[-1].record is None or late != now_late):
-                    break  # behind what is passed over a mark: units stand in the order of the queue
+                    break  # records keep the queue's order: a progress record follows skipped messages
                 late = now_late
             messages.append(each)
         if late:
@@ -114,20 +117,23 @@ class TimerEnqueue(SliceLoop):
         else:
             self._append(messages, offset, self._files.write_ms())
 
-    def _opened(self, entry: QueueEntry) -> TimerMessage:
+    def _decode(self, entry: QueueEntry) -> TimerMessage:
         if entry.physical_offset in self.linked:
             return TimerMessage(entry, None, 0)
         record = self._delivery.record(entry.physical_offset)
-        out_ms = None if record is None else whole(record.properties.get(Property.TIMER_OUT_MS, ""))
+        out_ms = None if record is None else parse_number(record.properties.get(Property.TIMER_OUT_MS, ""))
         if out_ms is None:
             return TimerMessage(entry, None, 0)
         return TimerMessage(entry, record, out_ms // self._files.wheel.step_ms * self._files.wheel.step_ms)
 
     def _append(self, messages: list[TimerMessage], offset: int, write_ms: int) -> None:
-        """Into log and wheel; as many as fit into the log's file. OSError: none was."""
+        """Write messages to log and wheel, as many as fit into the log's file.
+
+        Raises OSError: then none was written.
+        """
         files = self._files
-        lays = any(each.record is not None for each in messages)
-        capacity = files.log.capacity(len(messages)) if lays else len(messages)
+        has_records = any(each.record is not None for each in messages)
+        capacity = files.log.capacity(len(messages)) if has_records else len(messages)
         records: list[TimerRecord] = []
         slots: dict[int, Slot] = {}
         for entry, record, out_ms in messages[:capacity]:
@@ -146,41 +152,41 @@ class TimerEnqueue(SliceLoop):
             files.log.append(records)
         for slot in slots.values():
             files.wheel.put(slot)
-        passed = messages[:capacity]
-        if passed[-1].record is None:  # the log's last unit is an older message's
-            self._mark(passed[-1].entry)
-        self._went_on(offset, passed)
+        done = messages[:capacity]
+        if done[-1].record is None:  # the log's last record is of an older message
+            self._write_progress_record(done[-1].entry)
+        self._advance(offset, done)
         self.total += len(records)
-        for _, record, _ in passed:
+        for _, record, _ in done:
             if record is not None:
                 deletes = Property.TIMER_DELETE_KEY in record.properties
                 self._metrics.add(record.properties.get(Property.REAL_TOPIC), -1 if deletes else 1)
 
     def _deliver(self, messages: list[TimerMessage], offset: int) -> None:
-        """What is due already. PutRefused: the first cannot be put."""
+        """Deliver messages that are due already. Raises PutRefused if not even the first can be put."""
         last: PutResult | None = None
         done = 0
         for _, record, _ in messages:
             try:
-                placed = None if record is None else self._delivery.put(record, NEVER_WAITED_MS)
+                put = None if record is None else self._delivery.put(record, NEVER_WAITED_MS)
             except PutRefused:
                 if last is None:
                     raise
                 break
-            last = placed or last
+            last = put or last
             done += 1
         if last is None:
-            return self._went_on(offset, messages[:done])
+            return self._advance(offset, messages[:done])
 
         def stored() -> None:
             self.total += done
-            self._mark(messages[done - 1].entry)
-            self._went_on(offset, messages[:done])
+            self._write_progress_record(messages[done - 1].entry)
+            self._advance(offset, messages[:done])
 
         self._when_stored(self._delivery.appender, last.end, stored)
 
-    def _mark(self, entry: QueueEntry) -> None:
-        """Say in the log that the queue was taken up to here; the slot is one that nobody fires or fills."""
+    def _write_progress_record(self, entry: QueueEntry) -> None:
+        """The slot for a message due at `out_ms`; one too far ahead gets the slot at which it is rolled."""
         files = self._files
         delay_ms = -ROUND * files.wheel.step_ms
         try:
@@ -188,21 +194,21 @@ class TimerEnqueue(SliceLoop):
             files.log.append(
                 [TimerRecord(-1, DEFAULT, files.write_ms(), delay_ms, entry.physical_offset, entry.size, 0)]
             )
-        except OSError as error:  # the check point says it, too
-            log.warning("the timer log takes no mark: %s", error)
+        except OSError as error:  # not fatal: the checkpoint states it, too
+            log.warning("the timer's progress cannot be written to the timer log: %s", error)
 
-    def _went_on(self, offset: int, passed: list[TimerMessage]) -> None:
-        """From `offset` of the queue on these are done with."""
-        self.linked.difference_update(each.entry.physical_offset for each in passed)
-        self._files.checkpoint.queue_offset = offset + len(passed)
+    def _advance(self, offset: int, done: list[TimerMessage]) -> None:
+        """Move the checkpoint past these messages, which begin at queue offset `offset`."""
+        self.linked.difference_update(each.entry.physical_offset for each in done)
+        self._files.checkpoint.queue_offset = offset + len(done)
         self._files.write_checkpoint()
         self._changed()
         self._arm(0)
-        self._moved()
+        self._enqueued()
 
 
 def slot_ms(out_ms: int, write_ms: int, roll_slots: int, step_ms: int) -> int:
-    """The slot for a message due at `out_ms`; of one that is too far ahead, where it is laid anew."""
+    """The slot for a message due at `out_ms`; if that is too far ahead, the slot at which it is rolled."""
     beyond_ms = out_ms - write_ms - roll_slots * step_ms
     if beyond_ms < 0:
         return out_ms

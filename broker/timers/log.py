@@ -1,8 +1,9 @@
-"""TimerLog: the files `timerlog/`, one unit for each message that waits, chained by slot (store-and-broker §1.13).
+"""The files `timerlog/`: one timer record for each pending message, chained by slot (store-and-broker §1.13).
 
-A unit is 52 bytes: size i32, previous position of its slot i64, magic i32, write time i64, delay i32 (both ms),
-physical offset i64, size i32, Java hash of the real topic i32, reserved i64. A file that cannot take another unit and
-16 bytes ends with a blank. Written with pwrite, read through mappings. Loop thread; `sync` may run in another one.
+A timer record (Apache: unit) has 52 bytes: size i32, position of the previous record of its slot i64, magic
+i32, write time i64, delay i32 (both ms), physical offset i64, size i32, Java hash of the real topic i32,
+reserved i64. A file without space for another record and 16 bytes ends with a blank. Written with pwrite,
+read through mappings. Loop thread, except `sync`, which may run in another one.
 """
 
 import mmap
@@ -24,11 +25,11 @@ MAGIC_BITS = 0xF
 
 
 class TimerLogDamaged(ValueError):
-    """A file that has no place in the row."""
+    """A file does not fit into the sequence of timer log files."""
 
 
 class TimerRecord(NamedTuple):
-    """`prev` and positions in the log, -1 none; times in ms."""
+    """`prev`: position of the slot's previous record, -1 none. `write_ms`, `delay_ms` in ms."""
 
     prev: int
     magic: int
@@ -43,18 +44,18 @@ class TimerRecord(NamedTuple):
         return self.write_ms + self.delay_ms
 
     @property
-    def is_mark(self) -> bool:
-        """It only says how far the timer's queue was taken."""
+    def is_progress(self) -> bool:
+        """It refers to no pending message; it only states how far the timer's queue was read."""
         return self.delay_ms < 0
 
     @property
     def count_delta(self) -> int:
-        """What it adds to the number of messages that wait."""
+        """What it adds to the number of pending messages."""
         return -1 if self.magic & DELETE else 1
 
 
 class TimerLogFile:
-    """One file, mapped for reading; size and name are on the disk before anything is written to it. OSError."""
+    """One file, mapped for reading; size and name are durable before anything is written. Raises OSError."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:
         self.path = path
@@ -76,24 +77,27 @@ class TimerLogFile:
 
 
 class TimerLog:
-    """`end` is the position of the next unit; whoever opens the log finds it with `records` and says it by `cut`.
+    """All files of the timer log. `end`: the position of the next record.
 
-    Files that exist keep their size, whatever `file_bytes` is. TimerLogDamaged for what is no timer log.
+    The caller that opens the log finds the end with `records` and sets it with `truncate`. Existing files
+    keep their size, whatever `file_bytes` is. Raises TimerLogDamaged if the folder holds no timer log.
     """
 
     def __init__(self, folder: Path, file_bytes: int) -> None:
         self._folder = folder
         make_dirs(str(folder))
-        fsync_dir(str(folder))  # files that a killed process has made
+        fsync_dir(str(folder))  # for files that a killed process made
         paths = sorted(path for path in folder.iterdir() if path.name.isdecimal() and path.stat().st_size)
         self.file_bytes = paths[0].stat().st_size if paths else file_bytes
-        for before, path in zip([None, *paths], paths, strict=False):
-            follows = before is None or int(path.name) == int(before.name) + self.file_bytes
+        for previous, path in zip([None, *paths], paths, strict=False):
+            follows = previous is None or int(path.name) == int(previous.name) + self.file_bytes
             fits = path.stat().st_size == self.file_bytes >= RECORD_LAYOUT.size + BLANK.size
             if not fits or not follows:
-                raise TimerLogDamaged(f"{path} is no file of a timer log of {self.file_bytes} bytes a file")
+                raise TimerLogDamaged(
+                    f"{path} does not fit into a timer log with files of {self.file_bytes} bytes"
+                )
         self._full = (self.file_bytes - BLANK.size) // RECORD_LAYOUT.size * RECORD_LAYOUT.size
-        """Bytes of units in a file that is followed by another."""
+        """Bytes of records in a full file."""
         self._files = [TimerLogFile(path, int(path.name), self.file_bytes) for path in paths]
         self.end = self.start + len(self._files) * self.file_bytes
 
@@ -102,31 +106,33 @@ class TimerLog:
         return self._files[0].start if self._files else 0
 
     def boundary(self, position: int) -> int:
-        """`position` if a unit ends there, else the start of its file, or of the log."""
+        """`position` if a record ends there, else the start of its file, or of the log."""
         number = (position - self.start) // self.file_bytes
         if not 0 <= number < len(self._files):
             return self.start
         file = self._files[number]
         at = position - file.start
         follows = (
-            at % RECORD_LAYOUT.size == 0 and at > 0 and self._at(file, at - RECORD_LAYOUT.size) is not None
+            at % RECORD_LAYOUT.size == 0
+            and at > 0
+            and self._record_at(file, at - RECORD_LAYOUT.size) is not None
         )
         return position if follows else file.start
 
     def records(self, position: int) -> Iterator[tuple[int, TimerRecord]]:
-        """Whole units from `position` on, where one begins, up to the first that is none."""
+        """Yield valid records from `position` on, which is the start of one, up to the first invalid one."""
         for file in self._files:
             if file.start + self.file_bytes <= position:
                 continue
             at = max(position - file.start, 0)
-            while (timer_record := self._at(file, at)) is not None:
+            while (timer_record := self._record_at(file, at)) is not None:
                 yield file.start + at, timer_record
                 at += RECORD_LAYOUT.size
             if not self._is_blank(file, at):
                 return
 
     def last_end(self, position: int) -> int | None:
-        """Where the last unit before `position` ends; None if `position` is no place of a unit."""
+        """Where the last record before `position` ends; None if no record can begin at `position`."""
         at = (position - self.start) % self.file_bytes
         if (
             not self.start <= position <= self.start + len(self._files) * self.file_bytes
@@ -136,7 +142,7 @@ class TimerLog:
         return position - self.file_bytes + self._full if at == 0 and position > self.start else position
 
     def survey(self, step_ms: int, read_ms: int) -> TimerLogSurvey:
-        """All units looked at, for slots of `step_ms` at or behind `read_ms`."""
+        """Check all records, for slots of `step_ms` from `read_ms` on."""
         survey = TimerLogSurvey(step_ms, read_ms, self.start)
         for file in self._files:
             if not survey.check_file(file.map, file.start):
@@ -144,22 +150,22 @@ class TimerLog:
         return survey
 
     def read(self, position: int) -> TimerRecord | None:
-        """The unit there; None if there is none."""
+        """The record there; None if there is none."""
         number = (position - self.start) // self.file_bytes
         if not 0 <= number < len(self._files) or position >= self.end:
             return None
         file = self._files[number]
-        return self._at(file, position - file.start)
+        return self._record_at(file, position - file.start)
 
     def last(self) -> TimerRecord | None:
         for file in reversed(self._files):
             at = min(self.end - file.start, self._full) - RECORD_LAYOUT.size
             if at >= 0:
-                return self._at(file, at)
+                return self._record_at(file, at)
         return None
 
-    def cut(self, end: int) -> None:
-        """Nothing behind `end` belongs to the log. OSError."""
+    def truncate(self, end: int) -> None:
+        """Remove everything after `end`. Raises OSError."""
         while self._files and self._files[-1].start > end:
             self._delete(self._files.pop())
         if self._files:
@@ -171,7 +177,7 @@ class TimerLog:
         self.end = end
 
     def capacity(self, count: int) -> int:
-        """How many units, at most `count`, fit where the next one comes; a file is begun if need be. OSError."""
+        """How many records, at most `count`, fit at the end; starts a new file if needed. Raises OSError."""
         last = self._files[-1] if self._files else None
         at = self.end - last.start if last else 0
         if last is None or self.file_bytes - at < RECORD_LAYOUT.size + BLANK.size:
@@ -183,36 +189,36 @@ class TimerLog:
         return min((self.file_bytes - at - BLANK.size) // RECORD_LAYOUT.size, count)
 
     def append(self, records: list[TimerRecord]) -> None:
-        """All or none; `capacity` said that they fit. OSError."""
+        """Append all records or none; the caller has checked `capacity`. Raises OSError."""
         data = b"".join(RECORD_LAYOUT.pack(RECORD_LAYOUT.size, *timer_record, 0) for timer_record in records)
         file = self._files[-1]
-        done = os.pwrite(file.fd, data, self.end - file.start)
-        if done != len(data):  # the disk filled up in between: the next try says so
-            os.pwrite(file.fd, bytes(done), self.end - file.start)
-            raise OSError(f"only {done} of {len(data)} bytes could be written to {file.path}")
+        written = os.pwrite(file.fd, data, self.end - file.start)
+        if written != len(data):  # the disk is full: the next attempt gets ENOSPC
+            os.pwrite(file.fd, bytes(written), self.end - file.start)
+            raise OSError(f"only {written} of {len(data)} bytes could be written to {file.path}")
         self.end += len(data)
 
     def relink(self, position: int, prev: int) -> None:
-        """The unit at `position` has another before it. OSError."""
+        """Set the previous record of the record at `position`. Raises OSError."""
         file = self._files[(position - self.start) // self.file_bytes]
         os.pwrite(file.fd, prev.to_bytes(8, "big", signed=True), position - file.start + PREV_AT)
 
     def drop_below(self, physical_offset: int) -> None:
-        """Delete the oldest files whose messages lie below the log's start. OSError."""
+        """Delete the oldest files whose messages are all before `physical_offset`. Raises OSError."""
         while len(self._files) > 1:
-            timer_record = self._at(self._files[0], self._full - RECORD_LAYOUT.size)
+            timer_record = self._record_at(self._files[0], self._full - RECORD_LAYOUT.size)
             if timer_record is None or timer_record.physical_offset >= physical_offset:
                 return
             self._delete(self._files.pop(0))
 
     def _delete(self, file: TimerLogFile) -> None:
-        """Gone for good before the next one goes. OSError."""
+        """Delete a file; durable before the next one is deleted. Raises OSError."""
         file.close()
         file.path.unlink()
         fsync_dir(str(self._folder))
 
     def sync(self, position: int) -> None:
-        """Bring what lies at or behind `position` to the disk. OSError."""
+        """Sync everything from `position` on. Raises OSError."""
         for file in list(self._files):
             if file.start + self.file_bytes > position:
                 os.fdatasync(file.fd)
@@ -221,7 +227,7 @@ class TimerLog:
         for file in self._files:
             file.close()
 
-    def _at(self, file: TimerLogFile, at: int) -> TimerRecord | None:
+    def _record_at(self, file: TimerLogFile, at: int) -> TimerRecord | None:
         if at + RECORD_LAYOUT.size > self.file_bytes:
             return None
         size, prev, magic, write_ms, delay_ms, physical, length, topic_hash, _ = RECORD_LAYOUT.unpack_from(
@@ -237,7 +243,7 @@ class TimerLog:
         return TimerRecord(prev, magic, write_ms, delay_ms, physical, length, topic_hash)
 
     def _is_blank(self, file: TimerLogFile, at: int) -> bool:
-        """The file goes on in the next one."""
+        """Whether the log continues in the next file."""
         if at + BLANK.size > self.file_bytes:
             return True
         return int(BLANK.unpack_from(file.map, at)[2]) == BLANK_MAGIC

@@ -1,4 +1,4 @@
-"""TimerMetrics: how many messages of each topic wait in the timer, and the file `config/timermetrics`. Loop thread."""
+"""How many messages of each topic are pending in the timer: `config/timermetrics`. Loop thread."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,11 @@ from firearrow.broker.tables.config_file import EACH, VERSION, UnknownFields
 from firearrow.broker.tables.dataversion import DataVersion
 
 TOPICS_MAX = 100_000
-"""Past it, topics of which nothing waits are forgotten, and further ones are not counted."""
+"""At this limit, topics without pending messages are dropped; if none can be, further topics are not counted.
+"""
 
 FILE = {"dataVersion": VERSION, "timingCount": {EACH: dict.fromkeys(("count", "timeStamp"))}}
-"""The members that we know."""
+"""The members that this version knows; others are kept as they are."""
 
 
 class TimerMetrics:
@@ -28,7 +29,7 @@ class TimerMetrics:
         return self._counts.get(topic, (0, 0))[0]
 
     def add(self, topic: str | None, number: int) -> None:
-        """`number` more of that topic wait."""
+        """Count `number` more pending messages of the topic."""
         if not topic or (topic not in self._counts and self._is_full()):
             return
         now_ms = self._clock.now_ms()
@@ -37,7 +38,7 @@ class TimerMetrics:
         self._changed()
 
     def reset(self) -> None:
-        """Nothing waits."""
+        """Drop all counts."""
         self._counts = {}
 
     def to_json(self) -> bytes:
@@ -49,16 +50,16 @@ class TimerMetrics:
         return fastjson.dumps(self._unknown.merge_into(document))
 
     def load(self, text: bytes) -> None:
-        """Take the file's counts for ours. ValueError: nothing was taken."""
-        of = json_fields.members(fastjson.loads(text), "timermetrics")
-        version = DataVersion.from_object(of.get("dataVersion", {}))
+        """Replace the counts with the file's. Raises ValueError and then changes nothing."""
+        fields = json_fields.members(fastjson.loads(text), "timermetrics")
+        version = DataVersion.from_object(fields.get("dataVersion", {}))
         counts: dict[str, tuple[int, int]] = {}
-        for topic, entry in json_fields.members_or_none(of.get("timingCount"), "timingCount").items():
+        for topic, entry in json_fields.members_or_none(fields.get("timingCount"), "timingCount").items():
             members = json_fields.members(entry, "timingCount")
             changed_ms = json_fields.whole(members.get("timeStamp", 0), "timeStamp")
             counts[str(topic)] = (json_fields.whole(members.get("count"), "count"), changed_ms)
         self._counts, self.version = counts, version
-        self._unknown.collect(of)
+        self._unknown.collect(fields)
 
     def _is_full(self) -> bool:
         if len(self._counts) >= TOPICS_MAX:

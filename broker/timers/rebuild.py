@@ -1,7 +1,8 @@
-"""Pending: which messages of the timer's queue still wait, told by the queue, the log and the index alone.
+"""Finds the pending messages of the timer from its queue, the commit log and the key index alone.
 
-For when wheel or log are damaged. One that was fired is known by the copy of it that lies in its topic; without an
-index, or without a unique key, it is not known and comes twice. Reads only; loop thread, at start.
+Used when the timer's own files are damaged. A delivered message is recognized by its copy in its real topic;
+without an index or a unique key it is not recognized and is delivered twice. Reads only. Loop thread, at
+start.
 """
 
 from typing import NamedTuple
@@ -10,16 +11,16 @@ from firearrow._native.store.log.record import Record, decode
 from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.base.message import Property
 from firearrow.broker.tables import name_rules
-from firearrow.broker.timers.rules import whole
+from firearrow.broker.timers.rules import parse_number
 
 SLICE = 1000
 COPIES_MAX = 32
-"""So many messages of one key are looked at."""
+"""At most this many messages of one key are compared."""
 EVER_MS = 1 << 62
 
 
 class TrustedCheckpoint(NamedTuple):
-    """A check point that is believed: what is before `offset` of the queue and due before `read_ms` was fired."""
+    """Messages before queue `offset` that were due before `read_ms` are delivered."""
 
     offset: int = 0
     read_ms: int = 0
@@ -28,10 +29,10 @@ class TrustedCheckpoint(NamedTuple):
 class TimerRebuild:
     def __init__(self, store: MessageStore, trusted: TrustedCheckpoint, now_ms: int) -> None:
         self._store = store
-        self._vouched = trusted
+        self._trusted = trusted
         self._now_ms = now_ms
         self._rolls: dict[tuple[str, str], int] = {}
-        """Key and time → how often the newest copy in the timer's queue was rolled."""
+        """(unique key, due time) → how often the newest copy in the timer's queue was rolled."""
         at, end = (
             store.reader.min_offset(name_rules.TIMER_TOPIC, 0),
             store.reader.max_offset(name_rules.TIMER_TOPIC, 0),
@@ -41,14 +42,15 @@ class TimerRebuild:
             at += SLICE
 
     def waits(self, record: Record) -> bool:
+        """Whether a message of the timer's queue is still to be delivered."""
         properties = record.properties
-        out_ms = whole(properties.get(Property.TIMER_OUT_MS, ""))
-        if out_ms is None or (record.queue_offset < self._vouched.offset and out_ms < self._vouched.read_ms):
+        out_ms = parse_number(properties.get(Property.TIMER_OUT_MS, ""))
+        if out_ms is None or (record.queue_offset < self._trusted.offset and out_ms < self._trusted.read_ms):
             return False
         key = properties.get(Property.UNIQUE_KEY)
         if key is None:
             return True
-        rolls = whole(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
+        rolls = parse_number(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
         if self._rolls.get((key, str(out_ms)), 0) > rolls:
             return False
         return out_ms >= self._now_ms or not self._was_delivered(record, key, out_ms)
@@ -59,7 +61,7 @@ class TimerRebuild:
             if data is None or Property.TIMER_ROLL_TIMES.encode() not in data:
                 continue
             properties = decode(data, False).properties
-            rolls = whole(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
+            rolls = parse_number(properties.get(Property.TIMER_ROLL_TIMES, "0")) or 0
             name = properties.get(Property.UNIQUE_KEY, ""), properties.get(Property.TIMER_OUT_MS, "")
             self._rolls[name] = max(self._rolls.get(name, 0), rolls)
 

@@ -1,6 +1,6 @@
-"""Recall: the handle by which a timer message can be called back, and the message that does it. Pure.
+"""The handle by which a client recalls a timer message, and the message that does it. Pure functions.
 
-A handle is URL-safe base64 of `v1 topic broker time unique-key`; its time lies in the slot of the message.
+A handle is the URL-safe base64 of `v1 topic broker time unique-key`; its time is in the slot of the message.
 """
 
 import base64
@@ -17,7 +17,7 @@ BODY = b"0"
 
 
 class InvalidRecallHandle(ValueError):
-    """A text that is no handle."""
+    """A string that is not a recall handle."""
 
 
 class RecallHandle(NamedTuple):
@@ -28,7 +28,7 @@ class RecallHandle(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> "RecallHandle":
-        """InvalidRecallHandle."""
+        """Decode a handle. Raises InvalidRecallHandle."""
         try:
             padded = text + "=" * (-len(text) % 4)
             fields = base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8").split(" ")
@@ -43,7 +43,7 @@ class RecallHandle(NamedTuple):
 
 
 def recall_handle(message: Message, broker: str) -> str | None:
-    """Of a message that went to the timer; None if it cannot be recalled."""
+    """The handle of a message that went to the timer; None if it cannot be recalled."""
     out_ms = message.properties.get(Property.TIMER_OUT_MS)
     topic = message.properties.get(Property.REAL_TOPIC)
     if out_ms is None or not out_ms.isdecimal() or topic is None or topic.startswith(name_rules.RETRY_PREFIX):
@@ -53,14 +53,14 @@ def recall_handle(message: Message, broker: str) -> str | None:
 
 
 def delete_key(topic: str, unique_key: str, *, with_topic: bool) -> str:
-    """What a recall carries to name the message that it deletes (`appendTopicForTimerDeleteKey`)."""
+    """The key by which a recall names the message that it deletes (option `appendTopicForTimerDeleteKey`)."""
     return f"{topic}+{unique_key}" if with_topic else unique_key
 
 
-def recalling(
+def recall_message(
     handle: RecallHandle, group: str, now_ms: int, born_host: bytes, *, with_topic: bool
 ) -> Message:
-    """The message that deletes the one of `handle`; it goes through the timer to the same slot."""
+    """The message that recalls the one of `handle`; the timer puts it into the same slot."""
     key = delete_key(handle.topic, handle.unique_key, with_topic=with_topic)
     properties = {
         Property.TAGS: TAG,

@@ -1,6 +1,7 @@
-"""Rules: which messages the timer takes, and when they fall due (HookUtils; store-and-broker §6.2).
+"""Which messages go to the timer, and when they are due (HookUtils; store-and-broker §6.2).
 
-Pure but for the message, which goes to the timer's topic. Called by the appender for messages with a timer property.
+The appender calls `schedule` for messages with a timer property. It changes only the message, whose topic
+becomes the timer's.
 """
 
 import random
@@ -18,9 +19,11 @@ DIGITS_MAX = 18
 
 
 def schedule(message: Message, now_ms: int, options: Options, slot_count: Callable[[int], int]) -> None:
-    """Send `message` to the timer's topic, due at its rounded time; one that is due already stays as it is.
+    """Redirect `message` to the timer's topic, due at its rounded time; one that is due already is not
+    changed.
 
-    `slot_count(ms)` is how many messages wait in the slot of that time. Refusal: nothing was changed.
+    `slot_count(ms)`: how many messages are pending in the slot of that time. Raises Refusal and then changes
+    nothing.
     """
     if not options.timer_topic:
         remark = "accurate timer message is not enabled, timerWheelEnable is false"
@@ -48,27 +51,28 @@ def schedule(message: Message, now_ms: int, options: Options, slot_count: Callab
 
 
 def deliver_time(properties: dict[str, str], now_ms: int) -> int | None:
-    """When the message asks to be delivered, in ms since the epoch; None if what it says is no number."""
+    """The delivery time that the message requests, in ms since 1970; None if the property is not a number."""
     if Property.TIMER_DELAY_SEC in properties:
-        seconds = whole(properties[Property.TIMER_DELAY_SEC])
+        seconds = parse_number(properties[Property.TIMER_DELAY_SEC])
         return None if seconds is None else now_ms + seconds * 1000
     if Property.TIMER_DELAY_MS in properties:
-        delay_ms = whole(properties[Property.TIMER_DELAY_MS])
+        delay_ms = parse_number(properties[Property.TIMER_DELAY_MS])
         return None if delay_ms is None else now_ms + delay_ms
-    return whole(properties[Property.TIMER_DELIVER_MS])
+    return parse_number(properties[Property.TIMER_DELIVER_MS])
 
 
 def out_time(deliver_ms: int, precision_ms: int) -> int:
-    """The slot that is over when `deliver_ms` has come, or within a precision step behind it."""
+    """The slot that ends at `deliver_ms`, or less than one precision step after it."""
     return (deliver_ms - 1) // precision_ms * precision_ms
 
 
 def is_crowded(count: int, limit: int) -> bool:
-    """Past the limit more and more are refused, all at twice the limit."""
+    """Decide at random: above the limit the share of refusals grows, to all at twice the limit."""
     return count > limit and random.random() * limit < count - limit
 
 
-def whole(text: str) -> int | None:
+def parse_number(text: str) -> int | None:
+    """Parse a decimal number that fits Java's long; None if it is none."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX):
         return None

@@ -1,7 +1,8 @@
-"""TimerService: timer messages (TimerMessageStore), put together from intake and firing. Loop thread but `save`.
-DisabledTimers stands in its place with timerWheelEnable=false.
+"""The timer of a broker (TimerMessageStore): opens its files, starts enqueue and dequeue, saves their
+progress.
 
-The service opens `timerwheel`, `timerlog/` and `config/timercheck`; what the journal noted is heard before `start`.
+Files: `timerwheel`, `timerlog/` and `config/timercheck`. The progress journal calls `restore` before `start`.
+With timerWheelEnable=false, `DisabledTimers` replaces `TimerService`. Loop thread, except `save`.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ CLEAN_S = 30.0
 RATE_MS = 1000
 QUEUE = (name_rules.TIMER_TOPIC, 0)
 FILES = "timers"
-"""Their name for the saver."""
+"""The name of the timer's files at the table saver."""
 NO_TIMER = {
     "timerReadBehind": "0",
     "timerOffsetBehind": "0",
@@ -43,33 +44,35 @@ NO_TIMER = {
 
 
 class RateMeter:
-    """How much a count grows in a second, measured whenever it is asked for."""
+    """The growth of a count per second, since the last call that was at least RATE_MS earlier."""
 
     def __init__(self, clock: Clock, count: Callable[[], int]) -> None:
         self._clock = clock
         self._count = count
-        self._since_ms, self._before, self._rate = clock.monotonic_ms(), count(), 0.0
+        self._since_ms, self._last_count, self._rate = clock.monotonic_ms(), count(), 0.0
 
     def rate(self) -> float:
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._since_ms >= RATE_MS:
             count = self._count()
-            self._rate = (count - self._before) * 1000 / (now_ms - self._since_ms)
-            self._since_ms, self._before = now_ms, count
+            self._rate = (count - self._last_count) * 1000 / (now_ms - self._since_ms)
+            self._since_ms, self._last_count = now_ms, count
         return self._rate
 
 
 class TimerService:
-    """Its files are saved by the saver, once the log is on the disk: they name its records. StartError when they cannot
-    be opened."""
+    """Raises StartError if its files cannot be opened.
+
+    The table saver calls `save`, which first syncs the commit log: the timer's files refer to its records.
+    """
 
     def __init__(self, context: BrokerContext, appender: Appender, metrics: TimerMetrics) -> None:
         options, store, clock = context.config.options, context.store, context.clock
         self._loop = context.loop
-        self._settle = context.saver.sync_to_disk
+        self._sync_log = context.saver.sync_to_disk
         self._store = store
         self._clock = clock
-        self._folder = _opened(store, options, clock)
+        self._folder = _open(store, options, clock)
         self._timer_files = self._folder.files
         self._metrics = metrics
         self._delivery = TimerDelivery(store, appender, context.journal, clock, context.stats)
@@ -90,7 +93,7 @@ class TimerService:
             self._delivery,
             metrics,
             roll_slots=options.timer_roll_slots,
-            moved=self._dequeue.wake,
+            enqueued=self._dequeue.wake,
             changed=lambda: context.saver.changed(FILES),
         )
         self._unsure_ms = 0 if options.sync_flush else 2 * options.flush_interval_ms + 1000
@@ -102,18 +105,18 @@ class TimerService:
         context.saver.add(FILES, self.save)
 
     def restore(self, name: str, number: int, value: int) -> None:
-        """The message at physical offset `value` of the timer's topic was delivered (journal)."""
+        """From the journal: the timer message at physical offset `value` was delivered."""
         self._delivery.delivered.add(value)
 
     def start(self) -> None:
-        """Take up what the files say. StartError when that cannot be."""
+        """Recover from the files, then start enqueue and dequeue. Raises StartError."""
         try:
-            fault = self._recovered()
+            fault = self._recover()
             if fault is not None:
                 self._rebuild(fault)
             if self._timer_files.checkpoint.is_new:
                 self.save()
-                self._folder.keep_names()
+                self._folder.sync_names()
         except OSError as error:
             raise _unusable(self._store.root, error) from None
         self._started = True
@@ -121,25 +124,25 @@ class TimerService:
         self._dequeue.start()
         self._clean()
 
-    def _recovered(self) -> str | None:
-        """Go on from the files; what is wrong with them if that cannot be. OSError."""
+    def _recover(self) -> str | None:
+        """Continue from the files; if they are damaged, return what is wrong. Raises OSError."""
         files, now_ms = self._timer_files, self._clock.now_ms()
         file_check = TimerFileCheck(self._store, files)
-        fault = file_check.fault_of_check(now_ms)
+        fault = file_check.checkpoint_fault(now_ms)
         if fault is not None:
             return fault
         if files.checkpoint.is_ours:
             self._trusted = TrustedCheckpoint(
                 files.checkpoint.queue_offset, files.checkpoint.read_ms - self._unsure_ms
             )
-        fault = file_check.fault_of_log()
+        fault = file_check.log_fault()
         if fault is not None:
             return fault
         recovery = Recovery(self._store, files.wheel, files.log, files.checkpoint)
         recovery.run(now_ms, self._unsure_ms)
         if recovery.lost and not files.checkpoint.lost_power:
-            return f"have a wheel of which {recovery.lost} slots name no unit of theirs"
-        fault = file_check.fault_of_chains()
+            return f"have a wheel with {recovery.lost} slots that refer to no record of theirs"
+        fault = file_check.chain_fault()
         if fault is not None:
             return fault
         files.write_checkpoint()
@@ -148,10 +151,17 @@ class TimerService:
         return None
 
     def _rebuild(self, fault: str) -> None:
-        """All that waits, from the timer's queue into new files; killed meanwhile, the next start does it. OSError."""
+        """Enqueue all pending messages from the queue into new files. Raises OSError.
+
+        After a kill the next start repeats it.
+        """
         files = self._timer_files
         kept = self._folder.reset()
-        log.error("the timer's files %s: what waits is laid anew from its queue; kept as %s", fault, kept)
+        log.error(
+            "the timer's files %s: reading pending messages again from the timer's queue; old files: %s",
+            fault,
+            kept,
+        )
         files.checkpoint.is_suspect = True
         files.checkpoint.read_ms = files.read_ms = files.current_slot_ms()
         pending = TimerRebuild(self._store, self._trusted, files.read_ms)
@@ -159,7 +169,7 @@ class TimerService:
         count = self._enqueue.enqueue_waiting(pending.waits)
         files.checkpoint.is_suspect = False
         files.write_checkpoint()
-        log.warning("%d timer messages wait; those that nothing tells were delivered come twice", count)
+        log.warning("%d timer messages are pending; some may be delivered a second time", count)
 
     def stop(self) -> None:
         self._enqueue.stop()
@@ -168,30 +178,30 @@ class TimerService:
             self._cleaning.cancel()
 
     def close(self) -> None:
-        """Once everything that was put is written. OSError."""
+        """Close the files, after everything that was put is written. Raises OSError."""
         files = self._timer_files
         if self._started:
             self._dequeue.skip_delivered()
             self.save()
-            files.checkpoint.done()
-        for part in (files.checkpoint, files.wheel, files.log):
-            part.close()
+            files.checkpoint.seal_closed()
+        for file in (files.checkpoint, files.wheel, files.log):
+            file.close()
 
     def messages_arrived(self, queues: set[tuple[str, int]]) -> None:
         if QUEUE in queues:
             self._enqueue.run()
 
     def save(self) -> None:
-        """Bring wheel, log and check point to the disk; may run in another thread. OSError."""
+        """Sync wheel, log and checkpoint. May run in another thread. Raises OSError."""
         files = self._timer_files
-        end = files.flushed_position  # before the files: what is laid meanwhile is not theirs to tell
-        self._settle()
+        end = files.flushed_position  # read first: records that are appended while we sync may not be durable
+        self._sync_log()
         files.log.sync(files.checkpoint.flushed)
         files.wheel.sync()
         files.checkpoint.sync(end)
 
     def slot_count(self, time_ms: int) -> int:
-        """How many messages wait in the slot of that time."""
+        """How many messages are pending in the slot of that time."""
         return self._timer_files.wheel.slot(time_ms).waiting
 
     def check_point(self) -> bytes:
@@ -204,43 +214,43 @@ class TimerService:
 
     @property
     def is_late(self) -> bool:
-        """Messages are due that are not delivered yet, or not taken up."""
+        """Whether due messages are not delivered yet, or messages of the queue not enqueued."""
         files = self._timer_files
-        waiting = files.wheel.next(files.checkpoint.read_ms)
-        late = waiting is not None and waiting < files.current_slot_ms()
+        next_ms = files.wheel.next(files.checkpoint.read_ms)
+        late = next_ms is not None and next_ms < files.current_slot_ms()
         return late or files.checkpoint.queue_offset < self._store.reader.max_offset(*QUEUE)
 
     def runtime(self) -> dict[str, str]:
-        """What the runtime info says of the timer."""
+        """The timer's part of the broker's runtime info."""
         files = self._timer_files
-        waiting = files.wheel.next(files.read_ms)
-        behind_ms = 0 if waiting is None else max(files.current_slot_ms() - waiting, 0)
-        behind = self._store.reader.max_offset(*QUEUE) - files.checkpoint.queue_offset
+        next_ms = files.wheel.next(files.read_ms)
+        late_ms = 0 if next_ms is None else max(files.current_slot_ms() - next_ms, 0)
+        not_enqueued = self._store.reader.max_offset(*QUEUE) - files.checkpoint.queue_offset
         return {
-            "timerReadBehind": str(behind_ms // 1000),
-            "timerOffsetBehind": str(behind),
+            "timerReadBehind": str(late_ms // 1000),
+            "timerOffsetBehind": str(not_enqueued),
             "timerCongestNum": str(files.wheel.count),
             "timerEnqueueTps": str(self._enqueue_rate.rate()),
             "timerDequeueTps": str(self._dequeue_rate.rate()),
         }
 
     def _clean(self) -> None:
-        """Log files whose messages are gone from the commit log go, too."""
+        """Delete timer log files whose messages are gone from the commit log."""
         try:
             if not self._dequeue.is_delivering:
                 self._timer_files.log.drop_below(self._store.min_physical)
         except OSError as error:
-            log.warning("an old file of the timer log cannot be deleted: %s", error)
+            log.warning("an old timer log file cannot be deleted; trying again later: %s", error)
         self._cleaning = self._loop.call_later(CLEAN_S, self._clean)
 
 
 class DisabledTimers:
-    """Does nothing: it opens no file, and `rules` refuse every message for it."""
+    """The timer with timerWheelEnable=false: opens no file; `rules` refuses every timer message."""
 
     is_late = False
 
     def restore(self, name: str, number: int, value: int) -> None:
-        """What was delivered while there were timers is of no use now."""
+        """Ignored: without a timer nothing is delivered twice."""
 
     def start(self) -> None: ...
 
@@ -263,7 +273,7 @@ class DisabledTimers:
         return dict(NO_TIMER)
 
 
-def _opened(store: MessageStore, options: Options, clock: Clock) -> TimerFolder:
+def _open(store: MessageStore, options: Options, clock: Clock) -> TimerFolder:
     try:
         return TimerFolder(Path(store.root), options, clock)
     except OSError as error:
@@ -273,5 +283,5 @@ def _opened(store: MessageStore, options: Options, clock: Clock) -> TimerFolder:
 def _unusable(root: str, error: OSError) -> StartError:
     return StartError(
         f"cannot open the timer's files in {root} ({error.filename or root}: {error.strerror or error}): "
-        "make room or set its permissions"
+        "free disk space or correct the permissions"
     )

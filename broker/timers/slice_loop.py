@@ -1,6 +1,6 @@
-"""SliceLoop: work in slices, one in each pass of the event loop, so that nothing else waits for long. Loop thread.
+"""Work in slices, one per pass of the event loop, so that nothing else waits for long. Loop thread.
 
-A slice that fails is tried again after `RETRY_S`; the first failure of several is logged.
+A failed slice is tried again after `RETRY_S`; of consecutive failures only the first is logged.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ RETRY_S = 0.5
 
 
 class SliceLoop(ABC):
-    """`failed`: what is logged when a slice fails."""
+    """`failed`: the text to log when a slice fails."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, failed: str) -> None:
         self._loop = loop
@@ -36,7 +36,7 @@ class SliceLoop(ABC):
         self._disarm()
 
     def run(self) -> None:
-        """One slice now, unless messages of the last one are still being stored."""
+        """Run one slice now, unless messages of the last one are not durable yet."""
         self._disarm()
         if self._busy or not self._running:
             return
@@ -51,20 +51,23 @@ class SliceLoop(ABC):
 
     @abstractmethod
     def _slice(self) -> None:
-        """Arms what comes next. OSError, PutRefused."""
+        """Do one slice and schedule the next one. Raises OSError, PutRefused."""
 
     def _when_stored(self, appender: Appender, end: int, done: Callable[[], None]) -> None:
-        """No slice until the log is stored up to `end`; then `done`, or the slice again if it could not be."""
+        """Run no slice until the log is durable up to `end`.
 
-        def stored(well: bool) -> None:
+        Then call `done`, or if that failed, retry the slice.
+        """
+
+        def on_durable(durable: bool) -> None:
             self._busy = False
-            if well:
+            if durable:
                 done()
             else:
                 self._arm(RETRY_S)
 
         self._busy = True
-        appender.on_durable(end, stored)
+        appender.on_durable(end, on_durable)
 
     def _arm(self, seconds: float) -> None:
         if self._running and self._timer is None:

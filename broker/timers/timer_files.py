@@ -1,9 +1,9 @@
-"""Clockwork: wheel, log and check point of the timer with its two times, shared by intake and firing. Loop thread.
+"""Wheel, log and checkpoint of the timer and its two times, shared by enqueue and dequeue. Loop thread.
 
-`read_ms` is the first slot that nobody has begun to fire; messages are only laid into slots at or behind `write_ms`,
-which is never before it, so a slot that is being fired grows no more.
+`read_ms` is the first slot whose delivery has not started. Messages are enqueued only into slots from
+`write_ms` on, which is never before `read_ms`, so a slot that is being delivered does not grow.
 
-Opening: the timer's files opened, and set aside when they cannot be used. Loop thread, at start.
+`TimerFolder` opens the files at start and renames those that cannot be used.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from firearrow.broker.timers.wheel import BLANK_SLOTS, SLOTS, TimerWheel
 log = logging.getLogger("firearrow.timers")
 
 BACK_SLOTS_MAX = 36_000
-"""A clock that is set back further is waited for: meanwhile new messages are due at once."""
+"""If the clock is set back further, the timer waits for it; new messages are due at once."""
 
 
 class TimerFiles:
@@ -33,40 +33,40 @@ class TimerFiles:
         self.checkpoint = checkpoint
         self.read_ms = checkpoint.read_ms
         self.flushed_position = checkpoint.flushed
-        """Position in the log up to which wheel and check point know all: what is saved as flushed."""
+        """The log position up to which wheel and checkpoint are complete; saved as `flushed`."""
         self._clock = clock
 
     def current_slot_ms(self) -> int:
-        """The slot of now."""
+        """The current slot."""
         return self._clock.now_ms() // self.wheel.step_ms * self.wheel.step_ms
 
     def write_ms(self) -> int:
-        """The first slot that takes messages."""
+        """The first slot that accepts messages."""
         return max(self.current_slot_ms(), self.read_ms)
 
     def last_slot_ms(self) -> int:
-        """The last slot that takes messages: behind it the wheel may still hold those that nobody has fired."""
+        """The last slot that accepts messages: after it the wheel may still hold undelivered slots."""
         return self.read_ms + (SLOTS - BLANK_SLOTS) * self.wheel.step_ms
 
     def check_clock(self) -> None:
-        """If the clock was set back, the slots since then are empty and to come again. OSError."""
+        """If the clock was set back, clear the slots since then, which are due again. Raises OSError."""
         current_slot_ms, step_ms = self.current_slot_ms(), self.wheel.step_ms
         if current_slot_ms >= self.read_ms or self.read_ms - current_slot_ms > BACK_SLOTS_MAX * step_ms:
             return
-        log.warning("the clock was set back by %d ms", self.read_ms - current_slot_ms)
+        log.warning("the system clock was set back by %d ms", self.read_ms - current_slot_ms)
         for time_ms in range(current_slot_ms, self.read_ms, step_ms):
             self.wheel.clear(time_ms)
         self.read_ms = self.checkpoint.read_ms = current_slot_ms
         self.write_checkpoint()
 
     def write_checkpoint(self) -> None:
-        """Write the check point. OSError."""
+        """Write the checkpoint. Raises OSError."""
         self.checkpoint.write_checkpoint(self._clock.now_ms())
         self.flushed_position = self.log.end
 
 
 class TimerFolder:
-    """Where the three lie in the store at `root`; `files` holds them open."""
+    """The paths of the three files in the store at `root`; `files` has them open."""
 
     def __init__(self, root: Path, options: Options, clock: Clock) -> None:
         self._root = root
@@ -77,7 +77,7 @@ class TimerFolder:
             root / "timerlog",
             root / "config" / "timercheck",
         )
-        timer_log = self._opened_log()
+        timer_log = self._open_log()
         self.files = TimerFiles(
             TimerWheel(self._wheel, options.timer_precision_ms),
             timer_log,
@@ -86,25 +86,30 @@ class TimerFolder:
         )
 
     def reset(self) -> str:
-        """Empty files in place of these, which are kept; their names. The log goes first: a start that finds the
-        others without it begins anew, too. OSError."""
+        """Rename the three files and create empty ones; return the new names. Raises OSError.
+
+        The log is renamed first: a start that finds the others without it rebuilds, too.
+        """
         files = self.files
-        for part in (files.log, files.wheel, files.checkpoint):
-            part.close()
+        for file in (files.log, files.wheel, files.checkpoint):
+            file.close()
         kept = ", ".join(set_aside(path) for path in (self._log, self._wheel, self._checkpoint))
         files.log = TimerLog(self._log, self._options.timer_log_file_bytes)
         files.wheel = TimerWheel(self._wheel, self._options.timer_precision_ms)
         files.checkpoint = TimerCheckpoint(self._checkpoint)
         return kept
 
-    def keep_names(self) -> None:
-        """The names of new files are on the disk when it returns: a power cut leaves a check point. OSError."""
+    def sync_names(self) -> None:
+        """Sync the folders, so that a checkpoint exists after a power cut. Raises OSError."""
         for folder in (self._root, self._checkpoint.parent):
             fsync_dir(str(folder))
 
-    def _opened_log(self) -> TimerLog:
-        """What is no row of files is set aside; an empty log is shorter than its check point says, which tells."""
+    def _open_log(self) -> TimerLog:
+        """Open the log; if its files are no sequence, rename it and open an empty one.
+
+        An empty log is shorter than the checkpoint states, so the start then rebuilds it.
+        """
         with contextlib.suppress(TimerLogDamaged):
             return TimerLog(self._log, self._options.timer_log_file_bytes)
-        log.error("%s is no timer log; kept as %s", self._log, set_aside(self._log))
+        log.error("%s is not a timer log; it is kept as %s", self._log, set_aside(self._log))
         return TimerLog(self._log, self._options.timer_log_file_bytes)

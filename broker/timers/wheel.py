@@ -1,8 +1,8 @@
-"""TimerWheel: the file `timerwheel`, a ring of slots, each the head of a chain in the timer log (§1.13).
+"""The file `timerwheel`: a ring of slots, each the head of a chain in the timer log (store-and-broker §1.13).
 
-Written with pwrite, read through a mapping: a hole of the sparse file that cannot be filled is an OSError of the
-write, never a fault of memory. One byte a slot in memory tells which slots wait to be fired. Loop thread; `sync` may
-run in another one.
+Written with pwrite, read through a mapping: on a full disk, a hole of the sparse file gives an OSError at the
+write, never SIGBUS. One byte per slot in memory states which slots are pending. Loop thread, except `sync`,
+which may run in another one.
 """
 
 import logging
@@ -18,9 +18,9 @@ from firearrow.broker.tables.config_file import set_aside
 log = logging.getLogger("firearrow.timers")
 
 ROUND = 604_800
-"""Slots of one round; no slot is filled further ahead of now, and the file holds two rounds."""
+"""Slots of one round: no slot is filled further ahead than this; the file holds two rounds."""
 BLANK_SLOTS = 60
-"""So many slots are kept free."""
+"""Slots that are kept free."""
 SLOTS = 2 * ROUND
 SLOT = struct.Struct(">qqqii")
 PAGE_BYTES = 4096
@@ -28,8 +28,10 @@ DATA_BYTES_MAX = 1 << 20
 
 
 class Slot(NamedTuple):
-    """`time` in steps of the precision; `first` and `last` are positions in the timer log, -1 none; `waiting` counts
-    the messages of the chain."""
+    """`time`: in steps of the precision.
+
+    `first`, `last`: positions in the timer log, -1 none. `waiting`: messages of the chain.
+    """
 
     time: int
     first: int = -1
@@ -39,78 +41,81 @@ class Slot(NamedTuple):
 
 
 class TimerWheel:
-    """Times are in ms; a slot covers `step_ms`. A file of another length is set aside."""
+    """Times are in ms; a slot covers `step_ms`. A file of another size is renamed and rebuilt."""
 
     def __init__(self, path: Path, step_ms: int) -> None:
         self.step_ms = step_ms
         if path.exists() and path.stat().st_size not in (0, SLOTS * SLOT.size):
-            aside = set_aside(path)
-            log.error("%s is no timer wheel, it is made anew from the timer log; kept as %s", path, aside)
+            kept = set_aside(path)
+            log.error(
+                "%s is not a timer wheel and is rebuilt from the timer log; it is kept as %s", path, kept
+            )
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         length = os.fstat(self._fd).st_size
         self.is_new = length == 0
         os.ftruncate(self._fd, SLOTS * SLOT.size)
         self._map = mmap.mmap(self._fd, SLOTS * SLOT.size, prot=mmap.PROT_READ)
-        self._waiting = bytearray(SLOTS)
-        self._filled = bytearray(SLOTS * SLOT.size // PAGE_BYTES + 1)
+        self._pending = bytearray(SLOTS)
+        self._allocated = bytearray(SLOTS * SLOT.size // PAGE_BYTES + 1)
         self.count = 0
 
     def slot(self, time_ms: int) -> Slot:
-        """The slot of that time; an empty one if it holds another time's chain, or one that was fired."""
+        """The slot of that time; an empty one if it was delivered or is used for another time."""
         time = time_ms // self.step_ms
         number = time % SLOTS
-        stored = self._stored(number) if self._waiting[number] else Slot(time)
+        stored = self._stored(number) if self._pending[number] else Slot(time)
         return stored if stored.time == time else Slot(time)
 
     def reserve(self, time_ms: int) -> None:
-        """Make room for the slot, so that `put` finds it. OSError."""
-        place = time_ms // self.step_ms % SLOTS * SLOT.size
-        if not self._filled[place // PAGE_BYTES]:
-            os.pwrite(self._fd, self._map[place : place + SLOT.size], place)
-            self._filled[place // PAGE_BYTES] = 1
+        """Allocate disk space for the slot, so that `put` cannot fail. Raises OSError."""
+        at = time_ms // self.step_ms % SLOTS * SLOT.size
+        if not self._allocated[at // PAGE_BYTES]:
+            os.pwrite(self._fd, self._map[at : at + SLOT.size], at)
+            self._allocated[at // PAGE_BYTES] = 1
 
     def put(self, slot: Slot) -> None:
         number = slot.time % SLOTS
-        self.count += slot.waiting - (self._stored(number).waiting if self._waiting[number] else 0)
+        self.count += slot.waiting - (self._stored(number).waiting if self._pending[number] else 0)
         os.pwrite(self._fd, SLOT.pack(*slot), number * SLOT.size)
-        self._waiting[number] = 1
+        self._pending[number] = 1
 
     def next(self, from_ms: int) -> int | None:
-        """Time in ms of the first slot at or behind `from_ms` that waits to be fired."""
+        """Time in ms of the first pending slot from `from_ms` on; None if there is none."""
         start = from_ms // self.step_ms
-        number = self._waiting.find(1, start % SLOTS)
+        number = self._pending.find(1, start % SLOTS)
         if number < 0:
-            number = self._waiting.find(1, 0, start % SLOTS)
+            number = self._pending.find(1, 0, start % SLOTS)
         return None if number < 0 else (start + (number - start) % SLOTS) * self.step_ms
 
-    def fired(self, time_ms: int) -> None:
-        """The slot waits no more; the file keeps it, as Apache's does."""
+    def mark_delivered(self, time_ms: int) -> None:
+        """Make the slot not pending; the file keeps it, as Apache's does."""
         number = time_ms // self.step_ms % SLOTS
-        if self._waiting[number]:
+        if self._pending[number]:
             self.count -= self._stored(number).waiting
-            self._waiting[number] = 0
+            self._pending[number] = 0
 
     def load(self, read_ms: int) -> list[Slot]:
-        """Let the slots at or behind `read_ms` wait; what they are."""
+        """Make the slots from `read_ms` on pending; return them."""
         first = read_ms // self.step_ms
         slots = [slot for slot in self.used() if first <= slot.time < first + SLOTS]
-        self._waiting[:] = bytes(SLOTS)
+        self._pending[:] = bytes(SLOTS)
         for slot in slots:
-            self._waiting[slot.time % SLOTS] = 1
+            self._pending[slot.time % SLOTS] = 1
         self.count = sum(slot.waiting for slot in slots)
         return slots
 
     def clear(self, time_ms: int) -> None:
-        """The slot holds nothing: what it names was fired, or is gone. OSError."""
-        self.fired(time_ms)
+        """Empty the slot, because its messages were delivered or are gone. Raises OSError."""
+        self.mark_delivered(time_ms)
         time = time_ms // self.step_ms
         number = time % SLOTS
         if self._stored(number).time:
             os.pwrite(self._fd, SLOT.pack(*Slot(time)), number * SLOT.size)
 
     def last(self, time: int) -> int:
-        """Position of the last unit that the file has for the slot of `time` (in steps), -1: it was cleared, -2: it
-        knows nothing of it."""
+        """Position of the last record of the slot of `time` (in steps); -1: it was cleared; -2: the file has
+        another time's slot there.
+        """
         slot = self._stored(time % SLOTS)
         return slot.last if slot.time == time else -2
 
@@ -125,7 +130,7 @@ class TimerWheel:
         return Slot(*SLOT.unpack_from(self._map, number * SLOT.size))
 
     def used(self) -> Iterator[Slot]:
-        """Every slot of the file that ever was filled; holes of the file are passed over."""
+        """Yield every slot that was ever filled; holes of the sparse file are skipped."""
         end = 0
         while (start := self._data_from(end)) is not None:
             end = min(os.lseek(self._fd, start, os.SEEK_HOLE), start + DATA_BYTES_MAX)
@@ -134,8 +139,8 @@ class TimerWheel:
                 if fields[0] and fields[2] >= 0:
                     yield Slot(*fields)
 
-    def _data_from(self, place: int) -> int | None:
+    def _data_from(self, at: int) -> int | None:
         try:
-            return os.lseek(self._fd, place, os.SEEK_DATA)
-        except OSError:  # ENXIO: no data behind it
+            return os.lseek(self._fd, at, os.SEEK_DATA)
+        except OSError:  # ENXIO: no data after this offset
             return None

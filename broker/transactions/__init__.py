@@ -1,11 +1,13 @@
 """Transactions: half messages, their decisions and checks.
 
-- `check_sender`: CHECK_TRANSACTION_STATE (39), one-way, to any living producer of the half message's group
-- `check_service`: asks for half messages that nobody ended (TransactionalMessageServiceImpl.check)
-- `end_transaction`: a producer commits or rolls back
-- `half_message`: Half messages: what becomes of a message that begins a transaction, ends it, or is asked
-  for again
-- `op_messages`: all decisions of a turn as one op message, in the same write as the final messages
-- `open_halves`: which half messages are still open, by their offset in the half queue
-- `service`: the parts of transactions put together, their start from the store, their offsets
+- `check_sender`: sends CHECK_TRANSACTION_STATE (39), one-way, to a connected producer of the half message's
+  group
+- `check_service`: checks half messages that no producer ended (TransactionalMessageServiceImpl.check)
+- `end_transaction`: commits and rollbacks of producers
+- `half_message`: converts messages: to a half message, its copy for a check, the final and the discarded
+  message
+- `op_messages`: writes all decisions of a write batch as one op message, together with the final messages
+- `open_halves`: which half messages are open, by their offset in the half queue
+- `service`: the transactions of a broker: composes the parts, restores their state from the store, commits
+  offsets
 """

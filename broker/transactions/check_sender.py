@@ -1,4 +1,7 @@
-"""Asking: CHECK_TRANSACTION_STATE (39), one-way, to any living producer of the half message's group. Loop thread."""
+"""Sends CHECK_TRANSACTION_STATE (39), one-way, to a connected producer of the half message's group.
+
+Loop thread.
+"""
 
 import struct
 from dataclasses import replace
@@ -13,7 +16,7 @@ from firearrow.broker.base.message_ids import offset_id
 from firearrow.broker.base.peer import Peer
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.clients import ClientTable
-from firearrow.broker.transactions.half_message import real_place
+from firearrow.broker.transactions.half_message import real_queue
 
 TRIES = 3
 MAGIC_V1, MAGIC_V2 = -626843481, -626843477
@@ -21,30 +24,30 @@ TOPIC_V1_BYTES_MAX = 127
 
 
 class CheckRequestSender:
-    """`host`: where this store's offset ids lie."""
+    """`host`: the store's address, which its offset message ids contain."""
 
     def __init__(self, clients: ClientTable, broker_name: str, host: bytes) -> None:
         self._clients = clients
         self._broker_name = broker_name
         self._host = host
-        self._turns = 0
+        self._next = 0
 
-    def send_check(self, half: Record, copy: Message, placed: PutResult) -> bool:
-        """Ask for `half`, which stands at `placed` now; False if nobody is there to be asked."""
+    def send_check(self, half: Record, copy: Message, put: PutResult) -> bool:
+        """Ask a producer for `half`, whose copy is at `placed`; False if no producer can be asked."""
         peer = self._producer(copy.properties.get(Property.PRODUCER_GROUP, ""))
         if peer is None:
             return False
         try:
-            topic, queue_id = real_place(copy.properties)
-        except Refusal:  # not ours: no producer could end it
+            topic, queue_id = real_queue(copy.properties)
+        except Refusal:  # no broker makes such half messages: no producer could end it
             return False
         unique_id = copy.properties.get(Property.UNIQUE_KEY)
         ext = {
             "bname": self._broker_name,
             "topic": name_rules.HALF_TOPIC,
-            "tranStateTableOffset": str(placed.queue_offset),
-            "commitLogOffset": str(placed.physical_offset),
-            "offsetMsgId": offset_id(self._host, placed.physical_offset),
+            "tranStateTableOffset": str(put.queue_offset),
+            "commitLogOffset": str(put.physical_offset),
+            "offsetMsgId": offset_id(self._host, put.physical_offset),
         }
         if unique_id is not None:
             ext |= {"msgId": unique_id, "transactionId": unique_id}
@@ -54,8 +57,8 @@ class CheckRequestSender:
                 half,
                 topic=topic,
                 queue_id=queue_id,
-                queue_offset=placed.queue_offset,
-                physical_offset=placed.physical_offset,
+                queue_offset=put.queue_offset,
+                physical_offset=put.physical_offset,
                 properties_bytes=properties_text(properties),
             )
         )
@@ -64,28 +67,28 @@ class CheckRequestSender:
         return True
 
     def _producer(self, group: str) -> Peer | None:
-        """In turn; one that does not read what it is sent is passed by."""
+        """The next producer, round robin; one that does not read its socket is skipped."""
         members = self._clients.producers(group)
-        self._turns += 1
+        self._next += 1
         for step in range(min(TRIES, len(members))):
-            peer = members[(self._turns + step) % len(members)].peer
+            peer = members[(self._next + step) % len(members)].peer
             if not peer.closed and not peer.write_paused:
                 return peer
         return None
 
 
 def encoded(record: Record) -> bytes:
-    """A record as MessageDecoder.encode writes it for a client."""
+    """Encode a record for a client (Apache: MessageDecoder.encode)."""
     topic = record.topic.encode()
-    wide = len(topic) > TOPIC_V1_BYTES_MAX
-    parts = [
-        struct.pack(">iii", MAGIC_V2 if wide else MAGIC_V1, record.body_crc, record.queue_id),
+    long_topic = len(topic) > TOPIC_V1_BYTES_MAX
+    fields = [
+        struct.pack(">iii", MAGIC_V2 if long_topic else MAGIC_V1, record.body_crc, record.queue_id),
         struct.pack(">iqqi", record.flag, record.queue_offset, record.physical_offset, record.sys_flag),
         struct.pack(">q", record.born_timestamp) + record.born_host,
         struct.pack(">q", record.store_timestamp) + record.store_host,
         struct.pack(">iqi", record.reconsume_times, record.prepared_offset, len(record.body)) + record.body,
-        struct.pack(">h" if wide else ">b", len(topic)) + topic,
+        struct.pack(">h" if long_topic else ">b", len(topic)) + topic,
         struct.pack(">h", len(record.properties_bytes)) + record.properties_bytes,
     ]
-    body = b"".join(parts)
+    body = b"".join(fields)
     return struct.pack(">i", 4 + len(body)) + body

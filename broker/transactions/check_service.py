@@ -1,9 +1,10 @@
-"""CheckService: asks for half messages that nobody ended (TransactionalMessageServiceImpl.check). Loop thread.
+"""Checks half messages that no producer ended (TransactionalMessageServiceImpl.check). Loop thread.
 
-A round goes through the open half messages in their order. One that is old enough is put once more at the end of the
-half queue, counted, and then its producers are asked; after too many checks it goes to the discard topic. What follows
-a young one is younger, so the round ends there. Slices of one turn each; the group's offset of each step is in the
-journal before its record is written, so a kill neither repeats a copy nor loses one.
+A round reads the open half messages in order. One that is old enough is appended to the half queue again,
+with its count of checks, and then a producer is asked; after too many checks it goes to the discard topic.
+The round ends at the first message that is too young, because those after it are younger. It runs in slices
+of one pass of the event loop. The progress journal has the group's offset of each step before its record is
+written, so a kill neither repeats nor loses a copy.
 """
 
 import asyncio
@@ -31,17 +32,20 @@ HOUR_MS = 3_600_000
 
 
 class CheckStep(NamedTuple):
-    """What was put for a half message; `asks`: its producers are asked then, `copied`: it goes on as another one."""
+    """What was put for a half message.
+
+    `copied`: a copy replaces it; `asks`: a producer is asked once it is stored.
+    """
 
     half: Record
     message: Message
-    placed: PutResult
+    put: PutResult
     copied: bool
     asks: bool
 
 
 class CheckService:
-    """`settled()` is called after each slice and each round: offsets may have moved."""
+    """`advanced()` is called after each slice and each round, when offsets may have moved."""
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class CheckService:
         open_halves: OpenHalfMessages,
         op_writer: OpMessageWriter,
         check_sender: CheckRequestSender,
-        settled: Callable[[], None],
+        advanced: Callable[[], None],
     ) -> None:
         self._loop = context.loop
         self._store = context.store
@@ -63,28 +67,28 @@ class CheckService:
         self._config = context.config
         self._clock = context.clock
         self._stats = context.stats
-        self._settled = settled
+        self._advanced = advanced
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._running = False
-        self._began_ms = 0
+        self._round_start_ms = 0
         self._at = 0
 
     def start(self) -> None:
         self._running = True
-        self._rest()
+        self._schedule_round()
 
     def stop(self) -> None:
         self._running = False
         if self._timer is not None:
             self._timer.cancel()
 
-    def _rest(self) -> None:
+    def _schedule_round(self) -> None:
         if self._running:
             seconds = self._config.options.transaction_check_interval_ms / 1000
-            self._timer = self._loop.call_later(seconds, self._begin)
+            self._timer = self._loop.call_later(seconds, self._start_round)
 
-    def _begin(self) -> None:
-        self._began_ms = self._clock.now_ms()
+    def _start_round(self) -> None:
+        self._round_start_ms = self._clock.now_ms()
         self._at = self._open_halves.base
         self._op_writer.write_queued()
         self._slice()
@@ -95,14 +99,18 @@ class CheckService:
         steps: list[CheckStep] = []
         size, more = 0, True
         for _ in range(SLICE):
-            record = self._half()
+            record = self._next_half()
             if record is None:
                 more = False
                 break
             try:
                 step = self._step(record)
             except (PutRefused, InvalidTopic) as refused:
-                log.warning("half message %d cannot be put again now: %s", self._at, refused)
+                log.warning(
+                    "half message %d cannot be stored again now; trying again in the next round: %s",
+                    self._at,
+                    refused,
+                )
                 step = None
             if step is None:
                 more = False
@@ -114,19 +122,19 @@ class CheckService:
                 if size >= SLICE_BYTES:
                     break
         if steps:
-            self._appender.on_durable(steps[-1].placed.end, lambda well: self._stored(steps, well, more))
+            self._appender.on_durable(steps[-1].put.end, lambda stored: self._on_stored(steps, stored, more))
         else:
-            self._go_on(more)
+            self._continue(more)
 
-    def _go_on(self, more: bool) -> None:
-        self._settled()
+    def _continue(self, more: bool) -> None:
+        self._advanced()
         if more and self._running:
             self._timer = self._loop.call_soon(self._slice)
         else:
-            self._rest()
+            self._schedule_round()
 
-    def _half(self) -> Record | None:
-        """The half message at `_at`, or the next that is there; None at the end of the queue."""
+    def _next_half(self) -> Record | None:
+        """The next existing half message from `_at` on; None at the end of the queue."""
         self._open_halves.skip_to(self._store.reader.min_offset(name_rules.HALF_TOPIC, 0))
         self._at = self._open_halves.next_open(self._at)
         while entries := self._store.reader.entries(name_rules.HALF_TOPIC, 0, self._at, 1):
@@ -138,12 +146,12 @@ class CheckService:
         return None
 
     def _step(self, record: Record) -> CheckStep | bool | None:
-        """Deal with one half message: True if it has ended, None if the round ends before it."""
+        """Process one half message; True if it has ended, None if the round ends before it."""
         options, now = self._config.options, self._clock.now_ms()
         properties = record.properties
         first = half_message.number_of(properties.get(Property.PREPARED_QUEUE_OFFSET, ""))
         if self._open_halves.was_ended_early(first):
-            self._op_writer.queue_mark(record.queue_offset)
+            self._op_writer.queue_op(record.queue_offset)
             self._op_writer.write_queued()
             return True
         checks, age = (
@@ -152,7 +160,7 @@ class CheckService:
         )
         if checks >= options.transaction_check_max or age > options.reserved_hours * HOUR_MS:
             return self._discard(record)
-        if record.store_timestamp >= self._began_ms:
+        if record.store_timestamp >= self._round_start_ms:
             return None
         immunity = half_message.immunity_ms(properties, options.transaction_timeout_ms)
         if immunity is None and 0 <= age <= options.transaction_timeout_ms:
@@ -160,16 +168,17 @@ class CheckService:
         return self._copy(record, immune=immunity is not None and age <= immunity)
 
     def _copy(self, record: Record, immune: bool) -> CheckStep:
-        message = half_message.copied_half(record, immune)
-        placed = self._put(record, message)
-        self._open_halves.copy(record.queue_offset, placed.queue_offset)
-        return CheckStep(record, message, placed, copied=True, asks=not immune)
+        message = half_message.check_copy(record, immune)
+        put = self._put(record, message)
+        self._open_halves.copy(record.queue_offset, put.queue_offset)
+        return CheckStep(record, message, put, copied=True, asks=not immune)
 
     def _discard(self, record: Record) -> CheckStep:
         log.warning(
-            "transaction %s was never ended, it goes to %s",
-            record.properties.get(Property.UNIQUE_KEY), half_message.DISCARD_TOPIC,
-        )  # fmt: skip
+            "transaction %s was not ended by any producer; it is moved to topic %s",
+            record.properties.get(Property.UNIQUE_KEY),
+            half_message.DISCARD_TOPIC,
+        )
         if half_message.DISCARD_TOPIC not in self._topics:
             self._topics.create(half_message.DISCARD_TOPIC, 1)
         self._open_halves.begin(record.queue_offset)
@@ -181,21 +190,21 @@ class CheckService:
             raise
 
     def _put(self, record: Record, message: Message) -> PutResult:
-        placed = self._appender.put(message, hooks=False)
+        put = self._appender.put(message, hooks=False)
         key = f"{name_rules.HALF_TOPIC}@{half_message.GROUP}"
-        self._journal.note(Kind.OFFSET, key, 0, record.queue_offset + 1, placed.end)
-        self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
-        return placed
+        self._journal.note(Kind.OFFSET, key, 0, record.queue_offset + 1, put.end)
+        self._stats.put(message.topic, 1, put.end - put.physical_offset)
+        return put
 
-    def _stored(self, steps: list[CheckStep], well: bool, more: bool) -> None:
-        for step in steps if well else reversed(steps):
+    def _on_stored(self, steps: list[CheckStep], stored: bool, more: bool) -> None:
+        for step in steps if stored else reversed(steps):
             offset = step.half.queue_offset
-            if well:
+            if stored:
                 self._open_halves.end([offset])
-                if step.asks and self._open_halves.is_open(step.placed.queue_offset):
-                    self._check_sender.send_check(step.half, step.message, step.placed)
+                if step.asks and self._open_halves.is_open(step.put.queue_offset):
+                    self._check_sender.send_check(step.half, step.message, step.put)
             elif step.copied:
-                self._open_halves.cancel_copy(offset, step.placed.queue_offset)
+                self._open_halves.cancel_copy(offset, step.put.queue_offset)
             else:
                 self._open_halves.reopen(offset)
-        self._go_on(more and well)
+        self._continue(more and stored)

@@ -1,6 +1,7 @@
-"""Endings: a producer commits or rolls back; each half message ends once. Loop thread.
+"""Commits and rollbacks of producers; each half message ends once. Loop thread.
 
-The checks are Apache's, in its order. A second decision for what has ended changes nothing and is answered as done.
+The checks are Apache's, in its order. A second decision for the same half message is answered as done, but
+ignored.
 """
 
 from typing import NamedTuple
@@ -20,11 +21,14 @@ from firearrow.broker.transactions import half_message
 from firearrow.broker.transactions.op_messages import OpEntry, OpMessageWriter
 from firearrow.broker.transactions.open_halves import OpenHalfMessages
 
-TOO_LATE = "the time in which the producer may end it unasked has passed, it will be asked"
+TOO_LATE = "the time to end this transaction has passed; the broker will check it"
 
 
 class Decision(NamedTuple):
-    """`half_offset` in the half queue, `physical_offset` in the log; `checked`: it answers a check."""
+    """`half_offset`: in the half queue.
+
+    `physical_offset`: in the log. `checked`: the decision answers a check.
+    """
 
     group: str
     half_offset: int
@@ -35,7 +39,11 @@ class Decision(NamedTuple):
 
 class EndTransactionService:
     def __init__(
-        self, context: BrokerContext, appender: Appender, open_halves: OpenHalfMessages, op_writer: OpMessageWriter
+        self,
+        context: BrokerContext,
+        appender: Appender,
+        open_halves: OpenHalfMessages,
+        op_writer: OpMessageWriter,
     ) -> None:
         self._store = context.store
         self._appender = appender
@@ -47,8 +55,10 @@ class EndTransactionService:
         self._stats = context.stats
 
     def end(self, decision: Decision, peer: Peer, answer: RemotingCommand | None) -> bool:
-        """Commit or roll back; `answer` goes to `peer` once that is stored. False: it had ended before, nobody answers.
-        Refusal."""
+        """Commit or roll back; `answer` is sent to `peer` once that is stored. Raises Refusal.
+
+        False: the transaction had ended before, and the caller has to answer.
+        """
         prepared = self._prepared(decision)
         newest = self._open_halves.newest(decision.half_offset)
         if not self._open_halves.is_open(newest):
@@ -76,7 +86,7 @@ class EndTransactionService:
         return record
 
     def _is_late(self, record: Record, properties: dict[str, str]) -> bool:
-        """With an immunity of its own, only a check may end it afterwards."""
+        """Whether the message's immunity time has passed: then only the answer to a check may end it."""
         timeout_ms = self._config.options.transaction_timeout_ms
         immunity = half_message.immunity_ms(properties, timeout_ms)
         if immunity is None:
@@ -86,12 +96,12 @@ class EndTransactionService:
     def _commit(self, prepared: Record, newest: int, peer: Peer, answer: RemotingCommand | None) -> None:
         final = half_message.committed(prepared)
         try:
-            placed = self._appender.put(final, peer=peer, answer=answer)
+            put = self._appender.put(final, peer=peer, answer=answer)
         except PutRefused as refused:
             raise Refusal(*self._fault(refused)) from None
-        self._journal.note(Kind.DECIDED, "", 0, newest, placed.end)
+        self._journal.note(Kind.DECIDED, "", 0, newest, put.end)
         self._op_writer.put(OpEntry(newest, True))
-        self._stats.put(final.topic, 1, placed.end - placed.physical_offset)
+        self._stats.put(final.topic, 1, put.end - put.physical_offset)
 
     def _fault(self, refused: PutRefused) -> tuple[int, str]:
         if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:

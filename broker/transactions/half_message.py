@@ -1,6 +1,7 @@
-"""Half messages: what becomes of a message that begins a transaction, ends it, or is asked for again. Pure.
+"""Converts messages: to a half message, its copy for a check, the final and the discarded message. Pure
+functions.
 
-A half message is the producer's message under another topic; its own topic and queue stand in properties.
+A half message is the producer's message in another topic; its own topic and queue are in properties.
 """
 
 from dataclasses import replace
@@ -14,13 +15,13 @@ from firearrow.broker.tables import name_rules
 
 DISCARD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP = "CID_RMQ_SYS_TRANS"
-"""Its offsets in the half and the op topic say how far both are worked off."""
+"""Its offsets in the half topic and the op topic are the progress of both."""
 DIGITS_MAX = 18
-NO_PLACE = "the half message names no topic and queue"
+NO_QUEUE = "the half message has no valid real topic and queue"
 
 
 def make_half(message: Message) -> None:
-    """The message begins a transaction. Refusal when it could not be stored once it is committed."""
+    """Turn a message into a half message. Raises Refusal if it could not be stored when committed."""
     properties = message.properties
     delay_level(properties)
     if properties.get(Property.UNIQUE_KEY):
@@ -32,11 +33,13 @@ def make_half(message: Message) -> None:
 
 
 def committed(half: Record) -> Message:
-    """The final message, for its own topic. TRAN_MSG stays as Apache leaves it: where no hook writes the properties
-    once more. Refusal when the half message names no place."""
+    """The final message, for its real topic. Raises Refusal if the half message has none.
+
+    TRAN_MSG stays, as with Apache, unless a delay level or timer rewrites the properties.
+    """
     message = Message.of_record(half)
     properties = message.properties
-    topic, queue_id = real_place(properties)
+    topic, queue_id = real_queue(properties)
     del properties[Property.REAL_TOPIC], properties[Property.REAL_QUEUE_ID]
     if delay_level(properties) > 0 or not properties.keys().isdisjoint(TIMER_REQUESTS):
         properties.pop(Property.TRANSACTION_PREPARED, None)
@@ -46,8 +49,8 @@ def committed(half: Record) -> Message:
     return message
 
 
-def copied_half(half: Record, immune: bool) -> Message:
-    """A copy for the end of the half queue, asked for once more often; an immune one remembers where it first stood."""
+def check_copy(half: Record, immune: bool) -> Message:
+    """The copy for the end of the half queue, with one more check; an immune one keeps its first offset."""
     message = Message.of_record(half)
     properties = message.properties
     checks = properties.get(Property.TRANSACTION_CHECKS)
@@ -60,27 +63,27 @@ def copied_half(half: Record, immune: bool) -> Message:
 
 
 def discarded(half: Record) -> Message:
-    """Nobody ended it: kept for whoever looks after it."""
+    """The message for the discard topic, where an administrator can resume it."""
     return replace(Message.of_record(half), topic=DISCARD_TOPIC, queue_id=0)
 
 
 def resumed(discarded_half: Record) -> Message:
-    """A discarded one is a half message again, never asked for."""
+    """A half message again from a discarded one, with no checks counted."""
     message = replace(Message.of_record(discarded_half), topic=name_rules.HALF_TOPIC, queue_id=0)
     message.properties[Property.TRANSACTION_CHECKS] = "0"
     return message
 
 
-def real_place(properties: dict[str, str]) -> tuple[str, int]:
-    """Topic and queue of the final message. Refusal when there are none."""
+def real_queue(properties: dict[str, str]) -> tuple[str, int]:
+    """Topic and queue of the final message. Raises Refusal if they are missing or invalid."""
     topic, queue_id = properties.get(Property.REAL_TOPIC, ""), properties.get(Property.REAL_QUEUE_ID, "")
     if name_rules.topic_fault(topic) is not None or number_of(queue_id) < 0 or topic == name_rules.HALF_TOPIC:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, NO_PLACE)
+        raise Refusal(ResponseCode.SYSTEM_ERROR, NO_QUEUE)
     return topic, int(queue_id)
 
 
 def immunity_ms(properties: dict[str, str], timeout_ms: int) -> int | None:
-    """How long after its birth the producer wants not to be asked; None if it says nothing."""
+    """For how long after its creation the message is not checked; None if it has no such property."""
     text = properties.get(Property.CHECK_IMMUNITY_S)
     if text is None:
         return None
@@ -89,7 +92,7 @@ def immunity_ms(properties: dict[str, str], timeout_ms: int) -> int | None:
 
 
 def number_of(text: str) -> int:
-    """-1 for what is no number."""
+    """Parse a number; -1 if it is none."""
     digits = text[1:] if text[:1] in "+-" else text
-    fine = digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX
-    return int(text) if fine else -1
+    valid = digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX
+    return int(text) if valid else -1

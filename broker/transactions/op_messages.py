@@ -1,8 +1,9 @@
-"""Marks: all decisions of a turn as one op message, in the same write as the final messages. Loop thread.
+"""Writes all decisions of a write batch as one op message, together with the final messages. Loop thread.
 
-In a store whose marks Apache 4 wrote each is an op message of its own, the only form that it reads. The journal was
-told of a commit before, so that a write torn between the final message and its mark is mended at start (`queue_mark`). A
-rollback has no record but its mark.
+In a store whose op messages Apache 4 wrote, each decision gets its own op message, the only form that Apache
+4 reads. The progress journal has each commit before it is written: if the write is torn between the final
+message and the op message, the start writes the op message again (`queue_op`). A rollback has no other record
+than its op message.
 """
 
 import logging
@@ -28,18 +29,24 @@ TAG = "d"
 
 
 class OpEntry(NamedTuple):
-    """`bound`: what it tells of is stored or staged, so it must come; else it may be refused with `answer`."""
+    """One decision.
+
+    `required`: its final message is stored or staged, so it must be written; if not, it may be refused with
+    `answer`.
+    """
 
     half_offset: int
-    bound: bool
+    required: bool
     peer: Peer | None = None
     answer: RemotingCommand | None = None
 
 
 class OpMessageWriter:
-    """`settled()` is called when marks are stored: offsets may have moved. `one_each` is set before the first."""
+    """`advanced()` is called when op messages are stored, when offsets may have moved. `single_offsets`, one
+    decision per op message, is set before the first `put`.
+    """
 
-    one_each = False
+    single_offsets = False
 
     def __init__(
         self,
@@ -49,7 +56,7 @@ class OpMessageWriter:
         config: Config,
         clock: Clock,
         stats: Stats,
-        settled: Callable[[], None],
+        advanced: Callable[[], None],
     ) -> None:
         self._write_batch = write_batch
         self._appender = appender
@@ -57,24 +64,24 @@ class OpMessageWriter:
         self._config = config
         self._clock = clock
         self._stats = stats
-        self._settled = settled
+        self._advanced = advanced
         self._new: list[OpEntry] = []
         self._retry: list[OpEntry] = []
         self._planned = False
 
     def put(self, entry: OpEntry) -> None:
-        """This turn writes it."""
+        """Write the decision with the current write batch."""
         self._open_halves.begin(entry.half_offset)
         self._new.append(entry)
         self._plan()
 
-    def queue_mark(self, half_offset: int) -> None:
-        """What it tells of is in the log, the mark is not."""
+    def queue_op(self, half_offset: int) -> None:
+        """Queue a decision whose op message is missing although its effect is in the log."""
         self._open_halves.begin(half_offset)
-        self._retry.append(OpEntry(half_offset, bound=True))
+        self._retry.append(OpEntry(half_offset, required=True))
 
     def write_queued(self) -> None:
-        """Try again what is owed."""
+        """Write queued and failed decisions with the current write batch."""
         if self._retry:
             self._plan()
 
@@ -86,53 +93,57 @@ class OpMessageWriter:
     def _write(self) -> None:
         self._planned = False
         retried, self._retry = self._retry, []
-        fresh, self._new = self._new, []
-        waiting = [*retried, *fresh]
-        while waiting:
+        new, self._new = self._new, []
+        entries = [*retried, *new]
+        while entries:
             try:
-                text, count = self._text(waiting)
-                self._write_one(text.encode(), waiting[:count], len(retried))
+                text, count = self._text(entries)
+                self._write_one(text.encode(), entries[:count], len(retried))
             except (PutRefused, MemoryError) as refused:
-                return self._refuse(waiting, refused)
-            waiting, retried = waiting[count:], retried[count:]
+                return self._refuse(entries, refused)
+            entries, retried = entries[count:], retried[count:]
 
-    def _text(self, waiting: list[OpEntry]) -> tuple[str, int]:
-        """The body of the next op message, and how many of them are in it."""
-        if self.one_each:
-            return str(waiting[0].half_offset), 1
+    def _text(self, entries: list[OpEntry]) -> tuple[str, int]:
+        """The body of the next op message, and how many entries are in it."""
+        if self.single_offsets:
+            return str(entries[0].half_offset), 1
         text, count = "", 0
-        while count < len(waiting) and len(text) < self._config.options.transaction_op_bytes:
-            text += f"{waiting[count].half_offset},"
+        while count < len(entries) and len(text) < self._config.options.transaction_op_bytes:
+            text += f"{entries[count].half_offset},"
             count += 1
         return text, count
 
     def _write_one(self, body: bytes, entries: list[OpEntry], retried: int) -> None:
-        """The first `retried` of them stay owed if the disk refuses the write; the others fall with their messages."""
+        """Stage one op message. If its write fails, the first `retried` entries are queued again, and the
+        half messages of the others are open again, because their final messages failed, too.
+        """
 
-        def stored(well: bool) -> None:
-            if well:
+        def on_stored(stored: bool) -> None:
+            if stored:
                 self._open_halves.end([entry.half_offset for entry in entries])
-                self._open_halves.note_op(placed.queue_offset, [entry.half_offset for entry in entries])
-                return self._settled()
+                self._open_halves.note_op(put_result.queue_offset, [entry.half_offset for entry in entries])
+                return self._advanced()
             self._retry.extend(entries[:retried])
             for entry in entries[retried:]:
                 self._open_halves.reopen(entry.half_offset)
 
         properties = {Property.WAIT: "true", Property.TAGS: TAG}
         message = Message(name_rules.OP_HALF_TOPIC, 0, body, properties, born_ms=self._clock.now_ms())
-        placed = self._appender.put(message, hooks=False, on_stored=stored)
-        self._stats.put(message.topic, 1, placed.end - placed.physical_offset)
+        put_result = self._appender.put(message, hooks=False, on_stored=on_stored)
+        self._stats.put(message.topic, 1, put_result.end - put_result.physical_offset)
         for entry in entries:
             if entry.answer is not None:
                 self._write_batch.reply_after(
-                    placed.end, (name_rules.OP_HALF_TOPIC, 0), entry.peer, entry.answer
+                    put_result.end, (name_rules.OP_HALF_TOPIC, 0), entry.peer, entry.answer
                 )
 
     def _refuse(self, entries: list[OpEntry], refused: Exception) -> None:
-        log.warning("%d decided transactions cannot be marked now: %s", len(entries), refused)
-        self._retry.extend(entry for entry in entries if entry.bound)
+        log.warning(
+            "the op message of %d ended transactions cannot be written now: %s", len(entries), refused
+        )
+        self._retry.extend(entry for entry in entries if entry.required)
         for entry in entries:
-            if entry.bound:
+            if entry.required:
                 continue
             self._open_halves.reopen(entry.half_offset)
             if entry.peer is not None and entry.answer is not None and not entry.peer.closed:

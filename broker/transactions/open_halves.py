@@ -1,20 +1,24 @@
-"""Ledger: which half messages are still open, by their offset in the half queue. In memory; a byte for each half
-message from the first open one on. Knows no store. Loop thread.
+"""Which half messages are open, by their offset in the half queue. Loop thread.
 
-A half message that is asked for is put once more at the end of the queue: its decision may name any of its copies,
-and ends the newest.
+In memory only: one byte per half message from the first open one on. A half message that is checked is
+appended to the queue again: its decision may refer to any of its copies, and ends the newest.
 """
 
 from collections import deque
 
 OPEN, ENDING, ENDED = 0, 1, 2
 COPIES_MAX = 100_000
-"""Of older copies that are still known; a decision that names another one is passed over, and asked for again."""
+"""Older copies that are remembered; a decision for a forgotten one is ignored, and the message is checked
+again.
+"""
 OPS_TOGETHER = 64
 
 
 class OpenHalfMessages:
-    """`base`: every half message below it has ended. `op_base`: every op message below it tells of such only."""
+    """`base`: all half messages before it have ended.
+
+    `op_base`: all op messages before it refer only to those.
+    """
 
     def __init__(self, base: int, op_base: int) -> None:
         self.base = base
@@ -26,7 +30,7 @@ class OpenHalfMessages:
         self._early: set[int] = set()
 
     def load(self, op_queue_offset: int, half_offsets: list[int]) -> None:
-        """What an op message of the store says, in the order of their queue."""
+        """Apply an op message of the store; they are loaded in queue order."""
         self._early.update(offset for offset in half_offsets if offset < self.base)
         for offset in half_offsets:
             if offset >= self.base:
@@ -34,15 +38,17 @@ class OpenHalfMessages:
         self.note_op(op_queue_offset, half_offsets)
 
     def note_op(self, op_queue_offset: int, half_offsets: list[int]) -> None:
+        """Record a stored op message: `op_base` moves past it once its half messages are before `base`."""
         highest = max(half_offsets, default=-1)
         if self._ops and self._ops[-1][1] - self._ops[-1][0] < OPS_TOGETHER:
-            first, _, before = self._ops.pop()
-            self._ops.append((first, op_queue_offset + 1, max(before, highest)))
+            first, _, previous = self._ops.pop()
+            self._ops.append((first, op_queue_offset + 1, max(previous, highest)))
         else:
             self._ops.append((op_queue_offset, op_queue_offset + 1, highest))
         self._advance()
 
     def newest(self, half_offset: int) -> int:
+        """The offset of the newest copy of a half message."""
         return self._newest.get(half_offset, half_offset)
 
     def is_open(self, half_offset: int) -> bool:
@@ -50,20 +56,20 @@ class OpenHalfMessages:
         return at >= 0 and (at >= len(self._states) or self._states[at] == OPEN)
 
     def was_ended_early(self, half_offset: int) -> bool:
-        """Apache's broker marked it when it had copied it already."""
+        """Whether an op message of Apache's broker ended it after it had been copied."""
         return half_offset in self._early
 
     def begin(self, half_offset: int) -> None:
-        """Its end is staged."""
+        """Its decision is staged."""
         self._set(half_offset, ENDING)
 
     def reopen(self, half_offset: int) -> None:
-        """Its end was not stored."""
+        """Its decision was not stored."""
         if half_offset >= self.base:
             self._set(half_offset, OPEN)
 
     def end(self, half_offsets: list[int]) -> None:
-        """Their ends are stored."""
+        """Their decisions are stored."""
         for offset in half_offsets:
             self._set(offset, ENDED)
             for older in self._older.pop(offset, ()):
@@ -71,7 +77,7 @@ class OpenHalfMessages:
         self._advance()
 
     def copy(self, half_offset: int, newest: int) -> None:
-        """It was put once more, at `newest`; it ends itself when that is stored."""
+        """It was copied to offset `newest`; the caller ends it when the copy is stored."""
         older = [*self._older.pop(half_offset, ()), half_offset]
         self._older[newest] = older
         for offset in older:
@@ -91,14 +97,14 @@ class OpenHalfMessages:
                 self._newest[offset] = half_offset
 
     def skip_to(self, half_offset: int) -> None:
-        """The queue begins there: the log dropped what stood before."""
+        """The queue begins at `half_offset`: retention deleted what was before."""
         if half_offset > self.base:
             del self._states[: half_offset - self.base]
             self.base = half_offset
             self._advance()
 
     def next_open(self, half_offset: int) -> int:
-        """The first one from there on of which nothing is known."""
+        """The first offset from `half_offset` on that is open."""
         at = max(half_offset - self.base, 0)
         found = self._states.find(OPEN, at) if at < len(self._states) else at
         return self.base + (len(self._states) if found < 0 else found)
@@ -121,5 +127,5 @@ class OpenHalfMessages:
 
 
 def op_half_offsets(body: bytes) -> list[int]:
-    """The half offsets that an op message names: `12,13,`, or a single one as Apache 4 wrote it; others are no mark."""
+    """The half offsets in an op message: `12,13,`, or one as Apache 4 wrote it; other words are ignored."""
     return [int(word) for word in body.split(b",") if word.isdigit() and len(word) < 19]

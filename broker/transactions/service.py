@@ -1,7 +1,9 @@
-"""TransactionService: the parts of transactions put together, their start from the store, their offsets. Loop thread.
+"""The transactions of a broker: composes the parts, restores their state from the store, commits offsets.
+Loop thread.
 
-At start the op messages that are not worked off say which half messages have ended; the journal adds the commits whose
-mark a torn write lost. The offsets of CID_RMQ_SYS_TRANS are kept as Apache keeps them, so that it can go on from there.
+At start, the op messages from the committed offset on state which half messages have ended; the progress
+journal adds commits whose op message a torn write lost. The offsets of CID_RMQ_SYS_TRANS are committed as
+Apache does, so that its broker can continue from there.
 """
 
 import logging
@@ -38,8 +40,8 @@ class TransactionService:
         self._appender = appender
         self._offsets = context.tables.offsets
         self._config = context.config
-        self._decided: list[int] = []
-        self._kept: dict[str, int] = {}
+        self._committed_halves: list[int] = []
+        self._committed: dict[str, int] = {}
         self._ip = context.config.options.broker_ip or socket.inet_ntop(*_address(appender.store_host))
         self._open_halves = OpenHalfMessages(0, 0)
         self._op_writer = OpMessageWriter(
@@ -49,59 +51,64 @@ class TransactionService:
             context.config,
             context.clock,
             context.stats,
-            settled=self._keep_offsets,
+            advanced=self._commit_offsets,
         )
         self._end_service = EndTransactionService(context, appender, self._open_halves, self._op_writer)
         check_sender = CheckRequestSender(
             context.tables.clients, context.config.options.broker_name, appender.store_host
         )
         self._checks = CheckService(
-            context, appender, self._open_halves, self._op_writer, check_sender, settled=self._keep_offsets
+            context, appender, self._open_halves, self._op_writer, check_sender, advanced=self._commit_offsets
         )
 
     def restore(self, name: str, number: int, value: int) -> None:
-        """The journal says that half message `value` was committed, and the log holds the final message."""
-        self._decided.append(value)
+        """From the journal: half message `value` was committed, and its final message is in the log."""
+        self._committed_halves.append(value)
 
     def start(self) -> None:
         self._open_halves.base = self._offset(name_rules.HALF_TOPIC)
         self._open_halves.op_base = self._offset(name_rules.OP_HALF_TOPIC)
         at, high = self._open_halves.op_base, self._store.reader.max_offset(name_rules.OP_HALF_TOPIC, 0)
-        self._op_writer.one_each = self._one_each(high)
+        self._op_writer.single_offsets = self._has_single_offsets(high)
         while at < high:
             self._load_page(at)
             at += PAGE
-        for half_offset in self._decided:
+        for half_offset in self._committed_halves:
             if self._open_halves.is_open(half_offset):
-                log.warning("the mark of committed half message %d was lost, it is written now", half_offset)
-                self._op_writer.queue_mark(half_offset)
-        self._decided.clear()
+                log.warning(
+                    "the op message of committed half message %d was lost; it is written again", half_offset
+                )
+                self._op_writer.queue_op(half_offset)
+        self._committed_halves.clear()
         self._op_writer.write_queued()
-        self._keep_offsets()
+        self._commit_offsets()
         self._checks.start()
 
     def stop(self) -> None:
         self._checks.stop()
-        self._keep_offsets()
+        self._commit_offsets()
 
     def prepare(self, message: Message) -> None:
-        """Make a half message of one that begins a transaction. Refusal."""
+        """Turn a message that begins a transaction into a half message. Raises Refusal."""
         options = self._config.options
         if options.reject_transactions:
             remark = f"the broker[{self._ip}] sending transaction message is forbidden"
             raise Refusal(ResponseCode.NO_PERMISSION, remark)
-        waiting = self._store.reader.max_offset(name_rules.HALF_TOPIC, 0) - self._open_halves.base
-        if waiting >= options.halves_max:
-            remark = f"{waiting} half messages wait, at most {options.halves_max}"
+        pending = self._store.reader.max_offset(name_rules.HALF_TOPIC, 0) - self._open_halves.base
+        if pending >= options.halves_max:
+            remark = f"{pending} half messages are pending, at most {options.halves_max} are allowed"
             raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
         half_message.make_half(message)
 
     def end(self, decision: Decision, peer: Peer, answer: RemotingCommand | None) -> bool:
-        """False: it had ended before, and nobody answers. Refusal."""
+        """Commit or roll back; False if it had ended before: then the caller answers. Raises Refusal."""
         return self._end_service.end(decision, peer, answer)
 
     def resume(self, message_id: str, peer: Peer, answer: RemotingCommand | None) -> None:
-        """Ask again for what was discarded; `answer` goes when it is stored. Refusal."""
+        """Turn a discarded message into a half message; `answer` is sent once that is stored.
+
+        Raises Refusal.
+        """
         try:
             raw = self._store.reader.record_at(offset_of(message_id))
         except ValueError:
@@ -119,13 +126,13 @@ class TransactionService:
         for queue_offset, body in enumerate(self._op_bodies(at, PAGE), at):
             self._open_halves.load(queue_offset, op_half_offsets(body))
 
-    def _one_each(self, high: int) -> bool:
-        """Whether the last op message is in the form of Apache 4, which may get its store back."""
+    def _has_single_offsets(self, high: int) -> bool:
+        """Whether the last op message has the form of Apache 4, which may open the store again."""
         last = next(self._op_bodies(max(high - 1, 0), 1), b"")
         return last.isdigit()
 
     def _op_bodies(self, at: int, count: int) -> Iterator[bytes]:
-        """Of the op messages from there on; empty if one is none."""
+        """Yield the bodies of op messages from offset `at` on; b"" for other messages."""
         for entry in self._store.reader.entries(name_rules.OP_HALF_TOPIC, 0, at, count):
             raw = self._store.reader.record_at(entry.physical_offset)
             record = None if raw is None else decode(raw, False)
@@ -134,19 +141,22 @@ class TransactionService:
     def _offset(self, topic: str) -> int:
         low, high = self._store.reader.min_offset(topic, 0), self._store.reader.max_offset(topic, 0)
         committed = self._offsets.committed(half_message.GROUP, topic, 0)
-        self._kept[topic] = low if committed < 0 else committed
+        self._committed[topic] = low if committed < 0 else committed
         return min(max(committed, low), high)
 
-    def _keep_offsets(self) -> None:
-        """They count if the log holds the copies and marks that they speak of."""
+    def _commit_offsets(self) -> None:
+        """Commit the offsets.
+
+        After a crash they count only if the log has the copies and op messages before them.
+        """
         end = 0 if self._config.options.sync_flush else self._store.written
         for topic, offset in (
             (name_rules.HALF_TOPIC, self._open_halves.base),
             (name_rules.OP_HALF_TOPIC, self._open_halves.op_base),
         ):
-            if self._kept[topic] != offset:
+            if self._committed[topic] != offset:
                 self._offsets.commit(half_message.GROUP, topic, 0, offset, end)
-                self._kept[topic] = offset
+                self._committed[topic] = offset
 
 
 def _address(host: bytes) -> tuple[int, bytes]:

@@ -1,6 +1,7 @@
-"""Bodies packed and opened: zlib, LZ4 frames, Zstandard frames, as the system flag of a message says.
+"""Compression of bodies with zlib, LZ4 or Zstandard; the system flag of a message names the kind.
 
-Never opens more than BODY_BYTES_MAX. `lz4` and `zstandard` are optional packages, imported when used. Any thread.
+A body of more than BODY_BYTES_MAX is refused. `lz4` and `zstandard` are optional packages, imported when
+used. Any thread.
 """
 
 import zlib
@@ -12,7 +13,7 @@ from firearrow.client.base.errors import ConfigError, RocketMQError
 from firearrow.client.base.options import CompressionKind
 
 BODY_BYTES_MAX = 256 << 20
-PIECE_BYTES = 1024
+CHUNK_BYTES = 1024
 COMPRESSED = 0x1
 KIND_BITS = 0x7 << 8
 FLAGS = {
@@ -24,16 +25,16 @@ KINDS = {0: CompressionKind.ZLIB} | {flags & KIND_BITS: kind for kind, flags in 
 
 
 class BodyUnreadable(RocketMQError):
-    """A compressed body cannot be opened: broken, too large, or of a kind whose package is missing."""
+    """A compressed body cannot be decompressed: damaged, too large, or of a kind whose package is missing."""
 
 
 def pack(kind: CompressionKind, level: int, body: bytes) -> tuple[int, bytes]:
-    """The bits for the system flag and the packed body. ConfigError: the package of this kind is missing."""
+    """The bits for the system flag and the compressed body. ConfigError: its package is missing."""
     return FLAGS[kind], _PACKERS[kind](body, level)
 
 
 def open_body(sys_flag: int, stored: bytes, bytes_max: int = BODY_BYTES_MAX) -> bytes:
-    """The body as it was sent; `stored` itself unless the flag says compressed. BodyUnreadable."""
+    """The body as it was sent; `stored` itself unless the flag marks it as compressed. BodyUnreadable."""
     if not sys_flag & COMPRESSED:
         return stored
     kind = KINDS.get(sys_flag & KIND_BITS)
@@ -42,7 +43,7 @@ def open_body(sys_flag: int, stored: bytes, bytes_max: int = BODY_BYTES_MAX) -> 
     try:
         return _OPENERS[kind](stored, bytes_max)
     except (zlib.error, RuntimeError, EOFError, ValueError) as fault:
-        raise BodyUnreadable(f"body: {kind} says {fault}") from fault
+        raise BodyUnreadable(f"body: {kind} decompression failed: {fault}") from fault
     except ConfigError as missing:
         raise BodyUnreadable(str(missing)) from missing
 
@@ -53,7 +54,7 @@ def _package(name: str, kind: CompressionKind) -> Any:  # noqa: ANN401 - optiona
     except ImportError as missing:
         package = name.partition(".")[0]
         raise ConfigError(
-            f"{kind} bodies need the package {package}: pip install firearrow[compression]"
+            f"{kind} compression needs the package {package}: pip install firearrow[compression]"
         ) from missing
 
 
@@ -70,9 +71,9 @@ def _pack_zstd(body: bytes, level: int) -> bytes:
 def _open_zlib(stored: bytes, bytes_max: int) -> bytes:
     stream = zlib.decompressobj()
     body = stream.decompress(stored, bytes_max + 1)
-    _within(len(body), bytes_max)
+    _check_size(len(body), bytes_max)
     if not stream.eof:
-        raise EOFError("cut")
+        raise EOFError("the data is truncated")
     return body
 
 
@@ -83,41 +84,41 @@ def _open_lz4(stored: bytes, bytes_max: int) -> bytes:
         stream = frame.LZ4FrameDecompressor()
         opened: bytes = stream.decompress(stored, bytes_max + 1 - len(body))
         body += opened
-        _within(len(body), bytes_max)
+        _check_size(len(body), bytes_max)
         if not stream.eof:
-            raise EOFError("cut")
+            raise EOFError("the data is truncated")
         stored = stream.unused_data
         if not stored:
             return body
 
 
 def _open_zstd(stored: bytes, bytes_max: int) -> bytes:
-    """In small pieces, because a frame cannot be told how much it may give: one piece gives at most some 32 MiB."""
+    """In small chunks, because the package cannot limit the output: a chunk yields at most about 32 MiB."""
     package = _package("zstandard", CompressionKind.ZSTD)
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     total = at = 0
     stream = None
     try:
         while at < len(stored):
             stream = stream or package.ZstdDecompressor().decompressobj()
-            piece = stream.decompress(stored[at : at + PIECE_BYTES])
-            at = min(at + PIECE_BYTES, len(stored))
-            pieces.append(piece)
-            total += len(piece)
-            _within(total, bytes_max)
+            chunk = stream.decompress(stored[at : at + CHUNK_BYTES])
+            at = min(at + CHUNK_BYTES, len(stored))
+            chunks.append(chunk)
+            total += len(chunk)
+            _check_size(total, bytes_max)
             if stream.eof:
                 at -= len(stream.unused_data)
                 stream = None
     except package.ZstdError as fault:
         raise ValueError(str(fault)) from fault
-    if stream is not None or not pieces:
-        raise EOFError("cut")
-    return b"".join(pieces)
+    if stream is not None or not chunks:
+        raise EOFError("the data is truncated")
+    return b"".join(chunks)
 
 
-def _within(body_bytes: int, bytes_max: int) -> None:
+def _check_size(body_bytes: int, bytes_max: int) -> None:
     if body_bytes > bytes_max:
-        raise ValueError(f"more than {bytes_max} bytes come out of it")
+        raise ValueError(f"decompresses to more than {bytes_max} bytes")
 
 
 _PACKERS: dict[CompressionKind, Callable[[bytes, int], bytes]] = {

@@ -9,11 +9,11 @@ class RocketMQError(Exception):
 
 
 class ConfigError(RocketMQError, ValueError):
-    """An option, a name or a subscription is not allowed; the text names it and what is allowed."""
+    """An option, a name or a subscription is invalid; the text names it and what is allowed."""
 
 
 class NotRunning(RocketMQError):
-    """The object is not started, failed to start, or is closed."""
+    """The object was not started, failed to start, or is closed."""
 
 
 class ClientError(RocketMQError):
@@ -52,13 +52,13 @@ class RequestReplyTimeout(ClientError):
 
 
 class NoReplyAddress(ClientError):
-    """The message is not a request, so it cannot be replied to."""
+    """The message is not a request, so no reply can be sent."""
 
     code = 10007
 
 
 class TooManyRequests(ClientError):
-    """The limit of requests in flight is reached, or no time is left to send another one."""
+    """The limit of requests in flight is reached, or no time is left to send another request."""
 
 
 class TransportError(ClientError):
@@ -93,7 +93,7 @@ class BrokerError(ClientError):
 
 
 class OffsetUnknown(RocketMQError):
-    """The stored offset could not be determined; there may be one."""
+    """The stored offset could not be read; one may exist."""
 
 
 def code_name(code: int) -> str:

@@ -1,6 +1,7 @@
-"""What users may hang in: Protocols, and the contexts that are handed to them. Never imports who calls them.
+"""Hooks that users can install: their Protocols and the contexts they get. Imports none of the callers.
 
-Errors in a hook are logged and change nothing, but those of RpcHook and ForbiddenCheck, which go to the caller.
+An error in a hook is logged and changes nothing; an error of RpcHook or ForbiddenCheck is raised to the
+caller.
 """
 
 import logging
@@ -20,7 +21,10 @@ Context = TypeVar("Context")
 
 @dataclass(slots=True)
 class SendContext:
-    """One message (or a batch) on its way. `result` or `error` is there `after`; `extra` is the hooks' own."""
+    """One message or batch being sent.
+
+    `after` finds `result` or `error` set; `extra` is for the hooks' own data.
+    """
 
     group: str
     message: Message
@@ -39,7 +43,7 @@ class SendContext:
 
 @dataclass(slots=True)
 class ConsumeContext:
-    """One call of a handler. `status` and `success` are there `after`."""
+    """One call of a handler. `after` finds `status` and `success` set."""
 
     group: str
     queue: MessageQueue
@@ -73,7 +77,7 @@ class ConsumeHook(Protocol):
 
 
 class FilterHook(Protocol):
-    """May leave out messages that were pulled."""
+    """Returns the pulled messages to deliver."""
 
     def filter(
         self, group: str, queue: MessageQueue, messages: list["ReceivedMessage"], /
@@ -98,7 +102,7 @@ class RpcHook(Protocol):
 
 
 class ProducerHooks(TypedDict, total=False):
-    """Keyword arguments of Producer. `forbidden` are asked before each message is sent."""
+    """Keyword arguments of Producer. `forbidden` checks run before each message is sent."""
 
     send_hooks: Sequence[SendHook]
     forbidden: Sequence[ForbiddenCheck]
@@ -115,14 +119,14 @@ class ConsumerHooks(TypedDict, total=False):
 
 
 def check_known(hooks: ProducerHooks | ConsumerHooks, known: type) -> None:
-    """TypeError, as Python raises it: there is no such keyword argument."""
+    """TypeError, like Python's own, for an unknown keyword argument."""
     unknown = hooks.keys() - known.__annotations__.keys()
     if unknown:
         raise TypeError(f"unexpected keyword argument {', '.join(map(repr, sorted(unknown)))}")
 
 
 def run_hook(hook: Callable[[Context], None], context: Context) -> None:
-    """Call a hook; what it raises is logged."""
+    """Call a hook and log what it raises."""
     try:
         hook(context)
     except Exception:

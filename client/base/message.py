@@ -55,8 +55,9 @@ class Property:
 class Message:
     """One message to send. `body` is bytes: encode a str yourself.
 
-    Set at most one of `delay_level` (1 to 18 of the broker's table), `delay_s` and `deliver_at_ms` (since 1970). The
-    first send sets `unique_id`, and later sends keep it, so that consumers can recognize a repetition.
+    Set at most one of `delay_level` (1 to 18 of the broker's table), `delay_s` and `deliver_at_ms` (since
+    1970). The first send sets `unique_id` and later sends keep it, so that consumers can recognize a
+    duplicate.
     """
 
     topic: str
@@ -85,7 +86,10 @@ class Message:
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class MessageQueue:
-    """One queue of a topic at one broker. Queues sort as in Java's clients, so that mixed groups agree."""
+    """One queue of a topic at one broker.
+
+    Queues sort as in Java's clients, so that mixed groups split them alike.
+    """
 
     topic: str
     broker_name: str
@@ -105,7 +109,10 @@ def java_order(text: str) -> bytes:
 
 
 class SendStatus(Enum):
-    """How safely the broker stored the message: all four are stored. The value is the response code."""
+    """How safely the broker stored the message; it is stored in all four cases.
+
+    The value is the response code.
+    """
 
     SEND_OK = 0
     FLUSH_DISK_TIMEOUT = 10
@@ -138,7 +145,7 @@ class SendResult(NamedTuple):
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """`name 0x01 value 0x02 …`. MessageRefused: over 32767 bytes, or a name or value has a separator in it."""
+    """`name 0x01 value 0x02 …`. MessageRefused: over 32767 bytes, or a name or value contains a separator."""
     text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
     if text.count("\x01") + text.count("\x02") != 2 * len(properties):
         raise MessageRefused(
@@ -153,6 +160,6 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Properties without a name or a value are dropped; of equal names the last one counts."""
-    pairs = (piece.partition("\x01") for piece in data.decode("utf-8", "replace").split("\x02"))
+    """Properties without a name or a value are dropped; the last one of a name counts."""
+    pairs = (pair.partition("\x01") for pair in data.decode("utf-8", "replace").split("\x02"))
     return {name: value for name, separator, value in pairs if separator and name and value}

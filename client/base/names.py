@@ -1,4 +1,4 @@
-"""Names of topics and groups: what is allowed, retry and dead-letter topics, namespaces of the first kind."""
+"""Names of topics and groups: validity, retry and dead-letter topics, namespace prefixes."""
 
 import re
 
@@ -8,27 +8,42 @@ RETRY, DLQ = "%RETRY%", "%DLQ%"
 TOPIC_CHARS_MAX, GROUP_CHARS_MAX = 127, 120
 ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 RESERVED_GROUPS = frozenset({"DEFAULT_PRODUCER", "DEFAULT_CONSUMER"})
-SYSTEM_TOPICS = frozenset({
-    "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
-    "CHECKPOINT_TOPIC",
-})  # fmt: skip
+SYSTEM_TOPICS = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+    }
+)
 SYSTEM_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
-NOT_FOR_SENDING = frozenset({
-    "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
-    "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
-})  # fmt: skip
+NOT_FOR_SENDING = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
 
 
 def check_topic(topic: str) -> str:
-    """The name itself. ConfigError: blank, too long, or with characters that brokers refuse."""
+    """Return the name. ConfigError: blank, too long, or with characters that brokers refuse."""
     return _check("topic", topic, TOPIC_CHARS_MAX)
 
 
 def check_group(group: str) -> str:
     if group in RESERVED_GROUPS:
-        raise ConfigError(f"group {group} is reserved: choose a name of your own")
+        raise ConfigError(f"group {group} is reserved: choose another name")
     return _check("group", group, GROUP_CHARS_MAX)
 
 
@@ -45,14 +60,18 @@ def is_system_topic(topic: str) -> bool:
 
 
 class Namespace:
-    """`ns%name`; the prefix of retry and dead-letter topics stays outside (`%RETRY%ns%group`). No name, no prefix."""
+    """Adds and removes the prefix `ns%`, which follows that of retry and dead-letter topics
+    (`%RETRY%ns%group`).
+
+    Without a name, names stay as they are.
+    """
 
     def __init__(self, name: str | None) -> None:
         self.name = name or ""
         self._prefix = f"{self.name}%"
 
     def wrap(self, resource: str) -> str:
-        """The name as brokers know it; wrapped twice is wrapped once; system names stay."""
+        """The name as brokers know it. A name that has the prefix, and a system name, stay as they are."""
         if not self.name or is_system_topic(resource) or resource.startswith(SYSTEM_GROUP_PREFIX):
             return resource
         kind, plain = _kind(resource)
@@ -75,9 +94,9 @@ def _kind(resource: str) -> tuple[str, str]:
 
 def _check(what: str, name: str, chars_max: int) -> str:
     if not isinstance(name, str) or not name.strip():
-        raise ConfigError(f"{what}: a name is wanted, not {name!r}")
+        raise ConfigError(f"{what} must be a name, not {name!r}")
     if len(name) > chars_max:
-        raise ConfigError(f"{what}: {len(name)} characters, at most {chars_max}")
+        raise ConfigError(f"{what} has {len(name)} characters, at most {chars_max} are allowed")
     if not ALLOWED.fullmatch(name):
         raise ConfigError(f"{what} {name!r}: only letters, digits, `%`, `|`, `_` and `-` are allowed")
     return name

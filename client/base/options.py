@@ -1,7 +1,8 @@
 """The client's options, with Java's defaults. Names end in their unit: `_s` is seconds, `bytes` is bytes.
 
-Each value is checked when the object is made: ConfigError names the range. Producers and consumers that get the same
-ClientOptions share one instance. OPTIONS.md is generated from this file: the string after an option is its line there.
+Each value is checked when the object is created; ConfigError names the range. Producers and consumers with
+the same ClientOptions share one instance. OPTIONS.md is generated from this file: the string after an option
+is its line there.
 """
 
 import itertools
@@ -19,7 +20,7 @@ from firearrow.client.base.errors import ConfigError
 
 MIB = 1 << 20
 Ranges = Mapping[str, tuple[float, float]]
-"""Least and greatest value by option."""
+"""Option → smallest and largest allowed value."""
 _names = itertools.count()
 
 
@@ -81,21 +82,23 @@ class ClientOptions:
     name_server: str = field(default_factory=_name_server)
     """Name servers as `host:port`, separated by `;`; default: `NAMESRV_ADDR` of the environment."""
     name_server_url: str | None = None
-    """Where to get the name servers' addresses by HTTP if `name_server` is empty."""
+    """URL that returns the name servers' addresses, used if `name_server` is empty."""
     instance_name: str | None = None
-    """Part of the client id; None: a unique name for each ClientOptions, `DEFAULT` for broadcasting consumers."""
+    """Part of the client id; None: a unique name for each ClientOptions, `DEFAULT` for broadcasting
+    consumers.
+    """
     client_ip: str | None = None
     """Part of the client id; None: the address by which other machines reach this one."""
     unit_name: str | None = None
     """Unit (set) of the client: part of the client id and of the request to `name_server_url`."""
     namespace: str | None = None
-    """Prefix of all topics and groups on the wire (`namespace%topic`), hidden from your code."""
+    """Prefix of all topics and groups at the brokers (`namespace%topic`), hidden from your code."""
     namespace_v2: str | None = None
     """Namespace sent as a field of each request, as RocketMQ 5 does, with names unchanged."""
     credentials: Credentials | None = None
     """Keys that sign each request; None: requests are not signed."""
     tls: bool | ssl.SSLContext = False
-    """True: encrypted, and certificates are checked against the system's authorities; or your own SSLContext."""
+    """True: TLS with certificates checked against the system's authorities; or your own SSLContext."""
     socks_proxies: Mapping[str, SocksProxy] = field(default_factory=dict)
     """SOCKS5 proxies by the network they lead to (`10.0.0.0/8`), or `*`; needs `firearrow[socks]`."""
     vip_channel: bool = False
@@ -148,19 +151,19 @@ class ProducerOptions:
     async_retries: int = 2
     """Further attempts of `submit`, only if no broker has answered."""
     retry_when_not_stored_ok: bool = False
-    """Makes `send` try another queue if the status is not SEND_OK; the message may then be stored twice."""
+    """`send` tries another queue if the status is not SEND_OK; the message may then be stored twice."""
     retry_codes: frozenset[int] = frozenset({17, 14, 1, 2, 16, 204, 205, 1500})
     """Response codes after which `send` tries again."""
     template_topic: str = "TBW102"
-    """Topic after which brokers create an unknown topic."""
+    """Topic whose settings a broker copies when a send creates a topic."""
     default_queues: int = 4
-    """Queues of a topic that a send creates, limited by the template's."""
+    """Queues of a topic that a send creates, at most those of the template."""
     message_bytes_max: int = 4 * MIB
     """Largest body of a message, or of all messages of a batch, before compression."""
     compress_over_bytes: int = 4096
     """Compresses bodies of at least this size."""
     compress_level: int = 5
-    """Level of compression: higher is slower and smaller."""
+    """Compression level: higher is slower and smaller."""
     compression: CompressionKind = CompressionKind.ZLIB
     """Compression of bodies; LZ4 and ZSTD need `firearrow[compression]`."""
     auto_batch: bool = False
@@ -176,7 +179,10 @@ class ProducerOptions:
     in_flight_bytes: int = 100 * MIB
     """Most bytes of messages sent but not answered."""
     wait_when_full: bool = True
-    """Makes `send` wait, within its timeout, at either limit; False, and always in `submit`: TooManyRequests."""
+    """True: `send` waits, within its timeout, at either limit.
+
+    False, and always for `submit`: TooManyRequests.
+    """
     latency_faults: bool = False
     """Avoids a broker for a time after a slow or failed send."""
     fault_detector: bool = False
@@ -188,9 +194,9 @@ class ProducerOptions:
     topics: tuple[str, ...] = ()
     """Topics whose routes are fetched at the start; a topic without a route makes the start fail."""
     check_threads: int = 1
-    """Most checks of transactions that run at a time."""
+    """Most transaction checks that run at a time."""
     checks_max: int = 2000
-    """Most checks that run or wait; brokers ask again about the others."""
+    """Most transaction checks that run or wait; brokers repeat the others later."""
     trace: bool = False
     """Records message traces of sends."""
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
@@ -231,9 +237,11 @@ class _ConsumerOptions:
     from_time: datetime = field(default_factory=lambda: datetime.now() - timedelta(minutes=30))
     """Where it starts with `CONSUME_FROM_TIMESTAMP`; default: 30 minutes before now."""
     allocate: Callable[..., Any] | str = "AVG"
-    """How members split queues: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, or a function (see `client/rebalance/allocate_strategies.py`)."""
+    """How members split queues: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, or a function like those in
+    `client/rebalance/allocate_strategies.py`."""
     span_max: int = 2000
-    """Stops pulling a queue while its first and last unfinished offset are further apart, unless `orderly`."""
+    """Stops pulling a queue while its first and last unfinished offsets are further apart, unless `orderly`.
+    """
     queue_messages_max: int = 1000
     """Stops pulling a queue while it holds more messages."""
     queue_bytes_max: int = 100 * MIB
@@ -281,19 +289,21 @@ class PushConsumerOptions(_ConsumerOptions):
     topic_bytes_max: int | None = None
     """Limit of bytes for all queues of a topic together, split evenly; replaces `queue_bytes_max`."""
     post_subscription: bool = False
-    """Sends the filter with each pull, so that brokers need not know it from heartbeats."""
+    """Sends the filter with each pull, so that brokers do not need it from heartbeats."""
     max_reconsume_times: int = -1
     """Retries before a message goes to the dead letters; -1: 16, or no limit if `orderly`."""
     suspend_s: float = 1
     """With `orderly`: how long a queue pauses after a failure."""
     auto_commit: bool = True
-    """With `orderly`: SUCCESS commits the offset; False: only COMMIT does, and ROLLBACK goes back to the last one."""
+    """With `orderly`: SUCCESS commits the offset; False: only COMMIT does, and ROLLBACK goes back to the last
+    one.
+    """
     consume_timeout_s: float = 15 * 60
-    """A concurrent handler that runs longer loses its message, which is sent back for a retry."""
+    """If a concurrent handler runs longer, its message is sent back for a retry and its result is ignored."""
     drain_s: float = 10
-    """How long `close` waits for running handlers."""
+    """Longest time that `close` waits for running handlers."""
     client_rebalance: bool = True
-    """Members split the queues; False: brokers assign them, and may switch the group to POP."""
+    """True: members split the queues. False: brokers assign them, and may switch the group to POP."""
     pop_batch: int = 32
     """Most messages that one pop asks for."""
     pop_invisible_s: float = 60
@@ -335,7 +345,7 @@ class PullConsumerOptions(_ConsumerOptions):
     suspend_timeout_s: float = 30
     """Timeout of a pull; must not be below `suspend_s`."""
     auto_commit: bool = True
-    """Makes `poll` and `close` commit the messages polled before; False: call `commit` yourself."""
+    """True: `poll` and `close` commit the messages polled before. False: call `commit` yourself."""
     auto_commit_s: float = 5
     """Shortest time between two such commits."""
     pull_batch: int = 10
@@ -371,7 +381,7 @@ class PopConsumerOptions:
     from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
     """Where a new group starts: at the first or after the last message."""
     orderly: bool = False
-    """Gives out a queue's next messages only when those before are acknowledged."""
+    """Delivers the next messages of a queue only after the previous ones are acknowledged."""
 
     RANGES: ClassVar[Ranges] = {
         "invisible_s": (0.001, 3 * 86400),
@@ -386,7 +396,7 @@ class PopConsumerOptions:
 
 
 def client_options(client: ClientOptions | None, name_server: str | None) -> ClientOptions:
-    """`client`, or else the defaults, with `name_server` in place of theirs if it is given."""
+    """`client` or the defaults; `name_server`, if set, replaces theirs."""
     if client is None:
         return ClientOptions() if name_server is None else ClientOptions(name_server=name_server)
     return client if name_server is None else replace(client, name_server=name_server)

@@ -1,7 +1,4 @@
-"""States of producers and consumers, by Java's names, and what is used by `async with`.
-
-The wall clock, in the unit of the wire.
-"""
+"""States of producers and consumers, the base class for `async with`, and the wall clock."""
 
 import time
 from abc import ABC, abstractmethod
@@ -13,14 +10,14 @@ from typing import Self
 class ServiceState(Enum):
     CREATE_JUST = "CREATE_JUST"
     START_FAILED = "START_FAILED"
-    """Being started, or the last start failed: it may be tried again."""
+    """Starting, or the last start failed; it may be tried again."""
     RUNNING = "RUNNING"
     SHUTDOWN_ALREADY = "SHUTDOWN_ALREADY"
-    """For good."""
+    """Closed permanently."""
 
 
 class Startable(ABC):
-    """Started at the beginning of `async with`, closed at its end. Event loop only."""
+    """Starts when `async with` is entered and closes when it ends. Event loop only."""
 
     @abstractmethod
     async def start(self) -> Self: ...

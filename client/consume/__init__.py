@@ -1,21 +1,15 @@
-"""Messages to listeners: concurrently, in order, and what follows their results.
+"""Passes messages to listeners, concurrently or in order, and handles their results.
 
-- `concurrent_service`: chunks of what was pulled go to handlers side by side, and finish in any order
-- `consume_results`: What a handler may answer, what its answer comes to, and the face of the services that
-  call handlers
-- `direct`: CONSUME_MESSAGE_DIRECTLY (309): an operator has one message handled here and now, and is told
-  what the handler said
-- `invoke_listener`: the frame around each call of a handler: topics restored, hooks, the clock, statistics,
-  the verdict
-- `listeners`: a handler made awaitable, be it a plain function (run in a thread) or a coroutine function
-  (awaited here)
-- `orderly_service`: one handler at a time for each queue, in order, as long as the broker's lock on the
-  queue is ours
-- `send_back`: how a message that could not be consumed goes back to its broker, to come again or to end as
-  a dead letter
-- `signals`: SIGTERM and SIGINT become a call for all that run in a loop, so that each can come to a good
-  end
-- `subscriptions`: which topics a consumer wants, by the names that brokers know, and whose handlers they go
-  to
-- `worker_pool`: jobs done by at most so many tasks at a time, first come first served
+- `concurrent_service`: ConcurrentService, which passes chunks of pulled messages to handlers concurrently
+- `consume_results`: what a handler may return, the verdict it leads to, and the Protocols of the services
+- `direct`: CONSUME_MESSAGE_DIRECTLY (309): an operator has one message consumed at once and gets the result
+- `invoke_listener`: ListenerInvoker, which calls a handler with hooks, clock and statistics, and judges the
+  result
+- `listeners`: Listeners, which make a handler awaitable: a function runs in a thread, a coroutine function
+  in the loop
+- `orderly_service`: OrderlyService, which consumes each locked queue in order, one handler at a time
+- `send_back`: SendBack, which returns a failed message to its broker, for redelivery or as a dead letter
+- `signals`: SIGTERM and SIGINT as calls to consumers, so that each can stop cleanly
+- `subscriptions`: Subscriptions, the topics of a consumer and their handlers
+- `worker_pool`: WorkerPool, which runs jobs in at most N tasks at a time, first come first served
 """

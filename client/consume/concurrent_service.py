@@ -1,10 +1,10 @@
-"""ConcurrentService: chunks of what was pulled go to handlers side by side, and finish in any order.
+"""ConcurrentService: passes chunks of pulled messages to handlers concurrently; they finish in any order.
 
-The offset stored is always that of the lowest unfinished message. Event loop only; handlers may run in threads.
+The stored offset is always that of the lowest unfinished message. Event loop only; handlers may run in
+threads.
 
-Expiry: a message at the head of its queue that a handler keeps for too long is sent back, so that others can pass.
-
-Never stops the handler: what it answers in the end counts no more. Event loop only.
+ExpiredMessageCleaner: if a handler works too long on the first message of a queue, the message is sent back,
+so that the offset can advance. The handler is not stopped, but its result is ignored.
 """
 
 import logging
@@ -26,9 +26,9 @@ DELAY_LEVEL = 3
 
 
 class ExpiredMessageCleaner:
-    """`began(process_queue, message)`: when a handler was given the message (monotonic seconds), None: none has it.
+    """`began(process_queue, message)`: when a handler got the message (monotonic seconds), None: none has it.
 
-    `send_back(message, delay_level)` says whether the broker has it now.
+    `send_back(message, delay_level)` returns whether the broker has it now.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ExpiredMessageCleaner:
         self._clock = clock
 
     async def sweep(self) -> None:
-        """Once over all queues; of each at most 16 messages."""
+        """Check all queues once, at most 16 messages of each."""
         for process_queue in list(self._queues()):
             await self._clean(process_queue)
 
@@ -57,7 +57,7 @@ class ExpiredMessageCleaner:
             if head is None or process_queue.dropped or not self._expired(process_queue, head):
                 return
             if await self._send_back(head, DELAY_LEVEL) and process_queue.head() is head:
-                log.info("%r was sent back: its handler runs for over %.0f s", head, self._timeout_s)
+                log.info("%r was sent back: its handler has run for over %.0f s", head, self._timeout_s)
                 process_queue.remove([head])
 
     def _expired(self, process_queue: ProcessQueue, head: ReceivedMessage) -> bool:
@@ -70,7 +70,7 @@ RESUBMIT_S = 5.0
 
 @dataclass(slots=True, eq=False)
 class ConsumeRequest:
-    """What one call of a handler gets. `began`: when it got it (Java writes that into each message's properties)."""
+    """The messages of one handler call. `began`: when it started (Java sets a property of each message)."""
 
     messages: list[ReceivedMessage]
     process_queue: ProcessQueue
@@ -79,9 +79,10 @@ class ConsumeRequest:
 
 
 class ConcurrentService:
-    """`send_back(message, delay_level)` says whether the message is safe; None in BROADCASTING: failures are dropped.
+    """`send_back(message, delay_level)` returns whether the broker has the message. None in BROADCASTING:
+    failed messages are dropped.
 
-    `queues` are the ProcessQueues in force, `every` an Instance's: for what handlers keep too long.
+    `queues` returns the current ProcessQueues and `every` is that of a ClientInstance: for expired messages.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class ConcurrentService:
             self._sweeper = self._every(self._timeout_s, expiry.sweep, self._timeout_s)
 
     async def stop(self, within_s: float) -> None:
-        """What has not begun stays unfinished, so that offsets stop before it and nothing is handled twice."""
+        """Messages that no handler got stay unfinished: offsets stop before them."""
         await self._pool.stop(within_s)
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -136,14 +137,14 @@ class ConcurrentService:
         self._calls.restore_topics(messages, queue)
         size = self._batch_size
         if len(messages) > size:
-            pieces = [messages[at : at + size] for at in range(0, len(messages), size)]
+            chunks = [messages[at : at + size] for at in range(0, len(messages), size)]
         else:
-            pieces = [messages]
-        for piece in pieces:
-            while (alike := self._calls.same_topic(piece, queue)) < len(piece):
-                self._pool.add(ConsumeRequest(piece[:alike], process_queue, queue))
-                piece = piece[alike:]  # noqa: PLW2901
-            self._pool.add(ConsumeRequest(piece, process_queue, queue))
+            chunks = [messages]
+        for chunk in chunks:
+            while (alike := self._calls.same_topic(chunk, queue)) < len(chunk):
+                self._pool.add(ConsumeRequest(chunk[:alike], process_queue, queue))
+                chunk = chunk[alike:]  # noqa: PLW2901
+            self._pool.add(ConsumeRequest(chunk, process_queue, queue))
 
     async def consume_directly(self, message: ReceivedMessage, broker_name: str) -> dict[str, object]:
         return await consume_directly(message, broker_name, self._calls, orderly=False)
@@ -153,7 +154,9 @@ class ConcurrentService:
     async def _consume(self, request: ConsumeRequest) -> None:
         if request.process_queue.dropped:
             log.debug(
-                "%s was given away: %d messages are left to others", request.queue, len(request.messages)
+                "%s is no longer owned: %d messages are left to its next owner",
+                request.queue,
+                len(request.messages),
             )
             return
         request.began = self._calls.clock()
@@ -164,7 +167,9 @@ class ConcurrentService:
             self._running.discard(request)
         if request.process_queue.dropped:
             log.info(
-                "%s was given away meanwhile: %d results count no more", request.queue, len(request.messages)
+                "%s is no longer owned: the results of %d messages are ignored",
+                request.queue,
+                len(request.messages),
             )
             return
         await self._settle(request, verdict)
@@ -177,21 +182,27 @@ class ConcurrentService:
             stats.succeeded(request.queue.topic, done)
         if done < size:
             stats.failed(request.queue.topic, size - done)
-            finished = await self._give_back(request, done, verdict.delay_level)
+            finished = await self._send_back_failed(request, done, verdict.delay_level)
         offset = request.process_queue.remove(finished)
         if offset >= 0 and not request.process_queue.dropped:
             self._offsets.update(request.queue, offset, increase_only=True)
 
-    async def _give_back(self, request: ConsumeRequest, done: int, delay_level: int) -> list[ReceivedMessage]:
-        """The messages of the chunk that are finished now; those that nobody took come to a handler again soon."""
+    async def _send_back_failed(
+        self, request: ConsumeRequest, done: int, delay_level: int
+    ) -> list[ReceivedMessage]:
+        """Returns the finished messages of the chunk; a handler soon gets those again that no broker took."""
         failed = request.messages[done:]
         if self._send_back is None:
-            log.warning("broadcasting: %d messages of %s failed and are dropped", len(failed), request.queue)
+            log.warning(
+                "%d messages of %s failed and are dropped, as BROADCASTING has no retries",
+                len(failed),
+                request.queue,
+            )
             return request.messages
         finished, kept = request.messages[:done], []
         for message in failed:
             if not request.process_queue.contains(message):
-                log.info("%r was sent back already, as expired", message)
+                log.info("%r has expired and was sent back already", message)
             elif not await self._send_back(message, delay_level):
                 message.reconsume_times += 1
                 kept.append(message)
@@ -203,6 +214,6 @@ class ConcurrentService:
 
     def _began(self, process_queue: ProcessQueue, message: ReceivedMessage) -> float | None:
         for request in self._running:
-            if request.process_queue is process_queue and any(held is message for held in request.messages):
+            if request.process_queue is process_queue and any(own is message for own in request.messages):
                 return request.began
         return None

@@ -1,6 +1,6 @@
-"""What a handler may answer, what its answer comes to, and the face of the services that call handlers.
+"""What a handler may return, the verdict it leads to, and the Protocols of the services that call handlers.
 
-Never calls a handler itself. Values only: any thread.
+Calls no handler itself. Values only: any thread.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,25 +19,25 @@ DEAD_LETTER = -1
 
 
 class ConsumeResult(Enum):
-    """What a handler answers. None and True are SUCCESS, False and an exception RETRY_LATER.
+    """What a handler returns. None and True mean SUCCESS; False and an exception mean RETRY_LATER.
 
-    Java differs: there nothing returned means once more. A Python function that returns nothing is the ordinary case.
+    In Java null means RETRY_LATER, but most Python functions return None.
     """
 
     SUCCESS = "CONSUME_SUCCESS"
     RETRY_LATER = "RECONSUME_LATER"
-    """Comes again after the group's delays; an orderly queue rests first and then repeats it."""
+    """Redeliver after the group's delays; an orderly queue pauses and repeats the messages."""
     SUSPEND = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
-    """Orderly only: the same as RETRY_LATER there."""
+    """Orderly only, where it means the same as RETRY_LATER."""
     COMMIT = "COMMIT"
-    """Orderly without auto_commit: done with all since the last COMMIT."""
+    """Orderly without auto_commit: all messages since the last COMMIT are done."""
     ROLLBACK = "ROLLBACK"
-    """Orderly without auto_commit: once more from the last COMMIT."""
+    """Orderly without auto_commit: repeat all messages since the last COMMIT."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Once more, after a delay of the broker's table; level 0 leaves the choice to the broker. Concurrent only."""
+    """Redeliver after a delay of the broker's table; at level 0 the broker chooses it. Concurrent only."""
 
     delay_level: int = 0
 
@@ -48,12 +48,12 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Not once more: to the group's dead-letter topic. Concurrent only."""
+    """Do not redeliver: send the message to the group's dead-letter topic. Concurrent only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The first `count` messages are done, the others come again (`delay_level` as of Retry). Concurrent only."""
+    """The first `count` messages are done; redeliver the others as Retry does. Concurrent only."""
 
     count: int
     delay_level: int = 0
@@ -67,13 +67,13 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Orderly only: the queue rests so long (10 ms to 30 s are obeyed), then the messages are tried again."""
+    """Orderly only: the queue pauses for `seconds` (limited to 10 ms to 30 s) and repeats the messages."""
 
     seconds: float
 
     def __post_init__(self) -> None:
         if not self.seconds >= 0:
-            raise ConfigError(f"seconds: {self.seconds} is not a length of time")
+            raise ConfigError(f"seconds must be at least 0, not {self.seconds}")
 
 
 Answer = ConsumeResult | Retry | DeadLetter | Accepted | Suspend | bool | None
@@ -81,7 +81,7 @@ Answer = ConsumeResult | Retry | DeadLetter | Accepted | Suspend | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an answer comes to. Of a concurrent SUCCESS the first `accepted` messages are done."""
+    """What to do after a handler's answer. Of a concurrent SUCCESS the first `accepted` messages are done."""
 
     result: ConsumeResult
     accepted: int = ALL
@@ -91,16 +91,16 @@ class Verdict:
 
 
 DONE = Verdict(ConsumeResult.SUCCESS)
-AGAIN = Verdict(ConsumeResult.RETRY_LATER, accepted=0)
+FAILED = Verdict(ConsumeResult.RETRY_LATER, accepted=0)
 SUSPENDED = Verdict(ConsumeResult.SUSPEND)
 
 
 def concurrent_verdict(answer: object) -> Verdict:
-    """TypeError: not an answer, or one of orderly consumers."""
+    """TypeError: not an answer, or one for orderly consumers only."""
     if answer is None or answer is True or answer is ConsumeResult.SUCCESS:
         return DONE
     if answer is False or answer is ConsumeResult.RETRY_LATER:
-        return AGAIN
+        return FAILED
     match answer:
         case Retry(delay_level=level):
             return Verdict(ConsumeResult.RETRY_LATER, accepted=0, delay_level=level)
@@ -109,12 +109,12 @@ def concurrent_verdict(answer: object) -> Verdict:
         case Accepted(count=count, delay_level=level):
             return Verdict(ConsumeResult.SUCCESS, accepted=count, delay_level=level)
     raise TypeError(
-        f"a handler answered {answer!r}: not a ConsumeResult, Retry, DeadLetter, Accepted, bool or None"
+        f"a handler must return a ConsumeResult, Retry, DeadLetter, Accepted, bool or None, not {answer!r}"
     )
 
 
 def orderly_verdict(answer: object) -> Verdict:
-    """TypeError: not an answer, or one of concurrent consumers."""
+    """TypeError: not an answer, or one for concurrent consumers only."""
     if answer is None or answer is True or answer is ConsumeResult.SUCCESS:
         return DONE
     if answer is False or answer is ConsumeResult.RETRY_LATER or answer is ConsumeResult.SUSPEND:
@@ -124,11 +124,11 @@ def orderly_verdict(answer: object) -> Verdict:
             return Verdict(ConsumeResult.SUSPEND, suspend_s=seconds)
         case ConsumeResult.COMMIT | ConsumeResult.ROLLBACK:
             return Verdict(answer)
-    raise TypeError(f"an orderly handler answered {answer!r}: not a ConsumeResult, Suspend, bool or None")
+    raise TypeError(f"an orderly handler must return a ConsumeResult, Suspend, bool or None, not {answer!r}")
 
 
 class ConsumeStats(Protocol):
-    """Where it is counted how handlers do; `topic` is that of the queue."""
+    """Counts the results of handlers; `topic` is that of the queue."""
 
     def consumed(self, topic: str, elapsed_s: float, /) -> None: ...
     def succeeded(self, topic: str, messages: int, /) -> None: ...
@@ -140,10 +140,10 @@ class Cancellable(Protocol):
 
 
 Later = Callable[[float, Callable[[], None]], Cancellable]
-"""`later(seconds, callback)`: a loop's call_later, or a test's."""
+"""`later(seconds, callback)`: `call_later` of a loop, or a test's."""
 
 Every = Callable[[float, Callable[[], Awaitable[object]], float], Cancellable]
-"""`every(seconds, work, first_s)`: an Instance's, or a test's."""
+"""`every(seconds, work, first_s)`: that of a ClientInstance, or a test's."""
 
 
 class OffsetSink(Protocol):
@@ -151,12 +151,12 @@ class OffsetSink(Protocol):
 
 
 class ConsumeService(Protocol):
-    """Takes what was pulled and sees to it that handlers get it. Event loop only."""
+    """Passes pulled messages to handlers. Event loop only."""
 
     async def start(self) -> None: ...
 
     async def stop(self, within_s: float) -> None:
-        """Handlers that run may finish for so long, and their results count; what has not begun stays unfinished."""
+        """Running handlers may finish within `within_s`; other messages stay unfinished."""
 
     def submit(
         self,
@@ -165,7 +165,7 @@ class ConsumeService(Protocol):
         queue: MessageQueue,
         dispatch: bool,
     ) -> None:
-        """The messages are in the ProcessQueue already; `dispatch` is what its `put` said."""
+        """The messages are in the ProcessQueue already; `dispatch` is the result of its `put`."""
 
     async def consume_directly(self, message: ReceivedMessage, broker_name: str) -> dict[str, object]:
-        """An operator wants it handled here and now; offsets stay as they are. The JSON object of the answer."""
+        """Consume a message at once for an operator without moving offsets. Returns the answer's object."""

@@ -1,6 +1,6 @@
-"""CONSUME_MESSAGE_DIRECTLY (309): an operator has one message handled here and now, and is told what the handler said.
+"""CONSUME_MESSAGE_DIRECTLY (309): an operator has one message consumed at once and gets the result.
 
-Never touches offsets, and never sends back. Event loop only.
+Offsets stay as they are, and a failed message is not sent back. Event loop only.
 """
 
 import json
@@ -37,7 +37,7 @@ async def consume_directly(
     queue = MessageQueue(message.topic, broker_name, message.queue_id)
     calls.restore_topics([message], queue)
     began = time.monotonic()
-    verdict = await calls.ask([message])
+    verdict = await calls.judge_call([message])
     return {
         "autoCommit": auto_commit,
         "consumeResult": _result(verdict),
@@ -50,7 +50,10 @@ async def consume_directly(
 async def answer_consume_directly(
     request: RemotingCommand, service_of: Callable[[str], ConsumeService | None], opener: Opener
 ) -> RemotingCommand:
-    """The answer to a broker's 309. `service_of(group)`: whose handlers they are, None if nobody's here."""
+    """The answer to a broker's request 309.
+
+    `service_of(group)`: the service of the group, None if it is not here.
+    """
     group = request.text("consumerGroup")
     service = service_of(group)
     if service is None:
@@ -60,7 +63,9 @@ async def answer_consume_directly(
     broker_name = request.text_or("brokerName", "")
     messages = decode_messages(request.body, broker_name, opener)
     if len(messages) != 1:
-        return request.answer(ResponseCode.SYSTEM_ERROR, f"body: {len(messages)} messages, one is wanted")
+        return request.answer(
+            ResponseCode.SYSTEM_ERROR, f"the body must contain one message, not {len(messages)}"
+        )
     result = await service.consume_directly(messages[0], broker_name)
     return request.answer(body=json.dumps(result, separators=(",", ":")).encode())
 

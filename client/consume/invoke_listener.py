@@ -1,6 +1,6 @@
-"""ListenerInvoker: the frame around each call of a handler: topics restored, hooks, the clock, statistics, the verdict.
+"""ListenerInvoker: calls a handler with hooks, clock and statistics, and judges the result.
 
-Never touches offsets, and never sends back. Event loop only.
+Offsets and sending back are the caller's business. Event loop only.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from firearrow.client.base.hooks import ConsumeContext, ConsumeHook, run_hook
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.base.names import Namespace, retry_topic
 from firearrow.client.consume.consume_results import (
-    AGAIN,
+    FAILED,
     SUSPENDED,
     ConsumeResult,
     ConsumeStats,
@@ -27,7 +27,7 @@ log = logging.getLogger("firearrow.client")
 
 
 class ListenerInvoker:
-    """`judge(answer)` says what an answer comes to; `timeout_s` only names a call TIME_OUT to the hooks."""
+    """`judge(answer)` returns the verdict; after `timeout_s` hooks get TIME_OUT, with no other effect."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ListenerInvoker:
         self.clock = clock
 
     def restore_topics(self, messages: Sequence[ReceivedMessage], queue: MessageQueue) -> None:
-        """What came back by the group's retry topic shows the topic it was sent to; namespaces are hidden."""
+        """Give messages of the retry topic their original topic, and remove namespaces."""
         if queue.topic == self._retry_topic:
             for message in messages:
                 original = message.get_property(Property.RETRY_TOPIC)
@@ -63,27 +63,30 @@ class ListenerInvoker:
                 message.topic = self._namespace.unwrap(message.topic)
 
     def same_topic(self, messages: Sequence[ReceivedMessage], queue: MessageQueue) -> int:
-        """How many from the front (at least one) have one topic, and so one handler. Topics are restored already."""
+        """How many of the first messages (at least one) have the same topic, and so the same handler.
+
+        Topics must have been restored.
+        """
         if queue.topic != self._retry_topic:
             return len(messages)
         topic = messages[0].topic
         return next((at for at, message in enumerate(messages) if message.topic != topic), len(messages))
 
     async def call(self, messages: list[ReceivedMessage], queue: MessageQueue) -> Verdict:
-        """Call the handler of the messages' topic, which all have in common."""
-        context = self._begun(messages, queue) if self._hooks else None
+        """Call the handler of the messages, which must have the same topic."""
+        context = self._run_before_hooks(messages, queue) if self._hooks else None
         began = self.clock()
-        verdict = await self.ask(messages)
+        verdict = await self.judge_call(messages)
         elapsed = self.clock() - began
         if verdict.error is not None:
-            log.warning("a handler of %s failed; %s", self.group, queue, exc_info=verdict.error)
+            log.warning("a handler of group %s failed for %s", self.group, queue, exc_info=verdict.error)
         if context is not None:
-            self._ended(context, verdict, elapsed)
+            self._run_after_hooks(context, verdict, elapsed)
         self.stats.consumed(queue.topic, elapsed)
         return verdict
 
-    async def ask(self, messages: list[ReceivedMessage]) -> Verdict:
-        """The handler's verdict alone. A handler that fails, whatever it raises, wants the messages once more."""
+    async def judge_call(self, messages: list[ReceivedMessage]) -> Verdict:
+        """Call the handler without hooks and statistics. If it raises anything, the messages are repeated."""
         listener = self._listeners.of(messages[0].topic)
         try:
             if listener is None:
@@ -100,16 +103,16 @@ class ListenerInvoker:
             return self._failure(error)
 
     def _failure(self, error: BaseException) -> Verdict:
-        again = self.judge(False)
-        return Verdict(again.result, again.accepted, error=error)
+        verdict = self.judge(False)
+        return Verdict(verdict.result, verdict.accepted, error=error)
 
-    def _begun(self, messages: list[ReceivedMessage], queue: MessageQueue) -> ConsumeContext:
+    def _run_before_hooks(self, messages: list[ReceivedMessage], queue: MessageQueue) -> ConsumeContext:
         context = ConsumeContext(self.group, queue, messages)
         for hook in self._hooks:
             run_hook(hook.before, context)
         return context
 
-    def _ended(self, context: ConsumeContext, verdict: Verdict, elapsed: float) -> None:
+    def _run_after_hooks(self, context: ConsumeContext, verdict: Verdict, elapsed: float) -> None:
         context.return_type = self._return_type(verdict, elapsed)
         context.status = verdict.result.value
         context.success = verdict.result in (ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
@@ -121,14 +124,14 @@ class ListenerInvoker:
             return "EXCEPTION"
         if elapsed >= self._timeout_s:
             return "TIME_OUT"
-        return "FAILED" if verdict.result in (AGAIN.result, SUSPENDED.result) else "SUCCESS"
+        return "FAILED" if verdict.result in (FAILED.result, SUSPENDED.result) else "SUCCESS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handlers:
     """How a service calls handlers: in which threads, how many at a time, with how many messages each.
 
-    `later`: the event loop's `call_later` if None.
+    `later`: None is the event loop's `call_later`.
     """
 
     calls: ListenerInvoker

@@ -1,6 +1,6 @@
-"""Listeners: a handler made awaitable, be it a plain function (run in a thread) or a coroutine function (awaited here).
+"""Listeners: make a handler awaitable; a function runs in a thread, a coroutine function in the loop.
 
-Never looks at what a handler answers. Belongs to the event loop; only handlers themselves run in the threads.
+They do not interpret a handler's answer. Event loop only; only the handlers run in the threads.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ NAME_CHARS = 100
 
 
 class Listener:
-    """One handler. An awaitable that a plain function gives back is awaited, too."""
+    """One handler. If a plain function returns an awaitable, it is awaited, too."""
 
     __slots__ = ("_threads", "handler")
 
@@ -37,7 +37,7 @@ class Listener:
 
 
 class Listeners:
-    """`handler_of(topic)` is asked each time, so that subscriptions may come and go; None: nobody wants the topic."""
+    """`handler_of(topic)` is called each time, as subscriptions may change; None: no handler."""
 
     def __init__(self, handler_of: Callable[[str], Handler | None], threads: "HandlerThreads") -> None:
         self._handler_of = handler_of
@@ -76,9 +76,10 @@ class _Call:
 
 
 class HandlerThreads:
-    """At most `count` threads, begun when wanted. Daemons: a handler that never ends must not keep the process alive.
+    """At most `count` threads, started on demand.
 
-    Results of many calls reach the loop by one wake-up.
+    They are daemons: a handler that never ends must not keep the process alive. One wake-up of the loop
+    delivers the results of many calls.
     """
 
     def __init__(self, name: str, count: int) -> None:
@@ -92,25 +93,25 @@ class HandlerThreads:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, handler: Handler, argument: list[ReceivedMessage]) -> asyncio.Future[object]:
-        """In a thread, with the caller's context variables. What the handler raises, the future raises."""
+        """Run in a thread with the caller's context variables. The future raises what the handler raises."""
         if self._count == 0:
             raise NotRunning("the consumer is closed")
         loop = self._loop = asyncio.get_running_loop()
         call = _Call(handler, argument, loop.create_future())
         self._running += 1
         if self._running > len(self._threads) and len(self._threads) < self._count:
-            self._begin()
+            self._start_thread()
         self._calls.put(call)
         return call.future
 
     def close(self) -> None:
-        """Threads end when their handlers do; nobody waits for them."""
+        """Threads end when their handlers do; `close` does not wait for them."""
         for _ in self._threads:
             self._calls.put(None)
         self._threads = []
         self._count = 0
 
-    def _begin(self) -> None:
+    def _start_thread(self) -> None:
         thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -128,11 +129,11 @@ class HandlerThreads:
         self._woken = True
         try:
             self._loop.call_soon_threadsafe(self._collect)
-        except RuntimeError:  # the loop is closed: nobody asks any more
+        except RuntimeError:  # the loop is closed: no caller waits for results
             self._done.clear()
 
     def _collect(self) -> None:
-        self._woken = False  # before the first is taken: whoever comes later wakes again
+        self._woken = False  # before the first result is taken: a later one wakes the loop again
         while self._done:
             call = self._done.popleft()
             self._running -= 1
@@ -145,19 +146,19 @@ class HandlerThreads:
 
 
 class HandlerExit(RuntimeError):
-    """A handler raised what no future can carry, such as StopIteration; the cause is there."""
+    """A handler raised an exception that no future can carry, such as StopIteration; it is the cause."""
 
 
 def _as_error(error: BaseException) -> BaseException:
     if isinstance(error, StopIteration | asyncio.CancelledError | GeneratorExit):
-        carried = HandlerExit(f"{type(error).__name__} in a handler")
-        carried.__cause__ = error
-        return carried
+        wrapped = HandlerExit(f"a handler raised {type(error).__name__}")
+        wrapped.__cause__ = error
+        return wrapped
     return error
 
 
 def is_coroutine_function(handler: Callable[..., Any]) -> bool:
-    """Partials, bound methods and objects whose __call__ is one count, too."""
+    """True also for partials, bound methods and objects with an async `__call__`."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)

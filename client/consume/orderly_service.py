@@ -1,6 +1,7 @@
-"""OrderlyService: one handler at a time for each queue, in order, as long as the broker's lock on the queue is ours.
+"""OrderlyService: consumes each locked queue in order, one handler at a time.
 
-A failed batch is put back and the queue rests; offsets move by commits only. Event loop only, but for plain handlers.
+A failed batch is put back and the queue pauses; only commits advance offsets. Event loop only; handlers may
+run in threads.
 """
 
 import asyncio
@@ -20,11 +21,11 @@ from firearrow.client.rebalance.process_queue import ProcessQueue
 log = logging.getLogger("firearrow.client")
 
 LOCK_FIRST_S, LOCK_EVERY_S = 1.0, 20.0
-TRY_LOCK_S, TRY_LOCK_AGAIN_S = 0.1, 0.01
+TRY_LOCK_S, TRY_LOCK_RETRY_S = 0.1, 0.01
 LOCKED_S, LOCK_REFUSED_S, NEXT_PASS_S = 0.01, 3.0, 0.01
-REST_S_MIN, REST_S_MAX = 0.01, 30.0
+SUSPEND_S_MIN, SUSPEND_S_MAX = 0.01, 30.0
 CONTINUOUS_S_MAX = 60.0
-"""So long a queue may keep one of the handlers before others get their turn."""
+"""How long one queue may occupy a worker before other queues get it."""
 
 
 class ConsumeRequest(NamedTuple):
@@ -33,7 +34,10 @@ class ConsumeRequest(NamedTuple):
 
 
 class BrokerLocks(Protocol):
-    """The broker's locks on our queues. `unlock_all` comes last, when offsets are where the next owner reads them."""
+    """The broker's locks on the queues of this member.
+
+    `unlock_all` is called last, after the offsets are stored where the next owner reads them.
+    """
 
     async def lock(self, queue: MessageQueue, /) -> bool: ...
     async def lock_all(self) -> None: ...
@@ -41,10 +45,12 @@ class BrokerLocks(Protocol):
 
 
 class OrderlyService:
-    """`locks` None: BROADCASTING, every queue is ours. `publish(message)` sends one that failed too often to the retry
-    topic, where the broker makes a dead letter of it, and says whether it was taken.
+    """`locks` None: BROADCASTING, no locks are needed.
 
-    Without `auto_commit`, SUCCESS only goes on, and what was taken piles up until COMMIT or ROLLBACK.
+    `publish(message)` sends a message that failed too often to the retry topic, where the broker makes it a
+    dead letter, and returns whether a broker took it.
+
+    Without `auto_commit`, SUCCESS only continues, and taken messages accumulate until COMMIT or ROLLBACK.
     """
 
     def __init__(
@@ -56,7 +62,7 @@ class OrderlyService:
         publish: Callable[[ReceivedMessage], Awaitable[bool]],
         max_reconsume_times: int,
         every: Every,
-        rest_s: float = 1.0,
+        suspend_s: float = 1.0,
         auto_commit: bool = True,
     ) -> None:
         self._calls = handlers.calls
@@ -67,7 +73,7 @@ class OrderlyService:
         self._publish = publish
         self._max_reconsume_times = max_reconsume_times
         self._every = every
-        self._rest_s = rest_s
+        self._suspend_s = suspend_s
         self._auto_commit = auto_commit
         self._pool: WorkerPool[ConsumeRequest] = WorkerPool(handlers.at_a_time, self._consume, handlers.later)
         self._queue_locks: WeakValueDictionary[MessageQueue, asyncio.Lock] = WeakValueDictionary()
@@ -92,7 +98,7 @@ class OrderlyService:
         queue: MessageQueue,
         dispatch: bool,
     ) -> None:
-        """Whoever works on the queue finds new messages himself; only `dispatch` begins anew."""
+        """A worker of the queue finds new messages itself; only `dispatch` starts one."""
         if dispatch:
             self._pool.add(ConsumeRequest(process_queue, queue))
 
@@ -101,29 +107,29 @@ class OrderlyService:
             message, broker_name, self._calls, orderly=True, auto_commit=self._auto_commit
         )
 
-    # ---- one turn of a queue ----
+    # ---- one queue ----
 
     async def _consume(self, request: ConsumeRequest) -> None:
         lock = self._queue_locks.setdefault(request.queue, asyncio.Lock())
         async with lock:
             if request.process_queue.dropped:
                 return
-            if not self._is_ours(request.process_queue):
+            if not self._is_locked(request.process_queue):
                 self._try_lock_after(TRY_LOCK_S, request)
                 return
             ends = self._calls.clock() + CONTINUOUS_S_MAX
-            going = True
-            while going:
-                going = await self._step(request, ends)
-                await asyncio.sleep(0)  # others get the loop between two calls
+            more = True
+            while more:
+                more = await self._step(request, ends)
+                await asyncio.sleep(0)  # let other tasks run between two calls
 
     async def _step(self, request: ConsumeRequest, ends: float) -> bool:
-        """One call of a handler; whether to go on at once."""
+        """Call the handler once. Returns whether to continue at once."""
         process_queue = request.process_queue
         if process_queue.dropped or self._pool.stopped:
             return False
-        if not self._is_ours(process_queue):
-            self._try_lock_after(TRY_LOCK_AGAIN_S, request)
+        if not self._is_locked(process_queue):
+            self._try_lock_after(TRY_LOCK_RETRY_S, request)
             return False
         if self._calls.clock() > ends:
             self._pool.add_later(NEXT_PASS_S, request)
@@ -136,12 +142,14 @@ class OrderlyService:
                 return False
             verdict = await self._calls.call(messages, request.queue)
         if process_queue.dropped:
-            log.info("%s was given away meanwhile: %d results count no more", request.queue, len(messages))
+            log.info(
+                "%s is no longer owned: the results of %d messages are ignored", request.queue, len(messages)
+            )
             return False
         return await self._settle(request, messages, verdict)
 
     def _take(self, request: ConsumeRequest) -> list[ReceivedMessage]:
-        """The next messages with one handler in common."""
+        """The next messages with the same handler."""
         messages = request.process_queue.take(self._batch_size)
         if messages:
             self._calls.restore_topics(messages, request.queue)
@@ -154,27 +162,29 @@ class OrderlyService:
     async def _settle(
         self, request: ConsumeRequest, messages: list[ReceivedMessage], verdict: Verdict
     ) -> bool:
-        """Do what the verdict says; whether to go on with the queue."""
+        """Apply the verdict. Returns whether to continue with the queue."""
         process_queue, queue = request
         result, stats = verdict.result, self._calls.stats
         if result is ConsumeResult.SUSPEND:
             stats.failed(queue.topic, len(messages))
             if await self._must_repeat(messages):
                 process_queue.make_to_consume_again(messages)
-                self._rest(request, verdict)
+                self._suspend(request, verdict)
                 return False
             if not self._auto_commit:
                 return True
         elif self._auto_commit:
             if result is not ConsumeResult.SUCCESS:
-                log.warning("%s: %s means nothing with auto_commit, taken as SUCCESS", queue, result.name)
+                log.warning(
+                    "%s: %s has no meaning with auto_commit and counts as SUCCESS", queue, result.name
+                )
             stats.succeeded(queue.topic, len(messages))
         elif result is ConsumeResult.SUCCESS:
             stats.succeeded(queue.topic, len(messages))
             return True
         elif result is ConsumeResult.ROLLBACK:
             process_queue.rollback()
-            self._rest(request, verdict)
+            self._suspend(request, verdict)
             return False
         offset = process_queue.commit()
         if offset >= 0 and not process_queue.dropped:
@@ -182,9 +192,10 @@ class OrderlyService:
         return True
 
     async def _must_repeat(self, messages: list[ReceivedMessage]) -> bool:
-        """Counts the failure. False: all of them failed too often and lie in the retry topic now.
+        """Count the failure. False: all messages failed too often and are in the retry topic now.
 
-        As Java does it: if one must be repeated, all are, those published before included. The count is ours alone.
+        As in Java, if one must be repeated, all are, even those already published. Only this client counts
+        failures.
         """
         repeat = False
         for message in messages:
@@ -193,19 +204,19 @@ class OrderlyService:
                 repeat = True
         return repeat
 
-    def _rest(self, request: ConsumeRequest, verdict: Verdict) -> None:
-        seconds = self._rest_s if verdict.suspend_s is None else verdict.suspend_s
-        self._pool.add_later(min(max(seconds, REST_S_MIN), REST_S_MAX), request)
+    def _suspend(self, request: ConsumeRequest, verdict: Verdict) -> None:
+        seconds = self._suspend_s if verdict.suspend_s is None else verdict.suspend_s
+        self._pool.add_later(min(max(seconds, SUSPEND_S_MIN), SUSPEND_S_MAX), request)
 
     # ---- the broker's lock ----
 
-    def _is_ours(self, process_queue: ProcessQueue) -> bool:
+    def _is_locked(self, process_queue: ProcessQueue) -> bool:
         if self._locks is None:
             return True
         return process_queue.locked and not process_queue.lock_expired(self._calls.clock())
 
     def _try_lock_after(self, after_s: float, request: ConsumeRequest) -> None:
-        log.debug("%s is not locked by us", request.queue)
+        log.debug("%s is not locked by this member", request.queue)
         self._pool.call_later(after_s, lambda: self._pool.spawn(self._try_lock(request)))
 
     async def _try_lock(self, request: ConsumeRequest) -> None:

@@ -1,6 +1,7 @@
-"""SendBack: how a message that could not be consumed goes back to its broker, to come again or to end as a dead letter.
+"""SendBack: returns a failed message to its broker, for redelivery or as a dead letter.
 
-Never touches ProcessQueues and offsets: who calls keeps the message until it is told to be safe. Event loop only.
+ProcessQueues and offsets stay as they are: the caller keeps the message until a broker has it. Event loop
+only.
 """
 
 import logging
@@ -21,15 +22,24 @@ TIMEOUT_S = 5.0
 RECONSUME_MAX = 16
 ORDERLY_RECONSUME_MAX = (1 << 31) - 1
 FIRST_DELAY_LEVEL = 3
-NOT_COPIED = frozenset({
-    Property.TRANSACTION_PREPARED, Property.MIN_OFFSET, Property.MAX_OFFSET,
-    Property.TAGS, Property.KEYS, Property.DELAY, Property.WAIT, Property.UNIQUE_KEY,
-})  # fmt: skip
-"""Half messages are whole by now; offsets are those of a pull; the rest has a place of its own in Message."""
+NOT_COPIED = frozenset(
+    {
+        Property.TRANSACTION_PREPARED,
+        Property.MIN_OFFSET,
+        Property.MAX_OFFSET,
+        Property.TAGS,
+        Property.KEYS,
+        Property.DELAY,
+        Property.WAIT,
+        Property.UNIQUE_KEY,
+    }
+)
+"""The message is no half message any more; the offsets belong to its pull; the others are fields of Message.
+"""
 
 
 class Caller(Protocol):
-    """What of an Instance is needed."""
+    """The part of ClientInstance that SendBack needs."""
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
     async def call_master(
@@ -38,7 +48,7 @@ class Caller(Protocol):
 
 
 class SendBack:
-    """`group` as brokers know it. `publish(message)` sends an ordinary message and raises if it was not taken."""
+    """`group` as brokers know it. `publish(message)` sends an ordinary message and raises if that fails."""
 
     def __init__(
         self,
@@ -56,13 +66,14 @@ class SendBack:
         self._namespace = namespace or Namespace(None)
 
     async def back(self, message: ReceivedMessage, delay_level: int = 0) -> bool:
-        """Ask its broker to deliver it again; if that fails, publish it to the retry topic. False: neither worked.
+        """Send it back to its broker; if that fails, publish it to the retry topic. False: both failed.
 
-        `delay_level` 0: the broker chooses, -1: dead letter. Published, it follows the count alone, as Java's does.
+        `delay_level` 0: the broker chooses, -1: dead letter. If published, only the count matters, as in
+        Java.
         """
         if not message.broker_name.startswith(LOGICAL_BROKER):
             try:
-                await self._ask_broker(message, delay_level)
+                await self._send_back(message, delay_level)
                 return True
             except RocketMQError as error:
                 log.warning("%r could not be sent back to %s: %s", message, message.broker_name, error)
@@ -71,16 +82,16 @@ class SendBack:
         return await self.publish(message)
 
     async def publish(self, message: ReceivedMessage) -> bool:
-        """Send it as a new message to the group's retry topic. False: it was not taken, which is logged."""
+        """Send it as a new message to the group's retry topic. False: that failed; the error is logged."""
         try:
             await self._publish(self.as_retry(message))
         except Exception:
-            log.exception("%r could not be published to the retry topic of %s", message, self._group)
+            log.exception("%r could not be sent to the retry topic of group %s", message, self._group)
             return False
         return True
 
     def as_retry(self, message: ReceivedMessage) -> Message:
-        """The message that the retry topic gets. Its unique id and the user's properties stay."""
+        """The message for the retry topic. It keeps the unique id and the user's properties."""
         properties = {name: value for name, value in message.properties.items() if name not in NOT_COPIED}
         origin = properties.get(Property.ORIGIN_MESSAGE_ID, "")
         properties[Property.ORIGIN_MESSAGE_ID] = origin if origin.strip() else message.message_id
@@ -99,7 +110,7 @@ class SendBack:
             unique_id=message.get_property(Property.UNIQUE_KEY),
         )
 
-    async def _ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def _send_back(self, message: ReceivedMessage, delay_level: int) -> None:
         topic = self._namespace.wrap(message.topic)
         fields = {
             "offset": str(message.physical_offset),

@@ -1,7 +1,7 @@
-"""Termination: SIGTERM and SIGINT become a call for all that run in a loop, so that each can come to a good end.
+"""SIGTERM and SIGINT as calls to consumers, so that each can stop cleanly.
 
-Handlers that were there before come back with the first signal, so a second one ends the process the usual way, and
-when nobody waits any more. Main thread only; elsewhere signals cannot be had and nothing happens.
+The previous signal handlers are restored with the first signal, so that a second one ends the process as
+usual, and when no consumer waits any more. Main thread only; in other threads nothing happens.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class SignalHandlers:
-    """One for each loop."""
+    """The signal handlers of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -45,7 +45,7 @@ class SignalHandlers:
         before, self._before = self._before, {}
         for number, handler in before.items():
             self._loop.remove_signal_handler(number)
-            if handler is not None:  # None: somebody's who is no Python
+            if handler is not None:  # None: a handler that Python did not install
                 signal.signal(number, handler)
 
 
@@ -54,22 +54,22 @@ _handlers_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, SignalHandlers]
 
 @contextmanager
 def on_stop_signals(called: Callable[[], None]) -> Iterator[None]:
-    """Within, the first SIGTERM or SIGINT calls it in the running loop."""
+    """Within the block, the first SIGTERM or SIGINT calls `called` in the running loop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    termination = _handlers_of_loops.setdefault(loop, SignalHandlers(loop))
-    termination.add(called)
+    handlers = _handlers_of_loops.setdefault(loop, SignalHandlers(loop))
+    handlers.add(called)
     try:
         yield
     finally:
-        termination.remove(called)
+        handlers.remove(called)
 
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """The same where no loop runs: within, the first signal calls it in the main thread, which may be waiting."""
+    """The same without a loop: the first signal calls `stop` in the main thread, even while it waits."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -77,7 +77,7 @@ def stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
     def restore() -> None:
         for number, handler in before.items():
-            if handler is not None:  # None: somebody's who is no Python
+            if handler is not None:  # None: a handler that Python did not install
                 signal.signal(number, handler)
 
     def stopped(number: int, frame: object) -> None:

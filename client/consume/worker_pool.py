@@ -1,6 +1,6 @@
-"""Crew: jobs done by at most so many tasks at a time, first come first served. Knows nothing of messages.
+"""WorkerPool: runs jobs in at most N tasks at a time, first come first served. It knows nothing of messages.
 
-Event loop only. Workers are tasks made when there is work and gone when there is none.
+Worker tasks start when there is work and end when there is none. Event loop only.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from firearrow.client.consume.consume_results import Cancellable, Later
 log = logging.getLogger("firearrow.client")
 Job = TypeVar("Job")
 CANCEL_S = 1.0
-"""How long a cancelled handler may take to go."""
-_own_job: ContextVar[object] = ContextVar("turn", default=None)
-"""Names the job by which something came about, so that a stop does not wait for the job that asked for it."""
+"""How long a cancelled job may take to end."""
+_own_job: ContextVar[object] = ContextVar("own_job", default=None)
+"""The job that runs in this context, so that `stop` does not wait for the job that called it."""
 
 
 class WorkerPool(Generic[Job]):
-    """`work(job)` does one job; what it raises is logged."""
+    """`work(job)` does one job; its errors are logged."""
 
     def __init__(self, size: int, work: Callable[[Job], Awaitable[None]], later: Later | None = None) -> None:
         self._size = size
@@ -38,7 +38,7 @@ class WorkerPool(Generic[Job]):
         return len(self._jobs)
 
     def add(self, job: Job) -> None:
-        """Once stopped, nothing is taken any more."""
+        """Queue a job; ignored after the stop."""
         if self.stopped:
             return
         self._jobs.append(job)
@@ -49,7 +49,7 @@ class WorkerPool(Generic[Job]):
         self.call_later(after_s, lambda: self.add(job))
 
     def call_later(self, after_s: float, callback: Callable[[], None]) -> None:
-        """Not at all if the crew is stopped before."""
+        """Call it later, unless the pool stops before."""
         if self.stopped:
             return
 
@@ -62,29 +62,33 @@ class WorkerPool(Generic[Job]):
         self._timers.add(timer)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """A task that takes nobody's place; cancelled at the stop."""
+        """Run a task that does not count as a worker; the stop cancels it."""
         task = asyncio.get_running_loop().create_task(self._logged(work))
         self._spawned.add(task)
         task.add_done_callback(self._spawned.discard)
 
     async def stop(self, within_s: float) -> None:
-        """Jobs that run may finish for so long, then they are cancelled; the others are forgotten at once.
+        """Running jobs may finish in `within_s` and are then cancelled; waiting jobs are dropped at once.
 
-        A job that stops its own crew is not waited for.
+        A job that stops its own pool is not awaited.
         """
         self.stopped = True
         self._jobs.clear()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
-        for aside in self._spawned:
-            aside.cancel()
+        for spawned in self._spawned:
+            spawned.cancel()
         own = _own_job.get()
         running = {task for task, own_job in self._tasks.items() if own is None or own_job is not own}
         if running:
             running = (await asyncio.wait(running, timeout=within_s))[1]
         if running:
-            log.warning("%d handlers still run after %.1f s: their results are lost", len(running), within_s)
+            log.warning(
+                "%d handlers still run after %.1f s: they are cancelled and their results are lost",
+                len(running),
+                within_s,
+            )
             for task in running:
                 task.cancel()
             await asyncio.wait(running, timeout=CANCEL_S)
@@ -97,7 +101,7 @@ class WorkerPool(Generic[Job]):
                 own_job = self._tasks[task] = object()
                 _own_job.set(own_job)
                 await self._logged(self._work(self._jobs.popleft()))
-                # A handler that never waits would otherwise keep the loop until nothing is left.
+                # Otherwise handlers that never wait would block the loop until no job is left.
                 await asyncio.sleep(0)
         finally:
             del self._tasks[task]

@@ -83,7 +83,7 @@ def consume_service(
             publish=back.publish,
             max_reconsume_times=back.max_reconsume_times,
             every=instance.every,
-            rest_s=options.suspend_s,
+            suspend_s=options.suspend_s,
             auto_commit=options.auto_commit,
         )
     return ConcurrentService(

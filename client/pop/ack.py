@@ -1,6 +1,6 @@
-"""Acks: what a consumer that pops tells the broker of a message afterwards: done with it, or hide it for another while.
+"""AckClient: acknowledges popped messages or changes their invisible times.
 
-Goes by receipts alone, to the broker that the receipt names; keeps nothing. Loop thread.
+It needs only receipt handles and calls the broker that a handle names; it keeps no state. Loop thread.
 """
 
 import base64
@@ -14,15 +14,16 @@ from firearrow.client.base.errors import ClientError
 from firearrow.client.pop.receipt_handles import ReceiptHandle
 
 BITS_MAX = 4096
-"""How far behind its pop's beginning a message may lie to be acknowledged together with others."""
+"""A message can be acknowledged with others of its pop if it is less than this after the pop's start offset.
+"""
 UNCHANGED = 0
 
 Popped = tuple[str, ReceiptHandle]
-"""The topic that was asked for, by the broker's name, and what names the message."""
+"""The popped topic as brokers know it, and the receipt handle of the message."""
 
 
 class Caller(Protocol):
-    """The part of an instance that this needs."""
+    """The part of ClientInstance that AckClient needs."""
 
     async def call_master(
         self, broker_name: str, command: RemotingCommand, timeout_s: float, *, topic: str
@@ -30,7 +31,7 @@ class Caller(Protocol):
 
 
 class AckClient:
-    """For one group. Each raises BrokerError with the broker's refusal, or TransportError."""
+    """Acknowledges for one group. BrokerError: the broker refused. TransportError."""
 
     def __init__(self, caller: Caller, group: str, timeout_s: float) -> None:
         self._caller = caller
@@ -38,18 +39,18 @@ class AckClient:
         self._timeout_s = timeout_s
 
     async def ack(self, topic: str, receipt: ReceiptHandle) -> None:
-        """Done. A receipt whose time is over is accepted in silence: the message is out again already."""
+        """The message is done. An expired receipt is accepted silently: the message is visible again."""
         await self._call(topic, receipt, RequestCode.ACK_MESSAGE, self._ext(topic, receipt))
 
     async def ack_many(self, popped: Iterable[Popped]) -> None:
-        """As few requests as brokers and distances allow."""
-        together: dict[tuple[str, str], list[ReceiptHandle]] = {}
+        """Acknowledge with as few requests as possible: one for each broker and topic, others singly."""
+        batches: dict[tuple[str, str], list[ReceiptHandle]] = {}
         for topic, receipt in popped:
             if 0 <= receipt.queue_offset - receipt.start_offset < BITS_MAX:
-                together.setdefault((receipt.broker_name, topic), []).append(receipt)
+                batches.setdefault((receipt.broker_name, topic), []).append(receipt)
             else:
                 await self.ack(topic, receipt)
-        for (broker_name, topic), receipts in together.items():
+        for (broker_name, topic), receipts in batches.items():
             if len(receipts) == 1:
                 await self.ack(topic, receipts[0])
                 continue
@@ -59,9 +60,9 @@ class AckClient:
             await self._caller.call_master(broker_name, command, self._timeout_s, topic=topic)
 
     async def change_invisible(self, topic: str, receipt: ReceiptHandle, invisible_ms: int) -> ReceiptHandle:
-        """Visible again in so many ms from now. The receipt that is good from here on; the old one is void.
+        """Make the message visible in `invisible_ms` from now. Returns the new receipt; the old one is void.
 
-        What was popped in order and is done already stays as it is.
+        A message that was popped in order and is done already does not change.
         """
         ext = self._ext(topic, receipt) | {"invisibleTime": str(invisible_ms), "suspend": "false"}
         answer = await self._call(topic, receipt, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, ext)
@@ -92,7 +93,9 @@ class AckClient:
 
 
 def batch_body(group: str, topic: str, broker_name: str, receipts: Iterable[ReceiptHandle]) -> bytes:
-    """The messages of one pop and queue are one entry: its beginning, and a bit for each."""
+    """The messages of one pop and queue are one entry: the start offset of the pop and a bit for each
+    message.
+    """
     entries: dict[ReceiptHandle, int] = {}
     for receipt in receipts:
         pop = receipt._replace(queue_offset=receipt.start_offset)

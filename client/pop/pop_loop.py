@@ -1,7 +1,7 @@
-"""PopLoop: pops each queue that the broker assigned for it, again and again, while it is ours and not too much is open.
+"""PopLoop: pops each assigned queue repeatedly, within its limit; PopClient: sends a POP request.
 
-A queue is one task, so it has one request on the way at most. Checks and delays are Java's.
-Event loop only.
+Each queue has one task, so it has at most one outstanding request. Checks and delays are Java's. Event loop
+only.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ FULL_S = 0.05
 PAUSED_S = 1.0
 BROKER_FULL_S = 0.02
 EARLY_S = 0.05
-"""A broker that found nothing and did not wait is not asked again at once."""
+"""If a broker finds nothing in less than this time, it did not wait, and the next pop is delayed."""
 
 
 class PopMessageSink(Protocol):
-    """Who gets what was popped (PopService)."""
+    """Gets the popped messages (PopService)."""
 
     def submit(
         self,
@@ -65,7 +65,7 @@ class PopStats(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class PopLoopContext:
-    """What a PopLoop works with. `max_reconsume_times`: what came more often is not handled any more."""
+    """What a PopLoop works with. No handler gets a message that failed more than `max_reconsume_times`."""
 
     group: str
     options: PushConsumerOptions
@@ -83,8 +83,8 @@ class PopLoopContext:
 
 
 class PopLoop:
-    def __init__(self, parts: PopLoopContext) -> None:
-        self._parts = parts
+    def __init__(self, context: PopLoopContext) -> None:
+        self._context = context
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
@@ -94,7 +94,7 @@ class PopLoop:
         task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """No request is on the way any more; what a broker hands out all the same comes back to the group."""
+        """Cancel all requests; messages that a broker still delivers become visible to the group again."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -102,41 +102,41 @@ class PopLoop:
 
     async def run(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
         while not process_queue.dropped:
-            process_queue.last_pop_s = self._parts.clock()
+            process_queue.last_pop_s = self._context.clock()
             wait_s = await self._step(queue, process_queue)
             if wait_s > NOW:
-                await self._parts.sleep(wait_s)
+                await self._context.sleep(wait_s)
 
     async def _step(self, queue: MessageQueue, process_queue: ProcessQueue) -> float:
-        parts = self._parts
-        if not parts.running():
-            return parts.exception_delay_s
-        if parts.paused():
+        context = self._context
+        if not context.running():
+            return context.exception_delay_s
+        if context.paused():
             return PAUSED_S
-        if process_queue.unacknowledged > parts.options.pop_queue_max:
+        if process_queue.unacknowledged > context.options.pop_queue_max:
             return FULL_S
-        subscription = parts.subscriptions.get(queue.topic)
+        subscription = context.subscriptions.get(queue.topic)
         if subscription is None:
-            log.warning("%s: subscribed no more", queue)
-            return parts.exception_delay_s
-        began = parts.clock()
+            log.warning("%s: not popped, the topic is no longer subscribed", queue)
+            return context.exception_delay_s
+        began = context.clock()
         try:
-            result = await parts.pop(self._pop(queue, subscription))
+            result = await context.pop(self._pop(queue, subscription))
         except RocketMQError as error:
             return self._failed(queue, error)
         if process_queue.dropped:
-            return NOW  # what came will be out again for others
+            return NOW  # the popped messages become visible to other members again
         if result.status is PopStatus.FOUND:
-            parts.stats.pull_took(queue.topic, parts.clock() - began)
+            context.stats.pull_took(queue.topic, context.clock() - began)
             return self._found(queue, process_queue, result, subscription)
         if result.status is PopStatus.POLLING_FULL:
-            return parts.exception_delay_s
-        return NOW if parts.clock() - began > EARLY_S else EARLY_S
+            return context.exception_delay_s
+        return NOW if context.clock() - began > EARLY_S else EARLY_S
 
     def _pop(self, queue: MessageQueue, subscription: Subscription) -> PopRequest:
-        options = self._parts.options
+        options = self._context.options
         return PopRequest(
-            group=self._parts.group,
+            group=self._context.group,
             queue=queue,
             subscription=subscription,
             batch=options.pop_batch,
@@ -152,39 +152,40 @@ class PopLoop:
         result: PopResult,
         subscription: Subscription,
     ) -> float:
-        wanted = self._wanted(queue, result.messages, subscription)
-        if len(wanted) < len(result.messages):
-            kept = set(wanted)
-            self._parts.sink.ack_unwanted([one for one in result.messages if one not in kept], queue)
-        if not wanted:
+        accepted = self._filter(queue, result.messages, subscription)
+        if len(accepted) < len(result.messages):
+            kept = set(accepted)
+            unwanted = [message for message in result.messages if message not in kept]
+            self._context.sink.ack_unwanted(unwanted, queue)
+        if not accepted:
             return NOW
-        self._parts.stats.pulled(queue.topic, len(wanted))
-        process_queue.unacknowledged += len(wanted)
-        self._parts.sink.submit(wanted, process_queue, queue, result.invisible_ms)
-        return self._parts.options.pull_interval_s
+        self._context.stats.pulled(queue.topic, len(accepted))
+        process_queue.unacknowledged += len(accepted)
+        self._context.sink.submit(accepted, process_queue, queue, result.invisible_ms)
+        return self._context.options.pull_interval_s
 
-    def _wanted(
+    def _filter(
         self, queue: MessageQueue, messages: list[ReceivedMessage], subscription: Subscription
     ) -> list[ReceivedMessage]:
-        tags, most = subscription.tags, self._parts.max_reconsume_times
-        wanted = [message for message in messages if not tags or message.tags in tags]
-        for hook in self._parts.filters:
+        tags, times_max = subscription.tags, self._context.max_reconsume_times
+        accepted = [message for message in messages if not tags or message.tags in tags]
+        for hook in self._context.filters:
             try:
-                wanted = hook.filter(self._parts.group, queue, wanted)
+                accepted = hook.filter(self._context.group, queue, accepted)
             except Exception:
                 log.exception("a filter hook failed: %r", hook)
-        return [message for message in wanted if message.reconsume_times <= most]
+        return [message for message in accepted if message.reconsume_times <= times_max]
 
     def _failed(self, queue: MessageQueue, error: Exception) -> float:
-        log.warning("pop of %s: %s", queue, error)
+        log.warning("pop of %s failed: %s", queue, error)
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S
-        return self._parts.exception_delay_s
+        return self._context.exception_delay_s
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a queue is popped no more", exc_info=error)
+            log.error("popping of a queue stopped after an unexpected error", exc_info=error)
 
 
 class PopClient:
@@ -195,7 +196,7 @@ class PopClient:
         self._opener = opener
 
     async def pop(self, pop: PopRequest) -> PopResult:
-        """Messages under the broker's name of the topic. ClientError."""
+        """The messages, with the topic as brokers know it. ClientError."""
         answer = await self._caller.call_master(
             pop.queue.broker_name,
             pop_command(pop, now_ms()),

@@ -1,6 +1,7 @@
-"""PopPrefetcher: one consumer's pops at all brokers of its topics, so that whoever receives waits at all of them at once.
+"""PopPrefetcher: the pops of one consumer at all brokers of its topics.
 
-Whom a pop was for may have stopped waiting: what it brings is kept for the next who receives. Event loop only.
+`receive` waits for all of them at once. If its caller is cancelled, the next caller gets the
+messages of the pop. Event loop only.
 """
 
 import asyncio
@@ -30,13 +31,13 @@ log = logging.getLogger("firearrow.client")
 Result = TypeVar("Result")
 
 FULL_PAUSE_S = 1.0
-"""Too many wait at a broker: so long until it is asked again."""
+"""Pause after a broker reported too many held requests."""
 EMPTY_PAUSE_S = 0.05
-"""There was nothing although the broker had not waited, or said that there was something."""
+"""Pause after a pop found nothing, if the broker did not wait or had reported messages."""
 
 
 class Caller(Protocol):
-    """The part of an instance that this needs."""
+    """The part of ClientInstance that PopPrefetcher needs."""
 
     async def call_master(
         self,
@@ -51,7 +52,7 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PopSource:
-    """What is popped where; `pop` says all but how many, how long hidden and how long to wait."""
+    """One queue to pop; `pop` has all but the batch size, the invisible time and the wait."""
 
     pop: PopRequest
     user_topic: str
@@ -62,7 +63,7 @@ class PopSource:
 
 
 class ReceiveOptions(NamedTuple):
-    """What one `receive` asks for."""
+    """Options of one `receive`."""
 
     batch: int
     invisible_ms: int
@@ -75,7 +76,7 @@ class _Buffered(NamedTuple):
 
 
 class PopPrefetcher:
-    """`accepts(message)` says whether a message is wanted, and sees to it itself if it is not."""
+    """`accepts(source, message)` returns whether to deliver a message, and otherwise settles it itself."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class PopPrefetcher:
         self._watches: dict[MessageQueue, asyncio.Task[bool]] = {}
         self._attempts: dict[MessageQueue, str] = {}
         self._buffered: deque[_Buffered] = deque()
-        self._turn = 0
+        self._first_source = 0
         self._closed = False
 
     async def receive(
@@ -102,13 +103,13 @@ class PopPrefetcher:
     ) -> list[ReceivedMessage]:
         """At most `batch` messages of one source; none if nothing came in time.
 
-        ClientError: no broker answers. NotRunning: closed meanwhile.
+        ClientError: no broker answers. NotRunning: closed while waiting.
         """
         deadline = self._loop.time() + receive_options.wait_s
         while True:
-            found = self._from_buffered(receive_options.batch)
+            found = self._take_buffered(receive_options.batch)
             if not found:
-                found = await self._round(self._in_turn(sources), receive_options, deadline)
+                found = await self._round(self._rotate(sources), receive_options, deadline)
             left = deadline - self._loop.time()
             if found or left <= 0:
                 return found
@@ -118,7 +119,7 @@ class PopPrefetcher:
                 await asyncio.sleep(min(left, EMPTY_PAUSE_S))
 
     async def close(self) -> None:
-        """What brokers still hand out comes back to the group when its invisible time is over."""
+        """Cancel all requests; messages that brokers still deliver become visible to the group again."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -127,47 +128,52 @@ class PopPrefetcher:
 
     # ---- popping ----
 
-    def _in_turn(self, sources: Sequence[PopSource]) -> list[PopSource]:
-        """Each time another one is the first."""
-        self._turn += 1
-        at = self._turn % len(sources)
+    def _rotate(self, sources: Sequence[PopSource]) -> list[PopSource]:
+        """Start with another source each time."""
+        self._first_source += 1
+        at = self._first_source % len(sources)
         return [*sources[at:], *sources[:at]]
 
     async def _round(
         self, sources: Sequence[PopSource], receive_options: ReceiveOptions, deadline: float
     ) -> list[ReceivedMessage]:
-        """Ask one after the other; only a source that is alone holds us until there is something."""
+        """Pop one source after the other; the broker holds the request only if there is a single source."""
         failure: ClientError | None = None
         failures = 0
         for source in sources:
             hold_s = max(deadline - self._loop.time(), 0) if len(sources) == 1 else 0
             try:
-                result = await self._take(source, receive_options, hold_s)
+                result = await self._await_pop(source, receive_options, hold_s)
             except ClientError as error:
                 failure, failures = error, failures + 1
                 continue
             if result.status is PopStatus.POLLING_FULL:
                 await asyncio.sleep(max(min(FULL_PAUSE_S, deadline - self._loop.time()), 0))
-            found = self._wanted(source, result, receive_options.batch)
+            found = self._accept(source, result, receive_options.batch)
             if found:
                 return found
         if failure is not None:
             if failures == len(sources):
                 raise failure
-            log.warning("pop: %s", failure)
+            log.warning("pop failed at %d of %d brokers: %s", failures, len(sources), failure)
         return []
 
-    async def _take(self, source: PopSource, receive_options: ReceiveOptions, hold_s: float) -> PopResult:
-        """A pop of our own, or one that was left by who waited for it. Cancelled, it is left to the next."""
+    async def _await_pop(
+        self, source: PopSource, receive_options: ReceiveOptions, hold_s: float
+    ) -> PopResult:
+        """Await an abandoned pop of the source or a new one.
+
+        If the caller is cancelled, it becomes abandoned.
+        """
         if self._closed:
             raise NotRunning("the consumer is closed")
-        orphans = self._abandoned_pops.get(source.queue)
-        task = orphans.pop() if orphans else self._spawn(self._pop(source, receive_options, hold_s))
+        abandoned = self._abandoned_pops.get(source.queue)
+        task = abandoned.pop() if abandoned else self._spawn(self._pop(source, receive_options, hold_s))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            own = asyncio.current_task()
-            if task.cancelled() and not (own is not None and own.cancelling()):
+            caller = asyncio.current_task()
+            if task.cancelled() and not (caller is not None and caller.cancelling()):
                 raise NotRunning("the consumer was closed") from None
             if not task.cancelled():
                 self._abandoned_pops.setdefault(source.queue, []).append(task)
@@ -194,48 +200,47 @@ class PopPrefetcher:
         self._attempts.pop(queue, None)
         return pop_result(answer, pop, self._opener, source.user_topic)
 
-    def _wanted(self, source: PopSource, result: PopResult, batch: int) -> list[ReceivedMessage]:
-        """The first `batch` of them; the rest is kept."""
-        wanted = [message for message in result.messages if self._accepts(source, message)]
+    def _accept(self, source: PopSource, result: PopResult, batch: int) -> list[ReceivedMessage]:
+        """The first `batch` accepted messages; the others are buffered."""
+        accepted = [message for message in result.messages if self._accepts(source, message)]
         visible_at_s = self._loop.time() + result.invisible_ms / 1000
-        self._buffered.extend(_Buffered(message, visible_at_s) for message in wanted[batch:])
-        return wanted[:batch]
+        self._buffered.extend(_Buffered(message, visible_at_s) for message in accepted[batch:])
+        return accepted[:batch]
 
-    def _from_buffered(self, batch: int) -> list[ReceivedMessage]:
-        """What is out again by now is somebody else's."""
+    def _take_buffered(self, batch: int) -> list[ReceivedMessage]:
+        """Buffered messages, except those that are visible to other members again."""
         now_s, found = self._loop.time(), list[ReceivedMessage]()
         while self._buffered and len(found) < batch:
-            kept = self._buffered.popleft()
-            if now_s < kept.visible_at_s:
-                found.append(kept.message)
+            buffered = self._buffered.popleft()
+            if now_s < buffered.visible_at_s:
+                found.append(buffered.message)
         return found
 
     def _swallow_failure(self, queue: MessageQueue, task: asyncio.Task[PopResult]) -> None:
-        """A pop that failed and that nobody waited for is no one's error."""
-        orphans = self._abandoned_pops.get(queue, [])
-        if task in orphans and (task.cancelled() or task.exception() is not None):
-            orphans.remove(task)
+        """Forget an abandoned pop that failed: no caller waits for its error."""
+        abandoned = self._abandoned_pops.get(queue, [])
+        if task in abandoned and (task.cancelled() or task.exception() is not None):
+            abandoned.remove(task)
 
-    # ---- waiting at several ----
+    # ---- wait for several brokers ----
 
     async def _wait_for_notification(self, sources: Sequence[PopSource], wait_s: float) -> None:
-        """Until a broker says that it has something, or the time is over."""
+        """Wait until a broker reports messages, or the time is over."""
         watches = [self._watch(source, wait_s) for source in sources]
         done, _ = await asyncio.wait(watches, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
         if done and not self._closed:
-            some = any(not task.exception() and task.result() for task in done if not task.cancelled())
-            await asyncio.sleep(min(wait_s, EMPTY_PAUSE_S if some else FULL_PAUSE_S))
+            reported = any(not task.exception() and task.result() for task in done if not task.cancelled())
+            await asyncio.sleep(min(wait_s, EMPTY_PAUSE_S if reported else FULL_PAUSE_S))
 
     def _watch(self, source: PopSource, wait_s: float) -> asyncio.Task[bool]:
         watch = self._watches.get(source.queue)
         if watch is None or watch.done():
-            watch = self._watches[source.queue] = self._spawn(self._has_some(source, wait_s))
-            watch.add_done_callback(
-                lambda ended: ended.cancelled() or ended.exception()
-            )  # maybe nobody waits any more
+            watch = self._watches[source.queue] = self._spawn(self._has_messages(source, wait_s))
+            # Retrieve the exception: maybe no caller waits any more.
+            watch.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return watch
 
-    async def _has_some(self, source: PopSource, wait_s: float) -> bool:
+    async def _has_messages(self, source: PopSource, wait_s: float) -> bool:
         pop = replace(source.pop, wait_ms=int(wait_s * 1000))
         command = notification_command(pop, self._now_ms())
         answer = await self._caller.call_master(

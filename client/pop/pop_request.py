@@ -1,6 +1,6 @@
-"""A POP request and its answer: what a broker hands out to one consumer for a time, each message with its receipt.
+"""A POP request and its answer, whose messages get receipt handles.
 
-Knows the frames and how receipts are rebuilt from an answer; never waits and never keeps anything. Pure functions.
+Builds the requests, and rebuilds the receipt handles from an answer. Pure functions.
 """
 
 import logging
@@ -16,9 +16,9 @@ from firearrow.client.base.errors import BrokerError, ClientError
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.pop.receipt_handles import (
     NORMAL,
-    Group,
     InvalidReceiptHandle,
     OrderCounts,
+    QueueKey,
     ReceiptHandle,
     kind_of,
     message_offsets,
@@ -32,7 +32,7 @@ ANY_QUEUE = -1
 LMQ_PREFIX, LMQ_SEPARATOR, LMQ_QUEUE_ID = "%LMQ%", ",", 0
 MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 GRACE_S = 10.0
-"""How much longer than the broker may wait its answer is waited for."""
+"""The timeout of a request is the broker's longest wait plus this."""
 Opener = Callable[[int, bytes], bytes]
 
 
@@ -40,7 +40,7 @@ class PopStatus(Enum):
     FOUND = "FOUND"
     NOT_FOUND = "POLLING_NOT_FOUND"
     POLLING_FULL = "POLLING_FULL"
-    """So many wait at the broker that it took no more: come back later."""
+    """The broker holds too many requests and refused this one: retry later."""
 
 
 STATUSES = {
@@ -53,7 +53,7 @@ STATUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopRequest:
-    """What is asked for. Topic, queue and group by the broker's names; queue id -1: any of that broker's queues."""
+    """One pop, with names as brokers know them. Queue id -1: any of that broker's queues."""
 
     group: str
     queue: MessageQueue
@@ -61,17 +61,17 @@ class PopRequest:
     batch: int
     invisible_ms: int
     wait_ms: int
-    """How long the broker may hold the request until there is something; 0: not at all."""
+    """How long the broker may hold the request until messages arrive; 0: not at all."""
     from_first: bool = False
-    """Where a group begins that has no offset: at the oldest message, else behind the newest."""
+    """A group without an offset starts at the oldest message; False: after the newest."""
     in_order: bool = False
     attempt: str | None = None
-    """Tells a repeated pop in order from a new one."""
+    """Distinguishes a repeated pop in order from a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PopResult:
-    """`rest`: how many messages the broker says are left. Times in ms, 0 if nothing was found."""
+    """`rest`: how many messages are left at the broker. Times in ms, 0 if nothing was found."""
 
     status: PopStatus
     messages: list[ReceivedMessage]
@@ -101,7 +101,7 @@ def pop_command(pop: PopRequest, now_ms: int) -> RemotingCommand:
 
 
 def notification_command(pop: PopRequest, now_ms: int) -> RemotingCommand:
-    """Asks to be told when there is something to pop, and takes nothing."""
+    """A request that is answered when there are messages to pop, without popping any."""
     ext = {
         "consumerGroup": pop.group,
         "topic": pop.queue.topic,
@@ -115,7 +115,10 @@ def notification_command(pop: PopRequest, now_ms: int) -> RemotingCommand:
 
 
 def pop_result(answer: RemotingCommand, pop: PopRequest, opener: Opener, user_topic: str) -> PopResult:
-    """Each message under `user_topic`, with POP_CK set. BrokerError; ClientError: the answer cannot be read."""
+    """Each message gets `user_topic` and the property POP_CK.
+
+    BrokerError; ClientError: the answer is unreadable.
+    """
     try:
         return _result(answer, pop, opener, user_topic)
     except (FieldError, RecordError) as error:
@@ -131,21 +134,21 @@ def _result(answer: RemotingCommand, pop: PopRequest, opener: Opener, user_topic
     if status is not PopStatus.FOUND:
         return PopResult(status, [], rest)
     messages = decode_messages(answer.body, pop.queue.broker_name, opener)
-    taken = _AnswerReceipts.of(answer, pop)
+    factory = _ReceiptFactory.of(answer, pop)
     if answer.text_or("startOffsetInfo", ""):
-        _give_receipts(messages, answer, taken)
+        _set_receipts(messages, answer, factory)
     else:
-        _give_old_receipts(messages, taken)
+        _set_old_receipts(messages, factory)
     for message in messages:
         if message.get_property(Property.FIRST_POP_TIME) is None:
-            message.put_property(Property.FIRST_POP_TIME, str(taken.pop_ms))
+            message.put_property(Property.FIRST_POP_TIME, str(factory.pop_ms))
         message.topic = user_topic
-    return PopResult(status, messages, rest, taken.pop_ms, taken.invisible_ms)
+    return PopResult(status, messages, rest, factory.pop_ms, factory.invisible_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class _AnswerReceipts:
-    """What all receipts of one answer have in common."""
+class _ReceiptFactory:
+    """Builds the receipts of one answer; its fields are those that they have in common."""
 
     topic: str
     broker_name: str
@@ -155,8 +158,8 @@ class _AnswerReceipts:
     revive_queue: int
 
     @staticmethod
-    def of(answer: RemotingCommand, pop: PopRequest) -> "_AnswerReceipts":
-        return _AnswerReceipts(
+    def of(answer: RemotingCommand, pop: PopRequest) -> "_ReceiptFactory":
+        return _ReceiptFactory(
             pop.queue.topic,
             pop.queue.broker_name,
             pop.in_order,
@@ -165,8 +168,8 @@ class _AnswerReceipts:
             answer.integer("reviveQid", 32),
         )
 
-    def receipt(self, start_offset: int, group: Group, queue_offset: int) -> str:
-        kind, queue_id = group
+    def receipt(self, start_offset: int, key: QueueKey, queue_offset: int) -> str:
+        kind, queue_id = key
         return ReceiptHandle(
             start_offset,
             self.pop_ms,
@@ -179,53 +182,58 @@ class _AnswerReceipts:
         ).text
 
 
-def _give_receipts(
-    messages: Sequence[ReceivedMessage], answer: RemotingCommand, taken: _AnswerReceipts
+def _set_receipts(
+    messages: Sequence[ReceivedMessage], answer: RemotingCommand, factory: _ReceiptFactory
 ) -> None:
-    """The k-th message of a queue takes the k-th offset of that queue. What the broker gave a receipt keeps it."""
+    """The k-th message of a queue gets the k-th offset of that queue. A receipt that a broker set is kept."""
     starts = start_offsets(answer.text("startOffsetInfo"))
     offsets = message_offsets(answer.text_or("msgOffsetInfo", ""))
-    counts = OrderCounts.of(answer.text_or("orderCountInfo", "") if taken.in_order else "")
-    places = [_place(message, taken.topic) for message in messages]
-    groups: dict[Group, list[int]] = {}
-    for group, queue_offset in places:
-        groups.setdefault(group, []).append(queue_offset)
-    for message, (group, own_offset) in zip(messages, places, strict=True):
+    counts = OrderCounts.of(answer.text_or("orderCountInfo", "") if factory.in_order else "")
+    positions = [_position(message, factory.topic) for message in messages]
+    own_offsets: dict[QueueKey, list[int]] = {}
+    for key, own_offset in positions:
+        own_offsets.setdefault(key, []).append(own_offset)
+    for message, (key, own_offset) in zip(messages, positions, strict=True):
         if message.get_property(Property.POP_CHECK_POINT) is not None:
             continue
         try:
-            told = offsets[group][groups[group].index(own_offset)]
-            start = starts[group]
+            popped_offset = offsets[key][own_offsets[key].index(own_offset)]
+            start = starts[key]
         except (KeyError, IndexError):
             raise InvalidReceiptHandle(
-                f"msgOffsetInfo: nothing for queue {group[1]}, offset {own_offset}"
+                f"msgOffsetInfo: no entry for queue {key[1]}, offset {own_offset}"
             ) from None
-        if told != own_offset:
-            log.warning("%s: popped at queue offset %d, stored at %d", message.message_id, told, own_offset)
-        message.put_property(Property.POP_CHECK_POINT, taken.receipt(start, group, told))
-        count = counts.times(group, own_offset)
+        if popped_offset != own_offset:
+            log.warning(
+                "%s: popped at queue offset %d, but stored at %d",
+                message.message_id,
+                popped_offset,
+                own_offset,
+            )
+        message.put_property(Property.POP_CHECK_POINT, factory.receipt(start, key, popped_offset))
+        count = counts.times(key, own_offset)
         if count > 0:
             message.reconsume_times = count
 
 
-def _give_old_receipts(messages: Sequence[ReceivedMessage], taken: _AnswerReceipts) -> None:
-    """Brokers before 5.0 tell no offsets: a pop began at the first message of each queue."""
+def _set_old_receipts(messages: Sequence[ReceivedMessage], factory: _ReceiptFactory) -> None:
+    """Brokers before 5.0 report no offsets: a pop starts at the first message of each queue."""
     starts: dict[tuple[str, int], int] = {}
     for message in messages:
         start = starts.setdefault((message.topic, message.queue_id), message.queue_offset)
-        group = kind_of(message.topic), message.queue_id
-        message.put_property(Property.POP_CHECK_POINT, taken.receipt(start, group, message.queue_offset))
+        key = kind_of(message.topic), message.queue_id
+        message.put_property(Property.POP_CHECK_POINT, factory.receipt(start, key, message.queue_offset))
 
 
-def _place(message: ReceivedMessage, topic: str) -> tuple[Group, int]:
-    """Where the answer's texts count this message; in a light queue it has an offset of its own."""
+def _position(message: ReceivedMessage, topic: str) -> tuple[QueueKey, int]:
+    """The queue and offset of the message in the answer's offset strings; an LMQ has a separate offset."""
     if topic.startswith(LMQ_PREFIX) and message.reconsume_times == 0:
         names = (message.get_property(Property.MULTI_DISPATCH) or "").split(LMQ_SEPARATOR)
         offsets = (message.get_property(MULTI_QUEUE_OFFSET) or "").split(LMQ_SEPARATOR)
         if topic in names:
             return (NORMAL, LMQ_QUEUE_ID), _lmq_offset(names, offsets, topic)
-    given = message.get_property(Property.POP_CHECK_POINT)
-    kind = kind_of(message.topic) if given is None else ReceiptHandle.of(given).kind
+    receipt = message.get_property(Property.POP_CHECK_POINT)
+    kind = kind_of(message.topic) if receipt is None else ReceiptHandle.of(receipt).kind
     return (kind, message.queue_id), message.queue_offset
 
 

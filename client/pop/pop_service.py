@@ -1,7 +1,7 @@
-"""PopService: what was popped goes to handlers side by side; each message is acknowledged, or hidden for another try.
+"""PopService: passes popped messages to handlers, then acknowledges them or hides them until a retry.
 
-Offsets are the broker's business. What is not settled before its invisible time is over belongs to somebody else.
-Event loop only; handlers may run in threads.
+The broker keeps the offsets. A message that is not settled within its invisible time is delivered to another
+member. Event loop only; handlers may run in threads.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ log = logging.getLogger("firearrow.client")
 
 DELAYS_S = (10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 """How long a message is hidden after its first, second, … failure."""
-GIVEN_UP_AGE_S = 2 * DELAYS_S[-1]
-"""What failed too often and is older than this is acknowledged for good."""
+DISCARD_AGE_S = 2 * DELAYS_S[-1]
+"""A message that failed too often and is older than this is acknowledged, so that it is not redelivered."""
 
 
 @dataclass(slots=True, eq=False)
 class PopConsumeRequest:
-    """What one call of a handler gets. `visible_at_s`: when others may get the messages, by our clock."""
+    """The messages of one handler call. `visible_at_s`: when others may get them, by the local clock."""
 
     messages: list[ReceivedMessage]
     process_queue: ProcessQueue
@@ -40,7 +40,7 @@ class PopConsumeRequest:
 
 
 class PopService:
-    """`dead_letter(message)` says whether the message is safe in the dead-letter topic."""
+    """`dead_letter(message)` returns whether the message is in the dead-letter topic."""
 
     def __init__(
         self,
@@ -64,7 +64,9 @@ class PopService:
         self._answers: set[asyncio.Task[None]] = set()
 
     async def stop(self, within_s: float) -> None:
-        """What has not begun comes back to the group; what handlers finish in time is told to the brokers."""
+        """Messages that no handler got become visible to the group again; results in time are sent to the
+        brokers.
+        """
         await self._pool.stop(within_s)
         if self._answers:
             await asyncio.gather(*self._answers, return_exceptions=True)
@@ -77,17 +79,17 @@ class PopService:
         queue: MessageQueue,
         invisible_ms: int,
     ) -> None:
-        """Hidden from others for `invisible_ms` from about now. Each counts as unacknowledged already."""
+        """The messages are hidden for `invisible_ms` from now, and already counted as unacknowledged."""
         visible_at_s = self._calls.clock() + invisible_ms / 1000
         self._calls.restore_topics(messages, queue)
         for at in range(0, len(messages), self._batch_size):
-            piece = messages[at : at + self._batch_size]
-            self._pool.add(PopConsumeRequest(piece, process_queue, queue, visible_at_s))
+            chunk = messages[at : at + self._batch_size]
+            self._pool.add(PopConsumeRequest(chunk, process_queue, queue, visible_at_s))
 
     def ack_unwanted(self, messages: Sequence[ReceivedMessage], queue: MessageQueue) -> None:
-        """They never reach a handler."""
+        """Acknowledge messages that no handler gets."""
         for message in messages:
-            self._tell(self._acks.ack(queue.topic, receipt_handle_of(message)), message)
+            self._spawn(self._acks.ack(queue.topic, receipt_handle_of(message)), message)
 
     # ---- one chunk ----
 
@@ -99,11 +101,15 @@ class PopService:
             self._settle(request, verdict)
 
     def _lost(self, request: PopConsumeRequest) -> bool:
-        """Somebody else gets the messages: what a handler says of them counts no more."""
+        """Another member gets the messages: a handler's result is ignored."""
         if not request.process_queue.dropped and self._calls.clock() < request.visible_at_s:
             return False
         request.process_queue.unacknowledged -= len(request.messages)
-        log.info("%s: %d messages are out again for others", request.queue, len(request.messages))
+        log.info(
+            "%s: %d messages are visible to other members again, their results are ignored",
+            request.queue,
+            len(request.messages),
+        )
         return True
 
     def _settle(self, request: PopConsumeRequest, verdict: Verdict) -> None:
@@ -115,11 +121,11 @@ class PopService:
         if done < size:
             self._calls.stats.failed(topic, size - done)
         for message in request.messages[:done]:
-            self._tell(self._acks.ack(topic, receipt_handle_of(message)), message)
+            self._spawn(self._acks.ack(topic, receipt_handle_of(message)), message)
         for message in request.messages[done:]:
-            self._tell(self._again(message, topic, verdict.delay_level), message)
+            self._spawn(self._retry(message, topic, verdict.delay_level), message)
 
-    async def _again(self, message: ReceivedMessage, topic: str, delay_level: int) -> None:
+    async def _retry(self, message: ReceivedMessage, topic: str, delay_level: int) -> None:
         receipt = receipt_handle_of(message)
         if delay_level == DEAD_LETTER:
             if await self._dead_letter(message):
@@ -128,30 +134,30 @@ class PopService:
             await self._acks.change_invisible(
                 topic, receipt, _delay_ms(delay_level or message.reconsume_times)
             )
-        elif (age_s := (self._clock_ms() - message.born_timestamp) / 1000) > GIVEN_UP_AGE_S:
-            log.warning("%r failed %d times: given up", message, message.reconsume_times)
+        elif (age_s := (self._clock_ms() - message.born_timestamp) / 1000) > DISCARD_AGE_S:
+            log.warning("%r failed %d times and is discarded", message, message.reconsume_times)
             await self._acks.ack(topic, receipt)
         else:
             await self._acks.change_invisible(topic, receipt, _delay_ms(delay_level_above(age_s)))
 
-    def _tell(self, work: Coroutine[Any, Any, object], message: ReceivedMessage) -> None:
-        """In the background: if it fails the message comes back, which is no harm."""
-        task = asyncio.get_running_loop().create_task(_told(work, message))
+    def _spawn(self, work: Coroutine[Any, Any, object], message: ReceivedMessage) -> None:
+        """Run in the background. A failure does no harm: the message is redelivered."""
+        task = asyncio.get_running_loop().create_task(_logged(work, message))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 
 
-async def _told(work: Coroutine[Any, Any, object], message: ReceivedMessage) -> None:
+async def _logged(work: Coroutine[Any, Any, object], message: ReceivedMessage) -> None:
     try:
         await work
     except RocketMQError as error:
-        log.warning("%r comes again: %s", message, error)
+        log.warning("the broker will redeliver %r: %s", message, error)
     except Exception:
-        log.exception("%r comes again", message)
+        log.exception("the broker will redeliver %r", message)
 
 
 def delay_level_above(age_s: float) -> int:
-    """The first level whose delay is longer than that, else the last."""
+    """The first level whose delay is longer than `age_s`, else the last level."""
     return next((level for level, delay_s in enumerate(DELAYS_S) if age_s < delay_s), len(DELAYS_S) - 1)
 
 

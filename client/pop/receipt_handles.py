@@ -1,7 +1,7 @@
-"""Receipt: what names a popped message to the broker (property POP_CK), and the offset texts of a POP answer.
+"""ReceiptHandle: identifies a popped message to the broker (POP_CK); the offset strings of a POP answer.
 
-Eight words with a space between: offset at which the pop began, pop time, invisible time (ms), revive queue, kind of
-topic, broker name, queue id, queue offset of the message. Pure functions on text; knows no connection.
+A handle has eight fields separated by spaces: start offset of the pop, pop time, invisible time (ms), revive
+queue, kind of topic, broker name, queue id, queue offset of the message. Pure functions on strings.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ NORMAL: TopicKind = "0"
 RETRY_V1: TopicKind = "1"
 RETRY_V2: TopicKind = "2"
 ORDER_REVIVE_QUEUE = 999
-"""Stands in a receipt of a pop in order, for which brokers write no check point."""
-WORDS = 8
+"""The revive queue in receipts of orderly pops, for which brokers write no check point."""
+FIELDS = 8
 TEXT_CHARS_MAX = 32768
 DIGITS_MAX = 18
 
-Group = tuple[TopicKind, int]
-"""Kind of topic and queue id: within one, the messages of an answer and the offsets in its texts go together."""
+QueueKey = tuple[TopicKind, int]
+"""Kind of topic and queue id; the messages of an answer and the offsets in its strings correspond per key."""
 
 
 class InvalidReceiptHandle(ClientError, ValueError):
-    """A receipt, or a text of a POP answer, cannot be read; the text names the field."""
+    """A receipt handle, or an offset string of a POP answer, cannot be read; the text names the field."""
 
 
 class ReceiptHandle(NamedTuple):
@@ -45,14 +45,16 @@ class ReceiptHandle(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """InvalidReceiptHandle. Words behind the eighth are passed over, as other clients do."""
-        words = text.split(" ")
-        if len(text) > TEXT_CHARS_MAX or len(words) < WORDS:
-            raise InvalidReceiptHandle(f"POP_CK: {WORDS} words are wanted, not {text[:64]!r}")
-        start, pop_ms, invisible_ms, revive_queue = (whole(word, "POP_CK") for word in words[:4])
-        queue_id, queue_offset = whole(words[6], "POP_CK"), whole(words[7], "POP_CK")
+        """Parse a handle. Fields after the eighth are ignored, as in other clients. InvalidReceiptHandle."""
+        fields = text.split(" ")
+        if len(text) > TEXT_CHARS_MAX or len(fields) < FIELDS:
+            raise InvalidReceiptHandle(
+                f"POP_CK must have {FIELDS} fields separated by spaces, not {text[:64]!r}"
+            )
+        start, pop_ms, invisible_ms, revive_queue = (whole(word, "POP_CK") for word in fields[:4])
+        queue_id, queue_offset = whole(fields[6], "POP_CK"), whole(fields[7], "POP_CK")
         return cls(
-            start, pop_ms, invisible_ms, revive_queue, kind(words[4]), words[5], queue_id, queue_offset
+            start, pop_ms, invisible_ms, revive_queue, kind(fields[4]), fields[5], queue_id, queue_offset
         )
 
     @property
@@ -64,15 +66,15 @@ class ReceiptHandle(NamedTuple):
         return self.revive_queue == ORDER_REVIVE_QUEUE
 
     def topic(self, topic: str, group: str) -> str:
-        """The real topic: where the message lies that `group` popped from `topic`."""
+        """The real topic of the message that `group` popped from `topic`."""
         return real_topic(topic, group, self.kind)
 
     def expired(self, now_ms: int) -> bool:
-        """The message was due to become visible again: somebody else may have it already."""
+        """The invisible time is over: another member may have the message already."""
         return now_ms - self.pop_ms >= self.invisible_ms
 
     def hidden(self, pop_ms: int, invisible_ms: int, revive_queue: int) -> "ReceiptHandle":
-        """What names the message after its invisible time was changed: a pop of its own, which begins at itself."""
+        """The handle after a change of the invisible time: a separate pop that starts at the message."""
         return self._replace(
             start_offset=self.queue_offset,
             pop_ms=pop_ms,
@@ -88,7 +90,7 @@ def real_topic(topic: str, group: str, kind: TopicKind) -> str:
 
 
 def kind_of(topic: str) -> TopicKind:
-    """As brokers write it for a topic's name."""
+    """The kind that brokers derive from a topic's name."""
     if not topic.startswith(RETRY):
         return NORMAL
     return RETRY_V2 if "+" in topic else RETRY_V1
@@ -98,78 +100,77 @@ def kind(word: str) -> TopicKind:
     match word:
         case "0" | "1" | "2":
             return word
-    raise InvalidReceiptHandle(f"kind of topic: 0, 1 or 2 are wanted, not {word[:32]!r}")
+    raise InvalidReceiptHandle(f"the kind of topic must be 0, 1 or 2, not {word[:32]!r}")
 
 
-def start_offsets(text: str) -> dict[Group, int]:
-    """`startOffsetInfo`: where the pop of each queue began."""
-    return {
-        group: whole(value, "startOffsetInfo") for group, value in _entries(text, "startOffsetInfo").items()
-    }
+def start_offsets(text: str) -> dict[QueueKey, int]:
+    """`startOffsetInfo`: the start offset of the pop for each queue."""
+    return {key: whole(value, "startOffsetInfo") for key, value in _entries(text, "startOffsetInfo").items()}
 
 
-def message_offsets(text: str) -> dict[Group, list[int]]:
-    """`msgOffsetInfo`: the queue offsets of what was popped of each queue, ascending."""
+def message_offsets(text: str) -> dict[QueueKey, list[int]]:
+    """`msgOffsetInfo`: the queue offsets of the popped messages of each queue, ascending."""
     entries = _entries(text, "msgOffsetInfo")
     return {
-        group: [whole(offset, "msgOffsetInfo") for offset in value.split(",")]
-        for group, value in entries.items()
+        key: [whole(offset, "msgOffsetInfo") for offset in value.split(",")] for key, value in entries.items()
     }
 
 
 class OrderCounts(NamedTuple):
-    """`orderCountInfo`: how often messages were popped before, in order. By queue, and by message if brokers say so."""
+    """`orderCountInfo`: how often messages of orderly pops were popped before, by queue or by message."""
 
-    of_queues: Mapping[Group, int]
+    of_queues: Mapping[QueueKey, int]
     of_messages: Mapping[tuple[TopicKind, int, int], int]
 
     @staticmethod
     def of(text: str) -> "OrderCounts":
-        of_queues: dict[Group, int] = {}
+        of_queues: dict[QueueKey, int] = {}
         of_messages: dict[tuple[TopicKind, int, int], int] = {}
-        for mark, place, value in _triples(text, "orderCountInfo"):
+        for topic_kind, subject, value in _triples(text, "orderCountInfo"):
             count = whole(value, "orderCountInfo")
-            if place.startswith("qo"):
-                queue_id, _, queue_offset = place[2:].partition("%")
-                key = mark, whole(queue_id, "orderCountInfo"), whole(queue_offset, "orderCountInfo")
+            if subject.startswith("qo"):
+                queue_id, _, queue_offset = subject[2:].partition("%")
+                key = topic_kind, whole(queue_id, "orderCountInfo"), whole(queue_offset, "orderCountInfo")
                 of_messages[key] = count
             else:
-                of_queues[mark, whole(place, "orderCountInfo")] = count
+                of_queues[topic_kind, whole(subject, "orderCountInfo")] = count
         return OrderCounts(of_queues, of_messages)
 
-    def times(self, group: Group, queue_offset: int) -> int:
-        """0: none is told."""
-        found = self.of_messages.get((*group, queue_offset))
-        return self.of_queues.get(group, 0) if found is None else found
+    def times(self, queue: QueueKey, queue_offset: int) -> int:
+        """0 if the answer has no count."""
+        count = self.of_messages.get((*queue, queue_offset))
+        return self.of_queues.get(queue, 0) if count is None else count
 
 
 def whole(text: str, field: str) -> int:
-    """A number from 0. InvalidReceiptHandle."""
+    """Parse a number that is not negative. InvalidReceiptHandle."""
     if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
-        raise InvalidReceiptHandle(f"{field}: a number is wanted, not {text[:32]!r}")
+        raise InvalidReceiptHandle(f"{field} must be a number, not {text[:32]!r}")
     return int(text)
 
 
-def _entries(text: str, field: str) -> dict[Group, str]:
-    entries: dict[Group, str] = {}
-    for mark, queue_id, value in _triples(text, field):
-        group = mark, whole(queue_id, field)
-        if group in entries:
-            raise InvalidReceiptHandle(f"{field}: queue {queue_id} is told twice")
-        entries[group] = value
+def _entries(text: str, field: str) -> dict[QueueKey, str]:
+    entries: dict[QueueKey, str] = {}
+    for topic_kind, queue_id, value in _triples(text, field):
+        key = topic_kind, whole(queue_id, field)
+        if key in entries:
+            raise InvalidReceiptHandle(f"{field}: queue {queue_id} occurs twice")
+        entries[key] = value
     return entries
 
 
 def _triples(text: str, field: str) -> list[tuple[TopicKind, str, str]]:
-    """`kind place value`, joined by `;`. An empty text has none."""
+    """Entries `kind subject value`, separated by `;`; the subject is a queue or `qo<queue>%<offset>`."""
     if len(text) > TEXT_CHARS_MAX:
-        raise InvalidReceiptHandle(f"{field}: {len(text)} characters, at most {TEXT_CHARS_MAX}")
+        raise InvalidReceiptHandle(
+            f"{field} has {len(text)} characters, at most {TEXT_CHARS_MAX} are allowed"
+        )
     triples = []
     for entry in text.split(";") if text else ():
-        words = entry.split(" ")
-        if len(words) != 3:
-            raise InvalidReceiptHandle(f"{field}: three words are wanted, not {entry[:64]!r}")
-        triples.append((kind(words[0]), words[1], words[2]))
+        fields = entry.split(" ")
+        if len(fields) != 3:
+            raise InvalidReceiptHandle(f"{field}: an entry must have three fields, not {entry[:64]!r}")
+        triples.append((kind(fields[0]), fields[1], fields[2]))
     return triples
 
 
@@ -177,5 +178,5 @@ def receipt_handle_of(message: ReceivedMessage) -> ReceiptHandle:
     """InvalidReceiptHandle: the message was not popped."""
     text = message.get_property(Property.POP_CHECK_POINT)
     if text is None:
-        raise InvalidReceiptHandle(f"{message.message_id} was not popped: it has no receipt")
+        raise InvalidReceiptHandle(f"{message.message_id} was not popped: it has no receipt handle")
     return ReceiptHandle.of(text)

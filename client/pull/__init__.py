@@ -1,8 +1,6 @@
 """Pull requests and the loops that make them.
 
-- `prefetcher`: pulls each queue of a pull consumer ahead of its user, and keeps what came until he polls
-- `pull_request`: A PULL request and its answer, and Puller, which sends the one and reads the other for one
-  group
-- `push_pull_loop`: pulls each queue again and again, as long as its ProcessQueue is ours and has room for
-  more
+- `prefetcher`: Prefetcher, which pulls the queues of a pull consumer and buffers the messages until `poll`
+- `pull_request`: a PULL request and its answer, and PullClient, which sends it for one group
+- `push_pull_loop`: PullLoop, which pulls each owned queue of a push consumer repeatedly, within its limits
 """

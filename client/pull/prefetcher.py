@@ -1,7 +1,7 @@
-"""Prefetcher: pulls each queue of a pull consumer ahead of its user, and keeps what came until he polls.
+"""Prefetcher: pulls the queues of a pull consumer and buffers the messages until `poll`.
 
-A queue is one task, so it has one request on the way at most. Says how far each queue was given out; commits nothing.
-The checks before a pull keep Java's order and delays. Event loop only.
+Each queue has one task, so it has at most one outstanding request. The prefetcher tracks how far each queue
+was delivered; it commits nothing. The checks before a pull keep Java's order and delays. Event loop only.
 """
 
 import asyncio
@@ -36,10 +36,11 @@ PULL_BYTES = (1 << 31) - 1
 
 
 class PrefetchedQueue:
-    """One queue and how far it is.
+    """One queue and its progress.
 
-    `next_offset`: where the next pull begins; UNKNOWN: where the group is. `position`: behind what polls have given
-    out, and what the filter left out after that; `done`: behind what the user is done with.
+    `next_offset`: where the next pull starts; UNKNOWN: at the group's offset. `position`: the offset after
+    the messages that polls have returned, and after those filtered out past them; `done`: the offset to
+    commit.
     """
 
     __slots__ = ("done", "next_offset", "position", "process_queue", "queue", "resumed", "task")
@@ -61,7 +62,7 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class PrefetchContext:
-    """What tasks work with. `subscription(topic)`: what is wanted of it now, None: nothing any more."""
+    """What the tasks work with. `subscription(topic)`: the current subscription, None: unsubscribed."""
 
     options: PullConsumerOptions
     pull: Callable[[PullQuery], Awaitable[PullResult]]
@@ -73,9 +74,9 @@ class PrefetchContext:
 
 
 class Prefetcher:
-    def __init__(self, parts: PrefetchContext) -> None:
-        self._parts = parts
-        self._options = parts.options
+    def __init__(self, context: PrefetchContext) -> None:
+        self._context = context
+        self._options = context.options
         self.table: dict[MessageQueue, PrefetchedQueue] = {}
         self._batches: deque[_Batch] = deque()
         self._cached = 0
@@ -90,15 +91,15 @@ class Prefetcher:
     def begin(
         self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int = UNKNOWN
     ) -> PrefetchedQueue:
-        """PullQuery this queue until it is dropped."""
+        """Pull this queue until it is dropped."""
         pulled = PrefetchedQueue(queue, process_queue, next_offset)
         self.table[queue] = pulled
-        self._moved(pulled)
+        self._update_position(pulled)
         self._start(pulled)
         return pulled
 
     def drop(self, queue: MessageQueue) -> None:
-        """Nothing of it is given out any more."""
+        """Stop pulling the queue; polls return nothing more of it."""
         pulled = self.table.pop(queue, None)
         if pulled is not None:
             pulled.process_queue.dropped = True
@@ -106,7 +107,7 @@ class Prefetcher:
             self._forget(pulled)
 
     def seek(self, pulled: PrefetchedQueue, offset: int) -> None:
-        """Go on from there; what was pulled and not given out is forgotten."""
+        """Continue at `offset`; buffered messages are dropped."""
         self._stop(pulled)
         self._forget(pulled)
         pulled.process_queue.clear()
@@ -115,7 +116,7 @@ class Prefetcher:
         self._start(pulled)
 
     async def close(self) -> None:
-        """No request is on the way any more, and nobody waits in `poll_batch`."""
+        """Cancel all requests and wake the caller of `poll_batch`."""
         self._closed = True
         tasks = [pulled.task for pulled in self.table.values() if pulled.task is not None]
         for task in tasks:
@@ -124,10 +125,10 @@ class Prefetcher:
         self._batches.clear()
         self._arrived.set()
 
-    # ---- giving out ----
+    # ---- delivery ----
 
     def commit_delivered(self) -> None:
-        """What was given out so far is done."""
+        """Mark all messages that polls have returned as done."""
         for pulled in self._delivered:
             pulled.done = pulled.position
         self._delivered.clear()
@@ -135,10 +136,10 @@ class Prefetcher:
     async def poll_batch(
         self, timeout_s: float, most: int
     ) -> tuple[MessageQueue, list[ReceivedMessage]] | None:
-        """The next messages of one queue, in their order; None after `timeout_s`, or once closed."""
+        """The next messages of one queue, at most `most`, in order; None after `timeout_s` or once closed."""
         if self._batch_ended:
             self._batch_ended = False
-            await asyncio.sleep(0)  # who polls in a hurry must let the loop go on now and then
+            await asyncio.sleep(0)  # let other tasks run even if the user polls without a pause
         if not self._batches:
             await self._wait(timeout_s)
         if not self._batches:
@@ -151,11 +152,11 @@ class Prefetcher:
             self._batch_ended = True
         self._cached -= len(messages)
         pulled.position = pulled.process_queue.remove(messages)
-        self._moved(pulled)
+        self._update_position(pulled)
         return pulled.queue, messages
 
     async def _wait(self, timeout_s: float) -> None:
-        """Until something came, the time is over, or all is closed."""
+        """Wait until messages arrive, the time is over, or the prefetcher is closed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not self._batches and not self._closed:
@@ -174,39 +175,42 @@ class Prefetcher:
             pulled.task = None
 
     def _forget(self, pulled: PrefetchedQueue) -> None:
-        mine = [batch for batch in self._batches if batch.pulled is pulled]
-        self._cached -= sum(len(batch.messages) for batch in mine)
-        if mine:
+        dropped = [batch for batch in self._batches if batch.pulled is pulled]
+        self._cached -= sum(len(batch.messages) for batch in dropped)
+        if dropped:
             self._batches = deque(batch for batch in self._batches if batch.pulled is not pulled)
         self._delivered.discard(pulled)
 
     async def run(self, pulled: PrefetchedQueue) -> None:
         while not pulled.process_queue.dropped:
             await pulled.resumed.wait()
-            pulled.process_queue.last_pull_s = self._parts.clock()
+            pulled.process_queue.last_pull_s = self._context.clock()
             wait_s = await self._step(pulled)
             if wait_s > NOW:
-                await self._parts.sleep(wait_s)
+                await self._context.sleep(wait_s)
 
     async def _step(self, pulled: PrefetchedQueue) -> float:
-        """Seconds to wait before the next one."""
+        """Do one pull. Returns the seconds to wait before the next one."""
         if self._full(pulled):
             if self._times_full % LOG_EVERY == 0:
-                log.warning("%s holds too much or spans too far; it is not pulled meanwhile", pulled.queue)
+                log.warning(
+                    "%s: pulling pauses, too many messages are cached or their offsets are too far apart",
+                    pulled.queue,
+                )
             self._times_full += 1
             return FULL_S
         if pulled.next_offset == UNKNOWN:
             try:
-                pulled.next_offset = await self._parts.start_offset(pulled.queue)
+                pulled.next_offset = await self._context.start_offset(pulled.queue)
             except RocketMQError as error:
-                log.warning("%s is not begun: %s", pulled.queue, error)
+                log.warning("%s: not pulled yet, the start offset is unknown: %s", pulled.queue, error)
                 return START_RETRY_S
-            self._moved(pulled)
-        subscription = self._parts.subscription(pulled.queue.topic)
+            self._update_position(pulled)
+        subscription = self._context.subscription(pulled.queue.topic)
         if subscription is None:
-            return self._parts.exception_delay_s
+            return self._context.exception_delay_s
         try:
-            result = await self._parts.pull(self._pull(pulled, subscription))
+            result = await self._context.pull(self._pull(pulled, subscription))
         except (RocketMQError, FieldError, RecordError) as error:
             return self._failed(pulled, error)
         if not pulled.process_queue.dropped:
@@ -223,7 +227,7 @@ class Prefetcher:
         )
 
     def _pull(self, pulled: PrefetchedQueue, subscription: Subscription) -> PullQuery:
-        """The filter goes with each request, so no broker need know the subscription."""
+        """Each request contains the filter, so that brokers do not need the subscription."""
         options = self._options
         if subscription.kind == "TAG":
             subscription = replace(subscription, version=0)
@@ -242,7 +246,7 @@ class Prefetcher:
     def _answered(self, pulled: PrefetchedQueue, result: PullResult) -> None:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             log.warning(
-                "%s: the broker has no offset %d, goes to %d",
+                "%s: the broker has no offset %d, pulling continues at %d",
                 pulled.queue,
                 pulled.next_offset,
                 result.next_offset,
@@ -254,21 +258,21 @@ class Prefetcher:
             self._cached += len(result.messages)
             self._arrived.set()
         else:
-            self._moved(pulled)
+            self._update_position(pulled)
 
-    def _moved(self, pulled: PrefetchedQueue) -> None:
-        """If all is given out, all before the next pull counts as given out, be it passed over or before our time."""
+    def _update_position(self, pulled: PrefetchedQueue) -> None:
+        """If nothing is buffered, all before the next pull counts as delivered, even if filtered out."""
         if not pulled.process_queue.message_count:
             pulled.position = pulled.next_offset
         self._delivered.add(pulled)
 
     def _failed(self, pulled: PrefetchedQueue, error: Exception) -> float:
-        log.warning("pull of %s: %s", pulled.queue, error)
+        log.warning("pull of %s failed: %s", pulled.queue, error)
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S
-        return self._parts.exception_delay_s
+        return self._context.exception_delay_s
 
 
 def _ended(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("a queue is pulled no more", exc_info=error)
+        log.error("pulling of a queue stopped after an unexpected error", exc_info=error)

@@ -1,6 +1,6 @@
-"""A PULL request and its answer, and Puller, which sends the one and reads the other for one group. Event loop only.
+"""A PULL request and its answer, and PullClient, which sends it for one group. Event loop only.
 
-It remembers for each queue which broker of a group of brokers the last answer recommended. Keeps nothing else.
+Its only state is the broker id (master or slave) that the last answer recommended for each queue.
 """
 
 import logging
@@ -22,11 +22,11 @@ from firearrow.client.remoting.routes import MASTER, BrokerAddress
 log = logging.getLogger("firearrow.client")
 
 SQL_VERSION = 232
-"""V4_1_0_SNAPSHOT: brokers below do not know SQL."""
+"""V4_1_0_SNAPSHOT: older brokers do not know SQL."""
 
 
 class PullStatus(Enum):
-    """What an answer comes to; the value is the response code."""
+    """The result of a pull; the value is the response code."""
 
     FOUND = 0
     NO_NEW_MSG = 19
@@ -36,7 +36,7 @@ class PullStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullQuery:
-    """What is asked for; names are those that brokers know. `subscription` is what the group told of the topic."""
+    """One pull, with names as brokers know them. `subscription` is the one that heartbeats report."""
 
     queue: MessageQueue
     subscription: Subscription
@@ -45,17 +45,17 @@ class PullQuery:
     batch_bytes: int
     timeout_s: float
     suspend_s: float | None = None
-    """How long the broker may hold the request until there is something; None: not at all."""
+    """How long the broker may hold the request until messages arrive; None: not at all."""
     commit: int | None = None
-    """The group's offset, told on the way."""
+    """The group's offset, which the broker stores with the pull."""
     post_expression: bool = False
-    """The request carries the filter itself, whatever the last heartbeat said."""
+    """The request contains the filter, so that the one of the last heartbeat does not matter."""
     lite: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """`messages` are those that are wanted; `next_offset` comes after all that was looked at."""
+    """`messages`: those that match; `next_offset`: the offset after all messages that were examined."""
 
     status: PullStatus
     next_offset: int
@@ -65,7 +65,9 @@ class PullResult:
 
 
 class PullClient:
-    """`broker_id` is where all pulls of this group go, None: where brokers recommend, at first the master."""
+    """`broker_id`: the target of all pulls of this group; None: the one that brokers recommend, at first the
+    master.
+    """
 
     def __init__(
         self,
@@ -84,26 +86,26 @@ class PullClient:
         self._suggested: dict[MessageQueue, int] = {}
 
     async def pull(self, pull: PullQuery) -> PullResult:
-        """BrokerError: any other code than the four of PullStatus. TransportError, FieldError, RecordError."""
-        where = await self._where(pull.queue)
-        if pull.subscription.kind != "TAG" and self._instance.broker_version(where.address) < SQL_VERSION:
+        """BrokerError: a code other than the four of PullStatus. TransportError, FieldError, RecordError."""
+        target = await self._target(pull.queue)
+        if pull.subscription.kind != "TAG" and self._instance.broker_version(target.address) < SQL_VERSION:
             raise ClientError(
                 f"broker {pull.queue.broker_name} is too old to filter by {pull.subscription.kind}"
             )
-        request = pull_command(pull, self._group, to_master=where.broker_id == MASTER)
-        answer = await self._instance.call(where.address, request, pull.timeout_s)
+        request = pull_command(pull, self._group, to_master=target.broker_id == MASTER)
+        answer = await self._instance.call(target.address, request, pull.timeout_s)
         return self._result(pull, answer)
 
-    async def _where(self, queue: MessageQueue) -> BrokerAddress:
+    async def _target(self, queue: MessageQueue) -> BrokerAddress:
         routes = self._instance.routes
-        wanted = self._suggested.get(queue, MASTER) if self._broker_id is None else self._broker_id
-        where = routes.address(routes.broker_name_of(queue), wanted)
-        if where is None:
+        broker_id = self._suggested.get(queue, MASTER) if self._broker_id is None else self._broker_id
+        target = routes.address(routes.broker_name_of(queue), broker_id)
+        if target is None:
             await routes.refresh(queue.topic)
-            where = routes.address(routes.broker_name_of(queue), wanted)
-        if where is None:
+            target = routes.address(routes.broker_name_of(queue), broker_id)
+        if target is None:
             raise NoRoute(f"broker {routes.broker_name_of(queue)} is not known")
-        return where
+        return target
 
     def _result(self, pull: PullQuery, answer: RemotingCommand) -> PullResult:
         if answer.code not in PullStatus._value2member_map_:
@@ -111,7 +113,7 @@ class PullClient:
         status = PullStatus(answer.code)
         self._suggested[pull.queue] = answer.integer("suggestWhichBrokerId")
         next_offset = _offset(answer, "nextBeginOffset")
-        least, most = answer.integer("minOffset"), answer.integer("maxOffset")
+        min_offset, max_offset = answer.integer("minOffset"), answer.integer("maxOffset")
         messages: list[ReceivedMessage] = []
         if status is PullStatus.FOUND:
             messages = decode_messages(
@@ -119,14 +121,14 @@ class PullClient:
                 pull.queue.broker_name,
                 self._opener,
                 queue=pull.queue,
-                min_offset=least,
-                max_offset=most,
+                min_offset=min_offset,
+                max_offset=max_offset,
                 offset_delta=answer.integer_or("offsetDelta", 0),
                 tags=pull.subscription.tags,
             )
             for hook in self._filters:
                 messages = self._filtered(hook, pull.queue, messages)
-        return PullResult(status, next_offset, least, most, messages)
+        return PullResult(status, next_offset, min_offset, max_offset, messages)
 
     def _filtered(
         self, hook: FilterHook, queue: MessageQueue, messages: list[ReceivedMessage]
@@ -139,7 +141,7 @@ class PullClient:
 
 
 def pull_command(pull: PullQuery, group: str, *, to_master: bool) -> RemotingCommand:
-    """The request. Slaves are told no offset."""
+    """The request. It commits no offset at a slave."""
     flags = 0
     commit = pull.commit if to_master else None
     if commit is not None:
@@ -172,5 +174,5 @@ def pull_command(pull: PullQuery, group: str, *, to_master: bool) -> RemotingCom
 def _offset(answer: RemotingCommand, name: str) -> int:
     value = answer.integer(name)
     if value < 0:
-        raise ClientError(f"{name}: {value} is no offset")
+        raise ClientError(f"{name}: {value} is not an offset")
     return value

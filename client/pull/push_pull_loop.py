@@ -1,8 +1,8 @@
-"""PullLoop: pulls each queue again and again, as long as its ProcessQueue is ours and has room for more.
+"""PullLoop: pulls each owned queue of a push consumer repeatedly, within its limits.
 
-A queue is one task, so it has one request on the way at most; a step ends with the seconds to wait before the next.
-The checks before a pull keep Java's order, strictness and delays, but that a full queue is looked at again as soon as
-half of it is finished, not only after 50 ms. Event loop only.
+Each queue has one task, so it has at most one outstanding request. The checks before a pull keep Java's
+order, limits and delays, with one exception: a full queue is checked again as soon as half of it is finished,
+not only after 50 ms. Event loop only.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ FULL_S = 0.05
 PAUSED_S = 1.0
 BROKER_FULL_S = 0.02
 LOG_EVERY = 1000
-"""What happens again and again is told of at the first time and then each so many times."""
+"""Repeated events are logged the first time and then once per LOG_EVERY."""
 
 
 class PullStats(Protocol):
@@ -43,7 +43,7 @@ class PullStats(Protocol):
 
 @dataclass(slots=True)
 class FlowControlLimits:
-    """How much may lie in one queue before it is pulled no more. Those of topics overwrite those of queues."""
+    """How much one queue may cache before pulling pauses. Limits of topics replace those of queues."""
 
     messages_max: int
     bytes_max: int
@@ -54,7 +54,7 @@ class FlowControlLimits:
         return FlowControlLimits(options.queue_messages_max, options.queue_bytes_max, options.span_max)
 
     def spread(self, options: PushConsumerOptions, queues: int) -> None:
-        """Divide the topics' thresholds among all queues of the consumer, of whatever topic."""
+        """Divide the limits of topics by the number of all queues of the consumer, as in Java."""
         if not queues:
             return
         if options.topic_messages_max is not None:
@@ -65,7 +65,10 @@ class FlowControlLimits:
 
 @dataclass(slots=True, kw_only=True)
 class PullLoopContext:
-    """What a PullLoop works with. `repair` moves a queue whose offset the broker refused to the request's new one."""
+    """What a PullLoop works with.
+
+    `repair` moves a queue whose offset the broker refused to the request's new offset.
+    """
 
     options: PushConsumerOptions
     puller: PullClient
@@ -83,23 +86,23 @@ class PullLoopContext:
 
 
 class PullLoop:
-    def __init__(self, parts: PullLoopContext) -> None:
-        self._parts = parts
-        self._options = parts.options
+    def __init__(self, context: PullLoopContext) -> None:
+        self._context = context
+        self._options = context.options
         self._tasks: set[asyncio.Task[None]] = set()
-        self.thresholds = FlowControlLimits.of(parts.options)
+        self.thresholds = FlowControlLimits.of(context.options)
         self.paused = False
         self.times_full = 0
         self.times_span_exceeded = 0
 
     def begin(self, request: PullRequest) -> None:
-        """PullQuery this queue until it is dropped."""
+        """Pull this queue until it is dropped."""
         task = asyncio.get_running_loop().create_task(self.run(request))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """No request is on the way any more."""
+        """Cancel all requests."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -107,34 +110,36 @@ class PullLoop:
 
     @property
     def queues(self) -> int:
-        """How many are being pulled."""
+        """How many queues are pulled."""
         return len(self._tasks)
 
     async def run(self, request: PullRequest) -> None:
         process_queue = request.process_queue
         while not process_queue.dropped:
-            process_queue.last_pull_s = self._parts.clock()  # before the checks: who waits is alive
+            # Before the checks: a paused queue has not expired.
+            process_queue.last_pull_s = self._context.clock()
             wait_s = await self._step(request)
             if wait_s > NOW:
-                await self._parts.sleep(wait_s)
+                await self._context.sleep(wait_s)
 
     async def _step(self, request: PullRequest) -> float:
-        if not self._parts.running():
-            return self._parts.exception_delay_s
+        """Do one pull. Returns the seconds to wait before the next one."""
+        if not self._context.running():
+            return self._context.exception_delay_s
         if self.paused:
             return PAUSED_S
         if self._full(request):
-            await self._parts.has_capacity(request.process_queue, FULL_S)
+            await self._context.has_capacity(request.process_queue, FULL_S)
             return NOW
         try:
             if self._options.orderly and not await self._locked(request):
-                return self._parts.exception_delay_s
-            subscription = self._parts.subscriptions.get(request.queue.topic)
+                return self._context.exception_delay_s
+            subscription = self._context.subscriptions.get(request.queue.topic)
             if subscription is None:
-                log.warning("%s: subscribed no more", request.queue)
-                return self._parts.exception_delay_s
-            began = self._parts.clock()
-            result = await self._parts.puller.pull(self._pull(request, subscription))
+                log.warning("%s: not pulled, the topic is no longer subscribed", request.queue)
+                return self._context.exception_delay_s
+            began = self._context.clock()
+            result = await self._context.puller.pull(self._pull(request, subscription))
         except (RocketMQError, FieldError, RecordError) as error:
             return self._failed(request, error)
         request.failures = 0
@@ -146,28 +151,31 @@ class PullLoop:
         queue, limits = request.process_queue, self.thresholds
         if queue.message_count > limits.messages_max or queue.message_bytes // MIB > limits.bytes_max // MIB:
             if self.times_full % LOG_EVERY == 0:
-                self._log_full(request, "holds too much")
+                self._log_full(request, "too many messages are cached")
             self.times_full += 1
             return True
         if not self._options.orderly and queue.max_span() > limits.span_max:
             if self.times_span_exceeded % LOG_EVERY == 0:
-                self._log_full(request, "spans too far")
+                self._log_full(request, "the cached offsets are too far apart")
             self.times_span_exceeded += 1
             return True
         return False
 
     async def _locked(self, request: PullRequest) -> bool:
-        """In order: whether the queue is ours alone. At first the start is asked for again; a lower one counts, too."""
+        """Orderly: whether this member has the lock.
+
+        After a new lock the start offset is read again; it may be lower.
+        """
         if not request.process_queue.locked:
             return False
         if not request.previously_locked:
-            offset = await self._parts.start_offset(request.queue)
+            offset = await self._context.start_offset(request.queue)
             if offset < 0:
-                log.error("%s: %d is no offset to start at", request.queue, offset)
+                log.error("%s: %d is not a valid start offset", request.queue, offset)
                 return False
             if offset < request.next_offset:
                 log.warning(
-                    "%s: starts at %d instead of %d, the broker was busy",
+                    "%s: pulling starts at %d instead of %d, the offset stored at the broker is lower",
                     request.queue,
                     offset,
                     request.next_offset,
@@ -178,7 +186,7 @@ class PullLoop:
     def _pull(self, request: PullRequest, subscription: Subscription) -> PullQuery:
         options, commit = self._options, None
         if options.model is MessageModel.CLUSTERING:
-            offset = self._parts.offsets.cached_offset(request.queue)
+            offset = self._context.offsets.cached_offset(request.queue)
             commit = offset if offset > 0 else None
         return PullQuery(
             queue=request.queue,
@@ -195,42 +203,45 @@ class PullLoop:
     async def _answered(self, request: PullRequest, result: PullResult, began: float) -> float:
         previous, request.next_offset = request.next_offset, result.next_offset
         if result.status is PullStatus.FOUND:
-            self._parts.stats.pull_took(request.queue.topic, self._parts.clock() - began)
+            self._context.stats.pull_took(request.queue.topic, self._context.clock() - began)
             return self._found(request, result, previous)
         if result.status is PullStatus.OFFSET_ILLEGAL:
             log.warning(
-                "%s: the broker has no offset %d, goes to %d", request.queue, previous, result.next_offset
+                "%s: the broker has no offset %d, pulling continues at %d",
+                request.queue,
+                previous,
+                result.next_offset,
             )
             request.process_queue.dropped = True
-            await self._parts.repair(request)
+            await self._context.repair(request)
             return NOW
         if not request.process_queue.message_count:
-            self._parts.offsets.update(request.queue, request.next_offset, increase_only=True)
+            self._context.offsets.update(request.queue, request.next_offset, increase_only=True)
         return NOW
 
     def _found(self, request: PullRequest, result: PullResult, previous: int) -> float:
         messages, queue = result.messages, request.process_queue
         if result.next_offset < previous or (messages and messages[0].queue_offset < previous):
-            log.warning("%s: asked for %d, the answer goes back behind it", request.queue, previous)
+            log.warning("%s: the answer to a pull at offset %d goes back before it", request.queue, previous)
         if not messages:
             return NOW
-        self._parts.stats.pulled(request.queue.topic, len(messages))
+        self._context.stats.pulled(request.queue.topic, len(messages))
         dispatch = queue.put(messages, result.max_offset)
-        self._parts.service.submit(messages, queue, request.queue, dispatch)
+        self._context.service.submit(messages, queue, request.queue, dispatch)
         return self._options.pull_interval_s
 
     def _failed(self, request: PullRequest, error: Exception) -> float:
         if not request.queue.topic.startswith(RETRY) and request.failures % LOG_EVERY == 0:
-            log.warning("pull of %s: %s", request.queue, error)
+            log.warning("pull of %s failed: %s", request.queue, error)
         request.failures += 1
         if isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL:
             return BROKER_FULL_S
-        return self._parts.exception_delay_s
+        return self._context.exception_delay_s
 
     def _log_full(self, request: PullRequest, why: str) -> None:
         queue = request.process_queue
         log.warning(
-            "%s %s: %d messages, %d bytes, a span of %d; it is not pulled meanwhile",
+            "%s: pulling pauses, %s: %d messages, %d bytes, a span of %d",
             request.queue,
             why,
             queue.message_count,
@@ -241,4 +252,4 @@ class PullLoop:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a queue is pulled no more", exc_info=error)
+            log.error("pulling of a queue stopped after an unexpected error", exc_info=error)

@@ -1,7 +1,8 @@
-"""How the members of a group split the queues of a topic: Java's six strategies, to the queue.
+"""How the members of a group split the queues of a topic: Java's six strategies, with the same results.
 
-A strategy is any callable `(group, client_id, queues, client_ids) -> queues`. Both lists come sorted as Java sorts
-them, and every member must compute the same split: then each queue has exactly one owner. Pure; any thread.
+A strategy is any callable `(group, client_id, queues, client_ids) -> queues`. Both lists come in Java's
+order, and every member must compute the same split, so that each queue has exactly one owner. Pure functions;
+any thread.
 """
 
 import hashlib
@@ -18,23 +19,23 @@ Queues = Sequence[MessageQueue]
 
 class Strategy(Protocol):
     def __call__(self, group: str, client_id: str, queues: Queues, client_ids: Sequence[str], /) -> Queues:
-        """The queues of the member `client_id`. ValueError: no split can be made; then nothing changes."""
+        """The queues of the member `client_id`. ValueError: they cannot be split; then nothing changes."""
 
 
 def averagely(group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
-    """Neighbouring queues. Java's `AVG`."""
+    """Each member gets adjacent queues. Java's `AVG`."""
     _check(client_id, queues, client_ids)
     return queue_allocation.averagely(client_id, queues, client_ids)
 
 
 def by_circle(group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
-    """Every n-th queue of n members. Java's `AVG_BY_CIRCLE`."""
+    """Each of n members gets every n-th queue. Java's `AVG_BY_CIRCLE`."""
     _check(client_id, queues, client_ids)
     return queue_allocation.by_circle(client_id, queues, client_ids)
 
 
 class FixedQueues:
-    """Always the queues given here, whoever else there is. Java's `CONFIG`."""
+    """Always the queues of the constructor, regardless of other members. Java's `CONFIG`."""
 
     name = "CONFIG"
 
@@ -46,7 +47,9 @@ class FixedQueues:
 
 
 class MachineRoom:
-    """Only queues of brokers named `room@name` with a room of ours, in blocks; what is left over one by one."""
+    """Splits the queues of brokers named `room@name` whose room is configured: equal blocks, then the rest
+    singly.
+    """
 
     name = "MACHINE_ROOM"
 
@@ -63,12 +66,15 @@ class MachineRoom:
         return mine + near[block * members + index : block * members + index + 1] if index < rest else mine
 
     def _is_near(self, broker_name: str) -> bool:
-        pieces = broker_name.rstrip("@").split("@")  # Java's split forgets empty pieces at the end
-        return len(pieces) == 2 and pieces[0] in self._rooms
+        fields = broker_name.rstrip("@").split("@")  # Java's split drops empty strings at the end
+        return len(fields) == 2 and fields[0] in self._rooms
 
 
 class MachineRoomNearby:
-    """Queues go to members of their own room; those of a room without members to all, both split by `inner`."""
+    """Members of a room share its queues; all members share those of a room without members.
+
+    `inner` splits both.
+    """
 
     def __init__(
         self,
@@ -86,23 +92,26 @@ class MachineRoomNearby:
         rooms: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             rooms.setdefault(_named(self._room_of_queue(queue), queue), []).append(queue)
-        neighbours: dict[str, list[str]] = {}
+        members_of: dict[str, list[str]] = {}
         for member in client_ids:
-            neighbours.setdefault(_named(self._room_of_client(member), member), []).append(member)
-        here = self._room_of_client(client_id)
-        shares = [(rooms.pop(here, []), neighbours[here])]
-        shares += [
+            members_of.setdefault(_named(self._room_of_client(member), member), []).append(member)
+        own_room = self._room_of_client(client_id)
+        splits = [(rooms.pop(own_room, []), members_of[own_room])]
+        splits += [
             (rooms[room], list(client_ids))
             for room in sorted(rooms, key=java_order)
-            if room not in neighbours
+            if room not in members_of
         ]
         return [
-            queue for part, among in shares if part for queue in self._inner(group, client_id, part, among)
+            queue
+            for split, members in splits
+            if split
+            for queue in self._inner(group, client_id, split, members)
         ]
 
 
 class ConsistentHash:
-    """Members and queues on a ring of hashes: few queues move when a member joins or leaves."""
+    """Members and queues on a hash ring: few queues move when a member joins or leaves."""
 
     name = "CONSISTENT_HASH"
 
@@ -114,30 +123,30 @@ class ConsistentHash:
     def __call__(self, group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> Queues:
         if not _is_member(client_id, queues, client_ids):
             return []
-        ring = {_place(f"{member}-{n}"): member for member in client_ids for n in range(self._virtual_nodes)}
-        places = sorted(ring)
-        return [queue for queue in queues if places and ring[_owner(places, queue)] == client_id]
+        ring = {_hash(f"{member}-{n}"): member for member in client_ids for n in range(self._virtual_nodes)}
+        nodes = sorted(ring)
+        return [queue for queue in queues if nodes and ring[_owner(nodes, queue)] == client_id]
 
 
-def _owner(places: Sequence[int], queue: MessageQueue) -> int:
+def _owner(nodes: Sequence[int], queue: MessageQueue) -> int:
     key = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
-    return places[bisect_left(places, _place(key)) % len(places)]
+    return nodes[bisect_left(nodes, _hash(key)) % len(nodes)]
 
 
-def _place(key: str) -> int:
+def _hash(key: str) -> int:
     return int.from_bytes(
         hashlib.md5(key.encode("utf-8", "replace"), usedforsecurity=False).digest()[:4], "big"
     )
 
 
-def _named(room: str, whose: object) -> str:
+def _named(room: str, owner: object) -> str:
     if not room:
-        raise ValueError(f"no machine room is known for {whose}")
+        raise ValueError(f"no machine room is known for {owner}")
     return room
 
 
 def _is_member(client_id: str, queues: Queues, client_ids: Sequence[str]) -> bool:
-    """False if the broker does not list us (yet): then nothing is ours. ValueError."""
+    """False if the broker does not list this member (yet): then it owns no queue. ValueError."""
     _check(client_id, queues, client_ids)
     return client_id in client_ids
 
@@ -160,13 +169,13 @@ def strategy_of(allocate: Strategy | Callable[..., Queues] | str) -> Strategy:
         return allocate
     if allocate not in BY_NAME:
         raise ConfigError(
-            f"allocate {allocate!r}: {', '.join(BY_NAME)}, or a strategy object or callable is wanted"
+            f"allocate {allocate!r} is unknown: use {', '.join(BY_NAME)}, or a strategy object or callable"
         )
     return BY_NAME[allocate]
 
 
 def name_of(strategy: Strategy) -> str:
-    """As Java calls it; brokers are told it when they assign the queues."""
+    """Java's name of the strategy, which a broker gets when it assigns the queues."""
     for name, known in BY_NAME.items():
         if strategy is known:
             return name

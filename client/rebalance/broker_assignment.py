@@ -1,6 +1,6 @@
-"""Who is in a group, and which queues the broker assigns to us when members do not split them themselves.
+"""Requests the members of a group, and the queues that a broker assigns to this member.
 
-Both ask a random broker of the topic, once. Keeps nothing. Event loop only.
+Both functions send one request to a random broker of the topic. Keeps no state. Event loop only.
 """
 
 from collections.abc import Mapping
@@ -19,42 +19,47 @@ MEMBERS_MAX = ASSIGNED_MAX = 65536
 
 
 class RequestMode(Enum):
-    """How an assigned queue is to be read."""
+    """How to read an assigned queue."""
 
     PULL = "PULL"
     POP = "POP"
 
 
 async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list[str]:
-    """The client ids of the group, as a broker of the topic knows them. ClientError: nobody could tell."""
+    """The client ids of the group, as a broker of the topic knows them. ClientError: no broker answered."""
     request = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
     content = await _ask(instance, topic, request, instance.options.api_timeout_s)
     ids = content.get("consumerIdList")
-    if not isinstance(ids, list) or len(ids) > MEMBERS_MAX or not all(isinstance(one, str) for one in ids):
-        raise ClientError(f"consumerIdList: at most {MEMBERS_MAX} texts are wanted")
+    if (
+        not isinstance(ids, list)
+        or len(ids) > MEMBERS_MAX
+        or not all(isinstance(client_id, str) for client_id in ids)
+    ):
+        raise ClientError(f"consumerIdList must be a list of at most {MEMBERS_MAX} strings")
     return ids
 
 
 async def query_assignment(
     instance: ClientInstance, group: str, topic: str, model: MessageModel, strategy: str
 ) -> dict[MessageQueue, RequestMode] | None:
-    """Our queues; queue id -1 is any queue of that broker. None: no valid answer, keep what there is. ClientError.
+    """The queues of this member; queue id -1 is any queue of that broker. ClientError.
 
-    The broker knows the strategies AVG and AVG_BY_CIRCLE only.
+    None: the answer has no assignments, so the queues stay as they are. The broker knows the strategies AVG
+    and AVG_BY_CIRCLE only.
     """
-    wanted = {
+    query = {
         "clientId": instance.client_id,
         "consumerGroup": group,
         "messageModel": model.value,
         "strategyName": strategy,
         "topic": topic,
     }
-    request = RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, body=fastjson.dumps(wanted))
+    request = RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, body=fastjson.dumps(query))
     items = (await _ask(instance, topic, request, TIMEOUT_S)).get("messageQueueAssignments")
     if items is None:
         return None
     if not isinstance(items, list) or len(items) > ASSIGNED_MAX:
-        raise ClientError(f"messageQueueAssignments: at most {ASSIGNED_MAX} are wanted")
+        raise ClientError(f"messageQueueAssignments must be a list of at most {ASSIGNED_MAX} assignments")
     try:
         return dict(
             _assigned(item) for item in items if not isinstance(item, dict) or item.get("messageQueue")
@@ -65,7 +70,7 @@ async def query_assignment(
 
 def _assigned(item: object) -> tuple[MessageQueue, RequestMode]:
     if not isinstance(item, dict):
-        raise fastjson.JsonError("an assignment is wanted")
+        raise fastjson.JsonError("an assignment must be an object")
     mode = RequestMode.POP if item.get("mode") == RequestMode.POP.value else RequestMode.PULL
     return fastjson.message_queue(item["messageQueue"]), mode
 
@@ -78,12 +83,12 @@ async def _ask(
         await instance.routes.refresh(topic)
         address = instance.routes.any_broker_of(topic)
     if address is None:
-        raise ClientError(f"topic {topic}: no broker is known")
+        raise ClientError(f"topic {topic} has no known broker")
     answer = check(await instance.call(address, request, timeout_s), address)
     try:
         content = fastjson.loads(answer.body)
     except fastjson.JsonError as error:
         raise ClientError(f"{address}: {error}") from error
     if not isinstance(content, dict):
-        raise ClientError(f"{address}: an object is wanted")
+        raise ClientError(f"{address}: the answer must be a JSON object")
     return content

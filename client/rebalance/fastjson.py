@@ -1,7 +1,7 @@
-"""The JSON that Java's clients write: message queues as keys of maps, and keys that are bare numbers.
+"""The JSON of Java's clients, with message queues and bare numbers as keys.
 
-`{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:5}}` and `{0:"host"}` are no JSON, but what fastjson makes
-of Java's maps. Input is bounded in size and depth. Knows no body and no file; any thread.
+`{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:5}}` and `{0:"host"}` are not JSON, but fastjson
+writes Java's maps so. Input is bounded in size and depth. Any thread.
 """
 
 import json
@@ -11,19 +11,19 @@ from typing import Any, TypeGuard
 
 import orjson
 
-from firearrow._native.wire.fastjson import JsonError as JsonError  # noqa: PLC0414 (handed on)
+from firearrow._native.wire.fastjson import JsonError as JsonError  # noqa: PLC0414 (re-exported)
 from firearrow._native.wire.fastjson import read
 from firearrow.client.base.message import MessageQueue
 
 BYTES_MAX = 16 << 20
-_BEYOND_A_LONG = re.compile(rb"[0-9]{19}")
+_OVER_18_DIGITS = re.compile(rb"[0-9]{19}")
 
 
 def loads(data: bytes | str) -> Any:  # noqa: ANN401
-    """The value of a text. Keys are `str` (numbers, too) or MessageQueue. JsonError."""
+    """Parse JSON. Keys become `str` (numbers, too) or MessageQueue. JsonError."""
     raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
     if len(raw) > BYTES_MAX:
-        raise JsonError(f"JSON of {len(raw)} bytes, at most {BYTES_MAX}")
+        raise JsonError(f"JSON of {len(raw)} bytes, at most {BYTES_MAX} are allowed")
     try:
         return _read_strictly(raw)
     except (ValueError, RecursionError):
@@ -31,23 +31,23 @@ def loads(data: bytes | str) -> Any:  # noqa: ANN401
 
 
 def dumps(value: object, *, pretty: bool = False) -> bytes:
-    """Compact, or with a member on each line as Java's files are. Keys: `str`, `int` or MessageQueue, order is kept."""
-    pieces: list[str] = []
-    _write(value, pieces, "\n" if pretty else "")
-    return "".join(pieces).encode("utf-8", "replace")
+    """Compact, or one member per line as in Java's files. Keys: `str`, `int` or MessageQueue, in order."""
+    chunks: list[str] = []
+    _write(value, chunks, "\n" if pretty else "")
+    return "".join(chunks).encode("utf-8", "replace")
 
 
 def message_queue(value: object) -> MessageQueue:
-    """The queue that an object, or a text that holds one, names. JsonError."""
+    """The queue named by an object, or by a string that contains one. JsonError."""
     if isinstance(value, MessageQueue):
         return value
     if isinstance(value, str):
         value = loads(value)
     if not isinstance(value, dict):
-        raise JsonError("a message queue is wanted")
+        raise JsonError("a message queue must be an object")
     topic, broker, queue_id = value.get("topic"), value.get("brokerName"), value.get("queueId")
     if not (isinstance(topic, str) and isinstance(broker, str) and is_integer(queue_id, 32)):
-        raise JsonError("a message queue without topic, brokerName or queueId")
+        raise JsonError("a message queue without valid topic, brokerName or queueId")
     return MessageQueue(topic, broker, queue_id)
 
 
@@ -56,19 +56,19 @@ def queue_json(queue: MessageQueue) -> dict[str, object]:
 
 
 def queue_offsets(value: object) -> dict[MessageQueue, int]:
-    """Java's map from queues to offsets, or the list with `offset` that is told to C++ clients. JsonError."""
+    """Java's map from queues to offsets, or the list with `offset` that C++ clients get. JsonError."""
     pairs: list[tuple[object, object]]
     if isinstance(value, dict):
         pairs = list(value.items())
     elif isinstance(value, list):
         pairs = [(item, item.get("offset") if isinstance(item, dict) else None) for item in value]
     else:
-        raise JsonError("a map from queues to offsets is wanted")
+        raise JsonError("offsets must be a map from queues to offsets")
     table: dict[MessageQueue, int] = {}
     for key, offset in pairs:
         queue = message_queue(key)
         if not is_integer(offset, 64):
-            raise JsonError(f"{queue}: its offset is no number")
+            raise JsonError(f"{queue}: the offset is not a number")
         table[queue] = offset
     return table
 
@@ -78,40 +78,42 @@ def is_integer(value: object, bits: int) -> TypeGuard[int]:
 
 
 def _read_strictly(raw: bytes) -> Any:  # noqa: ANN401
-    """Of JSON as it stands: by orjson, and again if it may hold an integer beyond 64 bits, which that makes a float."""
+    """Parse standard JSON: by orjson, and by json if it may contain integers over 64 bits, which orjson turns
+    to floats.
+    """
     value = orjson.loads(raw)
-    return json.loads(raw) if _BEYOND_A_LONG.search(raw) else value
+    return json.loads(raw) if _OVER_18_DIGITS.search(raw) else value
 
 
-def _write(value: object, pieces: list[str], line: str) -> None:
-    """`line` is what a new line begins with, nothing when compact."""
+def _write(value: object, chunks: list[str], line: str) -> None:
+    """`line`: the beginning of a new line, empty if compact."""
     if isinstance(value, MessageQueue):
         value = queue_json(value)
     if isinstance(value, Mapping):
-        _write_members(value, pieces, line)
+        _write_members(value, chunks, line)
     elif isinstance(value, list | tuple):
-        _write_items(value, pieces, line)
+        _write_items(value, chunks, line)
     else:
-        pieces.append(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        chunks.append(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
-def _write_members(members: Mapping[Any, object], pieces: list[str], line: str) -> None:
+def _write_members(members: Mapping[Any, object], chunks: list[str], line: str) -> None:
     inner = line and line + "\t"
-    before = "{" + inner
+    separator = "{" + inner
     for key, item in members.items():
-        pieces.append(before)
-        _write(key if isinstance(key, MessageQueue | int) else str(key), pieces, inner)
-        pieces.append(":")
-        _write(item, pieces, inner)
-        before = "," + inner
-    pieces.append(line + "}" if members else "{}")
+        chunks.append(separator)
+        _write(key if isinstance(key, MessageQueue | int) else str(key), chunks, inner)
+        chunks.append(":")
+        _write(item, chunks, inner)
+        separator = "," + inner
+    chunks.append(line + "}" if members else "{}")
 
 
-def _write_items(items: list[object] | tuple[object, ...], pieces: list[str], line: str) -> None:
+def _write_items(items: list[object] | tuple[object, ...], chunks: list[str], line: str) -> None:
     inner = line and line + "\t"
-    before = "[" + inner
+    separator = "[" + inner
     for item in items:
-        pieces.append(before)
-        _write(item, pieces, inner)
-        before = "," + inner
-    pieces.append(line + "]" if items else "[]")
+        chunks.append(separator)
+        _write(item, chunks, inner)
+        separator = "," + inner
+    chunks.append(line + "]" if items else "[]")

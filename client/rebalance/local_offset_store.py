@@ -1,7 +1,8 @@
-"""LocalOffsetStore: offsets of one member in a file of its own, for BROADCASTING. Java's place and form.
+"""LocalOffsetStore: the offsets of one member in a local file, for BROADCASTING, with Java's path and format.
 
-`<directory>/<client id>/<group>/offsets.json`; the state before is kept in `.bak`. Java's client and this one read each
-other's files. The file is read and written in threads, one at a time; everything else is for the event loop only.
+`<directory>/<client id>/<group>/offsets.json`; `.bak` keeps the previous state. Java's client and this one
+read each other's files. The file is read and written in threads, one at a time; everything else is for the
+event loop only.
 """
 
 import asyncio
@@ -23,26 +24,26 @@ class LocalOffsetStore(OffsetTable):
     def __init__(self, directory: str | os.PathLike[str], client_id: str, group: str) -> None:
         super().__init__()
         self._file = OffsetFile(Path(directory) / client_id / group / FILE_NAME)
-        self._alone = asyncio.Lock()
+        self._file_lock = asyncio.Lock()
 
     @property
     def path(self) -> Path:
         return self._file.path
 
     async def load(self) -> None:
-        async with self._alone:
+        async with self._file_lock:
             stored = await asyncio.to_thread(self._file.read)
         for queue, offset in stored.items():
             self.update(queue, offset)
 
     async def read(self, queue: MessageQueue, how: ReadOffset) -> int:
-        """A file that cannot be read holds nothing: there is nobody else to ask."""
+        """NOT_FOUND if the file cannot be read: there is no other source."""
         if how is not ReadOffset.STORE:
             known = self.cached_offset(queue)
             if known != NOT_FOUND or how is ReadOffset.MEMORY:
                 return known
         try:
-            async with self._alone:
+            async with self._file_lock:
                 stored = await asyncio.to_thread(self._file.read)
         except OffsetUnknown as error:
             log.warning("%s", error)
@@ -53,7 +54,7 @@ class LocalOffsetStore(OffsetTable):
         return offset
 
     async def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """What the file says of other queues stays."""
+        """The file keeps its offsets of other queues."""
         await self._merge(queues)
 
     async def persist_final(self, queues: Collection[MessageQueue]) -> None:
@@ -63,51 +64,51 @@ class LocalOffsetStore(OffsetTable):
         await self._merge((queue,))
 
     async def _merge(self, queues: Iterable[MessageQueue]) -> None:
-        fresh = {queue: offset for queue in queues if (offset := self.cached_offset(queue)) != NOT_FOUND}
-        if not fresh:
+        changed = {queue: offset for queue in queues if (offset := self.cached_offset(queue)) != NOT_FOUND}
+        if not changed:
             return
         try:
-            async with self._alone:
-                await asyncio.to_thread(self._file.merge, fresh)
+            async with self._file_lock:
+                await asyncio.to_thread(self._file.merge, changed)
         except (OffsetUnknown, OSError) as error:
-            log.error("offsets were not written: %s", error)
+            log.error("offsets were not written to %s: %s", self.path, error)
 
 
 class OffsetFile:
-    """What lies on disk. Any one thread at a time; another process may write, too."""
+    """The file on disk. One thread at a time; other processes may write, too."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._backup = path.with_name(f"{path.name}.bak")
         self._known: dict[MessageQueue, int] = {}
         self._stamp: tuple[int, int, int] | None = None
-        """Of the whole file that `_known` came from."""
+        """Of the file that `_known` was read from."""
 
     def read(self) -> dict[MessageQueue, int]:
-        """Empty if there is no file. OffsetUnknown: the file is damaged, and so is what was before it."""
+        """Empty if there is no file. OffsetUnknown: the file and its backup are damaged."""
         stamp = _stamp(self.path)
         if stamp is not None and stamp == self._stamp:
             return self._known
         self._known, self._stamp = {}, None
         try:
-            whole = _offsets(self.path)
+            stored = _offsets(self.path)
         except (fastjson.JsonError, OSError) as error:
-            log.warning("%s: %s; what was before it is read", self.path, error)
-            whole = None
-        if whole is not None:
-            self._known, self._stamp = whole, stamp
-            return whole
+            log.warning("%s cannot be read, using its backup %s: %s", self.path, self._backup, error)
+            stored = None
+        if stored is not None:
+            self._known, self._stamp = stored, stamp
+            return stored
         try:
             return _offsets(self._backup) or {}
         except (fastjson.JsonError, OSError) as error:
             raise OffsetUnknown(
-                f"{self._backup}: {error}: repair the offsets or delete both files"
+                f"{self._backup} cannot be read either: {error}: repair the offsets or delete both files"
             ) from error
 
-    def merge(self, fresh: dict[MessageQueue, int]) -> None:
-        """A crash leaves a whole file, the old one or the new one. OffsetUnknown, OSError."""
+    def merge(self, changed: dict[MessageQueue, int]) -> None:
+        """A crash leaves a complete file, the old one or the new one. OffsetUnknown, OSError."""
         stored = self.read()
-        merged = stored | fresh
+        merged = stored | changed
         if self._stamp is not None:
             if merged == stored:
                 return
@@ -129,17 +130,17 @@ class OffsetFile:
             new.unlink(missing_ok=True)
 
     def _keep_backup(self) -> None:
-        spare = self._backup.with_name(f"{self._backup.name}.{os.getpid()}.tmp")
-        spare.unlink(missing_ok=True)
-        os.link(self.path, spare)
-        spare.replace(self._backup)
+        link = self._backup.with_name(f"{self._backup.name}.{os.getpid()}.tmp")
+        link.unlink(missing_ok=True)
+        os.link(self.path, link)
+        link.replace(self._backup)
 
 
 def _offsets(path: Path) -> dict[MessageQueue, int] | None:
-    """None if there is no file, or nothing in it."""
+    """None if there is no file, or if it is empty."""
     try:
         if path.stat().st_size > fastjson.BYTES_MAX:
-            raise fastjson.JsonError(f"over {fastjson.BYTES_MAX} bytes")
+            raise fastjson.JsonError(f"the file has over {fastjson.BYTES_MAX} bytes")
         text = path.read_bytes()
     except FileNotFoundError:
         return None
@@ -147,14 +148,14 @@ def _offsets(path: Path) -> dict[MessageQueue, int] | None:
         return None
     content = fastjson.loads(text)
     if not isinstance(content, dict):
-        raise fastjson.JsonError("an object with offsetTable is wanted")
+        raise fastjson.JsonError("the file must contain an object with offsetTable")
     return fastjson.queue_offsets(content.get("offsetTable") or {})
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Changes with each new content. None: nothing that can be read."""
+    """Changes with each new content. None: the file cannot be read."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,6 +1,6 @@
-"""OffsetStore: how far a group is in each queue, as a consumer sees it; and the table in memory that all stores share.
+"""OffsetStore: the Protocol of consumer offsets, and the table in memory that all stores share.
 
-Offsets are queue offsets, the next message to be consumed. One event loop; nothing here waits but `read` and `persist`.
+An offset is the queue offset of the next message to consume. Event loop only.
 """
 
 from collections.abc import Collection
@@ -11,45 +11,48 @@ from typing import Protocol
 from firearrow.client.base.message import MessageQueue
 
 NOT_FOUND = -1
-"""Nothing is stored. That it could not be determined is OffsetUnknown instead."""
+"""No offset is stored. A failed read raises OffsetUnknown instead."""
 
 
 class ReadOffset(Enum):
     MEMORY_FIRST = "MEMORY_FIRST_THEN_STORE"
     MEMORY = "READ_FROM_MEMORY"
     STORE = "READ_FROM_STORE"
-    """What is read goes to memory, too."""
+    """The memory gets the stored offset, too."""
 
 
 class OffsetStore(Protocol):
     async def load(self) -> None:
-        """Before anything else. OffsetUnknown: what is there cannot be read."""
+        """Called before anything else. OffsetUnknown: the stored offsets cannot be read."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
-        """In memory; a frozen entry stays as it is."""
+        """In memory. A frozen entry stays as it is."""
 
     def update_and_freeze(self, queue: MessageQueue, offset: int) -> None:
-        """Late results must not undo this one; `remove` ends it."""
+        """Set an offset that later updates do not change, until `remove`."""
 
     def cached_offset(self, queue: MessageQueue) -> int:
-        """What memory holds, or NOT_FOUND."""
+        """The offset in memory, or NOT_FOUND."""
 
     async def read(self, queue: MessageQueue, how: ReadOffset) -> int:
-        """The offset or NOT_FOUND. OffsetUnknown: the store could not tell."""
+        """The offset or NOT_FOUND. OffsetUnknown: the store could not be read."""
 
     async def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """What memory holds of these; without a queue nothing at all happens. Failures are logged: it comes again."""
+        """Store the offsets in memory of these queues; nothing if there are none.
+
+        Failures are logged and retried.
+        """
 
     async def persist(self, queue: MessageQueue) -> None: ...
 
     async def persist_final(self, queues: Collection[MessageQueue]) -> None:
-        """`persist_all` for the last time: who reads behind it finds these offsets, unless a failure was logged."""
+        """The last `persist_all`: later readers find these offsets, unless a failure was logged."""
 
     def remove(self, queue: MessageQueue) -> None:
         """From memory only."""
 
     def snapshot(self, topic: str | None = None) -> dict[MessageQueue, int]:
-        """A copy of what memory holds, of one topic or of all."""
+        """A copy of the offsets in memory, of one topic or of all."""
 
 
 @dataclass(slots=True)
@@ -59,7 +62,7 @@ class _Entry:
 
 
 class OffsetTable:
-    """What memory holds: the part of an OffsetStore that knows no disk and no broker."""
+    """The offsets in memory: the part of an OffsetStore without disk and broker."""
 
     def __init__(self) -> None:
         self._entries: dict[MessageQueue, _Entry] = {}

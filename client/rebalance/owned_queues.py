@@ -1,7 +1,7 @@
-"""Holding: the queues that a member has, how each is begun and how it is given up.
+"""OwnedQueues: the queues that a member owns; acquires and releases them.
 
-Knows nothing of who should have what. A queue goes only when its offset is where the next owner reads it.
-Event loop only.
+It does not decide which queues to own. A queue is released only after its offset is stored where the next
+owner reads it. Event loop only.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ log = logging.getLogger("firearrow.client")
 
 UNLOCK_DELAY_S = 20.0
 BUSY_S = 0.5
-"""How long a queue in order that is to be given away is waited for, round by round."""
+"""How long one rebalance waits for the handler of an orderly queue that is to be released."""
 CONCURRENT_MAX = 32
-"""Queues whose start is asked for at a time."""
+"""Queues whose start offsets are read at a time."""
 
 Queues = frozenset[MessageQueue]
 Table = dict[MessageQueue, ProcessQueue]
@@ -31,7 +31,7 @@ Table = dict[MessageQueue, ProcessQueue]
 
 @dataclass(slots=True, kw_only=True)
 class OwnedQueuesContext:
-    """What a Holding works with; RebalanceParts says more of each."""
+    """What OwnedQueues works with; RebalanceContext explains the fields."""
 
     offsets: OffsetStore
     start_offset: StartOffset
@@ -39,46 +39,52 @@ class OwnedQueuesContext:
     active: bool
     leaving: Callable[[MessageQueue], None] | None
     refused: Callable[[], None]
-    """Another member still has locks that we want."""
+    """Called when another member still has locks on queues of this one."""
     new_process_queue: Callable[[], ProcessQueue] = ProcessQueue
     clock: Callable[[], float] = time.monotonic
 
 
 class OwnedQueues:
-    """`table`: the queues that are pulled, `pop_table`: those that are popped. A dropped one is on its way out."""
+    """`table`: the pulled queues, `pop_table`: the popped ones. A dropped one is being released."""
 
-    def __init__(self, parts: OwnedQueuesContext, table: Table) -> None:
-        self._parts = parts
+    def __init__(self, context: OwnedQueuesContext, table: Table) -> None:
+        self._context = context
         self.table = table
         self.pop_table: Table = {}
         self.stopped = False
-        """Nothing is begun any more."""
+        """No more queues are acquired."""
 
-    async def drop(self, topic: str, wanted: Queues) -> bool:
-        """Give up what is not wanted, or was not pulled for long; whether any is gone."""
-        now = self._parts.clock()
+    async def drop(self, topic: str, assigned: Queues) -> bool:
+        """Release queues that are not assigned, or were not pulled for long.
+
+        Returns whether any was released.
+        """
+        now = self._context.clock()
         leaving: dict[MessageQueue, ProcessQueue] = {}
         for queue, process_queue in self.table.items():
             if queue.topic != topic:
                 continue
-            idle = not self._parts.active and process_queue.pull_expired(now)
-            if queue not in wanted or idle or process_queue.dropped:
+            idle = not self._context.active and process_queue.pull_expired(now)
+            if queue not in assigned or idle or process_queue.dropped:
                 process_queue.dropped = True
                 leaving[queue] = process_queue
         return await self._leave(leaving)
 
     async def leave_topics(self, topics: Collection[str]) -> bool:
-        """Give up the queues of all other topics; whether all are gone. Java forgets their offsets."""
+        """Release the queues of all other topics.
+
+        Returns whether all are released. Java forgets their offsets.
+        """
         for queue in [queue for queue in self.pop_table if queue.topic not in topics]:
             self.pop_table.pop(queue).dropped = True
-        leaving = {queue: held for queue, held in self.table.items() if queue.topic not in topics}
+        leaving = {queue: owned for queue, owned in self.table.items() if queue.topic not in topics}
         for process_queue in leaving.values():
             process_queue.dropped = True
         await self._leave(leaving)
         return all(queue.topic in topics for queue in self.table)
 
     async def remove(self, queue: MessageQueue) -> None:
-        """Give one queue up, whatever the rules say; a later round may begin it anew."""
+        """Release one queue regardless of the rules; a later rebalance may acquire it again."""
         process_queue = self.table.get(queue)
         if process_queue is not None:
             process_queue.dropped = True
@@ -86,76 +92,82 @@ class OwnedQueues:
             self._forget(self.table, queue, process_queue)
 
     def close(self) -> None:
-        """Nothing is ours any more. Offsets must have been persisted before."""
+        """Drop all queues. Offsets must have been persisted before."""
         for table in (self.table, self.pop_table):
             for process_queue in table.values():
                 process_queue.dropped = True
             table.clear()
 
-    async def add(self, wanted: Queues) -> list[PullRequest]:
-        """Begin those of these that are not held; one whose lock or start cannot be had is left out."""
-        new = sorted(queue for queue in wanted if queue not in self.table)
-        locks = self._parts.locks
+    async def add(self, assigned: Queues) -> list[PullRequest]:
+        """Acquire queues not owned yet, except those without a lock or a known start offset."""
+        new = sorted(queue for queue in assigned if queue not in self.table)
+        locks = self._context.locks
         if locks is not None and new:
-            ours = await locks.lock_queues(new)
-            if len(ours) < len(new):
-                log.info("%d of %d queues are still locked by others", len(new) - len(ours), len(new))
-                self._parts.refused()
-            new = [queue for queue in new if queue in ours]
+            locked = await locks.lock_queues(new)
+            if len(locked) < len(new):
+                log.info(
+                    "%d of %d queues are still locked by other members", len(new) - len(locked), len(new)
+                )
+                self._context.refused()
+            new = [queue for queue in new if queue in locked]
         requests: list[PullRequest] = []
         for first in range(0, len(new), CONCURRENT_MAX):
-            found = await asyncio.gather(*(self._new(queue) for queue in new[first : first + CONCURRENT_MAX]))
-            requests += [request for request in found if request is not None]
+            batch = new[first : first + CONCURRENT_MAX]
+            acquired = await asyncio.gather(*(self._acquire(queue) for queue in batch))
+            requests += [request for request in acquired if request is not None]
         if self.stopped and locks is not None:
             await locks.unlock_queues(queue for queue in new if queue not in self.table)
         return requests
 
-    def drop_pops(self, topic: str, wanted: Queues) -> bool:
-        oldest = self._parts.clock() - PULL_IDLE_S
+    def drop_pops(self, topic: str, assigned: Queues) -> bool:
+        oldest = self._context.clock() - PULL_IDLE_S
         leaving = [
             queue
             for queue, process_queue in self.pop_table.items()
-            if queue.topic == topic and (queue not in wanted or process_queue.last_pop_s < oldest)
+            if queue.topic == topic and (queue not in assigned or process_queue.last_pop_s < oldest)
         ]
         for queue in leaving:
             self.pop_table.pop(queue).dropped = True
         return bool(leaving)
 
-    def add_pops(self, wanted: Queues) -> list[tuple[MessageQueue, ProcessQueue]]:
-        new = sorted(queue for queue in wanted if queue not in self.pop_table)
-        pops = [(queue, self._parts.new_process_queue()) for queue in new]
+    def add_pops(self, assigned: Queues) -> list[tuple[MessageQueue, ProcessQueue]]:
+        new = sorted(queue for queue in assigned if queue not in self.pop_table)
+        pops = [(queue, self._context.new_process_queue()) for queue in new]
         self.pop_table.update(pops)
         return pops
 
     def is_settled(self, topic: str, mine: Queues) -> bool:
-        """Just these are held. Java does not look at what leaves and comes back to it after 20 s only."""
-        held = [
+        """Exactly these are owned and none is being released.
+
+        Java ignores the latter and checks again after 20 s.
+        """
+        owned = [
             (queue, process_queue.dropped)
             for table in (self.table, self.pop_table)
             for queue, process_queue in table.items()
             if queue.topic == topic
         ]
-        return not any(dropped for _, dropped in held) and {queue for queue, _ in held} == mine
+        return not any(dropped for _, dropped in owned) and {queue for queue, _ in owned} == mine
 
     async def _leave(self, leaving: Mapping[MessageQueue, ProcessQueue]) -> bool:
-        """Give these up; whether any is gone. One that is busy stays, dropped, for the next round."""
-        gone = await asyncio.gather(*(self._release(*item) for item in leaving.items()))
-        for (queue, process_queue), is_gone in zip(leaving.items(), gone, strict=True):
-            if is_gone:
+        """Release these and return whether any was. A busy one stays dropped until the next rebalance."""
+        results = await asyncio.gather(*(self._release(*item) for item in leaving.items()))
+        for (queue, process_queue), released in zip(leaving.items(), results, strict=True):
+            if released:
                 self._forget(self.table, queue, process_queue)
-        return any(gone)
+        return any(results)
 
     async def _release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """False: a handler works on it in order, so nobody else may have it yet."""
-        offsets, locks = self._parts.offsets, self._parts.locks
-        if self._parts.leaving is not None:
-            self._parts.leaving(queue)
+        """False: an orderly handler still works on the queue, so no other member may get it yet."""
+        offsets, locks = self._context.offsets, self._context.locks
+        if self._context.leaving is not None:
+            self._context.leaving(queue)
         await offsets.persist(queue)
         if locks is None:
             offsets.remove(queue)
             return True
         lock = process_queue.consume_lock
-        forced = process_queue.dropped and self._parts.clock() > process_queue.last_lock_s + UNLOCK_DELAY_S
+        forced = process_queue.dropped and self._context.clock() > process_queue.last_lock_s + UNLOCK_DELAY_S
         if not forced:
             try:
                 async with asyncio.timeout(BUSY_S):
@@ -164,7 +176,7 @@ class OwnedQueues:
                 process_queue.try_unlock_times += 1
                 return False
         try:
-            await offsets.persist(queue)  # before the lock goes: the next owner reads it
+            await offsets.persist(queue)  # before the unlock: the next owner reads it
             offsets.remove(queue)
             process_queue.locked = False
             await locks.unlock_queues((queue,))
@@ -173,15 +185,15 @@ class OwnedQueues:
                 lock.release()
         return True
 
-    async def _new(self, queue: MessageQueue) -> PullRequest | None:
-        """None: where it begins could not be found out."""
-        self._parts.offsets.remove(queue)
-        process_queue = self._parts.new_process_queue()
+    async def _acquire(self, queue: MessageQueue) -> PullRequest | None:
+        """None: the start offset could not be determined."""
+        self._context.offsets.remove(queue)
+        process_queue = self._context.new_process_queue()
         process_queue.locked = True
         try:
-            start = await self._parts.start_offset(queue)
+            start = await self._context.start_offset(queue)
         except (ClientError, OffsetUnknown) as error:
-            log.warning("%s is not begun: %s", queue, error)
+            log.warning("%s: not pulled yet, the start offset is unknown: %s", queue, error)
             return None
         if queue in self.table or self.stopped:
             return None

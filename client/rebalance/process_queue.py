@@ -1,7 +1,9 @@
-"""ProcessQueue: what was pulled of one queue and is not finished; its counters, and when it was last pulled and locked.
+"""ProcessQueue: the messages pulled from one queue and not finished.
 
-`_order` holds the waiting offsets ascending; what is gone from `_messages` may linger in it until it comes to an end.
-Messages taken in order lie in `_taken` until they are committed or put back. Event loop only; nothing here waits.
+It has their counters, too, and the times of the last pull, pop, lock and consumption. Event loop only.
+
+`_order` has the waiting offsets ascending; an offset removed from `_messages` stays in it until it is at an
+end. Messages taken for an orderly handler are in `_taken` until they are committed or put back.
 """
 
 import asyncio
@@ -14,36 +16,52 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 LOCK_LIFE_S = 30
 PULL_IDLE_S = 120
 NONE = -1
-"""What `remove` and `commit` say when no offset comes out."""
+"""What `remove` and `commit` return if there is no offset to commit."""
 
 
 class ProcessQueue:
-    """All times are those of `clock`, seconds, which only grows."""
+    """All times are seconds of `clock`, which is monotonic."""
 
     __slots__ = (
-        "_clock", "_half", "_messages", "_order", "_taken", "_waiting", "backlog", "consume_lock",
-        "consuming", "dropped", "last_consume_s", "last_lock_s", "last_pop_s", "last_pull_s", "locked",
-        "message_bytes", "newest_offset", "try_unlock_times", "unacknowledged",
-    )  # fmt: skip
+        "_clock",
+        "_half",
+        "_half_waiter",
+        "_messages",
+        "_order",
+        "_taken",
+        "backlog",
+        "consume_lock",
+        "consuming",
+        "dropped",
+        "last_consume_s",
+        "last_lock_s",
+        "last_pop_s",
+        "last_pull_s",
+        "locked",
+        "message_bytes",
+        "newest_offset",
+        "try_unlock_times",
+        "unacknowledged",
+    )
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._messages: dict[int, ReceivedMessage] = {}
         self._order: deque[int] = deque()
         self._taken: dict[int, ReceivedMessage] = {}
-        self._waiting: asyncio.Future[None] | None = None
+        self._half_waiter: asyncio.Future[None] | None = None
         self._half = 0
         self.message_bytes = 0
         """Sum of the bodies as stored, taken ones included."""
         self.newest_offset = 0
         self.backlog = 0
-        """Messages that the broker has beyond the newest one pulled, as last told."""
+        """Messages at the broker after the newest one pulled, according to its last answer."""
         self.dropped = False
-        """Once true never false: what comes out of its messages counts no more."""
+        """Once true, it stays true: results of its messages are ignored."""
         self.consuming = False
-        """In order only: somebody works on this queue and looks for new messages himself."""
+        """Orderly only: a worker consumes this queue and finds new messages itself."""
         self.consume_lock = asyncio.Lock()
-        """In order only: held while a handler runs, and by whoever gives the queue away."""
+        """Orderly only: held while a handler runs and while the queue is released."""
         self.locked = False
         self.try_unlock_times = 0
         self.unacknowledged = 0
@@ -51,9 +69,9 @@ class ProcessQueue:
         self.last_pull_s = self.last_pop_s = self.last_consume_s = self.last_lock_s = clock()
 
     def put(self, messages: Sequence[ReceivedMessage], broker_max: int = 0) -> bool:
-        """Take in what was pulled; true if, in order, somebody must begin to work on it. Known offsets are passed over.
+        """Add pulled messages; known offsets are skipped. Returns whether an orderly worker must start.
 
-        `broker_max`: the queue's end at the broker, as the answer told it.
+        `broker_max`: the queue's next offset at the broker, from the answer.
         """
         mine, order, ascending, size = self._messages, self._order, True, 0
         last = order[-1] if order else NONE
@@ -78,26 +96,32 @@ class ProcessQueue:
         return True
 
     def remove(self, messages: Sequence[ReceivedMessage]) -> int:
-        """Forget finished messages. The offset to commit: the lowest unfinished one, or NONE if nothing was here."""
+        """Remove finished messages.
+
+        Returns the offset to commit: the lowest unfinished one, or NONE if none was here.
+        """
         self.last_consume_s = self._clock()
         mine = self._messages
         if not mine:
             return NONE
         size = 0
         for message in messages:
-            gone = mine.pop(message.queue_offset, None)
-            if gone is not None:
-                size += gone.body_bytes
+            removed = mine.pop(message.queue_offset, None)
+            if removed is not None:
+                size += removed.body_bytes
         self.message_bytes -= size
-        if self._waiting is not None:
-            self._wake()
+        if self._half_waiter is not None:
+            self._wake_if_half_done()
         if mine:
             return self._first()
         self._order.clear()
         return self.newest_offset + 1
 
     def take(self, count: int) -> list[ReceivedMessage]:
-        """In order: the lowest ones, until they are committed or put back. None left: nobody works here any more."""
+        """Orderly: the messages with the lowest offsets, until they are committed or put back.
+
+        If none is left, `consuming` becomes false and the worker must stop.
+        """
         self.last_consume_s = self._clock()
         taken = []
         for _ in range(min(count, len(self._messages))):
@@ -110,13 +134,13 @@ class ProcessQueue:
         return taken
 
     def commit(self) -> int:
-        """Forget what was taken. The offset after it, or NONE if nothing was taken."""
+        """Remove the taken messages. Returns the offset after them, or NONE if nothing was taken."""
         if not self._taken:
             return NONE
         after = max(self._taken) + 1
         self.message_bytes -= sum(message.body_bytes for message in self._taken.values())
         self._taken.clear()
-        self._wake()
+        self._wake_if_half_done()
         return after
 
     def rollback(self) -> None:
@@ -126,26 +150,26 @@ class ProcessQueue:
         self._sort()
 
     def make_to_consume_again(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Put back just these."""
+        """Put back these taken messages."""
         for message in messages:
             if self._taken.pop(message.queue_offset, None) is not None:
                 self._messages[message.queue_offset] = message
         self._sort()
 
     async def half_done(self, within_s: float) -> None:
-        """Until half of what is here now is finished, at most so long. For one at a time."""
+        """Wait until half of the present messages are finished, at most `within_s`. One caller at a time."""
         loop = asyncio.get_running_loop()
-        waiting = self._waiting = loop.create_future()
+        waiter = self._half_waiter = loop.create_future()
         self._half = self.message_count // 2
-        timer = loop.call_later(within_s, _end, waiting)
+        timer = loop.call_later(within_s, _wake, waiter)
         try:
-            await waiting
+            await waiter
         finally:
             timer.cancel()
-            self._waiting = None
+            self._half_waiter = None
 
     def contains(self, message: ReceivedMessage) -> bool:
-        """Waits here still, the very object."""
+        """Whether this very object still waits here."""
         return self._messages.get(message.queue_offset) is message
 
     def head(self) -> ReceivedMessage | None:
@@ -158,11 +182,11 @@ class ProcessQueue:
 
     @property
     def has_messages(self) -> bool:
-        """Some wait; taken ones do not count."""
+        """Whether messages wait; taken ones do not count."""
         return bool(self._messages)
 
     def waiting_range(self) -> tuple[int, int] | None:
-        """Lowest and highest offset that wait."""
+        """Lowest and highest waiting offset."""
         return (self._first(), self._last()) if self._messages else None
 
     @property
@@ -173,7 +197,7 @@ class ProcessQueue:
         return (min(self._taken), max(self._taken)) if self._taken else None
 
     def max_span(self) -> int:
-        """Offsets between the lowest and the highest that wait, however few messages lie between."""
+        """Distance from the lowest to the highest waiting offset, even if few messages are between."""
         return self._last() - self._first() if self._messages else 0
 
     def clear(self) -> None:
@@ -181,7 +205,7 @@ class ProcessQueue:
         self._order.clear()
         self._taken.clear()
         self.message_bytes = self.newest_offset = 0
-        self._wake()
+        self._wake_if_half_done()
 
     def lock_expired(self, now_s: float) -> bool:
         return now_s - self.last_lock_s > LOCK_LIFE_S
@@ -204,11 +228,11 @@ class ProcessQueue:
     def _sort(self) -> None:
         self._order = deque(sorted(self._messages))
 
-    def _wake(self) -> None:
-        if self._waiting is not None and self.message_count <= self._half:
-            _end(self._waiting)
+    def _wake_if_half_done(self) -> None:
+        if self._half_waiter is not None and self.message_count <= self._half:
+            _wake(self._half_waiter)
 
 
-def _end(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

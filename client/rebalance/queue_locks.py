@@ -1,7 +1,8 @@
-"""QueueLocks: the broker's locks on queues that are consumed in order, so that two members never work on one at a time.
+"""QueueLocks: the broker's locks on queues that are consumed in order.
 
-The broker keeps a lock 60 s, a ProcessQueue believes in it 30 s, and it is renewed every 20 s: a member that cannot
-reach the broker stops before another one may begin. Event loop only.
+They keep two members from working on one queue. The broker keeps a lock for 60 s, a ProcessQueue trusts it
+for 30 s, and it is renewed every 20 s: a member that cannot reach the broker stops before another one may
+start. Event loop only.
 """
 
 import logging
@@ -21,7 +22,7 @@ TIMEOUT_S = 1.0
 
 
 class QueueLocks:
-    """`table`: the queues of this member. One request for each broker; one that fails leaves its queues as they are."""
+    """`table`: the queues of this member. Sends one request to each broker; a failed one changes nothing."""
 
     def __init__(
         self,
@@ -36,62 +37,64 @@ class QueueLocks:
         self._clock = clock
 
     async def lock_queues(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Lock these, in the table or not; which are ours now."""
-        return await self._each_broker(queues, self._take)
+        """Lock these, even if the table lacks them. Returns those that are locked now."""
+        return await self._for_each_broker(queues, self._lock)
 
     async def lock(self, queue: MessageQueue) -> bool:
         return queue in await self.lock_queues((queue,))
 
     async def lock_all(self) -> None:
-        """Renew. What another member holds meanwhile is ours no more."""
-        held = [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
-        await self._each_broker(held, self._renew)
+        """Renew the locks. Queues that another member has locked are marked as not locked."""
+        owned = [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
+        await self._for_each_broker(owned, self._renew)
 
     async def unlock_queues(self, queues: Iterable[MessageQueue]) -> None:
-        """Let others have these. One-way: what does not arrive ends by itself."""
-        await self._each_broker(queues, self._give)
+        """Unlock these with one-way requests; if one is lost, the locks expire."""
+        await self._for_each_broker(queues, self._unlock)
 
     async def unlock_all(self) -> None:
-        """At the end, when nobody works any more: also what is on its way out (Java lets the broker's time pass)."""
-        for queue in await self._each_broker(self._table, self._give):
+        """At the end, when no handler runs: unlock dropped queues, too. Java lets their locks expire."""
+        for queue in await self._for_each_broker(self._table, self._unlock):
             if (process_queue := self._table.get(queue)) is not None:
                 process_queue.locked = False
 
-    async def _each_broker(
+    async def _for_each_broker(
         self,
         queues: Iterable[MessageQueue],
-        tell: Callable[[str, list[MessageQueue]], Awaitable[Collection[MessageQueue]]],
+        work: Callable[[str, list[MessageQueue]], Awaitable[Collection[MessageQueue]]],
     ) -> set[MessageQueue]:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             by_broker.setdefault(self._instance.routes.broker_name_of(queue), []).append(queue)
         done: set[MessageQueue] = set()
-        for broker, theirs in by_broker.items():
+        for broker, its_queues in by_broker.items():
             try:
-                done.update(await tell(broker, theirs))
+                done.update(await work(broker, its_queues))
             except (ClientError, fastjson.JsonError) as error:
-                log.warning("locks of %d queues at %s: %s", len(theirs), broker, error)
+                log.warning(
+                    "the lock request for %d queues at broker %s failed: %s", len(its_queues), broker, error
+                )
         return done
 
-    async def _take(self, broker: str, queues: list[MessageQueue]) -> Collection[MessageQueue]:
+    async def _lock(self, broker: str, queues: list[MessageQueue]) -> Collection[MessageQueue]:
         request = self._request(RequestCode.LOCK_BATCH_MQ, queues)
         answer = await self._instance.call_master(broker, request, TIMEOUT_S)
-        ours = _locked(answer.body).intersection(queues)
-        for queue in ours:
+        locked = _locked(answer.body).intersection(queues)
+        for queue in locked:
             if (process_queue := self._table.get(queue)) is not None:
                 process_queue.locked, process_queue.last_lock_s = True, self._clock()
-        return ours
+        return locked
 
     async def _renew(self, broker: str, queues: list[MessageQueue]) -> Collection[MessageQueue]:
-        ours = await self._take(broker, queues)
+        locked = await self._lock(broker, queues)
         for queue in queues:
             process_queue = self._table.get(queue)
-            if queue not in ours and process_queue is not None and process_queue.locked:
+            if queue not in locked and process_queue is not None and process_queue.locked:
                 log.warning("%s is locked by another member of %s", queue, self._group)
                 process_queue.locked = False
-        return ours
+        return locked
 
-    async def _give(self, broker: str, queues: list[MessageQueue]) -> Collection[MessageQueue]:
+    async def _unlock(self, broker: str, queues: list[MessageQueue]) -> Collection[MessageQueue]:
         await self._instance.oneway_master(
             broker, self._request(RequestCode.UNLOCK_BATCH_MQ, queues, oneway=True)
         )
@@ -114,5 +117,5 @@ def _locked(body: bytes) -> set[MessageQueue]:
     content = fastjson.loads(body)
     queues = content.get("lockOKMQSet") if isinstance(content, dict) else None
     if not isinstance(queues, list):
-        raise fastjson.JsonError("lockOKMQSet: a list is wanted")
+        raise fastjson.JsonError("lockOKMQSet must be a list")
     return {fastjson.message_queue(queue) for queue in queues}

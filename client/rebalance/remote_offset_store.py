@@ -1,7 +1,7 @@
-"""RemoteOffsetStore: offsets of a group at the brokers, for CLUSTERING.
+"""RemoteOffsetStore: the offsets of a group at the brokers, for CLUSTERING.
 
-Written one-way: what is lost comes again with the next write; the last time the broker's answers are awaited, because
-Apache's may give the next member an older offset until then. Event loop only.
+Offsets are written one-way: a lost one is repeated by the next write. The last write waits for the brokers'
+answers, because Apache's broker may otherwise give the next member an older offset. Event loop only.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from firearrow.client.remoting.routes import MASTER
 log = logging.getLogger("firearrow.client")
 TIMEOUT_S = 5
 CONCURRENT_MAX = 100
-"""Offsets written before others on the loop have their turn."""
+"""Offsets written before other tasks of the loop run."""
 
 
 class RemoteOffsetStore(OffsetTable):
-    """`group` by its name at the brokers."""
+    """`group`: its name as brokers know it."""
 
     def __init__(self, instance: ClientInstance, group: str) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class RemoteOffsetStore(OffsetTable):
         self._group = group
 
     async def load(self) -> None:
-        """Nothing to do: each queue is asked for when it is begun."""
+        """Nothing to do: each offset is read when its queue is acquired."""
 
     async def read(self, queue: MessageQueue, how: ReadOffset) -> int:
         if how is not ReadOffset.STORE:
@@ -41,20 +41,20 @@ class RemoteOffsetStore(OffsetTable):
         try:
             offset = await self._ask(queue)
         except (ClientError, FieldError) as error:
-            raise OffsetUnknown(f"{queue}: its offset could not be read: {error}") from error
+            raise OffsetUnknown(f"{queue}: the offset could not be read: {error}") from error
         if offset != NOT_FOUND:
             self.update(queue, offset)
         return offset
 
     async def persist_all(self, queues: Collection[MessageQueue]) -> None:
-        """Entries of other queues are forgotten."""
+        """Entries of other queues are removed."""
         if not queues:
             return
-        wanted = set(queues)
-        for queue in self.snapshot().keys() - wanted:
+        owned = set(queues)
+        for queue in self.snapshot().keys() - owned:
             self.remove(queue)
-        for number, queue in enumerate(wanted):
-            await self.persist(queue)  # as it is by now: others may move it meanwhile
+        for number, queue in enumerate(owned):
+            await self.persist(queue)  # the current offset: handlers may advance it during this loop
             if number % CONCURRENT_MAX == CONCURRENT_MAX - 1:
                 await asyncio.sleep(0)
 
@@ -64,10 +64,10 @@ class RemoteOffsetStore(OffsetTable):
             await self._write(queue, offset)
 
     async def persist_final(self, queues: Collection[MessageQueue]) -> None:
-        await asyncio.gather(*(self._settle(queue) for queue in queues))
+        await asyncio.gather(*(self._commit_final(queue) for queue in queues))
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Tell the broker and wait until it knows. ClientError."""
+        """Send the offset and wait for the broker's answer. ClientError."""
         address = await self._address(queue, only_master=False)
         command = self._update(queue, offset, oneway=False)
         check(await self._instance.call(address, command, TIMEOUT_S), queue.broker_name)
@@ -80,20 +80,20 @@ class RemoteOffsetStore(OffsetTable):
             return NOT_FOUND
         return check(answer, queue.broker_name).integer("offset")
 
-    async def _settle(self, queue: MessageQueue) -> None:
+    async def _commit_final(self, queue: MessageQueue) -> None:
         offset = self.cached_offset(queue)
         if offset != NOT_FOUND:
             try:
                 await self.commit(queue, offset)
             except ClientError as error:
-                log.warning("offset %d of %s was not told: %s", offset, queue, error)
+                log.warning("offset %d of %s was not stored at the broker: %s", offset, queue, error)
 
     async def _write(self, queue: MessageQueue, offset: int) -> None:
         try:
             address = await self._address(queue, only_master=False)
             await self._instance.channels.oneway(address, self._update(queue, offset, oneway=True))
         except ClientError as error:
-            log.warning("offset %d of %s was not told: %s", offset, queue, error)
+            log.warning("offset %d of %s was not stored at the broker: %s", offset, queue, error)
 
     def _update(self, queue: MessageQueue, offset: int, *, oneway: bool) -> RemotingCommand:
         ext = self._fields(queue) | {"commitOffset": str(offset)}
@@ -108,7 +108,10 @@ class RemoteOffsetStore(OffsetTable):
         }
 
     async def _address(self, queue: MessageQueue, *, only_master: bool) -> str:
-        """The master's; if the broker is not known the route is asked for once, and then a slave will do, too."""
+        """The master's address.
+
+        If the broker is not known, refresh the route once; then a slave is accepted, too.
+        """
         routes = self._instance.routes
         found = routes.address(routes.broker_name_of(queue), MASTER, only_this=only_master)
         if found is None:

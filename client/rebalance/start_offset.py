@@ -1,8 +1,7 @@
-"""Where a consumer begins in a queue it was given: at what is stored, else where the group wants to begin.
+"""Where a consumer starts in a new queue, and PullRequest, the state of the pulls of one queue.
 
-An offset that could not be determined is not one that does not exist: then the queue is not begun at all.
-
-PullRequest: what one queue asks the broker for next. There is exactly one for each ProcessQueue. Event loop only.
+It starts at the stored offset, or else where `from_where` says. If the stored offset cannot be read, the
+queue is not pulled at all: an unknown offset is not a missing one. Event loop only.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,28 +31,33 @@ def start_offset(
     from_ms: int,
     how: ReadOffset = ReadOffset.STORE,
 ) -> StartOffset:
-    """Java's computePullFromWhere as `await start(queue)`: ≥ 0. OffsetUnknown, ClientError. `from_ms`: for TIMESTAMP.
+    """Java's computePullFromWhere as `await start(queue)`: ≥ 0.
 
-    Brokers answer 0 for a group without offset as long as the queue still has its first message in memory: a new
-    LAST_OFFSET group of a young topic begins at 0.
+    OffsetUnknown, ClientError. `from_ms`: for TIMESTAMP.
+
+    Brokers answer 0 for a group without offset while the queue still has its first message in memory: a new
+    LAST_OFFSET group of a young topic starts at 0.
     """
 
     async def start(queue: MessageQueue) -> int:
         stored = await store.read(queue, how)
-        found = await _without_stored(queue, queue_offsets, where, from_ms) if stored == NOT_FOUND else stored
-        if found < 0:
-            raise OffsetUnknown(f"{queue}: {found} is no offset to begin at")
-        return found
+        if stored == NOT_FOUND:
+            offset = await _initial_offset(queue, queue_offsets, where, from_ms)
+        else:
+            offset = stored
+        if offset < 0:
+            raise OffsetUnknown(f"{queue}: {offset} is not a valid start offset")
+        return offset
 
     return start
 
 
-async def _without_stored(
+async def _initial_offset(
     queue: MessageQueue, queue_offsets: QueueOffsetSource, where: ConsumeFromWhere, from_ms: int
 ) -> int:
     retry = queue.topic.startswith(RETRY)
     if where is ConsumeFromWhere.FIRST_OFFSET:
-        return 0  # if that is too low, the broker says so with the first pull
+        return 0  # if that is too low, the answer to the first pull corrects it
     if where is ConsumeFromWhere.LAST_OFFSET:
         return 0 if retry else await queue_offsets.max_offset(queue)
     return await queue_offsets.max_offset(queue) if retry else await queue_offsets.offset_at(queue, from_ms)
@@ -61,10 +65,12 @@ async def _without_stored(
 
 @dataclass(slots=True, eq=False)
 class PullRequest:
+    """The next pull of one queue. There is exactly one for each ProcessQueue."""
+
     queue: MessageQueue
     process_queue: ProcessQueue
     next_offset: int
     previously_locked: bool = False
-    """In order only: the start was asked for again since the queue was locked."""
+    """Orderly only: the start offset was read again after the queue was locked."""
     failures: int = 0
-    """Pulls that failed since the last that did not."""
+    """Consecutive failed pulls."""

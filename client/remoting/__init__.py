@@ -1,17 +1,16 @@
 """Connections, routes, name servers and heartbeats: what all objects of one client id share.
 
-- `channel`: one socket to one broker or name server
-- `channels`: the sockets of an instance, one for each address, opened when first wanted
-- `client_id`: Who we are: our address, the client id that brokers know us by
-- `client_instance`: what producers and consumers of one client id share: sockets, routes, heartbeats,
-  timers
-- `client_roles`: What an instance knows of the producers and consumers that share it
-- `heartbeat`: who we are and what we want, told to every known broker
-- `name_servers`: which name server is asked: one while it answers, then the next
-- `queue_offsets`: what the master of a queue's broker says about it: its first and next offset, and where a
-  time lies
-- `route_retry`: topics that are wanted and have no route yet are asked for again soon, then ever more
-  seldom
-- `routes`: where topics live, and the addresses of brokers
-- `service`: the life of a producer or consumer by Java's ServiceState: made, started, running, closed
+- `channel`: Channel, one connection to one broker or name server, and the signatures of requests
+- `channels`: Channels, the connections of a client instance, one for each address; SOCKS5 proxies
+- `client_id`: the client id that brokers know a client by, and the local address in it
+- `client_instance`: ClientInstance, the connections, routes, heartbeats and timers that all users of one
+  client id share
+- `client_roles`: Protocols of the producers and consumers that share a client instance
+- `heartbeat`: Heartbeats, which report the groups and subscriptions of this client to every known broker
+- `name_servers`: NameServers, which call one name server until it fails, then the next
+- `queue_offsets`: QueueOffsets, which asks the master of a queue for its first offset, its next offset and
+  the offset at a time
+- `route_retry`: RouteRetry, which requests missing routes again, soon at first and then less often
+- `routes`: RouteTable, the queues of topics and the addresses of brokers
+- `service`: Service, the life cycle of a producer or consumer by Java's ServiceState
 """

@@ -1,9 +1,10 @@
-"""Channel: one socket to one broker or name server. Numbers requests, brings answers to who waits, hands on requests.
+"""Channel: one connection to one broker or name server, and the signatures of requests (ACL).
 
-A request that is no longer waited for is forgotten; its answer is dropped. The socket stays open when a request times
-out: the others on it are none the worse. Loop thread.
+It numbers requests, matches answers to them and passes on the peer's own requests. The answer to a request
+that no caller waits for is dropped. The connection stays open when a request times out, because other
+requests use it. Loop thread.
 
-Signatures of requests (ACL): added last, over all other fields and the body.
+A signature is added last, over all other fields and the body.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ ERRORS: dict[Failure, type[ClientError]] = {
 
 
 class Channel(PendingCalls, asyncio.BufferedProtocol):
-    """A call raises ConnectionLost, RequestTimeout, TooManyRequests."""
+    """A call raises ConnectionLost, RequestTimeout or TooManyRequests."""
 
     def __init__(
         self,
@@ -42,11 +43,11 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
     ) -> None:
         super().__init__(loop, pending_max=pending_max)
         self.address = address
-        self._asked = request_received
+        self._request_received = request_received
         self._left = left
 
     def received(self, command: RemotingCommand) -> None:
-        self._asked(command, self)
+        self._request_received(command, self)
 
     def left(self) -> None:
         self._left(self)

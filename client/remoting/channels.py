@@ -1,10 +1,7 @@
-"""Channels: the sockets of an instance, one for each address, opened when first wanted. Adds fields and signature.
+"""Channels: the connections of a client instance, opened when first used; SOCKS5 proxies.
 
-A host's name is looked up anew for each connection. Loop thread.
-
-SocksProxies: which addresses are reached through a SOCKS5 proxy, and connecting there. Loop thread.
-
-Needs the package `python-socks`, imported when first used.
+It adds namespace, hooks and signature to each request. A host name is resolved again for each connection.
+Proxies need the package `python-socks`, imported when first used. Loop thread.
 """
 
 import asyncio
@@ -26,13 +23,16 @@ ANY_HOST = "*"
 
 
 class SocksProxies:
-    """By network (`10.0.0.0/8`) or `*`; the first that holds a host's address is its proxy. ConfigError."""
+    """Proxies by network (`10.0.0.0/8`) or `*`; the first that contains a host's address is used.
+
+    ConfigError: a key is neither.
+    """
 
     def __init__(self, proxies: Mapping[str, SocksProxy]) -> None:
         self._proxies = [(_network(pattern), proxy) for pattern, proxy in proxies.items()]
 
     def of(self, host: str) -> SocksProxy | None:
-        """Hosts that are given by name match `*` only: it is the proxy that looks them up."""
+        """Host names match `*` only: the proxy resolves them."""
         try:
             address = ipaddress.ip_address(host)
         except ValueError:
@@ -44,7 +44,7 @@ class SocksProxies:
 
 
 async def connect_through(proxy: SocksProxy, host: str, port: int, timeout_s: float) -> socket.socket:
-    """A socket that the proxy has connected. ConnectFailed, ConfigError: the package is missing."""
+    """A socket that the proxy connected to the host. ConnectFailed. ConfigError: the package is missing."""
     try:
         package, errors = import_module("python_socks.async_.asyncio"), import_module("python_socks")
     except ImportError:
@@ -58,7 +58,9 @@ async def connect_through(proxy: SocksProxy, host: str, port: int, timeout_s: fl
     try:
         connected: socket.socket = await through.connect(host, port, timeout=timeout_s)
     except (errors.ProxyError, errors.ProxyConnectionError, errors.ProxyTimeoutError, OSError) as error:
-        raise ConnectFailed(f"{host}:{port} through the proxy {proxy.address}: {error}") from error
+        raise ConnectFailed(
+            f"no connection to {host}:{port} through the proxy {proxy.address}: {error}"
+        ) from error
     return connected
 
 
@@ -68,26 +70,28 @@ def _network(pattern: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | No
     try:
         return ipaddress.ip_network(pattern, strict=False)
     except ValueError:
-        raise ConfigError(f"socks_proxies: {pattern!r} is neither a network (`10.0.0.0/8`) nor `*`") from None
+        raise ConfigError(
+            f"socks_proxies: the key {pattern!r} must be a network (`10.0.0.0/8`) or `*`"
+        ) from None
 
 
-Asked = Callable[[RemotingCommand, Channel], None]
+RequestReceived = Callable[[RemotingCommand, Channel], None]
 
 
 class Channels:
-    """`reopened(address)` is told when an address was reached again after a connection to it was lost."""
+    """`reopened(address)` is called when a lost connection to an address was opened again."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         options: ClientOptions,
-        request_received: Asked,
+        request_received: RequestReceived,
         reopened: Callable[[str], None],
     ) -> None:
         self.loop = loop
         self.hooks: list[RpcHook] = []
         self._options = options
-        self._asked = request_received
+        self._request_received = request_received
         self._reopened = reopened
         self._open: dict[str, Channel] = {}
         self._opening: dict[str, asyncio.Task[Channel]] = {}
@@ -100,7 +104,7 @@ class Channels:
         self._empty.set()
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """The answer, whatever its code. TransportError (and its kinds), TooManyRequests."""
+        """The answer, with any code. TransportError and its subclasses, TooManyRequests."""
         deadline = self.loop.time() + timeout_s
         while True:
             channel = self.held(address) or await self.open(address, deadline - self.loop.time())
@@ -113,7 +117,7 @@ class Channels:
             self._retire(channel)
 
     async def oneway(self, address: str, command: RemotingCommand) -> None:
-        """Send and expect nothing. ConnectFailed."""
+        """Send without waiting for an answer. ConnectFailed."""
         channel = self.held(address) or await self.open(address, self._options.connect_timeout_s)
         command.flag |= 2
         self.prepare(command, address)
@@ -126,12 +130,12 @@ class Channels:
 
     @property
     def plain(self) -> bool:
-        """Requests leave as they are made: nothing is added to their fields."""
+        """Requests are sent as they were created: nothing is added to their fields."""
         options = self._options
         return not (self.hooks or options.credentials or options.namespace_v2)
 
     def prepare(self, command: RemotingCommand, address: str) -> None:
-        """Add what every request carries; the signature comes last."""
+        """Add the fields that every request carries; the signature comes last."""
         options = self._options
         if options.namespace_v2:
             command.ext["nsd"] = "true"
@@ -144,7 +148,7 @@ class Channels:
             sign(command, options.credentials)
 
     async def open(self, address: str, timeout_s: float) -> Channel:
-        """The channel to this address, shared by all who ask while it is being opened. ConnectFailed."""
+        """The channel to this address; concurrent callers share one attempt to open it. ConnectFailed."""
         if self._closed:
             raise NotRunning("the client is closed")
         opening = self._opening.get(address)
@@ -159,7 +163,7 @@ class Channels:
             raise ConnectFailed(f"{address}: not connected in time") from None
 
     async def close(self, within_s: float = 3) -> None:
-        """Let answers on the way arrive, then close every socket."""
+        """Wait at most `within_s` for outstanding answers, then close every connection."""
         self._closed = True
         for task in list(self._opening.values()):
             task.cancel()
@@ -173,7 +177,7 @@ class Channels:
         self._open.clear()
 
     def close_idle(self) -> None:
-        """Close what was silent for `idle_s` and waits for nothing."""
+        """Close the connections that were idle for `idle_s` and have no unanswered request."""
         oldest = self.loop.time() - self._options.idle_s
         for channel in [c for c in self._all if c.last_seen < oldest and not c.pending]:
             self._reached.discard(channel.address)
@@ -198,24 +202,24 @@ class Channels:
         return channel
 
     async def _opened(self, address: str, host: str, port: int) -> Channel:
-        """Straight, or through the proxy of that host."""
+        """A direct connection, or one through the proxy of that host."""
         options = self._options
         name = host if self._tls else None
 
-        def channel() -> Channel:
-            return Channel(self.loop, address, self._asked, self._left, options.pending_max)
+        def new_channel() -> Channel:
+            return Channel(self.loop, address, self._request_received, self._left, options.pending_max)
 
         proxy = self._proxies.of(host)
         if proxy is None:
-            _, made = await self.loop.create_connection(
-                channel, host, port, ssl=self._tls, server_hostname=name
+            _, channel = await self.loop.create_connection(
+                new_channel, host, port, ssl=self._tls, server_hostname=name
             )
         else:
-            through = await connect_through(proxy, host, port, options.connect_timeout_s)
-            _, made = await self.loop.create_connection(
-                channel, sock=through, ssl=self._tls, server_hostname=name
+            proxied = await connect_through(proxy, host, port, options.connect_timeout_s)
+            _, channel = await self.loop.create_connection(
+                new_channel, sock=proxied, ssl=self._tls, server_hostname=name
             )
-        return made
+        return channel
 
     def _connected(self, address: str, task: asyncio.Task[Channel]) -> None:
         self._opening.pop(address, None)
@@ -223,7 +227,7 @@ class Channels:
             task.exception()
 
     def retire(self, address: str) -> None:
-        """Use the channel to this address no more: the next request opens another."""
+        """Stop using the channel to this address; the next request opens another."""
         channel = self._open.get(address)
         if channel is not None:
             self._retire(channel)
@@ -242,14 +246,14 @@ class Channels:
 
 
 def host_port(address: str) -> tuple[str, int]:
-    """`host:port`, an IPv6 address in brackets or not. ConfigError."""
+    """Split `host:port`; an IPv6 address may be in brackets. ConfigError."""
     host, separator, port = address.strip().rpartition(":")
     if not separator or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConfigError(f"{address!r} is no address: `host:port` is wanted")
+        raise ConfigError(f"an address must be `host:port`, not {address!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _tls(wanted: bool | ssl.SSLContext) -> ssl.SSLContext | None:
-    if isinstance(wanted, ssl.SSLContext):
-        return wanted
-    return ssl.create_default_context() if wanted else None
+def _tls(option: bool | ssl.SSLContext) -> ssl.SSLContext | None:
+    if isinstance(option, ssl.SSLContext):
+        return option
+    return ssl.create_default_context() if option else None

@@ -1,4 +1,4 @@
-"""Who we are: our address, the client id that brokers know us by. Knows no socket of the instance."""
+"""The client id that brokers know this client by, and the local address in it. Opens no connection."""
 
 import functools
 import ipaddress
@@ -10,23 +10,26 @@ DEFAULT_INSTANCE = "DEFAULT"
 
 
 def build_client_id(options: ClientOptions, *, broadcasting: bool = False, stream: bool = False) -> str:
-    """`ip@instance[@unit][@STREAM]`. Broadcasting keeps its name over restarts: local offsets lie under it."""
+    """`ip@instance[@unit][@STREAM]`.
+
+    For broadcasting it survives restarts: local offsets are stored under it.
+    """
     name = options.instance_name or (DEFAULT_INSTANCE if broadcasting else options.generated_name)
-    parts = [options.client_ip or local_ip(), name]
+    fields = [options.client_ip or local_ip(), name]
     if options.unit_name:
-        parts.append(options.unit_name)
+        fields.append(options.unit_name)
     if stream:
-        parts.append("STREAM")
-    return "@".join(parts)
+        fields.append("STREAM")
+    return "@".join(fields)
 
 
 @functools.cache
 def local_ip() -> str:
-    """The address from which other machines are reached, else that of the loopback; IPv6 in brackets."""
-    for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+    """The local address of connections to other machines, else the loopback address; IPv6 in brackets."""
+    for family, remote_ip in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             try:
-                probe.connect((elsewhere, 9))  # a datagram socket sends nothing for this
+                probe.connect((remote_ip, 9))  # sends nothing: it is a datagram socket
             except OSError:
                 continue
             ip = str(probe.getsockname()[0])

@@ -1,8 +1,8 @@
-"""Instance: what producers and consumers of one client id share: sockets, routes, heartbeats, timers.
+"""ClientInstance: the connections, routes, heartbeats and timers that all users of one client id share.
 
-Made by the first that wants it, closed by the last that leaves. One instance lives in one event loop, and only there.
+The first user creates it, the last one closes it. An instance belongs to one event loop. Loop thread.
 
-Introductions: brokers that are to call us back must have heard of us before. Loop thread.
+FirstHeartbeat: a broker must have got a heartbeat before it can send requests to this client.
 """
 
 import asyncio
@@ -22,40 +22,40 @@ from firearrow.client.remoting.client_id import build_client_id
 from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
 from firearrow.client.remoting.heartbeat import Heartbeats
 from firearrow.client.remoting.name_servers import NameServers
-from firearrow.client.remoting.route_retry import EACH_S, RouteRetry
+from firearrow.client.remoting.route_retry import RETRY_S, RouteRetry
 from firearrow.client.remoting.routes import RouteTable
 
 log = logging.getLogger("firearrow.client")
 
-Served = RemotingCommand | None | Awaitable[RemotingCommand | None]
-InboundHandler = Callable[[RemotingCommand, str], Served]
+HandlerAnswer = RemotingCommand | None | Awaitable[RemotingCommand | None]
+InboundHandler = Callable[[RemotingCommand, str], HandlerAnswer]
 REBALANCE_GAP_S = 1.0
 FETCH_NAME_SERVERS_S = 120
 SHARED_OPTIONS = ("name_server", "name_server_url", "namespace", "namespace_v2", "credentials", "tls")
-"""Options in which those who share an instance must agree; for the others those of who came first hold."""
+"""Options that must be equal for all users of an instance. Of the others, the first user's values apply."""
 
 _instances: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, "ClientInstance"]] = WeakKeyDictionary()
 
 
 class ClientInstance:
-    """`register_handler` names who answers a request code that brokers send us."""
+    """`register_handler` sets the handler of a request code that brokers send to clients."""
 
     @classmethod
     async def of(
         cls, options: ClientOptions, *, broadcasting: bool = False, stream: bool = False
     ) -> "ClientInstance":
-        """The instance of this client id in the running loop; each call is paired with one of `leave`. ConfigError."""
+        """The instance of this client id in the running loop; pair each call with a `leave`. ConfigError."""
         loop = asyncio.get_running_loop()
         client_id = build_client_id(options, broadcasting=broadcasting, stream=stream)
-        here = _instances.setdefault(loop, {})
-        instance = here.get(client_id)
+        instances = _instances.setdefault(loop, {})
+        instance = instances.get(client_id)
         if instance is None:
-            instance = here[client_id] = cls(loop, options, client_id)
+            instance = instances[client_id] = cls(loop, options, client_id)
             instance._start()
         elif any(getattr(options, name) != getattr(instance.options, name) for name in SHARED_OPTIONS):
             raise ConfigError(
-                f"client id {client_id} is taken here by one with other {', '.join(SHARED_OPTIONS)}: give it another "
-                "instance_name"
+                f"client id {client_id} is in use in this event loop with different options; "
+                f"{', '.join(SHARED_OPTIONS)} must be equal: set another instance_name"
             )
         instance._users += 1
         return instance
@@ -66,13 +66,13 @@ class ClientInstance:
         self.client_id = client_id
         self.producers: dict[str, ProducerRole] = {}
         self.consumers: dict[str, ConsumerRole] = {}
-        self.channels = Channels(loop, options, self._asked, self._reopened)
+        self.channels = Channels(loop, options, self._request_received, self._reopened)
         self.name_servers = NameServers(self.channels, options)
         self.routes = RouteTable(self.name_servers)
         self.heartbeats = Heartbeats(
             client_id, options, self.channels, self.routes, self.producers.values, self.consumers.values
         )
-        self._missing = RouteRetry(
+        self._route_retry = RouteRetry(
             self.routes,
             self._consumed_topics,
             self._heartbeat_new_brokers,
@@ -82,11 +82,11 @@ class ClientInstance:
         self._handlers: dict[int, InboundHandler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._users = 0
-        self._unbalanced = asyncio.Event()
+        self._rebalance_requested = asyncio.Event()
         self._closed = False
 
     async def leave(self) -> None:
-        """The last to leave closes it: timers end, answers on the way arrive, sockets close."""
+        """The last user closes it: timers stop, outstanding answers are awaited, connections are closed."""
         self._users -= 1
         if self._users > 0 or self._closed:
             return
@@ -98,12 +98,12 @@ class ClientInstance:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.channels.close()
 
-    # ---- who is here ----
+    # ---- producers and consumers ----
 
     async def join_producer(self, role: ProducerRole) -> None:
-        """ConfigError: a producer of this group is here already."""
+        """ConfigError: a producer of this group uses the instance already."""
         if self.producers.setdefault(role.group, role) is not role:
-            raise ConfigError(f"a producer of group {role.group} runs in this instance already")
+            raise ConfigError(f"a producer of group {role.group} runs in this client instance already")
         self.heartbeats.forget()
 
     async def leave_producer(self, role: ProducerRole) -> None:
@@ -112,9 +112,9 @@ class ClientInstance:
             await self._unregister({"producerGroup": role.group})
 
     async def join_consumer(self, role: ConsumerRole) -> None:
-        """ConfigError: a consumer of this group is here already."""
+        """ConfigError: a consumer of this group uses the instance already."""
         if self.consumers.setdefault(role.group, role) is not role:
-            raise ConfigError(f"a consumer of group {role.group} runs in this instance already")
+            raise ConfigError(f"a consumer of group {role.group} runs in this client instance already")
         self.heartbeats.forget()
 
     async def leave_consumer(self, role: ConsumerRole) -> None:
@@ -123,7 +123,7 @@ class ClientInstance:
             await self._unregister({"consumerGroup": role.group})
 
     async def heartbeat_all(self) -> int:
-        """Tell every known broker who is here; how many answered."""
+        """Send a heartbeat to every known broker. Returns how many answered."""
         return await self.heartbeats.beat_all()
 
     def broker_version(self, address: str) -> int:
@@ -132,7 +132,7 @@ class ClientInstance:
     # ---- calls ----
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """The answer, whatever its code. TransportError, TooManyRequests."""
+        """The answer, with any code. TransportError, TooManyRequests."""
         return await self.channels.call(address, command, timeout_s)
 
     async def call_master(
@@ -144,14 +144,17 @@ class ClientInstance:
         topic: str | None = None,
         any_code: bool = False,
     ) -> RemotingCommand:
-        """To the master of a broker; an unknown one is looked for once by `topic`. BrokerError unless `any_code`."""
+        """Call a broker's master; if it is not known, refresh the route of `topic` once.
+
+        BrokerError unless `any_code`.
+        """
         answer = await self.call(await self.master(broker_name, topic), command, timeout_s)
         return answer if any_code else check(answer, broker_name)
 
     async def call_holder(
         self, queue: MessageQueue, command: RemotingCommand, timeout_s: float, *, any_code: bool = False
     ) -> RemotingCommand:
-        """To the master of the broker that has the queue. BrokerError unless `any_code`."""
+        """Call the master of the broker that has the queue. BrokerError unless `any_code`."""
         answer = await self.call(await self.master_of(queue), command, timeout_s)
         return answer if any_code else check(answer, self.routes.broker_name_of(queue))
 
@@ -161,7 +164,7 @@ class ClientInstance:
         await self.channels.oneway(await self.master(broker_name, topic), command)
 
     async def master(self, broker_name: str, topic: str | None = None) -> str:
-        """Its address. ClientError: no such broker is known."""
+        """The address of the broker's master. ClientError: the broker is not known."""
         address = self.routes.master(broker_name)
         if address is None and topic is not None:
             await self.routes.refresh(topic)
@@ -171,19 +174,22 @@ class ClientInstance:
         return address
 
     async def master_of(self, queue: MessageQueue) -> str:
-        """The address of the master that has the queue; if it is not known the route is asked for once. ClientError."""
+        """The address of the master that has the queue; if it is not known, refresh the route once.
+
+        ClientError.
+        """
         routes = self.routes
         if routes.master(routes.broker_name_of(queue)) is None:
             await routes.refresh(queue.topic)
         return await self.master(routes.broker_name_of(queue))
 
-    # ---- what brokers ask ----
+    # ---- requests of brokers ----
 
     def register_handler(self, code: int, handler: InboundHandler) -> None:
-        """`handler(request, address)` answers this code; None is no answer."""
+        """`handler(request, address)` returns the answer to this code, or None for no answer."""
         self._handlers[code] = handler
 
-    def _asked(self, request: RemotingCommand, channel: Channel) -> None:
+    def _request_received(self, request: RemotingCommand, channel: Channel) -> None:
         self.spawn(self._serve(request, channel))
 
     async def _serve(self, request: RemotingCommand, channel: Channel) -> None:
@@ -191,13 +197,14 @@ class ClientInstance:
         try:
             if handler is None:
                 answer: RemotingCommand | None = request.answer(
-                    ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request code {request.code} is not served here"
+                    ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                    f"this client does not support request code {request.code}",
                 )
             else:
-                served = handler(request, channel.address)
-                answer = await served if isinstance(served, Awaitable) else served
+                result = handler(request, channel.address)
+                answer = await result if isinstance(result, Awaitable) else result
         except Exception as error:
-            log.exception("request %d of %s", request.code, channel.address)
+            log.exception("request %d from %s failed", request.code, channel.address)
             answer = request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
         if answer is not None and not request.is_oneway and not channel.closed:
             channel.send(answer.encode())
@@ -210,7 +217,7 @@ class ClientInstance:
             self.spawn(self._send_heartbeat_to(address))
 
     async def _send_heartbeat_to(self, address: str) -> None:
-        """A broker that is back must hear of us before it is asked."""
+        """A broker that is reachable again must get a heartbeat before other requests."""
         if await self.heartbeats.beat(address):
             self.rebalance_soon()
 
@@ -218,12 +225,12 @@ class ClientInstance:
 
     def rebalance_soon(self, after_s: float = 0) -> None:
         if after_s > 0:
-            self.loop.call_later(after_s, self._unbalanced.set)
+            self.loop.call_later(after_s, self._rebalance_requested.set)
         else:
-            self._unbalanced.set()
+            self._rebalance_requested.set()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """A task that ends with the instance; its failure is logged."""
+        """Start a task that is cancelled when the instance closes. Its failure is logged."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -232,7 +239,7 @@ class ClientInstance:
     def every(
         self, seconds: float, work: Callable[[], Awaitable[object]], first_s: float | None = None
     ) -> asyncio.Task[Any]:
-        """Do `work` again and again until the instance closes or the task is cancelled; failures are logged."""
+        """Repeat `work` until the instance closes or the task is cancelled. Failures are logged."""
         return self.spawn(self._repeat(seconds, work, seconds if first_s is None else first_s))
 
     async def _repeat(self, seconds: float, work: Callable[[], Awaitable[object]], first_s: float) -> None:
@@ -241,9 +248,9 @@ class ClientInstance:
             try:
                 await work()
             except RocketMQError as error:
-                log.warning("%s: %s", getattr(work, "__qualname__", work), error)
+                log.warning("%s failed: %s", getattr(work, "__qualname__", work), error)
             except Exception:
-                log.exception("%s", getattr(work, "__qualname__", work))
+                log.exception("%s failed", getattr(work, "__qualname__", work))
             await asyncio.sleep(seconds)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -255,7 +262,7 @@ class ClientInstance:
         options = self.options
         self.every(FETCH_NAME_SERVERS_S, self.name_servers.fetch, 0)
         self.every(options.poll_name_server_s, self._refresh_routes)
-        self.every(EACH_S, self._missing.look)
+        self.every(RETRY_S, self._route_retry.refresh_missing)
         self.every(options.heartbeat_s, self.heartbeat_all, min(1, options.heartbeat_s))
         self.every(options.persist_offsets_s, self._persist_offsets)
         self.every(min(options.idle_s, 5), self._close_idle)
@@ -274,10 +281,10 @@ class ClientInstance:
                 if await self.routes.refresh(topic):
                     self.rebalance_soon()
             except ClientError as error:
-                log.debug("route of %s: %s", topic, error)
+                log.debug("could not refresh the route of %s: %s", topic, error)
 
     async def _heartbeat_new_brokers(self) -> None:
-        """Brokers of a new route may be new, too; they must hear of us before we ask who is in the group."""
+        """Brokers of a new route may be new: they must get a heartbeat before the rebalance calls them."""
         await self.heartbeat_all()
         self.rebalance_soon()
 
@@ -289,42 +296,44 @@ class ClientInstance:
             await consumer.persist_offsets()
 
     async def _rebalance(self) -> None:
-        """Rounds for all consumers: when told to, at most one a second; else every 20 s, or after 1 s if unbalanced."""
+        """Rebalance all consumers on request, at most once per second; else each `rebalance_s`, or 1 s if
+        unbalanced.
+        """
         wait_s = self.options.rebalance_s
         while True:
             try:
                 async with asyncio.timeout(wait_s):
-                    await self._unbalanced.wait()
+                    await self._rebalance_requested.wait()
             except TimeoutError:
                 pass
-            self._unbalanced.clear()
+            self._rebalance_requested.clear()
             balanced = True
             for consumer in list(self.consumers.values()):
                 try:
                     balanced = await consumer.rebalance() and balanced
                 except Exception:
-                    log.exception("rebalance of %s", consumer.group)
+                    log.exception("rebalance of group %s failed", consumer.group)
                     balanced = False
             wait_s = self.options.rebalance_s if balanced else REBALANCE_GAP_S
             await asyncio.sleep(REBALANCE_GAP_S)
 
-    async def _unregister(self, who: dict[str, str]) -> None:
-        """Tell every broker that one of us is gone. One that cannot be told finds out by itself."""
+    async def _unregister(self, group_field: dict[str, str]) -> None:
+        """Report to every broker that a member left. A broker that does not get it finds out by itself."""
         if self._closed:
             raise NotRunning("the client is closed")
         self.heartbeats.forget()
         for _, _, address in self.routes.addresses():
             request = RemotingCommand.request(
-                RequestCode.UNREGISTER_CLIENT, {"clientID": self.client_id} | who
+                RequestCode.UNREGISTER_CLIENT, {"clientID": self.client_id} | group_field
             )
             try:
                 await self.call(address, request, self.options.api_timeout_s)
             except ClientError as error:
-                log.info("leaving %s: %s", address, error)
+                log.info("could not unregister at %s: %s", address, error)
 
 
 class FirstHeartbeat:
-    """Of the producers of one instance: whoever joins it later needs introductions of his own."""
+    """Sends the heartbeats from which brokers know a producer. A producer that joins later needs its own."""
 
     def __init__(self, instance: ClientInstance, options: ProducerOptions) -> None:
         self._instance = instance
@@ -332,9 +341,9 @@ class FirstHeartbeat:
         self._known: set[str] = set()
 
     async def ensure_known(self, topic: str) -> None:
-        """Tell each master that the topic (its name as brokers know it) can be sent to; those told before are not.
+        """Send a heartbeat to each master of the topic (named as brokers know it) that has not got one yet.
 
-        A broker that cannot be told is tried again next time. NoRoute, TransportError of name servers.
+        A broker that does not answer is tried again next time. NoRoute, TransportError of name servers.
         """
         options, routes = self._options, self._instance.routes
         info = await routes.publish_info(topic, options.template_topic, options.default_queues)

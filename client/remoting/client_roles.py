@@ -1,4 +1,4 @@
-"""What an instance knows of the producers and consumers that share it. Only Protocols."""
+"""Protocols of the producers and consumers that share a client instance."""
 
 from typing import Protocol
 
@@ -6,11 +6,11 @@ from typing import Protocol
 class ProducerRole(Protocol):
     @property
     def group(self) -> str:
-        """As brokers know it, with its namespace."""
+        """The name as brokers know it, with its namespace."""
         ...
 
     def topics(self) -> set[str]:
-        """Topics whose routes are to be kept fresh."""
+        """Topics whose routes are refreshed regularly."""
         ...
 
 
@@ -21,11 +21,11 @@ class ConsumerRole(Protocol):
     def topics(self) -> set[str]: ...
 
     def heartbeat_data(self) -> dict[str, object]:
-        """Its element of consumerDataSet (wire-protocol 6.4)."""
+        """Its element of consumerDataSet in a heartbeat."""
         ...
 
     async def rebalance(self) -> bool:
-        """One round over all topics; whether what was wanted is now held."""
+        """Rebalance all topics once. Returns whether this member now owns just its queues."""
         ...
 
     async def persist_offsets(self) -> None: ...

@@ -1,6 +1,7 @@
-"""Heartbeats: who we are and what we want, told to every known broker; what brokers say of themselves. Loop thread.
+"""Heartbeats: report the groups and subscriptions of this client to every known broker.
 
-Two beats to one broker never cross; a beat that is asked for while one runs follows it.
+They keep the version of each broker. Heartbeats to one broker are sent one after the other, never
+concurrently. Loop thread.
 """
 
 import asyncio
@@ -42,41 +43,44 @@ class Heartbeats:
         self._locks: dict[str, asyncio.Lock] = {}
 
     def version(self, address: str) -> int:
-        """The version that the broker announced; 0 if it never answered."""
+        """The version in the broker's last answer; 0 if it never answered."""
         return self._versions.get(address, 0)
 
     def forget(self) -> None:
-        """What brokers were told is no longer true: the next beat says all of it."""
+        """The groups have changed: the next heartbeat reports everything."""
         self._last_sent.clear()
 
     async def beat_all(self) -> int:
-        """To every master, and to slaves if there is a consumer; how many answered. Failures are logged."""
+        """Send to every master, and to slaves if there is a consumer.
+
+        Returns how many answered; failures are logged.
+        """
         consumers = bool(self._consumers())
         if not consumers and not self._producers():
             return 0
-        wanted = [a for _, number, a in self._routes.addresses() if number == MASTER or consumers]
-        answered = await asyncio.gather(*(self.beat(address) for address in dict.fromkeys(wanted)))
+        targets = [a for _, broker_id, a in self._routes.addresses() if broker_id == MASTER or consumers]
+        answered = await asyncio.gather(*(self.beat(address) for address in dict.fromkeys(targets)))
         return sum(answered)
 
     async def beat(self, address: str) -> bool:
-        """To one broker; whether it answered."""
+        """Send to one broker. Returns whether it answered."""
         lock = self._locks.setdefault(address, asyncio.Lock())
         async with lock:
             try:
                 await self._beat(address)
             except (ClientError, NotRunning) as error:
-                log.warning("heartbeat to %s: %s", address, error)
+                log.warning("heartbeat to %s failed: %s", address, error)
                 return False
             return True
 
     async def _beat(self, address: str) -> None:
-        data, print_of_it = self._data()
-        brief = self._options.heartbeat_v2 and self._last_sent.get(address) == print_of_it
+        data, fingerprint = self._data()
+        brief = self._options.heartbeat_v2 and self._last_sent.get(address) == fingerprint
         if brief:
             for consumer in data["consumerDataSet"]:
                 consumer["subscriptionDataSet"] = []
         data["clientID"] = self._client_id
-        data["heartbeatFingerprint"] = print_of_it if self._options.heartbeat_v2 else 0
+        data["heartbeatFingerprint"] = fingerprint if self._options.heartbeat_v2 else 0
         data["withoutSub"] = brief
         request = RemotingCommand.request(RequestCode.HEART_BEAT, body=orjson.dumps(data))
         answer = check(await self._channels.call(address, request, self._options.api_timeout_s), address)
@@ -86,10 +90,10 @@ class Heartbeats:
                 self._last_sent.pop(address, None)
                 await self._beat(address)
             else:
-                self._last_sent[address] = print_of_it
+                self._last_sent[address] = fingerprint
 
     def _data(self) -> tuple[dict, int]:  # type: ignore[type-arg]
-        """The whole body without who sends it, and its print, in which versions of subscriptions do not count."""
+        """The body without the client id, and its fingerprint, which ignores subscription versions."""
         data = {
             "clientID": "",
             "consumerDataSet": [consumer.heartbeat_data() for consumer in self._consumers()],
@@ -97,8 +101,10 @@ class Heartbeats:
             "producerDataSet": [{"groupName": producer.group} for producer in self._producers()],
             "withoutSub": False,
         }
-        timeless = orjson.dumps(data, default=str).decode()
+        unversioned = orjson.dumps(data, default=str).decode()
         for consumer in data["consumerDataSet"]:  # type: ignore[attr-defined]
             for subscription in consumer["subscriptionDataSet"]:
-                timeless = timeless.replace(f'"subVersion":{subscription["subVersion"]}', '"subVersion":0')
-        return data, java_hash(timeless)
+                unversioned = unversioned.replace(
+                    f'"subVersion":{subscription["subVersion"]}', '"subVersion":0'
+                )
+        return data, java_hash(unversioned)

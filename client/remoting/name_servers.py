@@ -1,4 +1,4 @@
-"""NameServers: which name server is asked: one while it answers, then the next. Loop thread."""
+"""NameServers: calls one name server until it fails, then the next. Loop thread."""
 
 import asyncio
 import logging
@@ -30,18 +30,21 @@ class NameServers:
         return tuple(self._addresses)
 
     def update(self, text: str) -> None:
-        """Take the addresses of `host:port;host:port` (a URL stands for its last part). ConfigError."""
-        parts = [part.strip().rpartition("/")[2] for part in text.split(";") if part.strip()]
-        if not parts:
-            raise ConfigError(f"name_server {text!r}: `host:port` is wanted, several separated by `;`")
-        for part in parts:
-            host_port(part)
-        if set(parts) != set(self._addresses):
-            random.shuffle(parts)
-            self._addresses, self._chosen = parts, 0
+        """Set the addresses from `host:port;host:port` (a URL: the text after the last `/`). ConfigError."""
+        addresses = [item.strip().rpartition("/")[2] for item in text.split(";") if item.strip()]
+        if not addresses:
+            raise ConfigError(f"name_server must be `host:port`, several separated by `;`, not {text!r}")
+        for address in addresses:
+            host_port(address)
+        if set(addresses) != set(self._addresses):
+            random.shuffle(addresses)
+            self._addresses, self._chosen = addresses, 0
 
     async def fetch(self) -> None:
-        """Ask `name_server_url`, if no addresses were given. Failures are logged; the old addresses stay."""
+        """Get the addresses from `name_server_url` if `name_server` is empty.
+
+        Failures are logged; old addresses stay.
+        """
         url = self._options.name_server_url
         if self._options.name_server or url is None:
             return
@@ -50,12 +53,17 @@ class NameServers:
         try:
             self.update(await asyncio.to_thread(_get, url))
         except (OSError, ConfigError) as error:
-            log.warning("name servers from %s: %s", url, error)
+            log.warning("could not get the name servers from %s: %s", url, error)
 
     async def call(self, command: RemotingCommand, timeout_s: float | None = None) -> RemotingCommand:
-        """The answer of the first that gives one. NoNameServer, TransportError (of the last that was tried)."""
+        """The answer of the first name server that answers.
+
+        NoNameServer, TransportError (of the last one tried).
+        """
         if not self._addresses:
-            raise NoNameServer("no name server: set name_server, or NAMESRV_ADDR in the environment")
+            raise NoNameServer(
+                "no name server is configured: set name_server, or NAMESRV_ADDR in the environment"
+            )
         failure: TransportError | None = None
         for _ in range(len(self._addresses)):
             address = self._addresses[self._chosen % len(self._addresses)]
@@ -68,7 +76,7 @@ class NameServers:
         raise failure
 
     async def call_all(self, command: RemotingCommand) -> list[RemotingCommand]:
-        """The same request to every name server, for changes that each must hear of."""
+        """Send a change to every name server. TransportError: at least one did not answer."""
         return [
             await self._channels.call(address, command, self._options.api_timeout_s)
             for address in self._addresses
@@ -77,6 +85,6 @@ class NameServers:
 
 def _get(url: str) -> str:
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"name_server_url {url!r}: http or https is wanted")
+        raise ConfigError(f"name_server_url must begin with http:// or https://, not {url!r}")
     with urllib.request.urlopen(url, timeout=FETCH_S) as answer:
         return str(answer.read(ANSWER_BYTES_MAX).decode().strip())

@@ -1,6 +1,6 @@
-"""Positions: what the master of a queue's broker says about it: its first and next offset, and where a time lies.
+"""QueueOffsets: asks the master of a queue for its first offset, its next offset and the offset at a time.
 
-Keeps nothing. Event loop only.
+Keeps no state. Event loop only.
 """
 
 from firearrow._native.wire.codes import RequestCode
@@ -11,7 +11,7 @@ from firearrow.client.remoting.client_instance import ClientInstance
 
 
 class QueueOffsets:
-    """Each call asks once. ClientError: nobody could tell."""
+    """Each call sends one request. ClientError: no broker could answer."""
 
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
@@ -24,17 +24,17 @@ class QueueOffsets:
         return await self._ask(RequestCode.GET_MIN_OFFSET, queue, {}, "offset")
 
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
-        """The first message stored at that time or later; behind the newest one, the next offset."""
+        """The offset of the first message stored at that time or later; the next offset if there is none."""
         return await self._ask(
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, {"timestamp": str(time_ms)}, "offset"
         )
 
     async def earliest_ms(self, queue: MessageQueue) -> int:
-        """When the first message was stored, -1 if there is none."""
+        """Store time of the first message, -1 if the queue is empty."""
         return await self._ask(RequestCode.GET_EARLIEST_MSG_STORETIME, queue, {}, "timestamp")
 
-    async def _ask(self, code: RequestCode, queue: MessageQueue, more: dict[str, str], field: str) -> int:
-        ext = {"topic": queue.topic, "queueId": str(queue.queue_id), "bname": queue.broker_name} | more
+    async def _ask(self, code: RequestCode, queue: MessageQueue, extra: dict[str, str], field: str) -> int:
+        ext = {"topic": queue.topic, "queueId": str(queue.queue_id), "bname": queue.broker_name} | extra
         request = RemotingCommand.request(code, ext)
         answer = await self._instance.call_holder(queue, request, self._instance.options.api_timeout_s)
         try:

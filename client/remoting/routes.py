@@ -1,10 +1,10 @@
-"""RouteTable: where topics live, and the addresses of brokers. A failed refresh leaves the old route.
+"""RouteTable: the queues of topics and the addresses of brokers. A failed refresh keeps the old route.
 
-Loop thread. One question a topic at a time; who asks meanwhile waits for it.
+At most one route request per topic runs at a time; concurrent callers share it. Loop thread.
 
-StaticTopic: the logical queues of a topic of Apache 5.x whose queues may move, and which broker holds each now.
-
-Read from a route, asks nobody. A logical queue bears the name of a broker that is none. Never changed; any thread.
+StaticTopic: the logical queues of a static topic (Apache 5.x), whose queues may move between brokers, and the
+broker that has each now. It is read from a route and immutable. The broker name of a logical queue is not
+that of a broker.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from firearrow.client.base.message import MessageQueue, java_order
 from firearrow.client.remoting.name_servers import NameServers
 
 LOGICAL_BROKER = "__syslo__"
-"""What the names of logical brokers begin with; they keep no message themselves."""
+"""Prefix of the names of logical brokers, which store no messages themselves."""
 NO_HOLDER = LOGICAL_BROKER + "none__"
-"""Holds a queue that no broker tells to have."""
+"""Stands for the broker of a queue that no broker claims."""
 GLOBAL_SCOPE = "__global__"
 
 
@@ -36,9 +36,9 @@ class StaticTopic:
 
     @staticmethod
     def decode(mappings: Mapping[str, Mapping[str, Any]] | None, queues_max: int) -> "StaticTopic | None":
-        """`topicQueueMappingByBroker` of a route. None: the topic is an ordinary one. ValueError, TypeError.
+        """`topicQueueMappingByBroker` of a route. None: the topic is not static. ValueError, TypeError.
 
-        Of several brokers that tell to have a queue, the one with the highest epoch does.
+        If several brokers claim a queue, the one with the highest epoch has it.
         """
         if not mappings:
             return None
@@ -56,7 +56,7 @@ class StaticTopic:
                 key = logical, number
                 claims[key] = max(claims.get(key, claim), claim)
         if sum(totals.values()) > queues_max:
-            raise ValueError(f"totalQueues: over {queues_max} queues in all")
+            raise ValueError(f"totalQueues: over {queues_max} queues in total")
         keys = [(logical, number) for logical, total in totals.items() for number in range(total)]
         keys.sort(key=lambda key: (key[1], java_order(key[0])))
         return StaticTopic({key: claims[key][1] if key in claims else NO_HOLDER for key in keys})
@@ -65,31 +65,31 @@ class StaticTopic:
         return [MessageQueue(topic, logical, number) for logical, number in self.holders]
 
     def holder(self, queue: MessageQueue) -> str:
-        """A queue that is not among the logical ones is held by the broker that it names."""
+        """The broker that has the queue; a queue that is not logical is at the broker it names."""
         return self.holders.get((queue.broker_name, queue.queue_id), queue.broker_name)
 
 
 def logical_broker(scope: str) -> str:
-    """The name that queues of this scope bear."""
+    """The broker name of the queues of this scope."""
     return LOGICAL_BROKER + (scope[2:] if scope == GLOBAL_SCOPE else scope)
 
 
-def _integer(mapping: Mapping[str, Any], field: str, most: int) -> int:
+def _integer(mapping: Mapping[str, Any], field: str, value_max: int) -> int:
     value = mapping.get(field, 0)
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{field}: {value!r} is not in 0..{most}")
+    if type(value) is not int or not 0 <= value <= value_max:
+        raise ValueError(f"{field}: {value!r} is not in 0..{value_max}")
     return value
 
 
 def _broker_name(mapping: Mapping[str, Any]) -> str:
     name = mapping.get("bname")
     if not isinstance(name, str) or not name:
-        raise ValueError(f"bname: {name!r} is no name of a broker")
+        raise ValueError(f"bname: {name!r} is not a broker name")
     return name
 
 
 def _numbers(mapping: Mapping[str, Any], queues_max: int) -> list[int]:
-    """Of the logical queues that this broker holds."""
+    """Numbers of the logical queues that this broker has."""
     numbers = mapping.get("currIdMap") or {}
     if len(numbers) > queues_max:
         raise ValueError(f"currIdMap: over {queues_max} queues")
@@ -99,7 +99,7 @@ def _numbers(mapping: Mapping[str, Any], queues_max: int) -> list[int]:
 MASTER = 0
 PERM_READ, PERM_WRITE = 4, 2
 QUEUES_MAX = 65536
-"""Queues of one topic that we believe in."""
+"""Most queues of one topic that are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,28 +128,31 @@ class TopicRoute:
             data: dict[str, Any] = orjson.loads(body)
             queues = tuple(
                 QueueData(
-                    str(queue["brokerName"]), int(queue["readQueueNums"]), int(queue["writeQueueNums"]),
-                    int(queue["perm"]), int(queue.get("topicSysFlag", 0)),
+                    str(queue["brokerName"]),
+                    int(queue["readQueueNums"]),
+                    int(queue["writeQueueNums"]),
+                    int(queue["perm"]),
+                    int(queue.get("topicSysFlag", 0)),
                 )
                 for queue in data["queueDatas"]
-            )  # fmt: skip
+            )
             brokers = {
-                str(broker["brokerName"]): {int(n): str(a) for n, a in broker["brokerAddrs"].items()}
+                str(broker["brokerName"]): {int(i): str(a) for i, a in broker["brokerAddrs"].items()}
                 for broker in data["brokerDatas"]
             }
             clusters = {str(b["brokerName"]): str(b.get("cluster", "")) for b in data["brokerDatas"]}
             static = StaticTopic.decode(data.get("topicQueueMappingByBroker"), QUEUES_MAX)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ClientError(f"a route that cannot be read: {error!r}") from error
+            raise ClientError(f"the name server's route cannot be read: {error!r}") from error
         if sum(max(queue.read_queues, queue.write_queues, 0) for queue in queues) > QUEUES_MAX:
-            raise ClientError(f"a route with over {QUEUES_MAX} queues")
+            raise ClientError(f"the name server's route has over {QUEUES_MAX} queues")
         ordered = tuple(sorted(queues, key=lambda queue: java_order(queue.broker_name)))
         return TopicRoute(ordered, brokers, clusters, str(data.get("orderTopicConf") or ""), static)
 
 
 @dataclass(frozen=True, slots=True)
 class PublishInfo:
-    """The queues of a topic that may be written to, in the order of the brokers' names; `static`: logical queues."""
+    """The writable queues of a topic, in the order of the brokers' names; `static`: logical queues."""
 
     topic: str
     queues: tuple[MessageQueue, ...]
@@ -186,7 +189,7 @@ class RouteTable:
         self._name_servers = name_servers
         self._routes: dict[str, TopicRoute] = {}
         self._publish: dict[str, PublishInfo] = {}
-        self._asking: dict[str, asyncio.Task[bool]] = {}
+        self._refreshes: dict[str, asyncio.Task[bool]] = {}
         self._brokers: dict[str, dict[int, str]] = {}
 
     # ---- topics ----
@@ -196,17 +199,17 @@ class RouteTable:
 
     @property
     def publish_infos(self) -> Mapping[str, PublishInfo]:
-        """What `known_publish_info` looks into: the very dict, whose values are replaced when a route is asked for."""
+        """The dict that `known_publish_info` reads, not a copy; a refreshed route replaces its value."""
         return self._publish
 
     def known_publish_info(self, topic: str) -> PublishInfo | None:
-        """What `publish_info` would give without asking anybody."""
+        """What `publish_info` knows without a request."""
         return self._publish.get(topic)
 
     async def publish_info(
         self, topic: str, template: str = "TBW102", default_queues: int = 4
     ) -> PublishInfo:
-        """Where the topic can be written to. A topic that is not known yet takes the queues of `template`. NoRoute."""
+        """The writable queues of the topic. Without a route, it gets the queues of `template`. NoRoute."""
         info = self._publish.get(topic)
         if info is not None and info.queues:
             return info
@@ -219,14 +222,16 @@ class RouteTable:
             try:
                 await self.refresh(template)
             except NoRoute:
-                raise NoRoute(f"topic {topic}: no route, and none for {template} to make it by") from None
+                raise NoRoute(
+                    f"topic {topic} has no route, and neither has its template {template}: create the topic"
+                ) from None
             info = PublishInfo.of(topic, self._routes[template], default_queues)
         if not info.queues:
-            raise NoRoute(f"topic {topic}: no queue can be written to")
+            raise NoRoute(f"topic {topic} has no writable queue")
         return info
 
     async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues that can be read, from the route that is known, else a fresh one. NoRoute."""
+        """The readable queues, from the known route or else from the name servers. NoRoute."""
         if topic not in self._routes:
             await self.refresh(topic)
         return self.known_subscribe_queues(topic)
@@ -245,16 +250,16 @@ class RouteTable:
         ]
 
     async def refresh(self, topic: str) -> bool:
-        """Ask the name servers; whether the route changed. NoRoute (the old one stays), ClientError."""
-        asking = self._asking.get(topic)
-        if asking is None:
-            asking = asyncio.get_running_loop().create_task(self._ask(topic))
-            self._asking[topic] = asking
-            asking.add_done_callback(lambda task: self._asked(topic, task))
-        return await asyncio.shield(asking)
+        """Request the route. Returns whether it changed. NoRoute (the old one stays), ClientError."""
+        refresh = self._refreshes.get(topic)
+        if refresh is None:
+            refresh = asyncio.get_running_loop().create_task(self._request_route(topic))
+            self._refreshes[topic] = refresh
+            refresh.add_done_callback(lambda task: self._refreshed(topic, task))
+        return await asyncio.shield(refresh)
 
     def forget_but(self, topics: set[str]) -> None:
-        """Drop routes that nobody wants any more, and the brokers that only they named."""
+        """Drop the routes of all other topics, and the brokers that only those routes named."""
         for topic in [topic for topic in self._routes if topic not in topics]:
             del self._routes[topic]
             self._publish.pop(topic, None)
@@ -266,7 +271,7 @@ class RouteTable:
     # ---- brokers ----
 
     def broker_name_of(self, queue: MessageQueue) -> str:
-        """The broker that has the queue now: of a logical queue, as the route that is known tells."""
+        """The broker that has the queue now; for a logical queue, according to the known route."""
         route = self._routes.get(queue.topic)
         return queue.broker_name if route is None or route.static is None else route.static.holder(queue)
 
@@ -274,23 +279,23 @@ class RouteTable:
         return self._brokers.get(broker_name, {}).get(MASTER)
 
     def address(self, broker_name: str, broker_id: int, only_this: bool = False) -> BrokerAddress | None:
-        """The address of that id; of a slave that is gone: the next id, then any (unless `only_this`)."""
+        """The address of that id; if a slave is gone, of the next id, then of any (unless `only_this`)."""
         ids = self._brokers.get(broker_name, {})
-        wanted = [broker_id] if broker_id == MASTER else [broker_id, broker_id + 1]
-        for number in wanted:
-            if number in ids:
-                return BrokerAddress(ids[number], number)
+        candidates = [broker_id] if broker_id == MASTER else [broker_id, broker_id + 1]
+        for candidate in candidates:
+            if candidate in ids:
+                return BrokerAddress(ids[candidate], candidate)
         if only_this or not ids:
             return None
-        number = next(iter(ids))
-        return BrokerAddress(ids[number], number)
+        first = next(iter(ids))
+        return BrokerAddress(ids[first], first)
 
     def addresses(self) -> list[tuple[str, int, str]]:
-        """(broker name, id, address) of every broker that is known."""
-        return [(name, number, a) for name, ids in self._brokers.items() for number, a in ids.items()]
+        """(broker name, id, address) of every known broker."""
+        return [(name, broker_id, a) for name, ids in self._brokers.items() for broker_id, a in ids.items()]
 
     def any_broker_of(self, topic: str) -> str | None:
-        """A random broker of the topic: its master's address, else any."""
+        """The address of a random broker of the topic: its master, else any of its ids."""
         route = self._routes.get(topic)
         named = [ids for ids in route.brokers.values() if ids] if route is not None else []
         if not named:
@@ -299,18 +304,18 @@ class RouteTable:
         return ids.get(MASTER) or next(iter(ids.values()))
 
     def topic_of(self, broker_name: str) -> str | None:
-        """Some topic that lives there."""
+        """Any topic that has queues at this broker."""
         return next((topic for topic, route in self._routes.items() if broker_name in route.brokers), None)
 
-    # ---- asking ----
+    # ---- route requests ----
 
-    async def _ask(self, topic: str) -> bool:
+    async def _request_route(self, topic: str) -> bool:
         request = RemotingCommand.request(
             RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"}
         )
         answer = await self._name_servers.call(request)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise NoRoute(f"topic {topic}: {answer.remark or 'no route'}")
+            raise NoRoute(f"topic {topic} has no route: {answer.remark or 'it does not exist'}")
         route = TopicRoute.decode(check(answer, "name server").body)
         changed = self._routes.get(topic) != route
         self._routes[topic] = route
@@ -318,17 +323,17 @@ class RouteTable:
         self._brokers.update(route.brokers)
         return changed
 
-    def _asked(self, topic: str, task: asyncio.Task[bool]) -> None:
-        self._asking.pop(topic, None)
+    def _refreshed(self, topic: str, task: asyncio.Task[bool]) -> None:
+        self._refreshes.pop(topic, None)
         if not task.cancelled():
             task.exception()
 
 
 def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
-    """`broker:number;broker:number`, in that order."""
+    """The queues of `broker:count;broker:count`, in that order."""
     queues: list[MessageQueue] = []
     for item in conf.split(";"):
-        name, _, number = item.rpartition(":")
-        if name and number.isdigit() and len(queues) + int(number) <= QUEUES_MAX:
-            queues += [MessageQueue(topic, name, n) for n in range(int(number))]
+        name, _, count = item.rpartition(":")
+        if name and count.isdigit() and len(queues) + int(count) <= QUEUES_MAX:
+            queues += [MessageQueue(topic, name, number) for number in range(int(count))]
     return queues

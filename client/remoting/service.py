@@ -1,4 +1,4 @@
-"""Service: the life of a producer or consumer by Java's ServiceState: made, started, running, closed. Loop thread."""
+"""Service: the life cycle of a producer or consumer by Java's ServiceState. Loop thread."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -13,7 +13,9 @@ from firearrow.client.remoting.client_instance import ClientInstance
 
 
 class Service(Startable):
-    """Uses the Instance of its client id while it runs. It is started once, but a start that failed may be repeated.
+    """Uses the ClientInstance of its client id while it runs.
+
+    It starts once, but a failed start may be repeated.
 
     `kind` names it in errors; `broadcasting` and `stream` are part of the client id.
     """
@@ -37,10 +39,10 @@ class Service(Startable):
         self._instance: ClientInstance | None = None
 
     async def start(self) -> Self:
-        """Join the group. A start that failed may be tried again. NotRunning, ConfigError, ClientError."""
+        """Join the group. A failed start may be tried again. NotRunning, ConfigError, ClientError."""
         startable = self.state in (ServiceState.CREATE_JUST, ServiceState.START_FAILED)
         if not startable or self._instance is not None:
-            raise NotRunning(f"a {self._kind} that is {self.state.value} cannot be started")
+            raise NotRunning(f"the {self._kind} is {self.state.value} and cannot be started")
         self._prepare()
         self.state = ServiceState.START_FAILED
         instance = self._instance = await ClientInstance.of(
@@ -50,9 +52,9 @@ class Service(Startable):
         try:
             await self._begin(instance)
             if self.state is ServiceState.SHUTDOWN_ALREADY:
-                raise NotRunning("closed while it was being started")
+                raise NotRunning(f"the {self._kind} was closed while it started")
         except BaseException:
-            if self._instance is None:  # closed meanwhile: end what was begun after that
+            if self._instance is None:  # closed concurrently: end what was started after that
                 await self._end(instance)
             await self._leave()
             raise
@@ -60,7 +62,7 @@ class Service(Startable):
         return self
 
     async def close(self) -> None:
-        """Leave for good."""
+        """Leave the group permanently."""
         self.state = ServiceState.SHUTDOWN_ALREADY
         await self._leave()
 
@@ -74,18 +76,18 @@ class Service(Startable):
         return NotRunning(f"the {self._kind} is {self.state.value}")
 
     def _prepare(self) -> None:
-        """What comes before the first start and each repeated one. ConfigError: it stays as it was."""
+        """Called before each start. ConfigError: the state stays as it was."""
 
     @abstractmethod
     async def _begin(self, instance: ClientInstance) -> None:
-        """Join the instance and go to work. Errors: `_end` is called all the same."""
+        """Join the instance and start working. After an error `_end` is called as well."""
 
     @abstractmethod
     async def _end(self, instance: ClientInstance) -> None:
-        """Stop what `_begin` began, as far as it came, and leave the group. May be called twice."""
+        """Stop what `_begin` started, even partly, and leave the group. May be called twice."""
 
     async def _leave(self) -> None:
-        """Once for each start."""
+        """Does its work once for each start."""
         instance, self._instance = self._instance, None
         if instance is None:
             return

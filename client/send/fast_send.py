@@ -94,7 +94,7 @@ class FastSends:
                 and (future := topic_send.submit(message, timeout_s, slow_path)) is not None
             ):
                 return future
-            if topic_send is None or not topic_send.laid:
+            if topic_send is None or not topic_send.has_queues:
                 topic_send = self._topic_send(message.topic)
                 return None if topic_send is None else topic_send.submit(message, timeout_s, slow_path)
         except ValueError as error:
@@ -135,5 +135,5 @@ class FastSends:
                 stored=SendStatus.SEND_OK,
                 next_queue=random.randrange(1 << 31),
             )
-        topic_send.lay(info, targets)
+        topic_send.set_queues(info, targets)
         return topic_send

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from firearrow.broker.append.progress_journal import (
     FILE_BYTES,
+    FULL_FILES_MAX,
     HEAD,
-    OLDER_KEPT,
     Entry,
     Journal,
     Kind,
@@ -63,7 +63,8 @@ def test_a_write_that_failed_voids_what_was_noted_for_it(tmp_path: Path) -> None
 
 
 def test_a_start_packs_what_counts(tmp_path: Path) -> None:
-    """Of a step that was noted often the last; an offset that was taken away stays so; each timer and decision."""
+    """Of a step that was noted often the last; an offset that was taken away stays so; each timer and
+    decision."""
     journal, _ = opened(tmp_path)
     for value in range(1, 100):
         journal.note(Kind.OFFSET, "t@g", 0, value)
@@ -104,7 +105,7 @@ def test_a_disk_that_is_full_at_the_start_leaves_the_journal_as_it_was(
     with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)
         _, told = opened(tmp_path)
-    assert "the journal stays in 2 files" in caplog.text
+    assert "the journal could not be compacted and stays in 2 files" in caplog.text
     assert told == opened(tmp_path)[1] == [Entry(Kind.OFFSET, "t@g", value, value, 0) for value in (1, 2)]
     assert not (tmp_path / "packing").exists()
 
@@ -174,8 +175,8 @@ def test_full_files_are_synced_first_and_not_before_somebody_syncs(
 def test_full_files_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, _ = opened(tmp_path)
     syncs = Syncs(monkeypatch, journal)
-    filled(journal, OLDER_KEPT + 3)
-    assert OLDER_KEPT <= len(syncs.names) <= OLDER_KEPT + 1
+    filled(journal, FULL_FILES_MAX + 3)
+    assert FULL_FILES_MAX <= len(syncs.names) <= FULL_FILES_MAX + 1
     journal.close()
 
 
@@ -215,7 +216,7 @@ def test_a_full_disk_loses_notes_and_nothing_else(
         for value in range(FILE_BYTES // HEAD.size + 10):
             journal.note(Kind.TIMER, "", 1, value, value + 2000)
         journal.cancel(1500)
-    assert len([record for record in caplog.records if "finds no room" in record.message]) == 1
+    assert len([record for record in caplog.records if "no space for the journal" in record.message]) == 1
     journal.note(Kind.DELAY, "", 1, 77)
     assert [entry.value for entry in opened(tmp_path, 10**9)[1]] == [77]
 

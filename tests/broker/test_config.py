@@ -46,7 +46,7 @@ def test_an_apache_file_is_taken_as_it_is(tmp_path: Path, caplog: pytest.LogCapt
     with caplog.at_level(logging.INFO):
         options = from_file(Options(), path)
     assert (options.broker_name, options.sync_flush) == ("broker-a", True)
-    assert "no effect here: brokerRole\n" in caplog.text
+    assert "these keys have no effect here: brokerRole\n" in caplog.text
     assert (options.reserved_hours, options.delete_hours) == (48, {4})
     assert "unknown key noSuchKey" in caplog.text
 

@@ -21,7 +21,7 @@ def test_small_bodies_may_be_lenient() -> None:
 
 
 def test_one_byte_more_must_be_strict() -> None:
-    with pytest.raises(JsonError, match=f"at most {BODY_LENIENT_BYTES_MAX} may be read leniently"):
+    with pytest.raises(JsonError, match=f"at most {BODY_LENIENT_BYTES_MAX} can be parsed leniently"):
         loads_body(bare(BODY_LENIENT_BYTES_MAX + 1))
     strict = b'{"1":"' + b"x" * BODY_LENIENT_BYTES_MAX + b'"}'
     assert loads_body(strict) == {"1": "x" * BODY_LENIENT_BYTES_MAX}

@@ -79,7 +79,7 @@ def test_a_change_during_the_write_is_written_after_it() -> None:
 def test_a_full_disk_lets_waiting_answers_go_and_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
 
     async def run() -> int:
         file, saver = File(), TableSaver(asyncio.get_running_loop())

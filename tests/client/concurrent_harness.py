@@ -75,7 +75,7 @@ def answering(answer: object) -> Handler:
 
 
 @dataclass
-class PlainTopics:
+class Gate:
     """A handler that waits until each of its calls is let go, with what it shall answer."""
 
     calls: list[tuple[list[int], asyncio.Future[object]]] = field(default_factory=list)

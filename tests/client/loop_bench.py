@@ -88,7 +88,7 @@ class Bench:
             options=self.options, puller=self, offsets=self.offsets, service=self.service,
             subscriptions=self.subscriptions, running=lambda: self.state_running, start_offset=self._start_offset,
             repair=self._repair, stats=self.stats, exception_delay_s=0.9, clock=lambda: self.now, sleep=self._sleep,
-            has_capacity=self._room,
+            has_capacity=self._wait_capacity,
         ))  # type: ignore[arg-type]  # fmt: skip
 
     async def run(self) -> "Bench":
@@ -111,8 +111,8 @@ class Bench:
         if len(self.slept) >= self.sleeps_max:
             self.process_queue.dropped = True
 
-    async def _room(self, process_queue: ProcessQueue, seconds: float) -> None:
-        await self.loop._parts.sleep(seconds)
+    async def _wait_capacity(self, process_queue: ProcessQueue, seconds: float) -> None:
+        await self.loop._context.sleep(seconds)
 
     async def _start_offset(self, queue: MessageQueue) -> int:
         if isinstance(self.start_offset, Exception):

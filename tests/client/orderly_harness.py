@@ -83,7 +83,7 @@ class OrderlyHarness:
             publish=self.published,
             max_reconsume_times=max_reconsume_times,
             every=self.time.every,
-            rest_s=1.0,
+            suspend_s=1.0,
             auto_commit=auto_commit,
         )
 

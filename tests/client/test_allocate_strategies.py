@@ -120,5 +120,7 @@ def test_options_name_a_strategy_or_are_one() -> None:
         "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH",
     ]  # fmt: skip
     assert name_of(FixedQueues([])) == "CONFIG"
-    with pytest.raises(ConfigError, match="allocate 'MEDIAN': AVG, AVG_BY_CIRCLE, CONSISTENT_HASH"):
+    with pytest.raises(
+        ConfigError, match="allocate 'MEDIAN' is unknown: use AVG, AVG_BY_CIRCLE, CONSISTENT_HASH"
+    ):
         strategy_of("MEDIAN")

@@ -56,21 +56,21 @@ def test_offsets_come_as_a_map_by_objects_by_texts_or_as_a_list() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("5", "a map from queues to offsets"),
+        ("5", "must be a map from queues to offsets"),
         ('{"no queue":5}', "no value at byte 0"),
-        ('{"5":5}', "a message queue is wanted"),
-        ('[{"brokerName":"b","queueId":1,"topic":"t"}]', "its offset is no number"),
-        ('[{"brokerName":"b","queueId":1,"topic":"t","offset":true}]', "its offset is no number"),
+        ('{"5":5}', "a message queue must be an object"),
+        ('[{"brokerName":"b","queueId":1,"topic":"t"}]', "the offset is not a number"),
+        ('[{"brokerName":"b","queueId":1,"topic":"t","offset":true}]', "the offset is not a number"),
         (
             '[{"brokerName":"b","queueId":1,"topic":"t","offset":9223372036854775808}]',
-            "its offset is no number",
+            "the offset is not a number",
         ),
         (
             '[{"brokerName":"b","queueId":2147483648,"topic":"t","offset":1}]',
-            "without topic, brokerName or queueId",
+            "without valid topic, brokerName or queueId",
         ),
-        ('[{"brokerName":"b","queueId":1,"offset":1}]', "without topic, brokerName or queueId"),
-        ("[5]", "a message queue is wanted"),
+        ('[{"brokerName":"b","queueId":1,"offset":1}]', "without valid topic, brokerName or queueId"),
+        ("[5]", "a message queue must be an object"),
     ],
 )
 def test_offsets_that_are_none_are_refused(text: str, says: str) -> None:

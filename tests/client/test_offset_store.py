@@ -108,7 +108,7 @@ async def test_a_failed_question_is_no_answer(
     failure: Callable[[RemotingCommand], RemotingCommand] | Exception,
 ) -> None:
     store = RemoteOffsetStore(FakeInstance({RequestCode.QUERY_CONSUMER_OFFSET: failure}), "group")
-    with pytest.raises(OffsetUnknown, match="its offset could not be read"):
+    with pytest.raises(OffsetUnknown, match="the offset could not be read"):
         await store.read(FIRST, ReadOffset.STORE)
 
 
@@ -256,7 +256,7 @@ async def test_a_queue_is_not_begun_when_nobody_knows_where(where: ConsumeFromWh
 
 async def test_an_offset_below_zero_is_none() -> None:
     at = At(NOT_FOUND)
-    with pytest.raises(OffsetUnknown, match="-2 is no offset to begin at"):
+    with pytest.raises(OffsetUnknown, match="-2 is not a valid start offset"):
         await start_offset(at, at, TIME, -2)(FIRST)
 
 

@@ -204,7 +204,7 @@ async def test_what_comes_for_a_queue_that_is_not_ours_any_more_is_left_to_other
         bench.process_queue.dropped = True
         return found(popped(1))
 
-    bench.loop._parts.pop = pop
+    bench.loop._context.pop = pop
     await bench.run()
     assert bench.submitted == []
 
@@ -369,7 +369,7 @@ async def test_a_broker_that_refuses_is_only_logged(caplog: pytest.LogCaptureFix
     bench = ServiceBench(answering(None))
     bench.acks.error = BrokerError(1, "broken", "b")
     await bench.submit(popped(1))
-    assert "comes again" in caplog.text
+    assert "will redeliver" in caplog.text
     await bench.service.stop(1)
 
 

@@ -269,7 +269,7 @@ async def test_an_offset_the_broker_does_not_have_is_repaired(
         assert connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext).code == 0
     second = again(first, name_server, topic, after)
     async with second:
-        await wait_until(lambda: "has no offset 1000, goes to 3" in caplog.text)
+        await wait_until(lambda: "has no offset 1000, pulling continues at 3" in caplog.text)
         feeder.feed(topic, [b"4"])
         await wait_until(lambda: after.messages)
     assert after.bodies == [b"4"]

@@ -74,7 +74,7 @@ async def test_in_order_a_busy_queue_waits_for_a_later_round_but_not_forever(
 async def test_a_renewal_tells_what_is_still_ours() -> None:
     one = in_order()
     await one.rebalancer.run()
-    locks = one.rebalancer._parts.locks
+    locks = one.rebalancer._context.locks
     assert locks is not None
     one.time.advance(20_000)
     one.table[FOUR[3]].dropped = True
@@ -101,7 +101,7 @@ async def test_a_renewal_that_fails_leaves_the_locks_to_expire(
 ) -> None:
     one = in_order()
     await one.rebalancer.run()
-    locks, before = one.rebalancer._parts.locks, one.time.now
+    locks, before = one.rebalancer._context.locks, one.time.now
     assert locks is not None
     one.instance.says[LOCK] = says
     one.time.advance(20_000)
@@ -114,7 +114,7 @@ async def test_a_renewal_that_fails_leaves_the_locks_to_expire(
 
 async def test_what_a_broker_locks_beyond_the_question_is_not_ours() -> None:
     one = in_order()
-    locks = one.rebalancer._parts.locks
+    locks = one.rebalancer._context.locks
     assert locks is not None
     one.instance.says[LOCK] = lambda request: request.answer(body=fastjson.dumps({"lockOKMQSet": FOUR}))
     assert await locks.lock_queues(FOUR[:1]) == {FOUR[0]}
@@ -123,7 +123,7 @@ async def test_what_a_broker_locks_beyond_the_question_is_not_ours() -> None:
 async def test_giving_all_back_asks_each_broker_once_for_whatever_is_still_there() -> None:
     one = in_order()
     await one.rebalancer.run()
-    locks = one.rebalancer._parts.locks
+    locks = one.rebalancer._context.locks
     assert locks is not None
     one.table[FOUR[3]].dropped = True
     await locks.unlock_all()
@@ -139,7 +139,7 @@ async def test_who_stops_in_the_middle_of_a_round_gives_back_what_it_has_just_lo
         one.rebalancer.stop()
         return 0
 
-    one.rebalancer._owned_queues._parts.start_offset = stop_meanwhile
+    one.rebalancer._owned_queues._context.start_offset = stop_meanwhile
     await one.rebalancer.run()
     assert one.table == {}
     assert len(fastjson.loads(one.instance.asked_for(UNLOCK)[0].body)["mqSet"]) == 4

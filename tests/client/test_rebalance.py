@@ -101,7 +101,7 @@ async def test_a_strategy_that_fails_changes_nothing() -> None:
     def broken(*_: object) -> Sequence[MessageQueue]:
         raise ZeroDivisionError
 
-    one.rebalancer._parts.strategy = broken
+    one.rebalancer._context.strategy = broken
     assert not await one.rebalancer.run()
     assert one.mine == [0, 1, 2, 3]
 

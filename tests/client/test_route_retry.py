@@ -42,7 +42,7 @@ async def test_waits_grow_and_end_with_the_route() -> None:
     for second in range(40):
         now[0] = float(second)
         before = routes.asked.count("a")
-        await missing.look()
+        await missing.refresh_missing()
         if routes.asked.count("a") > before:
             times.append(second)
     assert times == [0, 1, 3, 7, 15, 23, 31, 39]
@@ -50,5 +50,5 @@ async def test_waits_grow_and_end_with_the_route() -> None:
     assert told == [0.0]
     routes.there.add("a")
     now[0] = 47.0
-    await missing.look()
+    await missing.refresh_missing()
     assert told == [0.0, 47.0]

@@ -241,7 +241,7 @@ def test_after_a_clean_stop_all_that_is_not_hit_is_served(
     assert findings or damage in SILENT
     assert all("\n" not in line for line in findings)
     stopped.goes_on(root)
-    assert [line for line in stopped.check(root, must, more=True) if "left where it is" not in line] == []
+    assert [line for line in stopped.check(root, must, more=True) if "left in place" not in line] == []
 
 
 @pytest.mark.parametrize("damage", ON_BOTH_SIDES, ids=lambda damage: damage.__name__)

@@ -21,7 +21,7 @@ from firearrow.broker.base.config import Config, apply
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext, Tables
-from firearrow.broker.context.tables import make_state
+from firearrow.broker.context.tables import make_tables
 from firearrow.broker.services.table_saver import SavedTable, TableSaver
 from firearrow.broker.services.topic_recovery import recover_topics
 from firearrow.broker.tables.clients import Member
@@ -84,7 +84,7 @@ class RestartedServices:
 
     def _made(self, options: Options, journal: Journal) -> tuple[Tables, MessageServices]:
         saver = DirectSaver(self._plain)
-        tables = make_state(
+        tables = make_tables(
             options, self.clock, saver, journal, lambda names: saver.schedule("topics"), lambda: None
         )
         arrivals = ArrivalNotifier()
@@ -106,7 +106,7 @@ class RestartedServices:
             tables.topics,
             self.store,
             tables.offsets,
-            least_queues=options.default_queues if tables.topics_loaded else 1,
+            min_queues=options.default_queues if tables.topics_loaded else 1,
             saved_ms=tables.topics.version.timestamp if tables.topics_loaded else 0,
         )
         member = Member("producer", self.producer, 0, 400, self.clock.monotonic_ms())

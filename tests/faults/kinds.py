@@ -45,16 +45,16 @@ def config_files(draw: random.Random, broker: BrokerProcess, shim: Shim) -> None
 
 
 def file_size(draw: random.Random, broker: BrokerProcess, shim: Shim) -> None:
-    resource.prlimit(broker.base.process.pid, resource.RLIMIT_FSIZE, (draw.choice((4096, 60_000)), UNLIMITED))
+    resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (draw.choice((4096, 60_000)), UNLIMITED))
 
 
 def descriptors(draw: random.Random, broker: BrokerProcess, shim: Shim) -> None:
-    hard = resource.prlimit(broker.base.process.pid, resource.RLIMIT_NOFILE)[1]
-    resource.prlimit(broker.base.process.pid, resource.RLIMIT_NOFILE, (0, hard))
+    hard = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (0, hard))
 
 
 def memory(draw: random.Random, broker: BrokerProcess, shim: Shim) -> None:
-    resource.prlimit(broker.base.process.pid, resource.RLIMIT_AS, (1 << 20, UNLIMITED))
+    resource.prlimit(broker.process.pid, resource.RLIMIT_AS, (1 << 20, UNLIMITED))
 
 
 def clock(draw: random.Random, broker: BrokerProcess, shim: Shim) -> None:
@@ -81,6 +81,6 @@ FINAL: tuple[Fault, ...] = (log_sync, derived_sync)
 def heal(broker: BrokerProcess, shim: Shim) -> None:
     shim.heal()
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_AS):
-        resource.prlimit(broker.base.process.pid, limit, (UNLIMITED, UNLIMITED))
-    hard = resource.prlimit(broker.base.process.pid, resource.RLIMIT_NOFILE)[1]
-    resource.prlimit(broker.base.process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        resource.prlimit(broker.process.pid, limit, (UNLIMITED, UNLIMITED))
+    hard = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (hard, hard))

@@ -87,7 +87,7 @@ class FaultRounds:
         time.sleep(self._draw.uniform(0.01, 0.1))
         fault(self._draw, broker, shim)
         time.sleep(self._draw.uniform(0.05, 0.4))
-        assert broker.base.process.poll() is None, (
+        assert broker.process.poll() is None, (
             f"the broker died of {fault.__name__}: {broker.log.read_text()[-3000:]}"
         )
         self.counts[fault.__name__] += 1

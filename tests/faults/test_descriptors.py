@@ -19,23 +19,23 @@ QUICK = ("--set", "flushIntervalConsumeQueue=20", "--set", "flushConsumerOffsetI
 
 
 def open_files(broker: BrokerProcess) -> int:
-    return len(os.listdir(f"/proc/{broker.base.process.pid}/fd"))
+    return len(os.listdir(f"/proc/{broker.process.pid}/fd"))
 
 
 def cpu_s(broker: BrokerProcess) -> float:
-    user, system = Path(f"/proc/{broker.base.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    user, system = Path(f"/proc/{broker.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
 def no_descriptors(broker: BrokerProcess) -> Iterator[None]:
     """The process may open nothing more."""
-    before = resource.prlimit(broker.base.process.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(broker.base.process.pid, resource.RLIMIT_NOFILE, (0, before[1]))
+    before = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (0, before[1]))
     try:
         yield
     finally:
-        resource.prlimit(broker.base.process.pid, resource.RLIMIT_NOFILE, before)
+        resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.parametrize("way", [WAYS["engine"], WAYS["complete"]], ids=["engine", "complete"])

@@ -82,7 +82,7 @@ def test_an_error_of_a_sync_ends_the_taking(tmp_path: Path, flush: str, call: Ca
         acknowledged.know_group(connection, "T")
         assert acknowledged.commit(connection, "T", 0, 1) == 0
         assert broker.stop() == 3
-        assert broker.log.read_text().count("Mend the disk and start the broker again") == 1
+        assert broker.log.read_text().count("Repair the disk and restart the broker") == 1
     with BrokerProcess(tmp_path / "store", *settings(flush)) as broker, broker.connect() as connection:
         acknowledged.check(connection)
         assert acknowledged.send(connection, "T") == 0
@@ -104,7 +104,8 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path: Path, call:
 
 
 def test_a_disk_that_lets_wait_is_asked_on(tmp_path: Path) -> None:
-    """A few queues are flushed again soon, however long the disk took for them: it may have been one bad moment."""
+    """A few queues are flushed again soon, however long the disk took for them: it may have been one bad
+    moment."""
     acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with (
         BrokerProcess(tmp_path / "store", *QUICK, environment=shim.environment) as broker,
@@ -133,7 +134,7 @@ def test_a_file_system_that_gives_up(tmp_path: Path, flush: str, fault: Callable
             fault(disk)
             refused_to_the_end(broker, connection, acknowledged)
             code, remark = acknowledged.make_topic(connection, "New")
-            assert (code, "make room" in remark) == (ResponseCode.SYSTEM_ERROR, True)
+            assert (code, "free disk space" in remark) == (ResponseCode.SYSTEM_ERROR, True)
             assert broker.stop() == 3
         disk.mount_again()
         with BrokerProcess(disk.store, *settings(flush)) as broker, broker.connect() as connection:

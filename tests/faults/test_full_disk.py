@@ -44,7 +44,7 @@ def load_full_disk(disk: SmallDisk, connection: ClientSocket, acknowledged: Ackn
     for queue_offset in range(4, 12):
         assert acknowledged.commit(connection, "Full", 0, queue_offset) == 0
     code, remark = acknowledged.make_topic(connection, "While")
-    assert code == 0 or (code == ResponseCode.SYSTEM_ERROR and "make room" in remark), remark
+    assert code == 0 or (code == ResponseCode.SYSTEM_ERROR and "free disk space" in remark), remark
     assert all(code == ResponseCode.SERVICE_NOT_AVAILABLE for code, _ in acknowledged.refusals)
     assert {remark for _, remark in acknowledged.refusals} <= {
         "service not available now. The message could not be written to the disk: No space left on device",
@@ -99,7 +99,7 @@ def test_a_start_on_a_full_disk_says_so_and_changes_nothing(tmp_path: Path) -> N
             load_full_disk(disk, connection, acknowledged)
             broker.kill()
         disk.fill()
-        with pytest.raises(LocalBrokerError, match=r"No space left on device.*make room"):
+        with pytest.raises(LocalBrokerError, match=r"No space left on device.*free disk space"):
             BrokerProcess(disk.store, *SMALL)
         disk.make_room()
         with BrokerProcess(disk.store, *SMALL) as broker, broker.connect() as connection:

@@ -31,7 +31,7 @@ def code_of(connection: ClientSocket, opaque: int | None) -> int | None:
 
 
 def address_space(broker: BrokerProcess) -> int:
-    pages = int(Path(f"/proc/{broker.base.process.pid}/statm").read_text().split()[0])
+    pages = int(Path(f"/proc/{broker.process.pid}/statm").read_text().split()[0])
     return pages * resource.getpagesize()
 
 
@@ -41,7 +41,7 @@ def test_a_large_request_without_memory_for_it(tmp_path: Path) -> None:
         assert acknowledged.send(small, "M") == 0
         acknowledged.check(small)
         room = address_space(broker) + MIB
-        resource.prlimit(broker.base.process.pid, resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+        resource.prlimit(broker.process.pid, resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
         with contextlib.ExitStack() as crowd:
             asked = [(one, ask(one)) for one in (crowd.enter_context(broker.connect()) for _ in range(CROWD))]
             acknowledged.send(small, "M")
@@ -49,7 +49,7 @@ def test_a_large_request_without_memory_for_it(tmp_path: Path) -> None:
         assert set(codes) - {0}, "the limit was not felt"
         acknowledged.check(small)
         resource.prlimit(
-            broker.base.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            broker.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
         )
         until(lambda: acknowledged.send(small, "M") == 0)
         with broker.connect() as large:

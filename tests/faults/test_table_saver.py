@@ -37,7 +37,7 @@ def test_a_stop_that_cannot_save_leaves_the_journal_in_force(tmp_path: Path, err
         shim.fail(Call.OPEN, error, "/config/")
         assert acknowledged.commit(connection, "T", 0, 1) == 0
         code, remark = acknowledged.make_topic(connection, "Unsaved")
-        assert (code, "make room" in remark) == (ResponseCode.SYSTEM_ERROR, True)
+        assert (code, "free disk space" in remark) == (ResponseCode.SYSTEM_ERROR, True)
         assert broker.stop() == 3
         log = broker.log.read_text()
         assert "cannot write the offsets file" in log
@@ -59,7 +59,7 @@ def test_a_change_is_called_done_when_its_file_is_written(tmp_path: Path) -> Non
             shim.fail(call, errno.ENOSPC, "/config/topics.json")
             for _ in range(2):
                 code, remark = acknowledged.make_topic(connection, f"By{call}")
-                assert (code, "make room" in remark) == (ResponseCode.SYSTEM_ERROR, True), call
+                assert (code, "free disk space" in remark) == (ResponseCode.SYSTEM_ERROR, True), call
             shim.heal()
             assert acknowledged.make_topic(connection, f"By{call}") == (0, "")
         broker.kill()

@@ -71,8 +71,8 @@ class Siege:
     def __init__(self, broker: BrokerProcess, connections: int, seconds: float) -> None:
         assert broker.name_server is not None
         self.broker = broker
-        self._watched = Watched(broker.base.process.pid)
-        pid = broker.base.process.pid
+        self._watched = Watched(broker.process.pid)
+        pid = broker.process.pid
         self._client = BackgroundClient(broker.address, lambda: worked_s(pid))
         broker_at, names_at = (f"{host}:{port}" for host, port in (broker.address, broker.name_server))
         self._attacker = subprocess.Popen(

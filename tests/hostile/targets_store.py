@@ -137,7 +137,7 @@ def read_timer_log(data: bytes) -> None:
             assert all(position < survey.end for position in survey.heads.values())
             for position, _ in found:
                 log.read(position)
-            log.cut(found[-1][0] + 52 if found else 0)
+            log.truncate(found[-1][0] + 52 if found else 0)
             log.last()
         finally:
             log.close()

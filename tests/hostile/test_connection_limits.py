@@ -69,7 +69,7 @@ async def is_open(reader: asyncio.StreamReader) -> bool:
 
 def serve(work: Callable[[Server, int], Awaitable[None]], *, engine: bool) -> None:
     async def run() -> None:
-        server = Server(asyncio.get_running_loop(), idle_s=60, frame_bytes_max=1 << 20, engine=engine)
+        server = Server(asyncio.get_running_loop(), idle_s=60, frame_bytes_max=1 << 20, use_poller=engine)
         _, port = await server.listen("127.0.0.1", 0, lambda request, peer: peer.reply(request.answer()))
         try:
             await work(server, port)
@@ -99,7 +99,7 @@ def test_one_more_than_there_may_be_is_closed(monkeypatch: pytest.MonkeyPatch, e
 @WAYS
 def test_the_silent_make_room(monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
     monkeypatch.setattr(connection_limits, "connections_max", lambda: 2)
-    monkeypatch.setattr(connection_limits, "SILENT_S", -1.0)
+    monkeypatch.setattr(connection_limits, "IDLE_NEWCOMER_S", -1.0)
 
     async def work(server: Server, port: int) -> None:
         places = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]

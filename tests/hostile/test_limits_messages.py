@@ -18,7 +18,7 @@ from firearrow.broker.pop.receipt_handles import (
     RECEIPT_HANDLE_CHARS_MAX,
     InvalidReceiptHandle,
     ReceiptHandle,
-    whole,
+    parse_number,
 )
 from tests.hostile.code import value_of
 from tests.support.stores import open_store, put
@@ -83,9 +83,9 @@ def test_receipts() -> None:
     assert ReceiptHandle.of(receipt(RECEIPT_HANDLE_CHARS_MAX)).start_offset == 1
     with pytest.raises(InvalidReceiptHandle):
         ReceiptHandle.of(receipt(RECEIPT_HANDLE_CHARS_MAX + 1))
-    assert whole("9" * DIGITS_MAX, "n") == 10**DIGITS_MAX - 1
-    with pytest.raises(InvalidReceiptHandle, match="n holds"):
-        whole("9" * (DIGITS_MAX + 1), "n")
+    assert parse_number("9" * DIGITS_MAX, "n") == 10**DIGITS_MAX - 1
+    with pytest.raises(InvalidReceiptHandle, match="n must be a number"):
+        parse_number("9" * (DIGITS_MAX + 1), "n")
 
 
 def check_point(**changes: object) -> PopCheckPoint:

@@ -188,7 +188,7 @@ def test_port_taken(tmp_path: Path, option: str) -> None:
         port = str(taken.getsockname()[1])
         text = sentence(run_broker(tmp_path / "store", option, f"127.0.0.1:{port}"), CANNOT_START)
     assert port in text
-    assert "taken" in text
+    assert "in use" in text
     assert not (tmp_path / "store" / "abort").exists()
 
 
@@ -223,7 +223,7 @@ def test_folder_of_another_broker(tmp_path: Path) -> None:
 def test_foreign_folder(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"meow")
-    assert "no store" in sentence(run_broker(tmp_path / "photos"), CANNOT_START)
+    assert "is not a store" in sentence(run_broker(tmp_path / "photos"), CANNOT_START)
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 
 
@@ -252,7 +252,7 @@ def test_read_only_folder(tmp_path: Path) -> None:
 def test_disk_full(tmp_path: Path, file_bytes_max: int) -> None:
     """A limit of the size of files stands for the full disk: the lock, the abort mark, the tables do not fit."""
     text = sentence(run_broker(tmp_path / "store", file_bytes_max=file_bytes_max), CANNOT_START)
-    assert "make room" in text
+    assert "free disk space" in text
     assert str(tmp_path / "store") in text
 
 

@@ -18,7 +18,7 @@ def test_sends_fail_while_the_disk_is_full_and_work_again(tmp_path: Path) -> Non
         before = [b"%d" % n for n in range(20)]
         for body in before:
             assert send(connection, "Full", body).code == 0
-        resource.prlimit(broker.base.process.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
         for _ in range(5):
             answer = send(connection, "Full", b"no room" * 1000)
             assert answer.code == SERVICE_NOT_AVAILABLE
@@ -26,7 +26,7 @@ def test_sends_fail_while_the_disk_is_full_and_work_again(tmp_path: Path) -> Non
             assert [record.body for record in read_queue(connection, "Full", 0)] == before
             commit = {"consumerGroup": "CG", "topic": "Full", "queueId": "0", "commitOffset": "7"}
             assert connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
-        resource.prlimit(broker.base.process.pid, resource.RLIMIT_FSIZE, UNLIMITED)
+        resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, UNLIMITED)
         assert send(connection, "Full", b"room again").code == 0
         assert broker.log.read_text().count("messages are refused") == 1
         assert [record.body for record in read_queue(connection, "Full", 0)] == [*before, b"room again"]
@@ -36,7 +36,7 @@ def test_sends_fail_while_the_disk_is_full_and_work_again(tmp_path: Path) -> Non
 
 
 def limit(broker: BrokerProcess, size: int) -> None:
-    resource.prlimit(broker.base.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def test_no_room_for_a_new_queue(tmp_path: Path) -> None:

@@ -19,6 +19,6 @@ def test_a_damaged_entry_is_put_right_and_said_once(tmp_path: Path) -> None:
                 b"%d" % n for n in range(10)
             ]
         broker.stop()
-        said = [line for line in broker.log.read_text().splitlines() if "leads to no good record" in line]
+        said = [line for line in broker.log.read_text().splitlines() if "points to no valid record" in line]
         assert len(said) == 1
         assert "entry 4 of queue 0 of T" in said[0]

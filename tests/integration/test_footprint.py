@@ -22,7 +22,7 @@ def test_ready_soon_and_small(tmp_path: Path) -> None:
 def test_no_heavy_modules(tmp_path: Path) -> None:
     heavy = ("numpy", "pyarrow", "pyspark", "pandas")
     with BrokerProcess(tmp_path / "store") as broker:
-        maps = Path(f"/proc/{broker.base.process.pid}/maps").read_text()
+        maps = Path(f"/proc/{broker.process.pid}/maps").read_text()
         assert "uvloop" in maps
         assert not any(name in maps for name in heavy)
     code = "import sys, firearrow.broker.cli, firearrow.broker.app.app; print(*sys.modules)"

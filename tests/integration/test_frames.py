@@ -153,7 +153,7 @@ def test_mutated_golden_frames(broker: BrokerProcess) -> None:
                     pass
     assert rounds > 20
     assert probe.sent > 20
-    assert broker.base.process.poll() is None
+    assert broker.process.poll() is None
     assert "Traceback" not in broker.log.read_text()
 
 

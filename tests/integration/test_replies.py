@@ -150,7 +150,10 @@ def test_waiting_replies_are_bounded(tmp_path: Path) -> None:
         assert asker.receive().body == b"x" * 65_536
         answer = replier.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_ext(), b"y")
         assert answer.code == ResponseCode.SYSTEM_BUSY
-        assert answer.remark == "replies of 65536 bytes wait for their clients, at most 65536"
+        assert (
+            answer.remark
+            == "replies of 65536 bytes are waiting for their clients, at most 65536 bytes are allowed"
+        )
         asker.close()
         assert replier.answer_to(first).code == 1
 

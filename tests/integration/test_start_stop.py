@@ -32,7 +32,7 @@ def test_ready_line_tells_where_it_listens(tmp_path: Path) -> None:
 def test_only_loopback_listens(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker:
         inodes = set()
-        for fd in Path(f"/proc/{broker.base.process.pid}/fd").iterdir():
+        for fd in Path(f"/proc/{broker.process.pid}/fd").iterdir():
             found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(fd))
             if found:
                 inodes.add(found[1])
@@ -84,8 +84,8 @@ def test_signal_under_load_stops_cleanly(tmp_path: Path, number: signal.Signals,
         for thread in threads:
             thread.start()
         assert flowing.wait(10)
-        broker.base.process.send_signal(number)
-        assert broker.base.process.wait(2) == 0
+        broker.process.send_signal(number)
+        assert broker.process.wait(2) == 0
         for thread in threads:
             thread.join()
         assert not (broker.store / "abort").exists()
@@ -102,6 +102,6 @@ def test_second_signal_stops_at_once(tmp_path: Path) -> None:
         assert send(connection, "Unread", bytes(200_000)).code == 0
         for _ in range(100):
             connection.send_request(RequestCode.PULL_MESSAGE, pull_ext("Unread"))
-        broker.base.process.send_signal(signal.SIGTERM)
-        broker.base.process.send_signal(signal.SIGINT)
-        assert broker.base.process.wait(2) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+        broker.process.send_signal(signal.SIGTERM)
+        broker.process.send_signal(signal.SIGINT)
+        assert broker.process.wait(2) in (128 + signal.SIGTERM, 128 + signal.SIGINT)

@@ -313,7 +313,7 @@ class Flaky:
                     ext = end_ext(self.halves[body], what)
                     waiting[client.send_request(RequestCode.END_TRANSACTION, ext)] = body, what
                 if len(todo) == dies_at:
-                    broker.base.process.kill()
+                    broker.process.kill()
                 self._hear(client, waiting)
         except ConnectionError:
             return

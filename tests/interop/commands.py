@@ -119,7 +119,7 @@ COMMANDS = (
     ),
     Command("setCommitLogReadAheadMode -b {b} -m 0", r"readahead mode success, mode: 0"),
     Command(
-        "setCommitLogReadAheadMode -b {b} -m 1", r"READ_AHEAD_MODE 1 is not offered", r"success, mode: 1"
+        "setCommitLogReadAheadMode -b {b} -m 1", r"READ_AHEAD_MODE 1 is not supported", r"success, mode: 1"
     ),
     Command("createUser -b {b} -u u -p p -t Normal", missing(3001), NO_AUTH),
     Command("updateUser -b {b} -u u -p p", missing(3002), NO_AUTH),

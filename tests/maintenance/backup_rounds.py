@@ -127,7 +127,7 @@ def one_round(folder: Path, rng: random.Random, copies: int, most: int = 700) ->
                 taken.append((known, Path(shutil.copytree(target, folder / f"restored{number}"))))
             if rng.random() < 0.5:
                 broker.kill()
-        if broker.base.process.poll() is None:
+        if broker.process.poll() is None:
             assert broker.stop() == 0, broker.log.read_text()
             assert verify(str(root)).clean
     for known, copy in taken:

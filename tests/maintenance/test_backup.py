@@ -10,7 +10,7 @@ import pytest
 
 from firearrow._native.store.files.errors import StoreUnreadable
 from firearrow.broker.maintenance import backup as module
-from firearrow.broker.maintenance.backup import BEFORE, UNFINISHED, BackupOptions, backup
+from firearrow.broker.maintenance.backup import PREVIOUS, UNFINISHED, BackupOptions, backup
 from firearrow.broker.maintenance.backup_manifest import NAME, Manifest
 from firearrow.broker.maintenance.stat import stat
 from firearrow.broker.maintenance.verify import verify
@@ -206,7 +206,7 @@ def test_an_ended_run_leaves_the_backup_before(
         assert (ran.code, ran.err) == (130, "firearrow store: interrupted\n")
     assert files_of(target) == before
     assert names(target.parent) == ["copy", "store"]
-    target.rename(str(target) + BEFORE)  # as if the power had gone between the last two steps
+    target.rename(str(target) + PREVIOUS)  # as if the power had gone between the last two steps
     backup(str(root), target)
     assert names(target.parent) == ["copy", "store"]
 
@@ -223,11 +223,11 @@ def test_targets_that_are_something_else_are_refused(root: Path, tmp_path: Path)
     odd.mkdir()
     (odd / NAME).write_bytes(b'{"format":1,"sealed":[]}')
     sentences = {
-        full: "is not empty and no backup",
+        full: "is not empty and not a backup",
         used: "was used by a broker",
-        odd: "is no paper of a backup",
-        root: "may not lie in each other",
-        root / "inside": "may not lie in each other",
+        odd: "is not the manifest of a backup",
+        root: "must not contain each other",
+        root / "inside": "must not contain each other",
     }
     for target, says in sentences.items():
         ran = run("backup", root, target)

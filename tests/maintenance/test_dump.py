@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_said_and_passed_over(tmp_path: Path) -> None:
     assert f"from {places[4]} to {places[5]}: bytes that are no record" in ran.err
     queue = run("dump", tmp_path / "store", "--topic", "Orders", "--queue", "1", "--json")
     assert len(queue.out.splitlines()) == MESSAGES // 3 - 1
-    assert f"entry 1 shows {places[4]}" in queue.err
+    assert f"entry 1 refers to {places[4]}" in queue.err
 
 
 def test_wrong_usage_is_named(root: Path) -> None:
@@ -210,7 +210,7 @@ def test_stat_of_apaches_store_says_what_its_manifest_does(apache: Path) -> None
     assert told["versions"]["topics.json"]["counter"] > 0
 
 
-def test_places_and_times_are_told_for_people() -> None:
+def test_hosts_and_times_are_formatted_for_people() -> None:
     assert host(bytes((10, 0, 0, 7)) + (9876).to_bytes(4, "big")) == "10.0.0.7:9876"
     assert host(bytes(15) + b"\1" + (1).to_bytes(4, "big")) == "[::1]:1"
     assert time_text(-1) == "-1 ms"

@@ -82,15 +82,15 @@ def test_every_kind_has_a_meaning() -> None:
 def test_processes_find_what_one_does(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad_body(root, made(root))
     alone = verify(str(root), VerifyOptions(jobs=1))
-    monkeypatch.setattr(process_pool, "ALONE_BYTES", 0)
-    monkeypatch.setattr(process_pool, "PART_BYTES", 4096)
+    monkeypatch.setattr(process_pool, "SERIAL_BYTES", 0)
+    monkeypatch.setattr(process_pool, "TASK_BYTES", 4096)
     parted = verify(str(root), VerifyOptions(jobs=2))
     assert [each.as_row() for each in parted.findings] == [each.as_row() for each in alone.findings]
     assert parted.seen.numbers == alone.seen.numbers
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_slots_are_told_from_an_index_file(seed: int, root: Path) -> None:
+def test_slots_are_derived_from_an_index_file(seed: int, root: Path) -> None:
     """A file does not say how many it has; any other number would make findings of a good index."""
     rng = random.Random(seed)
     slots = rng.choice((100, 101, 500, 1000))
@@ -126,7 +126,7 @@ def test_the_command_tells_programs_all(root: Path) -> None:
     assert f"bad CRC: {root / LOG_0} at {places[3]}" in text.out
 
 
-def test_a_folder_whose_name_is_no_text_is_told(root: Path) -> None:
+def test_a_folder_name_that_is_not_utf_8_is_reported(root: Path) -> None:
     made(root)
     odd = root / "consumequeue" / os.fsdecode(b"Orde\x9bs") / "1"
     odd.mkdir(parents=True)
@@ -142,7 +142,7 @@ def test_a_folder_whose_name_is_no_text_is_told(root: Path) -> None:
 
 def test_wrong_folders_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    for folder, says in (("nowhere", "is no folder"), ("other", "is no store")):
+    for folder, says in (("nowhere", "is not a folder"), ("other", "is not a store")):
         ran = run("verify", tmp_path / folder)
         assert (ran.code, ran.out) == (3, ""), ran
         assert says in ran.err
@@ -156,7 +156,7 @@ def test_a_store_in_use_is_left_alone_but_for_live(root: Path) -> None:
     with BrokerProcess(root) as broker:
         ran = run("verify", broker.store)
         assert ran.code == 3
-        assert "is used by a broker" in ran.err
+        assert "is in use by a broker" in ran.err
         assert run("verify", broker.store, "--live").code == 0
         broker.stop()
     assert run("verify", root).code == 0
@@ -171,7 +171,7 @@ def test_the_lock_keeps_others_away(root: Path) -> None:
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        with pytest.raises(StoreLocked, match="is used by a broker"), held(str(root)):
+        with pytest.raises(StoreLocked, match="is in use by a broker"), held(str(root)):
             pass
         with held(str(root), live=True) as alone:
             assert not alone

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from firearrow.broker.append.progress_journal import Kind
 from firearrow.broker.base.options import Options
-from firearrow.broker.pop.checkpoints import Acks, PopCheckPoint, revive_topic
+from firearrow.broker.pop.checkpoints import AckMessage, PopCheckPoint, revive_topic
 from firearrow.broker.pop.revive import ReviveService
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -47,8 +47,8 @@ class ReviveHarness(Harness):
         self.appender.put(point.message(REVIVE, 0, self.clock.now_ms()), hooks=False)
         return point
 
-    def acknowledge(self, point: PopCheckPoint, *offsets: int) -> None:
-        acks = Acks(
+    def ack(self, point: PopCheckPoint, *offsets: int) -> None:
+        acks = AckMessage(
             *point.key[:2], point.queue_id, point.start_offset, point.pop_ms, "b", offsets, len(offsets) == 1
         )
         message = acks.message(REVIVE, 0, point.revive_ms, self.clock.now_ms())

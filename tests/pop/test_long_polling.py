@@ -78,7 +78,7 @@ def test_news_of_the_retry_topic(harness: PopHoldsHarness, topic: str) -> None:
     assert harness.ran == ["all"]
 
 
-def test_one_that_waits_again_stands_behind_the_others(harness: PopHoldsHarness) -> None:
+def test_a_pop_held_again_is_after_the_others(harness: PopHoldsHarness) -> None:
     harness.again = {"a"}
     harness.hold("a")
     harness.hold("b")

@@ -26,7 +26,7 @@ APACHE = b"""{
 }"""
 
 
-class OrdersHarness:
+class OrderInfoHarness:
     """Orders of one topic and group."""
 
     def __init__(self, queues_max: int = QUEUES_MAX) -> None:
@@ -54,11 +54,11 @@ class OrdersHarness:
 
 
 @pytest.fixture
-def harness() -> OrdersHarness:
-    return OrdersHarness()
+def harness() -> OrderInfoHarness:
+    return OrderInfoHarness()
 
 
-def test_a_queue_is_blocked_until_all_is_acknowledged(harness: OrdersHarness) -> None:
+def test_a_queue_is_blocked_until_all_is_acknowledged(harness: OrderInfoHarness) -> None:
     assert not harness.blocked()
     harness.pop(5, 6, 7)
     assert harness.blocked()
@@ -68,12 +68,12 @@ def test_a_queue_is_blocked_until_all_is_acknowledged(harness: OrdersHarness) ->
     assert not harness.blocked()
 
 
-def test_the_offset_waits_for_the_first_that_is_missing(harness: OrdersHarness) -> None:
+def test_the_offset_waits_for_the_first_that_is_missing(harness: OrderInfoHarness) -> None:
     harness.pop(5, 8, 9)  # others were filtered out
     assert [harness.ack(9), harness.ack(8), harness.ack(8), harness.ack(5)] == [5, 5, 5, 10]
 
 
-def test_a_queue_opens_when_its_messages_are_visible_again(harness: OrdersHarness) -> None:
+def test_a_queue_opens_when_its_messages_are_visible_again(harness: OrderInfoHarness) -> None:
     harness.pop(5, 6)
     harness.ack(5)
     harness.clock.advance(INVISIBLE_MS - 1)
@@ -82,7 +82,7 @@ def test_a_queue_opens_when_its_messages_are_visible_again(harness: OrdersHarnes
     assert not harness.blocked()
 
 
-def test_the_same_attempt_may_take_again(harness: OrdersHarness) -> None:
+def test_the_same_attempt_may_take_again(harness: OrderInfoHarness) -> None:
     harness.pop(5, attempt="a")
     assert not harness.blocked("a")
     assert harness.blocked("b")
@@ -91,7 +91,7 @@ def test_the_same_attempt_may_take_again(harness: OrdersHarness) -> None:
     assert harness.blocked(None), "no attempt is not the same attempt"
 
 
-def test_what_is_not_of_this_pop(harness: OrdersHarness) -> None:
+def test_what_is_not_of_this_pop(harness: OrderInfoHarness) -> None:
     assert harness.ack(41) == 42, "nothing is known of the queue"
     harness.pop(5, 6)
     assert harness.ack(4) == ILLEGAL
@@ -100,7 +100,7 @@ def test_what_is_not_of_this_pop(harness: OrdersHarness) -> None:
     assert harness.blocked()
 
 
-def test_how_often_a_message_came(harness: OrdersHarness) -> None:
+def test_how_often_a_message_came(harness: OrderInfoHarness) -> None:
     assert harness.pop(5, 6, attempt="a") == "0 0 0"
     assert harness.pop(5, 6, attempt="a") == "0 0 0"
     assert harness.pop(5, 6, attempt="b") == "0 qo0%5 1;0 qo0%6 1;0 0 1"
@@ -110,13 +110,13 @@ def test_how_often_a_message_came(harness: OrdersHarness) -> None:
     assert harness.pop(8) == "0 0 0"
 
 
-def test_counts_of_a_retry_topic_carry_its_mark(harness: OrdersHarness) -> None:
+def test_counts_of_a_retry_topic_carry_its_mark(harness: OrderInfoHarness) -> None:
     for topic, mark in ((f"%RETRY%{G}_{T}", "1"), (f"%RETRY%{G}+{T}", "2")):
         harness.pop(5, topic=topic)
         assert harness.pop(5, topic=topic) == f"{mark} qo0%5 1;{mark} 0 1"
 
 
-def test_a_changed_time_counts_for_its_message(harness: OrdersHarness) -> None:
+def test_a_changed_time_counts_for_its_message(harness: OrderInfoHarness) -> None:
     harness.pop(5, 6)
     harness.order_info.change_visible(T, G, 0, 5, NOW, NOW + 3 * INVISIBLE_MS)
     harness.order_info.change_visible(T, G, 0, 6, NOW, NOW)
@@ -128,7 +128,7 @@ def test_a_changed_time_counts_for_its_message(harness: OrdersHarness) -> None:
     assert not harness.blocked()
 
 
-def test_it_is_told_when_a_queue_opens(harness: OrdersHarness) -> None:
+def test_the_unlock_time_of_a_queue_is_reported(harness: OrderInfoHarness) -> None:
     harness.pop(5, 6)
     harness.order_info.change_visible(T, G, 0, 6, NOW, NOW + 1000)
     harness.order_info.change_visible(T, G, 0, 5, NOW, NOW + 90_000)
@@ -141,7 +141,7 @@ def test_it_is_told_when_a_queue_opens(harness: OrdersHarness) -> None:
     assert harness.changes == 5
 
 
-def test_a_reset_forgets(harness: OrdersHarness) -> None:
+def test_a_reset_forgets(harness: OrderInfoHarness) -> None:
     harness.pop(5)
     harness.order_info.clear(T, G, 0)
     assert not harness.blocked()
@@ -150,7 +150,7 @@ def test_a_reset_forgets(harness: OrdersHarness) -> None:
     assert harness.changes == changes
 
 
-def test_what_is_swept(harness: OrdersHarness) -> None:
+def test_what_is_swept(harness: OrderInfoHarness) -> None:
     harness.pop(1)
     harness.pop(1, topic="gone")
     harness.order_info.sweep({T}, {G})
@@ -167,7 +167,7 @@ def test_what_is_swept(harness: OrdersHarness) -> None:
 
 
 def test_the_queue_used_longest_ago_makes_room() -> None:
-    harness = OrdersHarness(queues_max=3)
+    harness = OrderInfoHarness(queues_max=3)
     for queue_id in range(3):
         harness.pop(1, queue_id=queue_id)
     harness.pop(1, queue_id=0)
@@ -175,7 +175,7 @@ def test_the_queue_used_longest_ago_makes_room() -> None:
     assert [harness.blocked(queue_id=queue_id) for queue_id in range(4)] == [True, False, True, True]
 
 
-def test_long_attempts_are_cut(harness: OrdersHarness) -> None:
+def test_long_attempts_are_cut(harness: OrderInfoHarness) -> None:
     harness.pop(1, attempt="x" * 10_000)
     assert len(harness.order_info.to_json()) < 1000
 
@@ -183,7 +183,7 @@ def test_long_attempts_are_cut(harness: OrdersHarness) -> None:
 # ---- the file ----
 
 
-def test_the_file_of_apache_is_taken(harness: OrdersHarness) -> None:
+def test_the_file_of_apache_is_taken(harness: OrderInfoHarness) -> None:
     harness.order_info.load(APACHE)
     assert harness.blocked(), "101 is hidden until 1700000500000"
     assert not harness.blocked("first")
@@ -195,7 +195,7 @@ def test_the_file_of_apache_is_taken(harness: OrdersHarness) -> None:
     assert harness.pop(101, 102, attempt="next") == "0 qo0%101 3;0 qo0%102 1;0 0 1"
 
 
-def test_the_file_of_the_golden_store_is_taken_and_written_alike(harness: OrdersHarness) -> None:
+def test_the_file_of_the_golden_store_is_taken_and_written_alike(harness: OrderInfoHarness) -> None:
     with tarfile.open(RECORDED) as archive:
         member = archive.extractfile("store-apache/config/consumerOrderInfo.json")
         assert member is not None
@@ -204,7 +204,7 @@ def test_the_file_of_the_golden_store_is_taken_and_written_alike(harness: Orders
     assert harness.order_info.to_json().split() == text.split()
 
 
-def test_the_file_is_written_as_apache_writes_it(harness: OrdersHarness) -> None:
+def test_the_file_is_written_as_apache_writes_it(harness: OrderInfoHarness) -> None:
     harness.pop(100, 101, 105, attempt="a")
     harness.ack(101)
     harness.order_info.change_visible(T, G, 0, 100, NOW, NOW + 5)
@@ -221,7 +221,7 @@ def test_the_file_is_written_as_apache_writes_it(harness: OrdersHarness) -> None
     st.one_of(st.none(), st.text(min_size=1, max_size=20)),
 )
 def test_what_is_written_is_read_back(offsets: list[int], acked: set[int], attempt: str | None) -> None:
-    harness, again = OrdersHarness(), OrdersHarness()
+    harness, again = OrderInfoHarness(), OrderInfoHarness()
     harness.pop(*offsets, attempt=attempt)
     for index in acked:
         if index < len(offsets):
@@ -248,7 +248,7 @@ def test_what_is_written_is_read_back(offsets: list[int], acked: set[int], attem
         b'{"popTime":99999999999999999999,"o":[1]}',
     ],
 )
-def test_a_file_that_cannot_be_is_refused_whole(harness: OrdersHarness, order: bytes) -> None:
+def test_a_file_that_cannot_be_is_refused_whole(harness: OrderInfoHarness, order: bytes) -> None:
     harness.pop(5)
     with pytest.raises(ValueError, match=r"."):
         harness.order_info.load(b'{"table":{"T@G":{0:{"popTime":1,"o":[1]},1:' + order + b"}}}")

@@ -1,11 +1,11 @@
-"""Openings with a manual clock: each is reported once, never early, also when a timer was early."""
+"""OrderUnlockTimer with a manual clock: each key is reported once, never early, also if a timer was early."""
 
 import asyncio
 from typing import cast
 
 import pytest
 
-from firearrow.broker.pop.long_polling import Place
+from firearrow.broker.pop.long_polling import HoldKey
 from firearrow.broker.pop.order_info import OrderUnlockTimer
 from tests.support.clock import ManualClock
 from tests.support.harness import ManualLoop
@@ -14,24 +14,24 @@ NOW = 1_700_000_000_000
 FIRST, SECOND, THIRD = (("T", "G", queue_id) for queue_id in range(3))
 
 
-class OpeningsHarness:
+class OrderUnlockHarness:
     def __init__(self) -> None:
         self.clock = ManualClock(NOW)
         self.timers = ManualLoop(self.clock)
-        self.opened: list[tuple[Place, int]] = []
+        self.opened: list[tuple[HoldKey, int]] = []
         loop = cast(asyncio.AbstractEventLoop, self.timers)
         self.unlock_timer = OrderUnlockTimer(loop, self.clock, self._opened, count_max=2)
 
-    def _opened(self, place: Place) -> None:
-        self.opened.append((place, self.clock.now_ms() - NOW))
+    def _opened(self, key: HoldKey) -> None:
+        self.opened.append((key, self.clock.now_ms() - NOW))
 
 
 @pytest.fixture
-def harness() -> OpeningsHarness:
-    return OpeningsHarness()
+def harness() -> OrderUnlockHarness:
+    return OrderUnlockHarness()
 
 
-def test_each_is_told_once_and_at_its_time(harness: OpeningsHarness) -> None:
+def test_each_key_is_unlocked_once_and_at_its_time(harness: OrderUnlockHarness) -> None:
     harness.unlock_timer.at(FIRST, NOW + 4000)
     harness.unlock_timer.at(SECOND, NOW - 1)
     harness.timers.run(3999)
@@ -41,7 +41,7 @@ def test_each_is_told_once_and_at_its_time(harness: OpeningsHarness) -> None:
     assert len(harness.unlock_timer) == 0
 
 
-def test_the_last_time_counts(harness: OpeningsHarness) -> None:
+def test_the_last_time_counts(harness: OrderUnlockHarness) -> None:
     for at_ms in (9000, 2000, 5000):
         harness.unlock_timer.at(FIRST, NOW + at_ms)
     harness.timers.run(60_000)
@@ -49,7 +49,7 @@ def test_the_last_time_counts(harness: OpeningsHarness) -> None:
 
 
 @pytest.mark.parametrize("early_ms", [1, 700, 3_600_000])
-def test_a_timer_that_runs_before_the_wall_clock_is_there(harness: OpeningsHarness, early_ms: int) -> None:
+def test_a_timer_that_runs_before_the_wall_clock_is_there(harness: OrderUnlockHarness, early_ms: int) -> None:
     """By a millisecond of rounding, or because the clock was set back."""
     harness.unlock_timer.at(FIRST, NOW + 4000)
     harness.clock.set_by(-early_ms)
@@ -59,15 +59,15 @@ def test_a_timer_that_runs_before_the_wall_clock_is_there(harness: OpeningsHarne
     assert harness.opened == [(FIRST, 4000)]
 
 
-def test_more_than_the_most(harness: OpeningsHarness) -> None:
-    for place in (FIRST, SECOND, THIRD):
-        harness.unlock_timer.at(place, NOW + 10)
+def test_keys_beyond_the_limit_get_no_timer(harness: OrderUnlockHarness) -> None:
+    for key in (FIRST, SECOND, THIRD):
+        harness.unlock_timer.at(key, NOW + 10)
     harness.unlock_timer.at(SECOND, NOW + 20)
     harness.timers.run(60_000)
     assert harness.opened == [(FIRST, 10), (SECOND, 20)]
 
 
-def test_nobody_is_told_behind_the_stop(harness: OpeningsHarness) -> None:
+def test_no_key_is_unlocked_after_the_stop(harness: OrderUnlockHarness) -> None:
     harness.unlock_timer.at(FIRST, NOW + 10)
     harness.unlock_timer.stop()
     harness.timers.run(60_000)

@@ -10,7 +10,7 @@ from firearrow.broker.pop.pop import rewrite_record
 from firearrow.broker.pop.receipt_handles import (
     InvalidReceiptHandle,
     ReceiptHandle,
-    mark_of,
+    kind_of,
     normal_topic,
     real_topic,
     receipt_handle_text,
@@ -37,13 +37,13 @@ def test_what_is_written_is_read(
             start, pop_ms, invisible_ms, revive_queue, name, broker, queue_id, start + 1
         )
         assert ReceiptHandle.of(text) == (start, pop_ms, invisible_ms, revive_queue, mark, broker)
-        assert mark_of(name) == mark
+        assert kind_of(name) == mark
         assert real_topic(topic, "g", mark) == name
         assert normal_topic(name, "g") == topic
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_a_receipt_or_refused(text: str) -> None:
+def test_any_string_is_a_receipt_handle_or_refused(text: str) -> None:
     try:
         receipt = ReceiptHandle.of(text)
     except InvalidReceiptHandle:
@@ -51,22 +51,22 @@ def test_any_text_is_a_receipt_or_refused(text: str) -> None:
     assert min(receipt[:4]) >= 0
 
 
-def test_a_receipt_of_the_java_client() -> None:
+def test_a_receipt_handle_of_the_java_client() -> None:
     receipt = ReceiptHandle.of("4 1795229512568 600000 3 0 broker-a 1 5")
     assert receipt == (4, 1795229512568, 600000, 3, "0", "broker-a")
     assert not receipt.is_ordered
     assert ReceiptHandle.of("0 1 2 999 0 b 0 0").is_ordered
 
 
-@pytest.mark.parametrize("mark", ["3", "", "-1", "00"])
-def test_marks_that_are_none(mark: str) -> None:
+@pytest.mark.parametrize("kind", ["3", "", "-1", "00"])
+def test_strings_that_are_not_a_kind_of_topic(kind: str) -> None:
     with pytest.raises(InvalidReceiptHandle):
-        real_topic("T", "G", mark)
+        real_topic("T", "G", kind)
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%G_T", "%RETRY%" + "G" * 120 + "_" + "T" * 120])
 @pytest.mark.parametrize("host", [b"\x7f\0\0\1\0\0\x2a\x9f", bytes(15) + b"\1\0\0\x2a\x9f"])
-def test_a_recoded_record_differs_in_topic_and_receipt_alone(
+def test_a_rewritten_record_differs_only_in_topic_and_receipt_handle(
     tmp_path_factory: pytest.TempPathFactory, topic: str, host: bytes
 ) -> None:
     harness = Harness(tmp_path_factory.mktemp("store"))

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from firearrow.broker.app.app import app
+from firearrow.broker.app import app
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.disk_space import DiskUse
 from firearrow.broker.cli import cli

@@ -103,7 +103,7 @@ def test_who_asks_before_the_queue_was_cleaned_is_told_too(tmp_path: Path) -> No
     """The log's start has moved, and the queue still names the deleted records first."""
     harness = RetentionHarness(tmp_path)
     harness.fill()
-    segment = harness.store.cleaner.let_go_segment(modified_before_ms=harness.clock.now_ms())
+    segment = harness.store.cleaner.detach_segment(modified_before_ms=harness.clock.now_ms())
     assert segment is not None
     segment.discard(True)
     assert harness.store.reader.min_offset("T", 0) == 0
@@ -120,7 +120,7 @@ def test_a_mapping_of_a_deleted_segment_can_be_read_on(tmp_path: Path) -> None:
     before = (tmp_path / "commitlog" / f"{0:020d}").read_bytes()
     with (tmp_path / "commitlog" / f"{0:020d}").open("rb") as file:
         outside = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-    segment = harness.store.cleaner.let_go_segment(modified_before_ms=harness.clock.now_ms())
+    segment = harness.store.cleaner.detach_segment(modified_before_ms=harness.clock.now_ms())
     assert segment is not None
     inside = memoryview(segment)
     segment.discard(True)

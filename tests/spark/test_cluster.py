@@ -71,7 +71,7 @@ def test_targets_and_origins_travel_and_show_no_secret() -> None:
     [
         ({"nameServer": " "}, "nameServer: `host:port`"),
         ({"nameServer": ";"}, "nameServer: `host:port`"),
-        ({"nameServer": "a:1;b"}, "nameServer: 'b' is no address: `host:port` is wanted"),
+        ({"nameServer": "a:1;b"}, "nameServer: an address must be `host:port`, not 'b'"),
         ({"rocketmq.accesKey": "x"}, r"rocketmq\.acceskey: there is no such option; known are rocketmq\.accessKey, "),
         ({"rocketmq.accessKey": "x"}, r"accessKey and rocketmq\.secretKey: give both"),
         ({"rocketmq.secretKey": "x"}, "give both"),

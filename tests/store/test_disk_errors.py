@@ -50,7 +50,7 @@ def test_a_part_that_cannot_be_taken_back_stops_the_store(tmp_path: Path) -> Non
     put(store, b"a" * 3000)
     put(store, b"b" * 3000)
     fail_next("pwrite", errno.EIO, after=1)
-    with pytest.raises(StoreDamaged, match="free its disk"):
+    with pytest.raises(StoreDamaged, match="free disk space"):
         store.write()
     heal()
     assert not store.writable

@@ -80,14 +80,14 @@ def test_every_record_is_served_and_the_entries_are_put_right(
         for number, data in zip(numbers, garbled, strict=True):
             write_entry(tmp_path, number, data)
         assert found(store) == EXPECTED
-        lines = store.reader.take_strays()
+        lines = store.reader.drain_entry_repairs()
         assert len(lines) == len(numbers)
         for number, line in zip(numbers, lines, strict=True):
             assert f"entry {number} of queue 0 of B" in line
-            assert "put right" in line
+            assert "repaired, the record is at" in line
         assert [read_entry(tmp_path, number) for number in numbers] == before
         assert found(store) == EXPECTED
-        assert store.reader.take_strays() == []
+        assert store.reader.drain_entry_repairs() == []
         assert store.reader.get("B", 0, numbers[0], 1, tags=frozenset({ord("t")})).count == 1
     with open_store(tmp_path) as store:
         assert found(store) == EXPECTED
@@ -101,8 +101,8 @@ def test_a_record_that_is_damaged_itself_is_passed_over_and_told_once(tmp_path: 
             os.pwrite(file.fileno(), b"\0\0\0\7", place % 4096)
         for _ in range(3):
             assert found(store) == {number: body for number, body in EXPECTED.items() if number != 30}
-        [line] = store.reader.take_strays()
-        assert "passed over" in line
+        [line] = store.reader.drain_entry_repairs()
+        assert "skipped; the next start rebuilds the queue" in line
         assert "firearrow store repair" in line
         got = store.reader.get("B", 0, 30, 1)
         assert (got.count, got.next_offset) == (1, 32)
@@ -116,7 +116,7 @@ def test_entries_below_the_log_s_start_are_no_strays(tmp_path: Path) -> None:
         assert low > 0
         assert store.reader.get("B", 0, 0, 1).next_offset == low
         assert found(store) == {number: body for number, body in EXPECTED.items() if number >= low}
-        assert store.reader.take_strays() == []
+        assert store.reader.drain_entry_repairs() == []
         write_entry(tmp_path, low + 5, bytes(20))
         assert found(store) == {number: body for number, body in EXPECTED.items() if number >= low}
-        assert len(store.reader.take_strays()) == 1
+        assert len(store.reader.drain_entry_repairs()) == 1

@@ -47,7 +47,7 @@ def stored(store: MessageStore, count: int = 1) -> int:
 def heard(commits: GroupCommit, until: int) -> None:
     while True:
         assert select.select([commits], [], [], WAIT_S)[0]
-        if commits.heard() >= until:
+        if commits.collect_synced() >= until:
             return
 
 
@@ -56,7 +56,7 @@ def test_what_is_asked_for_is_heard_of(store: MessageStore) -> None:
         for _ in range(5):
             until = stored(store)
             assert store.flushed < until
-            commits.ask()
+            commits.request_sync()
             heard(commits, until)
             assert store.flushed == until
 
@@ -65,11 +65,11 @@ def test_many_segments_go_at_once_and_are_let_go(store: MessageStore) -> None:
     until = stored(store, 300)
     assert until > 5 * SEGMENT_BYTES
     with committing(store) as commits:
-        commits.ask()
+        commits.request_sync()
         heard(commits, until)
         until = stored(store, 300)
-        commits.ask()
-        commits.ask()
+        commits.request_sync()
+        commits.request_sync()
         heard(commits, until)
     assert store.flushed == until
 
@@ -78,7 +78,7 @@ def test_other_threads_may_sync_meanwhile(store: MessageStore) -> None:
     with committing(store) as commits:
         for _ in range(50):
             until = stored(store, 3)
-            commits.ask()
+            commits.request_sync()
             store.sync()
             assert store.flushed == until
             heard(commits, until)
@@ -86,7 +86,7 @@ def test_other_threads_may_sync_meanwhile(store: MessageStore) -> None:
 
 def test_nothing_to_do_is_no_sync(store: MessageStore) -> None:
     with committing(store) as commits:
-        commits.ask()
+        commits.request_sync()
         assert not select.select([commits], [], [], 0.05)[0]
 
 
@@ -94,7 +94,7 @@ def test_an_error_is_the_end_of_all_syncs(store: MessageStore) -> None:
     with committing(store) as commits:
         stored(store)
         fail_next("sync", errno.EIO)
-        commits.ask()
+        commits.request_sync()
         with pytest.raises(OSError, match="Input/output error"):
             heard(commits, store.written)
         heal()  # the kernel would call the next one good

@@ -82,7 +82,7 @@ def test_a_name_without_bounds_is_refused(name: bytes, kept: int) -> None:
 @pytest.mark.parametrize("at", [-1, 101])
 def test_a_place_outside_of_the_page_is_refused(at: int) -> None:
     notes = JournalPage()
-    with pytest.raises(ValueError, match="no place"):
+    with pytest.raises(ValueError, match="outside a page"):
         notes.open(bytearray(100), at)
     assert not notes.put(1, b"", 0, 0, 0)
 

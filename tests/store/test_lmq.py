@@ -40,7 +40,7 @@ def test_one_record_stands_in_every_queue(tmp_path: Path) -> None:
         store.write()
         assert bodies(store, "%LMQ%all") == bodies(store, "T", 1) == [b"%d" % n for n in range(40)]
         assert bodies(store, "%LMQ%1") == [b"%d" % n for n in range(1, 40, 2)]
-        assert (store.light_queues, store.next_offset("%LMQ%0", 0)) == (3, 20)
+        assert (store.lmq_count, store.next_offset("%LMQ%0", 0)) == (3, 20)
         assert store.next_offset("%LMQ%none", 0) == -1
 
 
@@ -62,7 +62,7 @@ def test_light_queues_come_back(tmp_path: Path, damage: str, clean: bool) -> Non
     with open_store(tmp_path, lmq=True) as store:
         assert bodies(store, "%LMQ%all") == [b"%d" % n for n in range(60)]
         assert bodies(store, "%LMQ%2") == [b"%d" % n for n in range(2, 60, 3)]
-        assert store.light_queues == 4
+        assert store.lmq_count == 4
         put_lit(store, b"more", "%LMQ%all")
         store.write()
         assert bodies(store, "%LMQ%all")[-1] == b"more"
@@ -157,7 +157,7 @@ def test_a_dropped_light_queue_is_no_longer_counted(tmp_path: Path) -> None:
         put_lit(store, b"x", "%LMQ%a", "%LMQ%b")
         store.write()
         store.drop_topic("%LMQ%a")
-        assert store.light_queues == 1
+        assert store.lmq_count == 1
 
 
 def test_what_the_properties_name() -> None:

@@ -30,7 +30,7 @@ def test_many_are_done_by_several_threads() -> None:
         names.add(threading.current_thread().name)
 
     for_each_parallel(work, range(SERIAL_MAX + 1))
-    assert "abreast" in names
+    assert "parallel" in names
 
 
 @pytest.mark.parametrize("count", [SERIAL_MAX, 500])

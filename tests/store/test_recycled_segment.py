@@ -127,7 +127,7 @@ def test_an_old_segment_becomes_the_next_all_zeros(root: Path) -> None:
 
 
 def test_it_is_zeroed_in_pieces(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
     recycled = RecycledSegment(str(root), SEGMENT_BYTES)
     recycled.recycle(segment_of(root))
     assert (root / "spare").read_bytes() == bytes(SEGMENT_BYTES)
@@ -242,7 +242,7 @@ def test_a_file_system_that_cannot_zero_has_it_deleted(root: Path) -> None:
 
 
 def test_half_zeroed_it_is_deleted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE_BYTES", 1024)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1024)
     recycled = RecycledSegment(str(root), SEGMENT_BYTES)
     fail_next("zero", errno.EIO, after=2)
     recycled.recycle(segment_of(root))

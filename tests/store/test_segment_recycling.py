@@ -21,7 +21,7 @@ from firearrow._native.store.files import exclusive_file
 from firearrow._native.store.files import recycled_segment
 from tests.support.stores import drop_segments, open_store, put
 root, last = Path(sys.argv[1]), int(sys.argv[2])
-sole.PIECE_BYTES = 1024
+exclusive_file.CHUNK_BYTES = 1024
 calls = 0
 def counted(call):
     def instead(*given, **named):
@@ -41,7 +41,7 @@ for number in range(40):
     store.write()
 store.flush_queues()
 os.rename, os.fsync, os.unlink = counted(os.rename), counted(os.fsync), counted(os.unlink)
-spare.zero_range = counted(spare.zero_range)
+recycled_segment.zero_range = counted(recycled_segment.zero_range)
 assert drop_segments(store, at_most=1) == 1
 for number in range(40, 60):
     put(store, b"%0400d" % number)
@@ -121,7 +121,7 @@ def test_where_its_new_name_cannot_be_synced_a_new_file_is_made(
     with open_store(root) as store:
         fill(store)
         drop_segments(store, at_most=1)
-        monkeypatch.setattr(module, "sync_folder", failing_folder)
+        monkeypatch.setattr(module, "fsync_dir", failing_folder)
         fill(store, 40, 20)
         assert len(bodies(store)) > 50
         assert "spare" not in names(root)

@@ -68,7 +68,7 @@ class Harness:
         arrivals = ArrivalNotifier()
         arrivals.listen(self._notify, waiters=("all",))
         self.write_batch = WriteBatch(
-            self.loop, self.store, self.clock, sync_timeout_ms=sync_timeout_ms, messages_arrived=arrivals,
+            self.loop, self.store, self.clock, sync_timeout_ms=sync_timeout_ms, arrivals=arrivals,
             request_sync=self._sync_soon, full=str, journal=self.journal,
         )  # fmt: skip
         self.appender = Appender(

@@ -73,8 +73,8 @@ def config(name: str, queues: int = 4, perm: int = 6, flag: int = 0) -> dict[str
     }
 
 
-def register_body(*configs: dict[str, Any], counter: int = 1, tables: int = 0, filters: Any = ()) -> bytes:  # noqa: ANN401
-    version = {"counter": counter, "stateVersion": tables, "timestamp": 1_700_000_000_000}
+def register_body(*configs: dict[str, Any], counter: int = 1, state: int = 0, filters: Any = ()) -> bytes:  # noqa: ANN401
+    version = {"counter": counter, "stateVersion": state, "timestamp": 1_700_000_000_000}
     table = {item["topicName"]: item for item in configs}
     wrapper = {"dataVersion": version, "topicConfigTable": table}
     return fastjson.dumps({"filterServerList": list(filters), "topicConfigSerializeWrapper": wrapper})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from firearrow._native.store.files.exclusive_file import discard
+from firearrow._native.store.files.exclusive_file import delete_recycled
 from firearrow._native.store.files.segment import zero_range
 from firearrow._native.store.log.commit_log import CommitLog
 from firearrow._native.store.log.record import Record, decode
@@ -70,7 +70,7 @@ def drop_segments(
     store.flush_queues()
     dropped = 0
     while dropped < at_most:
-        segment = store.cleaner.let_go_segment(modified_before_ms=modified_before_ms)
+        segment = store.cleaner.detach_segment(modified_before_ms=modified_before_ms)
         if segment is None:
             break
         store.cleaner.discard_segment(segment, reuse=not force)
@@ -78,8 +78,8 @@ def drop_segments(
     if dropped:
         for topic, queue_id in store.reader.queues():
             store.cleaner.clean_queue(topic, queue_id)
-        for file in store.cleaner.let_go_index_files():
-            discard(file)
+        for file in store.cleaner.detach_index_files():
+            delete_recycled(file)
     return dropped
 
 

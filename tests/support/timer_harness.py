@@ -12,7 +12,7 @@ from firearrow.broker.base.message import Message
 from firearrow.broker.base.options import Options
 from firearrow.broker.timers import rules
 from firearrow.broker.timers.metrics import TimerMetrics
-from firearrow.broker.timers.recall_handle import RecallHandle, recall_handle, recalling
+from firearrow.broker.timers.recall_handle import RecallHandle, recall_handle, recall_message
 from firearrow.broker.timers.service import TimerService
 from tests.support.harness import HOST, Harness
 
@@ -46,7 +46,7 @@ class TimerHarness(Harness):
         self.service = TimerService(self.context(self.options), self.appender, self.metrics)
         OPEN.append(self)
         self.listeners.append(self.service.messages_arrived)
-        for entry in self.journal.take():
+        for entry in self.journal.recover_entries():
             assert entry.kind == Kind.TIMER
             self.service.restore(entry.name, entry.number, entry.value)
         self.service.start()
@@ -61,7 +61,7 @@ class TimerHarness(Harness):
         text = recall_handle(message, "b")
         assert text is not None
         handle = RecallHandle.parse(text)
-        self.appender.put(recalling(handle, "PG", self.clock.now_ms(), HOST, with_topic=with_topic))
+        self.appender.put(recall_message(handle, "PG", self.clock.now_ms(), HOST, with_topic=with_topic))
 
     def found(self) -> list[int]:
         return [int(body) for body in self.bodies("T")]

@@ -49,7 +49,7 @@ class TransactionHarness(Harness):
         )
         self.service = TransactionService(context, self.appender)
         restorers = {Kind.OFFSET: self.offsets.restore, Kind.DECIDED: self.service.restore}
-        for entry in self.journal.take():
+        for entry in self.journal.recover_entries():
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)
         self.service.start()
         self.routes = TransactionsHandler(self.service).routes()

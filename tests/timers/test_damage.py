@@ -91,11 +91,11 @@ DAMAGES["all garbled"] = all_of(
     DAMAGES["log garbled"], DAMAGES["wheel's slots garbled"], DAMAGES["check garbled"]
 )
 UNTOUCHED = {"wheel missing", "wheel cut"}
-"""The timer log has it all: nothing is laid anew."""
+"""The timer log has every message: nothing is read again from the queue."""
 
 
 def filled(folder: Path, end: str, **more: object) -> TimerHarness:
-    """20 fired, 4 recalled (one of them was fired already), some rolled, the others wait."""
+    """20 fired, 4 recalled (one of them was delivered already), some rolled, the others pending."""
     harness = TimerHarness(folder, **OPTIONS, **more)
     messages = [harness.send(b"%d" % number, 1000 + 500 * number) for number in range(60)]
     harness.timers.run(10)
@@ -121,7 +121,9 @@ def test_what_waits_comes_once(
     with caplog.at_level(logging.WARNING, logger="firearrow.timers"):
         harness = harness.again(3000, **OPTIONS)
     said = [
-        record.getMessage() for record in caplog.records if "laid anew from its queue" in record.getMessage()
+        record.getMessage()
+        for record in caplog.records
+        if "reading pending messages again from the timer's queue" in record.getMessage()
     ]
     assert len(said) == (0 if damage in UNTOUCHED else 1)
     harness.timers.run(60_000)
@@ -137,7 +139,7 @@ def test_what_waits_comes_once(
 
 
 @pytest.mark.parametrize("writes", [4, 5, 7, 12])
-def test_a_kill_while_it_is_laid_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+def test_a_kill_during_the_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     harness = filled(tmp_path, "kill")
     garble(harness.folder / FIRST, 52 * 30, 4)
     with killed_behind(writes, monkeypatch), pytest.raises(Killed):
@@ -152,13 +154,13 @@ def test_a_kill_while_it_is_laid_anew(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_damage_while_it_runs_is_said_once_and_mended_by_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, field: int, size: int
 ) -> None:
-    """A unit of a chain that is chained elsewhere, or names no message."""
+    """A timer record that is chained elsewhere, or refers to no message."""
     harness = TimerHarness(tmp_path)
     for number in range(40):
         harness.send(b"%d" % number, 2000)
     harness.timers.run(10)
-    for unit in (10, 30):
-        overwrite(tmp_path / FIRST, unit * 52 + field, (999 * 52).to_bytes(size, "big"))
+    for timer_record in (10, 30):
+        overwrite(tmp_path / FIRST, timer_record * 52 + field, (999 * 52).to_bytes(size, "big"))
     harness.timers.run(5000)
     assert 0 < len(harness.found()) < 40
     assert len([each for each in caplog.records if "start the broker again" in each.getMessage()]) == 1

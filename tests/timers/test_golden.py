@@ -1,4 +1,4 @@
-"""The timers of Apache's own stores: our units and slots are its bytes, and what it left pending is delivered."""
+"""The timers of Apache's own stores: we write the same records and slots, and deliver its pending messages."""
 
 import shutil
 import struct
@@ -37,7 +37,7 @@ def check_point(root: Path) -> tuple[int, ...]:
 
 
 def test_units_and_slots_are_apaches_bytes(golden: Golden) -> None:
-    """Each message is laid again, at the times at which Apache laid it."""
+    """Each message is enqueued again, at the times at which Apache enqueued it."""
     (golden.root / "abort").unlink(missing_ok=True)
     raw = next((golden.root / "timerlog").iterdir()).read_bytes()
     theirs = (golden.root / "timerwheel").read_bytes()
@@ -46,19 +46,19 @@ def test_units_and_slots_are_apaches_bytes(golden: Golden) -> None:
     count = 0
     with MessageStore.open(golden.root, CONFIG) as store:
         entries = {entry.physical_offset: entry for entry in store.reader.entries(TIMER, 0, 0, 1000)}
-        for position, unit in log.records(0):
-            data = store.reader.record_at(unit.physical_offset)
+        for position, timer_record in log.records(0):
+            data = store.reader.record_at(timer_record.physical_offset)
             assert data is not None
             record = decode(data)
             out_ms = int(record.properties["TIMER_OUT_MS"])
-            time_ms = slot_ms(out_ms, unit.write_ms, ROLL_SLOTS, 1000)
+            time_ms = slot_ms(out_ms, timer_record.write_ms, ROLL_SLOTS, 1000)
             slot = slots.get(time_ms // 1000, Slot(time_ms // 1000))
             ours = record_of(
-                entries[unit.physical_offset],
+                entries[timer_record.physical_offset],
                 record,
                 slot.last,
                 time_ms,
-                unit.write_ms,
+                timer_record.write_ms,
                 roll=time_ms != out_ms,
             )
             assert (
@@ -109,7 +109,7 @@ def test_a_lost_wheel_is_made_from_the_log(golden: Golden) -> None:
 
 
 def test_without_the_check_point_nothing_is_lost(golden: Golden) -> None:
-    """Nobody knows then which slots were fired: the last seven days are fired again, as with Apache."""
+    """Which slots were delivered is unknown then: the last seven days are delivered again, as by Apache."""
     read_ms, *_ = check_point(golden.root)
     (golden.root / "config" / "timercheck").unlink()
     harness = GoldenTiming(golden.root, read_ms + 500)
@@ -138,7 +138,7 @@ def test_the_wheel_finds_the_slots_that_wait(golden: Golden) -> None:
     at, times = read_ms, []
     while (time_ms := wheel.next(at)) is not None and time_ms >= at:
         times.append(time_ms)
-        wheel.fired(time_ms)
+        wheel.mark_delivered(time_ms)
         at = time_ms
     assert times == sorted(slot.time * 1000 for slot in found)
     assert len(times) >= 2

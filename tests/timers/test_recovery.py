@@ -35,7 +35,7 @@ def test_pending_ones_outlive_a_restart(harness: TimerHarness, end: str, by_ms: 
 @pytest.mark.parametrize("end", ["kill", "sleep"])
 @pytest.mark.parametrize("days", [8, 12, 13, 14, 27, 100])
 def test_after_a_long_stop_nothing_shares_a_slot(harness: TimerHarness, days: int, end: str) -> None:
-    """The wheel comes round in fourteen days: behind 13, 14 and 27 what is new would lie where something old waits.
+    """The wheel comes round in fourteen days: after 13, 14 and 27, new records would be where old ones are pending.
     A machine that slept is as one that stood still."""
     old = [harness.send(b"%d" % number, 5000 + number * 1000) for number in range(4)]
     harness.recall(old[3])
@@ -60,7 +60,7 @@ def test_after_a_long_stop_nothing_shares_a_slot(harness: TimerHarness, days: in
 
 
 def test_a_check_point_of_another_time_is_no_reason_to_lose_anything(harness: TimerHarness) -> None:
-    """It is Apache's then, and the wheel's last round is fired, as by Apache's broker."""
+    """It is Apache's then, and the wheel's last round is delivered, as by Apache's broker."""
     harness.send(b"1", 5000)
     harness.timers.run(1)
     harness.kill()
@@ -168,7 +168,7 @@ def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("kept", [0, 52 * 3, 52 * 17])
 def test_a_power_cut_may_lose_the_timer_s_files_but_no_message(tmp_path: Path, boot: Path, kept: int) -> None:
-    """The wheel names units that are lost, and the check point is ahead of the log."""
+    """The wheel refers to lost records, and the checkpoint is ahead of the log."""
     harness = TimerHarness(tmp_path / "store")
     for number in range(30):
         harness.send(b"%d" % number, 5000 + 500 * (number % 4))
@@ -233,7 +233,9 @@ def test_a_power_cut_under_sync_flush(tmp_path: Path, boot: Path, seed: int) -> 
     assert sorted(harness.found()) == list(range(number))
 
 
-def test_what_lies_in_the_log_is_not_laid_again_where_a_file_of_it_ends(tmp_path: Path, boot: Path) -> None:
+def test_messages_in_the_log_are_not_enqueued_again_where_a_file_of_it_ends(
+    tmp_path: Path, boot: Path
+) -> None:
     """A slice of messages, some in the log already, some not, of which only a part finds room in the log's file."""
     store, old = tmp_path / "store", tmp_path / "old"
     harness = TimerHarness(store, flush_disk_type="SYNC_FLUSH")

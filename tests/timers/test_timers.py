@@ -15,7 +15,7 @@ def harness(tmp_path: Path) -> TimerHarness:
     return TimerHarness(tmp_path)
 
 
-def test_a_message_is_delivered_within_a_step_behind_its_time(harness: TimerHarness) -> None:
+def test_a_message_is_delivered_within_a_step_after_its_time(harness: TimerHarness) -> None:
     harness.clock.advance(300)
     harness.send(b"1", 2000)  # due at 2,300, its slot is over at 3,000
     harness.timers.run(2699)
@@ -61,7 +61,7 @@ def test_what_is_due_when_it_is_taken_up_never_waits(harness: TimerHarness) -> N
 
 
 def test_a_slot_keeps_its_order_over_many_slices_and_files(harness: TimerHarness) -> None:
-    for number in range(1000):  # 200 units a file of the log
+    for number in range(1000):  # 200 records per file of the log
         harness.send(b"%d" % number, 3000)
     harness.timers.run(10)
     assert len(list((harness.folder / "timerlog").iterdir())) == 6
@@ -219,7 +219,9 @@ def test_a_clock_that_jumps_ahead_makes_all_due(harness: TimerHarness) -> None:
         {"TIMER_OUT_MS": "0", "REAL_TOPIC": "T", "REAL_QID": "0", "TIMER_DEL_UNIQKEY": "k"},
     ],
 )
-def test_what_has_no_place_to_go_is_passed_over(harness: TimerHarness, properties: dict[str, str]) -> None:
+def test_messages_without_a_valid_destination_are_skipped(
+    harness: TimerHarness, properties: dict[str, str]
+) -> None:
     harness.put(TIMER, b"7", **properties)
     harness.send(b"1", 2000)
     harness.timers.run(5000)

@@ -60,7 +60,7 @@ def test_copies_are_made_alike(store: MessageStore) -> None:
     assert len(copies) >= 6
     for copy in copies:
         before = [one for one in halves[: copy.queue_offset] if one.born_timestamp == copy.born_timestamp]
-        assert any(same(half_message.copied_half(one, immune=False), copy) for one in before)
+        assert any(same(half_message.check_copy(one, immune=False), copy) for one in before)
 
 
 def test_half_messages_are_made_alike(store: MessageStore) -> None:
@@ -68,7 +68,7 @@ def test_half_messages_are_made_alike(store: MessageStore) -> None:
         if "TRANSACTION_CHECK_TIMES" in record.properties:
             continue
         message = Message.of_record(record)
-        message.topic, message.queue_id = half_message.real_place(message.properties)
+        message.topic, message.queue_id = half_message.real_queue(message.properties)
         for name in ("REAL_TOPIC", "REAL_QID", "__transactionId__"):
             del message.properties[name]
         message.sys_flag |= 4

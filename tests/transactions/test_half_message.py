@@ -67,22 +67,22 @@ def test_a_hook_writes_the_properties_again(more: dict[str, str], kept: bool) ->
         {"REAL_TOPIC": "RMQ_SYS_TRANS_HALF_TOPIC"},
     ],
 )
-def test_a_half_message_without_a_place_cannot_be_committed(broken: dict[str, str]) -> None:
-    with pytest.raises(Refusal, match="no topic and queue"):
+def test_a_half_message_without_a_real_queue_cannot_be_committed(broken: dict[str, str]) -> None:
+    with pytest.raises(Refusal, match="no valid real topic and queue"):
         half_message.committed(record(**broken))
 
 
 @pytest.mark.parametrize(("before", "after"), [({}, "1"), ({"TRANSACTION_CHECK_TIMES": "4"}, "5")])
 def test_a_copy_counts(before: dict[str, str], after: str) -> None:
-    copy = half_message.copied_half(record(**before), immune=False)
+    copy = half_message.check_copy(record(**before), immune=False)
     assert (copy.topic, copy.queue_id, copy.flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 5)
     assert copy.properties == PREPARED | {"TRANSACTION_CHECK_TIMES": after}
 
 
 def test_an_immune_copy_remembers_where_it_stood_first() -> None:
-    first = half_message.copied_half(record(), immune=True)
+    first = half_message.check_copy(record(), immune=True)
     assert first.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "12"
-    again = half_message.copied_half(record(TRAN_PREPARED_QUEUE_OFFSET="4"), immune=True)
+    again = half_message.check_copy(record(TRAN_PREPARED_QUEUE_OFFSET="4"), immune=True)
     assert again.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "4"
 
 

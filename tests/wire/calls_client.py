@@ -1,10 +1,10 @@
-"""A client of `Calls` without a socket."""
+"""A client of `PendingCalls` without a socket."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.pending_calls import Calls, Failure
+from firearrow._native.wire.pending_calls import PendingCalls, Failure
 from tests.support.frames import commands_in
 from tests.support.transport import RecordingTransport
 
@@ -13,7 +13,7 @@ class Failed(Exception):
     pass
 
 
-class CallsClient(Calls, asyncio.BufferedProtocol):
+class CallsClient(PendingCalls, asyncio.BufferedProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, pending_max: int = 100) -> None:
         super().__init__(loop, pending_max=pending_max)
         self.requests: list[RemotingCommand] = []

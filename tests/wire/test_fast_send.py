@@ -49,15 +49,15 @@ def test_a_lane_that_leads_nowhere_does_nothing() -> None:
         made, _ = topic_send(client, infos)
         assert made.submit(Message("t", b"x"), 5, slow_path) is None
         with pytest.raises(ValueError, match="at least one queue"):
-            made.lay(ROUTE, [])
-        made.lay(ROUTE, [(0, "b", "q0", client)])
-        assert (made.laid, made.submit(Message("t", b"x"), 5, slow_path)) == (False, None)
+            made.set_queues(ROUTE, [])
+        made.set_queues(ROUTE, [(0, "b", "q0", client)])
+        assert (made.has_queues, made.submit(Message("t", b"x"), 5, slow_path)) == (False, None)
         infos["t"] = object()
         assert made.submit(Message("t", b"x"), 5, slow_path) is None
         infos["t"] = ROUTE
-        assert made.laid
+        assert made.has_queues
         client.connection_lost(None)
-        assert (made.submit(Message("t", b"x"), 5, slow_path), made.laid) == (None, False)
+        assert (made.submit(Message("t", b"x"), 5, slow_path), made.has_queues) == (None, False)
         del infos["t"]
         assert made.submit(Message("t", b"x"), 5, slow_path) is None
 
@@ -67,7 +67,7 @@ def test_a_lane_that_leads_nowhere_does_nothing() -> None:
 def test_what_is_refused_takes_no_room_and_no_number() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         made, limit = topic_send(client, {"t": ROUTE}, count_max=1)
-        made.lay(ROUTE, [(0, "b", "q0", client)])
+        made.set_queues(ROUTE, [(0, "b", "q0", client)])
         for message in (
             Message("t", b""),
             Message("t", b"x" * 11),
@@ -95,7 +95,7 @@ def test_all_but_success_goes_beyond_and_keeps_its_room() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         outcomes: list[object] = []
         made, limit = topic_send(client, {"t": ROUTE})
-        made.lay(ROUTE, [(3, "b", "q3", client)])
+        made.set_queues(ROUTE, [(3, "b", "q3", client)])
         message = Message("t", b"xyz")
         futures = [made.submit(message, 5, lambda *outcome: outcomes.append(outcome)) for _ in range(3)]
         await asyncio.sleep(0)

@@ -1,22 +1,16 @@
 """The store's files: mapped segments, preallocation, syncing, errors of the disk.
 
-- `directory_sync`: what stands in the store's folders is on the disk, and what a power cut left half made
-  is taken away
-- `errors`: Why a store cannot be opened or goes on no more
-- `exclusive_file`: a file that nobody else has, open or mapped, in this process or another
-- `layout`: Layout of the files: see layout.pxd, which asserts itself when compiled
-- `mmap_budget`: a bound for the mapped queue files
-- `page_cache`: what the kernel holds of a store's files may not be what the disk holds, after an end that
-  was not clean
-- `parallel`: many files brought to the disk at once, by a few threads: the disk does then in one go what it
-  would do one by one
-- `preallocation`: disk space behind the log's end, given before a sync begins, as much as may come while it
-  runs
-- `recycled_segment`: the one file that waits to be a segment of the log again
-- `repair_log`: what an open found damaged, one line each, and what it took out of the way, kept under
-  STORE/damaged
+- `directory_sync`: make and fsync directories, delete the incomplete files that a power cut left
+- `errors`: why a store cannot be opened or has stopped
+- `exclusive_file`: exclusive access to a file that nobody else has open or mapped
+- `layout`: layout of Apache's store files
+- `mmap_budget`: a limit on mapped queue files
+- `page_cache`: sync or drop cached pages after an unclean end
+- `parallel`: process many items with a few threads
+- `preallocation`: allocates disk blocks past the end of the log before a sync
+- `recycled_segment`: an expired segment file, zeroed and kept to become the log's next segment
+- `repair_log`: a line for each damage found at an open; keeps what is removed under STORE/damaged
 - `segment`: one mapped file of the store
-- `segment_files`: The files of a rolled folder (commit log, consume queue): of one size, without a gap,
-  named after the first byte
-- `sync_gate`: fdatasync of a log's files
+- `segment_files`: the segment files of a folder: one size, no gap, named after their first byte
+- `sync_gate`: fdatasync of a log's files, one at a time
 """

@@ -1,13 +1,13 @@
-"""Names: what stands in the store's folders is on the disk, and what a power cut left half made is taken away.
+"""Make and fsync directories, and delete the incomplete files that a power cut left in a store.
 
-A file that was synced is lost all the same if the folder that names it was not. Knows no content. Any thread.
+A synced file is lost if the directory that names it was not synced. Reads no file content. Any thread.
 """
 
 import os
 
 
 def fsync_dir(path: str) -> None:
-    """The names in the folder are on the disk when it returns. OSError."""
+    """fsync a directory: the names in it are durable on return. OSError."""
     number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(number)
@@ -16,7 +16,7 @@ def fsync_dir(path: str) -> None:
 
 
 def make_dirs(path: str) -> None:
-    """Make it, and those above it, as far as they are missing; they are on the disk when it returns. OSError."""
+    """Make a directory and its missing parents, all durable on return. OSError."""
     above = os.path.dirname(path)
     if above != path and not os.path.isdir(above):
         make_dirs(above)
@@ -28,8 +28,8 @@ def make_dirs(path: str) -> None:
 
 
 def delete_incomplete_files(queues: str, index: str) -> None:
-    """Before a store that was killed is opened: a queue's files from the first empty one, or behind a gap, were never
-    synced, and an empty index file neither. The log has what they held. OSError."""
+    """Called before a killed store is opened. Queue files from the first empty one or the first gap on were
+    never synced, nor was an empty index file; all of them are rebuilt from the log. OSError."""
     for topic in _folders(queues):
         for queue in _folders(topic):
             _delete_incomplete_files(queue)

@@ -1,4 +1,4 @@
-"""Why a store cannot be opened or goes on no more. Each text is one sentence that says what to do."""
+"""Errors of a store: why it cannot be opened or has stopped. Each message says what to do."""
 
 
 class StoreError(Exception):
@@ -6,16 +6,16 @@ class StoreError(Exception):
 
 
 class StoreLocked(StoreError):
-    """Another broker has it."""
+    """Another broker uses the store."""
 
 
 class StoreForeign(StoreError):
-    """The folder is no store of ours or Apache's, or was made with other file sizes."""
+    """The folder is not a store of ours or Apache's, or was created with other file sizes."""
 
 
 class StoreDamaged(StoreError):
-    """Damage that recovery may not cut."""
+    """Damage that recovery must not remove."""
 
 
 class StoreUnreadable(StoreError):
-    """A folder is no store, or a file of it cannot be read."""
+    """A folder is not a store, or one of its files cannot be read."""

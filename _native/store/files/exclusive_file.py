@@ -1,9 +1,10 @@
-"""Sole: a file that nobody else has, open or mapped, in this process or another; only then may its bytes change.
+"""Exclusive access to a file that nobody else has open or mapped, here or in another process.
 
-The kernel tells by a lease to write, which it gives to the only holder of a file. It is asked twice, first beside a
-mapping of our own: where files lie over others (overlayfs) a lease does not know of mappings, and nothing is sole.
-Who opens a file under a lease waits for its end; the signal that the kernel sends then is one that nobody hears.
-What is done to large files is done in pieces: a CPU and a journal have others to serve. Any thread, blocking.
+A write lease (fcntl F_SETLEASE) proves it: the kernel grants one only to the sole holder of a file. We ask
+twice, first while we map the file ourselves: on overlayfs a lease ignores mappings, so there no file counts
+as exclusive. A process that opens a leased file blocks until the lease ends; the kernel's signal to us
+(SIGURG) is ignored. Large files are processed in chunks with pauses, to leave CPU and journal to others. Any
+thread; blocks.
 """
 
 import contextlib
@@ -21,53 +22,54 @@ PAUSE_S = 0.001
 
 @contextlib.contextmanager
 def exclusive_file(path: str, size: int) -> Iterator[int | None]:
-    """The file, open for writing, as long as nobody else may have it; None: somebody has, or it cannot be told."""
+    """Yield a descriptor open for writing while nobody else has the file; None if somebody may have it."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         yield None
         return
     try:
-        yield file if _is_mapped(file, path, size) and _is_leased(file) else None
+        yield file if _lease_sees_mappings(file, path, size) and _take_lease(file) else None
     finally:
         os.close(file)  # and the lease with it
 
 
 def chunks(size: int) -> Iterator[tuple[int, int]]:
-    """(begin, length) of each, the last one first, with a pause behind it."""
+    """Yield (begin, length) of each chunk, the last one first, and pause after each."""
     for begin in reversed(range(0, size, CHUNK_BYTES)):
         yield begin, min(CHUNK_BYTES, size - begin)
         time.sleep(PAUSE_S)
 
 
 def delete_recycled(segment: Segment) -> None:
-    """Delete a file that its owner let go of, for good; whoever has it reads on. OSError: it still stands.
+    """Delete a segment that its owner has detached, durably; processes that have it open can still read it.
 
-    Its blocks are freed in pieces, when it has no name left under which anybody may still come to it.
+    If no name is left, its blocks are freed chunk by chunk. OSError: the file still exists.
     """
     segment.close()
     with exclusive_file(segment.path, segment.size) as file:
         segment.discard(True)
         if file is None or os.fstat(file).st_nlink > 0:
             return
-        with contextlib.suppress(OSError):  # then all are freed at once
+        with contextlib.suppress(OSError):  # closing then frees all blocks at once
             for begin, _ in chunks(segment.size):
                 os.ftruncate(file, begin)
 
 
-def _is_mapped(file: int, path: str, size: int) -> bool:
-    """Whether the kernel refuses a lease while the file is mapped."""
+def _lease_sees_mappings(file: int, path: str, size: int) -> bool:
+    """Whether the kernel refuses a lease while we map the file, so that a lease proves anything."""
     mapped = Segment(os.path.dirname(path), 0, size, os.path.basename(path))
     try:
         with memoryview(mapped):
-            return not _is_leased(file)
+            return not _take_lease(file)
     except OSError:
         return False
     finally:
         mapped.close()
 
 
-def _is_leased(file: int) -> bool:
+def _take_lease(file: int) -> bool:
+    """Whether the kernel grants a write lease; closing the file ends it."""
     try:
         fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)

@@ -1,4 +1,4 @@
-# Where everything lies in Apache RocketMQ's files. All numbers are big-endian.
+# Layout of Apache RocketMQ's store files. All numbers are big-endian.
 #
 # COMMIT LOG RECORD (V1, IPv4 hosts; an IPv6 host takes 12 bytes more, V2 has an i16 topic length)
 #
@@ -13,7 +13,7 @@
 #   | time     | ip + port  | time     | ip + port  | consumed | offset    | u8 + topic     |
 #   +----------+------------+----------+------------+----------+-----------+ i16 + properties
 #
-# END OF A SEGMENT   i32 bytes that are left, i32 BLANK_MAGIC; the last 8 bytes of a segment hold no record.
+# END OF A SEGMENT   i32 bytes left, i32 BLANK_MAGIC; the last 8 bytes of a segment hold no record.
 #
 # CONSUME QUEUE ENTRY (20 bytes)   i64 physical offset, i32 record size, i64 tags code
 #   before a queue's first entry in a file: (0, PRE_BLANK_SIZE, 0)
@@ -46,7 +46,7 @@ cdef enum:
     AFTER_STORE_HOST_RECONSUME = 0
     AFTER_STORE_HOST_PREPARED = 4
     AFTER_STORE_HOST_BODY = 12
-    RECORD_FIXED_BYTES = 91       # V1, both hosts IPv4, nothing in body, topic and properties
+    RECORD_FIXED_BYTES = 91       # V1, both hosts IPv4; body, topic and properties empty
     RECORD_END_BYTES = 8          # kept free at the end of a segment
 
 cdef enum:
@@ -82,7 +82,7 @@ cdef enum:
     INDEX_ENTRY_AT_PREVIOUS = 16
 
 cdef enum:
-    # in properties and in the property KEYS, as Apache's MessageDecoder and MessageConst have them
+    # in properties and in the property KEYS (Apache: MessageDecoder, MessageConst)
     NAME_VALUE_SEPARATOR = 0x01
     PROPERTY_SEPARATOR = 0x02
     KEY_SEPARATOR = 0x20
@@ -91,7 +91,7 @@ cdef enum:
     PROPERTIES_BYTES_MAX = 32767
     TOPIC_V1_BYTES_MAX = 127
     TOPIC_BYTES_MAX = 255
-    RECORD_OVER_BODY_BYTES = 65536  # a record may be so much larger than maxMessageSize
+    RECORD_OVER_BODY_BYTES = 65536  # a record may exceed maxMessageSize by this
     CHECKPOINT_BYTES = 4096
 
 cdef extern from *:

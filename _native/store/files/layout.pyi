@@ -1,1 +1,1 @@
-"""Only for `cimport`: see layout.pxd."""
+"""Used by `cimport` only: see layout.pxd."""

@@ -1,1 +1,1 @@
-"""Layout of the files: see layout.pxd, which asserts itself when compiled."""
+"""Layout of Apache's store files (see layout.pxd, whose static assertions run at compile time)."""

@@ -1,5 +1,5 @@
 class Mappings:
-    """Which queue files are mapped: at most `files_max` of them."""
+    """The mapped queue files, at most `files_max` (0: half of what the system allows)."""
 
     files_max: int
     unmapped_count: int

@@ -1,4 +1,4 @@
-"""Mappings: a bound for the mapped queue files (see mappings.pxd). Knows no entries."""
+"""Mappings: a limit on mapped queue files (see mmap_budget.pxd). Knows no entries."""
 
 from posix.mman cimport MADV_RANDOM, madvise
 
@@ -8,8 +8,8 @@ MAPS_SHARE = 2
 FILES_MAX = 32768
 
 
-def bound():
-    """Half of the mappings that the system grants a process, at most FILES_MAX."""
+def default_files_max():
+    """1 / MAPS_SHARE of the mappings that the system grants a process, at most FILES_MAX."""
     try:
         with open("/proc/sys/vm/max_map_count", "rb") as granted:
             found = int(granted.read()) // MAPS_SHARE
@@ -20,28 +20,27 @@ def bound():
 
 cdef class Mappings:
     def __cinit__(self, Py_ssize_t files_max=0):
-        self.files_max = files_max if files_max > 0 else bound()
+        self.files_max = files_max if files_max > 0 else default_files_max()
         self.files = []
 
     def __len__(self):
         return len(self.files)
 
     cdef int map(self, Segment file) except -1:
-        """Map it for writing; another's mapping may go. OSError.
+        """Map a file for writing; may evict another one. OSError.
 
-        A page that the system took back is read alone. By default so much around it comes with it (up to 8
-        MB) that where memory is short and queues are many, each one's pages push out those of all others: 1.5
-        ms a message.
+        MADV_RANDOM switches read-around off: it reads up to 8 MB around a page, so that with many queues and
+        little memory each queue's pages push out those of all others (1.5 ms a message).
         """
         if len(self.files) >= self.files_max:
             self.evict()
         file.ensure_mapped(True)
-        madvise(file.map, file.size, MADV_RANDOM)  # advice only
+        madvise(file.map, file.size, MADV_RANDOM)  # only advice: errors do not matter
         self.files.append(file)
         return 0
 
     cdef int evict(self) except -1:
-        """Two rounds find one that was not touched, unless all are looked at from outside."""
+        """Two rounds find a file that was not touched, unless Python views pin all of them."""
         cdef Segment file
         cdef Py_ssize_t _step
         for _step in range(2 * len(self.files)):
@@ -60,8 +59,8 @@ cdef class Mappings:
 
 
 cdef int sync_file(Segment file) except? -1:
-    """0 or a negative errno; the mapping stays meanwhile. One that was given back left its pages to the
-    file."""
+    """0 or a negative errno. Pins the mapping during the sync; the pages of a file that was unmapped are
+    synced through the file."""
     cdef int status
     if file.map is NULL:
         return file.sync_closed() if file.writable_map else 0

@@ -1,5 +1,6 @@
-"""Abreast: many files brought to the disk at once, by a few threads: the disk does then in one go what it would do one
-by one. Knows no content; whoever calls waits until all is done. Any thread.
+"""Process many items with a few threads: concurrent fsyncs let the disk merge its writes.
+
+Knows nothing about the items; the caller blocks until all are done. Any thread.
 """
 
 import threading
@@ -10,12 +11,12 @@ T = TypeVar("T")
 
 THREADS = 8
 SERIAL_MAX = 32
-"""So few are done by the caller alone."""
+"""Up to this many items the caller does alone."""
 
 
 def for_each_parallel(work: Callable[[T], object], items: Sequence[T]) -> None:
-    """`work(item)` for each, in no order, by several threads if they are many. The first error ends it: what was not
-    begun stays undone, nothing is under way any more when it is raised."""
+    """Call `work(item)` for each item, in any order, with several threads if there are many. The first error
+    is raised after all threads have stopped; items not started by then are left undone."""
     left = iter(items)
     errors: list[BaseException] = []
 
@@ -30,10 +31,10 @@ def for_each_parallel(work: Callable[[T], object], items: Sequence[T]) -> None:
 
     others = []
     for _ in range(THREADS - 1 if len(items) > SERIAL_MAX else 0):
-        thread = threading.Thread(target=take, name="abreast", daemon=True)
+        thread = threading.Thread(target=take, name="parallel", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no more threads are granted: these do it
+        except RuntimeError:  # no more threads available: go on with these
             break
         others.append(thread)
     take()

@@ -1,6 +1,6 @@
-"""Mending: what an open found damaged, one line each, and what it took out of the way, kept under STORE/damaged.
+"""RepairLog: a line for each damage found when a store is opened; keeps what is removed under STORE/damaged.
 
-It decides nothing: whoever finds the damage says what to do. Thread: the appender's, at the open.
+It decides nothing: the code that finds the damage says what to do. Thread: the appender's, at the open.
 """
 
 import os
@@ -13,8 +13,9 @@ FOLDER = "damaged"
 
 
 class RepairLog:
-    """`rebuild`: queues and index are to be compared with the whole log, something of them or of it was not as it was.
-    `highest_offset`: the log once reached so far, for files stand behind one that is damaged."""
+    """`rebuild`: queues and index must be compared with the whole log, because some file was not as it was
+    left. `highest_offset`: the log once reached at least this offset, since files exist after a damaged
+    one."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -36,33 +37,34 @@ class RepairLog:
             self._left_out += 1
 
     def move_aside(self, path: str) -> str:
-        """Take a file or a folder out of the store; where it is now. OSError."""
-        place = self._free_path(path)
-        shutil.move(path, place)
-        return place
+        """Move a file or folder out of the store; returns its new path. OSError."""
+        moved_to = self._free_path(path)
+        shutil.move(path, moved_to)
+        return moved_to
 
     def save_copy(self, path: str, start: int, length: int) -> str | None:
-        """Copy the bytes of a file that are about to be cut or written over; where to, None if all are zero. OSError.
+        """Copy bytes that are about to be truncated or overwritten; returns the copy's path, None if all are
+        zero.
 
-        Holes of a sparse file stay holes, and zeros become such.
+        Holes of a sparse file stay holes, and zeros become holes. OSError.
         """
-        place, target = None, -1
+        copy, target = None, -1
         with open(path, "rb") as source:
             try:
-                for position, piece in _nonzero_chunks(source.fileno(), start, start + length):
+                for position, chunk in _nonzero_chunks(source.fileno(), start, start + length):
                     if target < 0:
-                        place = self._free_path(f"{path}-at-{start}")
-                        target = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-                    _write(target, piece, position - start)
+                        copy = self._free_path(f"{path}-at-{start}")
+                        target = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+                    _write(target, chunk, position - start)
                 if target >= 0:
                     os.fsync(target)
             finally:
                 if target >= 0:
                     os.close(target)
-        return place
+        return copy
 
     def _free_path(self, path: str) -> str:
-        """A name that was not used yet: NUMBER-FOLDER-NAME."""
+        """An unused path: NUMBER-FOLDER-NAME."""
         os.makedirs(self._folder, exist_ok=True)
         numbers = [int(name[:4]) for name in os.listdir(self._folder) if name[:4].isdecimal()]
         name = os.path.relpath(path, self._root).replace(os.sep, "-").replace("..-", "")
@@ -70,7 +72,7 @@ class RepairLog:
 
 
 def _nonzero_chunks(source: int, position: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """(position, bytes) of what is not zero."""
+    """Yield (position, bytes) of each chunk that is not all zeros."""
     end = min(end, os.fstat(source).st_size)
     while position < end:
         try:
@@ -80,10 +82,10 @@ def _nonzero_chunks(source: int, position: int, end: int) -> Iterator[tuple[int,
         hole = min(os.lseek(source, data, os.SEEK_HOLE), end)
         position = data
         while position < hole:
-            piece = os.pread(source, min(hole - position, COPY_BYTES), position)
-            if piece.strip(b"\0"):
-                yield position, piece
-            position += len(piece)
+            chunk = os.pread(source, min(hole - position, COPY_BYTES), position)
+            if chunk.strip(b"\0"):
+                yield position, chunk
+            position += len(chunk)
 
 
 def _write(target: int, data: bytes, position: int) -> None:

@@ -1,35 +1,35 @@
-# One mapped file: the only place that knows mmap, pwrite, fdatasync and fallocate.
+# Segment: one mapped file. The only module that calls mmap, pwrite, fdatasync and fallocate.
 #
-# A file has its full size from the beginning (sparse, as Apache makes it). Log segments are written with
-# pwrite and read through a read-only shared mapping; the page cache makes both views one, and a full disk is
-# an errno. Queue and index files are written through a shared mapping, but only below `reserved`: zeros are
-# written there first, so that a full disk is an errno there, too, and never a SIGBUS.
+# A file has its full size from the start (sparse, as Apache makes it). Log segments are written with pwrite
+# and read through a read-only shared mapping; both share the page cache, and a full disk is an errno. Queue
+# and index files are written through a shared mapping, but only below `reserved`: zeros are written there
+# first, so that a full disk is an errno there, too, and never a SIGBUS.
 #
-# Owner: commitlog, consumequeue or keyindex. Mapped pointers are borrowed for one call of the store and never
-# leave it; `close` with views exported to Python is put off until the last one is gone. Calls return 0 or a
-# negative errno. `discard` deletes a file that its owner let go of: who has it mapped, here or in another
-# process, reads on. Thread: the appender's; `sync_data` may run in one other thread while the segment is
-# open, `discard` in any.
+# Owner: CommitLog, ConsumeQueue or KeyIndex. Mapped pointers are valid within one call of the store and never
+# leave it; while Python views exist, `close` keeps the mapping until the last one is gone. Calls return 0 or
+# a negative errno. `discard` deletes a file that its owner has detached; processes that have it mapped can
+# still read it. Thread: the appender's; `sync_data` may run in one other thread while the segment is open,
+# `discard` in any.
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
-# so many times any segment's memory was given back, or its file closed
+# how often any segment was unmapped or closed: a cached pointer is valid only while this stays the same
 cdef int64_t unmappings
 cdef int sync_fd(int fd) noexcept nogil
 
 
 @cython.final
 cdef class Segment:
-    cdef str folder, name                 # its owner's, for there may be very many; name None: by its base
+    cdef str folder, name                 # the owner's, shared by very many; name None: from `base`
     cdef readonly int64_t base            # offset of the file's first byte in its queue
     cdef readonly int64_t size
     cdef int fd
     cdef uint8_t *map
     cdef bint writable_map
-    cdef bint touched                     # used since the hand of `mappings` passed it
+    cdef bint touched                     # used since the hand of Mappings passed it
     cdef int64_t reserved
-    cdef int syncing                      # times that a thread syncs it: it stays open
+    cdef int syncing                      # threads that sync it now: the file stays open
     cdef int views
     cdef bint closing
     cdef Py_ssize_t shape[1]

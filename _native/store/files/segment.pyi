@@ -6,18 +6,19 @@ class Segment:
     size: int
     def __init__(self, folder: str, base: int, size: int, name: str | None = None) -> None: ...
     def close(self) -> None: ...
-    def discard(self, for_good: bool = False) -> None:
-        """Delete a file that its owner let go of; any thread. OSError: it still stands."""
+    def discard(self, durable: bool = False) -> None:
+        """Delete a file that its owner has detached; any thread. OSError: the file still exists."""
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 def zero_range(fd: int, begin: int, length: int) -> None:
-    """Make a part of a file zeros without writing them; its blocks stay. OSError: not every file system can."""
+    """Zero a range without writing it; its blocks stay. OSError: not every file system supports it."""
 
-def give_blocks(fd: int, begin: int, length: int) -> None:
-    """Disk blocks for a part of a file that has its size; its bytes stay. OSError: no room, or it cannot be done."""
+def allocate_blocks(fd: int, begin: int, length: int) -> None:
+    """Allocate disk blocks for a range; size and bytes stay. OSError: disk full, or not supported."""
 
 def fail_next(call: str, error: int, *, after: int = 0, partial_bytes: int = 0) -> None:
-    """For tests: the system call ("pwrite", "sync", "reserve", "create", "zero") fails with `error` after `after` good
-    ones."""
+    """For tests: the system call ("pwrite", "sync", "reserve", "create", "zero") fails with `error` after
+    `after` good ones, until `heal`; a pwrite may write `partial_bytes` first."""
 
-def heal() -> None: ...
+def heal() -> None:
+    """For tests: end what `fail_next` began."""

@@ -1,4 +1,4 @@
-"""Segment: one mapped file of the store (see segment.pxd). Knows no layout."""
+"""Segment: one mapped file of the store (see segment.pxd). Knows no record layout."""
 
 import os
 
@@ -24,7 +24,7 @@ cdef extern from *:
 cdef enum:
     PAGE_BYTES = 4096
 
-cdef enum Call:                       # where tests let a system call fail
+cdef enum Call:                       # system calls that tests can make fail
     CALL_PWRITE = 0
     CALL_SYNC = 1
     CALL_RESERVE = 2
@@ -43,8 +43,8 @@ cdef long long fault_bytes = 0
 
 
 def fail_next(str call not None, int error, *, long long after=0, long long partial_bytes=0):
-    """For tests: let the system call fail with `error` after `after` good ones, until `heal`; a pwrite may
-    write a part first."""
+    """For tests: the system call fails with `error` after `after` good ones, until `heal`; a pwrite may write
+    `partial_bytes` first."""
     global fault_call, fault_errno, fault_after, fault_bytes
     fault_errno, fault_after, fault_bytes = error, after, partial_bytes
     fault_call = ("pwrite", "sync", "reserve", "create", "zero").index(call)
@@ -84,14 +84,13 @@ cdef int write_fully(int fd, int64_t position, const uint8_t *data, int64_t leng
 
 
 def zero_range(int fd, int64_t begin, int64_t length):
-    """Make a part of a file zeros without writing them; its blocks stay. OSError: not every file system
-    can."""
+    """Zero a range without writing it; its blocks stay. OSError: not every file system supports it."""
     change_blocks(fd, ZERO_RANGE | KEEP_SIZE, begin, length, injected(CALL_ZERO))
 
 
-def give_blocks(int fd, int64_t begin, int64_t length):
-    """Disk blocks for a part of a file that has its size; its bytes stay. OSError: no room, or it cannot be
-    done. The C library's own function would write where it cannot."""
+def allocate_blocks(int fd, int64_t begin, int64_t length):
+    """Allocate disk blocks for a range; size and bytes stay. OSError: disk full, or not supported.
+    (posix_fallocate writes zeros where it is not supported.)"""
     change_blocks(fd, KEEP_SIZE, begin, length, injected(CALL_RESERVE))
 
 
@@ -175,29 +174,28 @@ cdef class Segment:
         self.views -= 1
 
     def close(self):
-        """Idempotent. A mapping that Python views still look at stays until they are gone; no new ones are
-        given."""
+        """Idempotent. The mapping stays while Python views of it exist; no new ones are made."""
         self.closing = True
         self.release_fd()
         self.unmap()
 
-    def discard(self, bint for_good=False):
-        """Delete the file, after its owner let it go; long work is done without the GIL. OSError: it still
-        stands.
+    def discard(self, bint durable=False):
+        """Delete the file after its owner has detached it; unmaps without the GIL. OSError: the file still
+        exists.
 
-        `for_good`: so it is on the disk when this returns, whatever is deleted next.
+        `durable`: the deletion is on the disk on return, before any later deletion.
         """
         self.closing = True
         try:
             os.unlink(self.path)
         except FileNotFoundError:
             pass
-        if for_good:
+        if durable:
             fsync_dir(os.path.dirname(self.path))
         self.close()
 
     cdef void unmap(self) noexcept:
-        """Give the mapping back unless somebody looks at it."""
+        """Unmap, unless Python views of the mapping exist."""
         cdef uint8_t *map = self.map
         cdef int64_t size = self.size
         global unmappings
@@ -208,8 +206,8 @@ cdef class Segment:
                 munmap(map, size)
 
     cdef int open_file(self, bint create, bint writable) except -1:
-        """Open, or create at full size; a file of another size is the caller's mistake to have missed.
-        OSError."""
+        """Open, or create at full size. OSError, also if the file is too short: the caller has to check its
+        size first."""
         cdef struct_stat about
         cdef bytes path
         if self.fd >= 0:
@@ -227,8 +225,8 @@ cdef class Segment:
         return 0
 
     cdef int create_file(self, bytes path) except -1:
-        """A new file of full size; the GIL is free meanwhile, a file system may take its time. OSError: there
-        is none."""
+        """Create the file at full size, without the GIL, since the file system may be slow. OSError: no file
+        is left."""
         cdef const char *name = path
         cdef int error = injected(CALL_CREATE), fd
         with nogil:
@@ -290,16 +288,16 @@ cdef class Segment:
         return 0
 
     cdef int reserve(self, int64_t until, int64_t step_max) noexcept nogil:
-        """Write zeros from `reserved` to `until` at least, in steps that double up to `step_max`.
+        """Write zeros from `reserved` to at least `until`, in steps that double up to `step_max`.
 
-        Nothing behind `reserved` is in use. Zeros cost less than posix_fallocate in the end: the first store
-        into a mapped page of a new file takes 10 us then, and 2 to 5 ms on blocks that were only allocated.
+        Nothing past `reserved` is in use. Zeros cost less than posix_fallocate in the end: the first store
+        into a mapped page takes 10 us then, and 2 to 5 ms on blocks that were only allocated.
         """
         cdef int64_t step = min(max(self.reserved, <int64_t> PAGE_BYTES), step_max)
         cdef int64_t goal = min(
             max(until, self.reserved + step) + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size
         )
-        cdef int64_t piece
+        cdef int64_t chunk
         cdef bint opened = self.fd < 0
         cdef int status = 0
         if until <= self.reserved:
@@ -307,32 +305,32 @@ cdef class Segment:
         if opened:
             status = self.open_for_writing()
         while status == 0 and self.reserved < goal:
-            piece = min(goal - self.reserved, <int64_t> ZEROS_BYTES)
+            chunk = min(goal - self.reserved, <int64_t> ZEROS_BYTES)
             status = -injected(CALL_RESERVE)
             if status == 0:
-                status = write_fully(self.fd, self.reserved, ZEROS, piece)
+                status = write_fully(self.fd, self.reserved, ZEROS, chunk)
             if status == 0:
-                self.reserved += piece
+                self.reserved += chunk
         if opened and self.fd >= 0:
             c_close(self.fd)
             self.fd = -1
         return status
 
     cdef int64_t write_zeros(self, int64_t position, int64_t length) noexcept nogil:
-        """Write so many zeros and more, to the end of a page; where they end. What the disk refuses is left
-        out."""
+        """Write at least `length` zeros, up to the end of a page; returns where they end. Errors only shorten
+        it."""
         cdef int64_t end = min(position + length + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size)
-        cdef int64_t piece
+        cdef int64_t chunk
         while position < end:
-            piece = min(end - position, <int64_t> ZEROS_BYTES)
-            if write_fully(self.fd, position, ZEROS, piece) < 0:
+            chunk = min(end - position, <int64_t> ZEROS_BYTES)
+            if write_fully(self.fd, position, ZEROS, chunk) < 0:
                 break
-            position += piece
+            position += chunk
         return position
 
     cdef int allocate(self, int64_t until) noexcept nogil:
-        """Disk blocks for a new file's first bytes without writing them: for what is filled at random. The
-        file is open."""
+        """Allocate blocks for the first bytes of a new file without writing them: for what is written in
+        random order. The file must be open."""
         cdef int error = injected(CALL_RESERVE)
         if error == 0:
             error = posix_fallocate(self.fd, 0, until)
@@ -363,7 +361,7 @@ cdef class Segment:
         return 0 if msync(self.map, length, MS_SYNC) == 0 else -errno
 
     cdef int sync_closed(self) noexcept:
-        """Bring what was written through a mapping that is given back to the disk; 0 or a negative errno."""
+        """Sync what was written through a mapping that is unmapped by now; 0 or a negative errno."""
         cdef bytes path
         cdef const char *name
         cdef int status = -injected(CALL_SYNC)
@@ -384,8 +382,8 @@ cdef class Segment:
 
 
 cdef int zero_tail(Segment segment, int64_t position) except -1:
-    """Zero what is not zero behind a position; holes of a sparse file stay holes."""
-    cdef int64_t data, hole, piece
+    """Zero all nonzero bytes from a position on; holes of a sparse file stay holes."""
+    cdef int64_t data, hole, chunk
     cdef int status
     while position < segment.size:
         try:
@@ -395,10 +393,10 @@ cdef int zero_tail(Segment segment, int64_t position) except -1:
         hole = min(os.lseek(segment.fd, data, os.SEEK_HOLE), segment.size)
         position = data
         while position < hole:
-            piece = min(hole - position, <int64_t> ZEROS_BYTES)
-            if os.pread(segment.fd, piece, position).count(0) < piece:
-                status = segment.write_at(position, ZEROS, piece)
+            chunk = min(hole - position, <int64_t> ZEROS_BYTES)
+            if os.pread(segment.fd, chunk, position).count(0) < chunk:
+                status = segment.write_at(position, ZEROS, chunk)
                 if status < 0:
                     raise OSError(-status, os.strerror(-status), segment.path)
-            position += piece
+            position += chunk
     return 0

@@ -1,7 +1,7 @@
-"""The files of a rolled folder (commit log, consume queue): of one size, without a gap, named after the first byte.
+"""The segment files of a folder (commit log, consume queue): one size, no gap, named after their first byte.
 
-A writer has them mended: what is missing of a file or between two becomes zeros, what is no part of the row goes aside.
-Reads and writes no record. Any thread.
+A writer repairs them: missing bytes and files become zeros, files that do not fit are moved aside. Reads and
+writes no record. Any thread.
 """
 
 import os
@@ -14,10 +14,10 @@ from firearrow._native.store.files.repair_log import RepairLog
 FILE_NAME = re.compile(r"[0-9]{20}")
 POSITION_MAX = (1 << 63) - 1
 MISSING_MAX = 1024
-"""More missing files than this between two are no gap: the later ones belong elsewhere."""
+"""If more files than this are missing between two, the later ones are not part of the sequence."""
 
 SECTOR_BYTES = 512
-"""Nobody sets sizes that are no multiple of this."""
+"""Configured file sizes are multiples of this."""
 
 Files = list[tuple[int, str]]
 
@@ -27,14 +27,16 @@ def file_name(position: int) -> str:
 
 
 def named_files(folder: str) -> Files:
-    """(first byte, path) of what is named as a file of the row, in order; folders and other names are passed over."""
+    """(first byte, path) of all files named after an offset, in order; folders and other names are
+    skipped."""
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     paths = [(int(name), os.path.join(folder, name)) for name in names if FILE_NAME.fullmatch(name)]
     return [(position, path) for position, path in paths if os.path.isfile(path)]
 
 
 def rolled_files(folder: str, file_bytes: int, key: str) -> Files:
-    """As they are, for a reader; an empty last one is left out. StoreForeign: another size; StoreDamaged: a gap."""
+    """The files as they are, for a reader, without an empty last one. StoreForeign: wrong size; StoreDamaged:
+    a gap."""
     found = named_files(folder)
     if found and os.path.getsize(found[-1][1]) == 0:
         found.pop()
@@ -43,37 +45,38 @@ def rolled_files(folder: str, file_bytes: int, key: str) -> Files:
             raise foreign_size(path, file_bytes, key)
     for (before, path), (after, _) in pairwise(found):
         if after != before + file_bytes:
-            raise StoreDamaged(f"{folder} has a gap behind {path}: restore the missing file")
+            raise StoreDamaged(f"{folder} has a gap after {path}: restore the missing file")
     return found
 
 
 def foreign_size(path: str, file_bytes: int, key: str) -> StoreForeign:
     size = os.path.getsize(path)
     return StoreForeign(
-        f"{path} has {size} bytes, not {file_bytes}: set {key}={size} if the store was made so, else bring the "
-        f"file to its size with `truncate -s {file_bytes}`, or restore it"
+        f"{path} has {size} bytes, not {file_bytes}: set {key}={size} if the store was created with that "
+        f"size; otherwise set the file's size with `truncate -s {file_bytes}`, or restore it"
     )
 
 
 def is_of_another_size(found: Files, file_bytes: int) -> bool:
-    """Whether the row was made with another size, rather than damaged: no file and no distance is of this one."""
+    """Whether the files were created with another size rather than damaged: no size and no distance fits."""
     sizes = {os.path.getsize(path) for _, path in found} - {0}
     if not sizes or file_bytes in sizes:
         return False
     if len(found) > 1:
         return min(after - before for (before, _), (after, _) in pairwise(found)) != file_bytes
     (position, size) = found[0][0], sizes.pop()
-    named_so = position > 0 and position % file_bytes == 0 and position % size != 0
-    return not named_so and size % SECTOR_BYTES == 0
+    fits_name = position > 0 and position % file_bytes == 0 and position % size != 0
+    return not fits_name and size % SECTOR_BYTES == 0
 
 
 def repaired_files(folder: str, file_bytes: int, repair_log: RepairLog, *, head: bytes | None) -> Files:
-    """The row, mended in place; each finding is told. OSError, StoreDamaged.
+    """The files, repaired in place; each finding is recorded. OSError, StoreDamaged.
 
-    `head`: what a file begins with that stands in for a missing one; None: the row is derived and built again.
+    `head`: first bytes of a file that replaces a missing one; None: the files are derived and will be
+    rebuilt.
     """
     report_foreign_files(folder, repair_log)
-    found = _in_row(_without_empty_end(named_files(folder)), file_bytes, repair_log)
+    found = _in_sequence(_without_empty_end(named_files(folder)), file_bytes, repair_log)
     for position, path in found:
         size = os.path.getsize(path)
         if size != file_bytes:
@@ -88,52 +91,53 @@ def report_foreign_files(folder: str, repair_log: RepairLog) -> None:
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         path = os.path.join(folder, name)
         if not FILE_NAME.fullmatch(name) and not os.path.isdir(path):
-            repair_log.record(f"{path} is no file of a store: left where it is")
+            repair_log.record(f"{path} is not a store file: left in place")
 
 
 def _without_empty_end(found: Files) -> Files:
-    """An empty last file was made and never written: deleted, as Apache does."""
+    """Delete empty last files: created, but never written. Apache does the same."""
     while found and os.path.getsize(found[-1][1]) == 0:
         os.unlink(found.pop()[1])
     return found
 
 
-def _in_row(found: Files, file_bytes: int, repair_log: RepairLog) -> Files:
-    """Without the files whose name cannot be that of a file of this row."""
-    row = []
+def _in_sequence(found: Files, file_bytes: int, repair_log: RepairLog) -> Files:
+    """Move files aside whose name is not an offset at which a file can start."""
+    fitting = []
     for position, path in found:
         if position % file_bytes or position > POSITION_MAX - file_bytes:
             repair_log.rebuild = True
-            place = repair_log.move_aside(path)
+            moved_to = repair_log.move_aside(path)
             repair_log.record(
-                f"{path} is named after no place where a file of {file_bytes} bytes begins: moved to {place}"
+                f"no file of {file_bytes} bytes starts at the offset in {path}: moved to {moved_to}"
             )
         else:
-            row.append((position, path))
-    return row
+            fitting.append((position, path))
+    return fitting
 
 
 def _resize(path: str, size: int, file_bytes: int, repair_log: RepairLog, derived: bool) -> None:
-    """Cut or fill up a file to its size."""
+    """Truncate a file to its size, or fill it with zeros."""
     if size < file_bytes:
-        then = "built again from the log" if derived else "filled up with zeros, what stood there is lost"
-        repair_log.record(f"{path} was cut at {size} of {file_bytes} bytes: {then}")
+        then = "rebuilt from the log" if derived else "filled with zeros, the missing bytes are lost"
+        repair_log.record(f"{path} is truncated to {size} of {file_bytes} bytes: {then}")
     else:
-        place = None if derived else repair_log.save_copy(path, file_bytes, size - file_bytes)
-        kept = f", what was cut is in {place}" if place else ""
-        repair_log.record(f"{path} had {size} bytes, not {file_bytes}: cut{kept}")
+        copy = None if derived else repair_log.save_copy(path, file_bytes, size - file_bytes)
+        kept = f", the removed bytes are in {copy}" if copy else ""
+        repair_log.record(f"{path} had {size} bytes, not {file_bytes}: truncated{kept}")
     os.truncate(path, file_bytes)
     if derived:
         _allocate(path, file_bytes)
 
 
 def _allocate(path: str, file_bytes: int) -> None:
-    """Entries are written through a mapping: a full disk is an error here, and not there. OSError."""
-    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Allocate all blocks: entries are written through a mapping, where a full disk would be a SIGBUS.
+    OSError."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        os.posix_fallocate(number, 0, file_bytes)
+        os.posix_fallocate(file, 0, file_bytes)
     finally:
-        os.close(number)
+        os.close(file)
 
 
 def _make(path: str, file_bytes: int, head: bytes | None) -> None:
@@ -148,16 +152,14 @@ def _make(path: str, file_bytes: int, head: bytes | None) -> None:
 def _without_gaps(
     found: Files, folder: str, file_bytes: int, repair_log: RepairLog, head: bytes | None
 ) -> Files:
-    then = (
-        "built again from the log" if head is None else "an empty one stands in for it, what it held is lost"
-    )
+    then = "rebuilt from the log" if head is None else "replaced by an empty file, its messages are lost"
     whole: Files = found[:1]
     for position, path in found[1:]:
         after = whole[-1][0] + file_bytes
         if (position - after) // file_bytes > MISSING_MAX:
             raise StoreDamaged(
-                f"{folder} misses {(position - after) // file_bytes} files before {path}: restore them, or move "
-                "the files from there on away to go on without them"
+                f"{folder} lacks {(position - after) // file_bytes} files before {path}: restore them, or "
+                "move that file and all later ones away to start without them"
             )
         if head is not None and after < position:
             repair_log.highest_offset = max(repair_log.highest_offset, position)
@@ -165,7 +167,7 @@ def _without_gaps(
             missing = os.path.join(folder, file_name(after))
             _make(missing, file_bytes, head)
             repair_log.rebuild = True
-            repair_log.record(f"{missing} is missing between others: {then}")
+            repair_log.record(f"{missing} is missing: {then}")
             whole.append((after, missing))
             after += file_bytes
         whole.append((position, path))
@@ -175,13 +177,13 @@ def _without_gaps(
 def repaired_queues(
     folder: str, file_bytes: int, queue_id_max: int, repair_log: RepairLog
 ) -> list[tuple[str, int, str]]:
-    """(topic, queue, folder) of every queue below `consumequeue`, its files mended. OSError; StoreForeign: all files
-    have the same other size, so the store was made with it."""
+    """(topic, queue, folder) of every queue in `consumequeue`, its files repaired. OSError; StoreForeign: all
+    files have the same other size, so the store was created with it."""
     found = []
     for topic in sorted(os.listdir(folder)):
         path = os.path.join(folder, topic)
         if not os.path.isdir(path):
-            repair_log.record(f"{path} is no queue: left where it is")
+            repair_log.record(f"{path} is not a queue folder: left in place")
             continue
         for name in sorted(os.listdir(path)):
             queue = os.path.join(path, name)

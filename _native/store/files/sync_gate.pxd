@@ -1,8 +1,7 @@
-# Syncs of one log, one at a time. After one that failed none is believed: the kernel tells an error once, to
-# whoever asks first, and has dropped what it could not write.
+# SyncGate: the fdatasyncs of one log, one at a time. After one has failed, all later ones fail: the kernel
+# reports an error only once, to the first caller, and has dropped the pages that it could not write.
 #
-# Owner: the log. Thread: any, without the GIL.
-# The C library's locks, for what runs without the GIL.
+# Owner: the log. Thread: any, without the GIL; hence the C library's mutex, which group_commit uses, too.
 
 
 cdef extern from "<pthread.h>" nogil:
@@ -16,9 +15,9 @@ cdef extern from "<pthread.h>" nogil:
 
 cdef struct SyncGate:
     pthread_mutex_t lock
-    int error                             # of the first that failed, a negative errno
+    int error                             # of the first sync that failed, a negative errno
 
 cdef SyncGate *new_sync_gate() except NULL
 cdef void free_sync_gate(SyncGate *sync_gate) noexcept
-# 0 or a negative errno.
+# fdatasync; 0 or a negative errno.
 cdef int sync_through(SyncGate *sync_gate, int fd) noexcept nogil

@@ -1,4 +1,4 @@
-"""Syncs: fdatasync of a log's files (see syncs.pxd)."""
+"""SyncGate: fdatasync of a log's files, one at a time (see sync_gate.pxd)."""
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from firearrow._native.store.files.segment cimport sync_fd

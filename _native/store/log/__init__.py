@@ -1,18 +1,16 @@
 """The commit log, consume queues, key index and checkpoint: formats, appending, look-up.
 
-- `batch`: The items of a batch body (SEND_BATCH_MESSAGE): every length is checked before it is used
-- `checkpoint`: how far the files are known to be on disk (Apache's `checkpoint`, 4096 bytes, six i64 at its
-  start)
-- `commit_log`: the ordered segments of all messages
+- `batch`: splits the body of a SEND_BATCH_MESSAGE into its items
+- `checkpoint`: how far the store's files are known to be on the disk
+- `commit_log`: the segments of all messages in order
 - `consume_queue`: the entries of one topic and queue
 - `dispatcher`: queue entries and index keys of records
-- `entry_repair_log`: queue entries that readers met and that lead to no good record, each told once
-- `journal_page`: entries of the journal
+- `entry_repair_log`: queue entries that point to no valid record, each reported once
+- `journal_page`: appends journal entries to a page
 - `key_index`: which records have a key
-- `properties`: Chosen properties of a record, read where they lie: what a filter asks of every message of a
-  scan
-- `queue_check`: Queues compared with the log
-- `received_message`: Messages as a consumer gets them, decoded when asked
-- `record`: Message records: written, checked and decoded (see record.pxd and layout.pxd)
-- `results`: What the store's face gives back for puts and look-ups
+- `properties`: selected properties of a record, found without decoding the others
+- `queue_check`: compares queues with the log and repairs them
+- `received_message`: a message as a consumer gets it, decoded on first use
+- `record`: message records: encode, check, decode
+- `results`: results of puts and look-ups, and the error of a refused put
 """

@@ -1,4 +1,4 @@
-"""The items of a batch body (SEND_BATCH_MESSAGE): every length is checked before it is used."""
+"""Splits the body of a SEND_BATCH_MESSAGE into its items; checks every length before use."""
 
 import struct
 
@@ -10,7 +10,7 @@ PROPERTIES_BYTES_MAX = 32767
 
 
 def items_of(body: bytes) -> list[tuple[int, bytes, bytes]]:
-    """(flag, body, properties) of each item. PutRefused: the batch is empty, cut, or its lengths do not add up."""
+    """(flag, body, properties) of each item. PutRefused: empty, truncated, or the lengths do not add up."""
     items = []
     at, end = 0, len(body)
     while at < end:

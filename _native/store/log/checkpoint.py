@@ -1,11 +1,10 @@
-"""Checkpoint: how far the files are known to be on disk (Apache's `checkpoint`, 4096 bytes, six i64 at its start).
+"""Checkpoint: how far the store's files are known to be on the disk (Apache's `checkpoint` file).
 
-The six numbers lie in one sector, so a write of them is whole or not at all. At byte 2048, which Apache neither reads
-nor clears, a clean stop leaves a seal: the six numbers once more and a print of queues and index, so that the next
-start notices a queue or an index that was deleted meanwhile. While we run, it is an open one, whose print is only how
-many queues there are.
-When Apache has written the file since, the seal counts no more.
-Owner: store; written by one thread at a time.
+4096 bytes; the six i64 at its start are in one sector, so a write of them is all or nothing. At byte 2048,
+which Apache neither reads nor clears, a clean stop writes a seal: the six numbers again and a fingerprint of
+queues and index, so that the next start notices a queue or index that was deleted in between. While the
+broker runs, the seal is open: its fingerprint only counts queues and index files. If Apache has written the
+file since, the seal is ignored. Owner: MessageStore; written by one thread at a time.
 """
 
 import os
@@ -27,7 +26,8 @@ FINGERPRINT_BYTES = 16
 
 
 class Seal(NamedTuple):
-    """`closed`: by a clean stop; `fingerprint` is the print of queues and index then, else their number."""
+    """`closed`: written by a clean stop; `fingerprint` covers queues and index then, otherwise only their
+    number."""
 
     closed: bool
     fingerprint: bytes
@@ -35,7 +35,7 @@ class Seal(NamedTuple):
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Times are store times of the newest record that the flushed files hold; 0 means unknown."""
+    """Times are the store times (ms) of the newest record in the flushed files; 0: unknown."""
 
     physic_ms: int = 0
     logics_ms: int = 0
@@ -46,7 +46,7 @@ class Checkpoint:
 
     @staticmethod
     def load(path: str) -> "Checkpoint":
-        """What the file says; all zeros if it is missing or cut."""
+        """Read the file; all zeros if it is missing or truncated. OSError."""
         try:
             with open(path, "rb") as file:
                 raw = file.read(NUMBERS.size)
@@ -55,7 +55,8 @@ class Checkpoint:
         return Checkpoint(*NUMBERS.unpack(raw)) if len(raw) == NUMBERS.size else Checkpoint()
 
     def seal(self, path: str) -> Seal | None:
-        """What we left there; None if there is none, or Apache wrote the file since. A garbled one is open, says 0."""
+        """The seal; None if there is none or Apache wrote the file since. A corrupt one counts as open with
+        zeros."""
         try:
             with open(path, "rb") as file:
                 file.seek(SEAL_AT)
@@ -71,7 +72,7 @@ class Checkpoint:
         return Seal(magic == SEAL_MAGIC, fingerprint) if is_whole else Seal(False, bytes(FINGERPRINT_BYTES))
 
     def save(self, path: str, fingerprint: bytes, *, closed: bool) -> None:
-        """On disk when it returns, sealed with `fingerprint` (16 bytes at most). OSError."""
+        """Write the file with a seal, durable on return. `fingerprint`: at most 16 bytes. OSError."""
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fresh = os.fstat(number).st_size != FILE_BYTES
@@ -89,5 +90,6 @@ class Checkpoint:
 
     @property
     def safe_ms(self) -> int:
-        """Records stored before this are in log and queues; recovery after a crash starts there."""
+        """Log and queues hold all records stored before this time (ms); recovery after a crash starts
+        here."""
         return max(min(self.physic_ms, self.logics_ms) - MARGIN_MS, 0)

@@ -1,16 +1,16 @@
-# The log: segments of one size in order, one appender.
+# CommitLog: the segments of the log in order, all of one size; one appender.
 #
-# Appending is staged: `place` hands out the room for a record in the turn's staging buffer and its physical
-# offset; `write` brings the staging to the segments with one pwrite each (a turn rarely touches two). Until
-# then nothing is in a file, and `drop_staged` forgets it all. A record that does not leave RECORD_END_BYTES
-# free in its segment goes to the next one, and a blank record fills the old one.
+# Appending is staged: `reserve_record` reserves space for a record in the staging buffer of the write batch
+# and gives its physical offset; `write` copies the buffer to the segments, one pwrite each (a batch rarely
+# spans two). Until then nothing is in a file, and `drop_staged` discards it. A record that would not leave
+# RECORD_END_BYTES free in its segment goes to the next one, and a blank record fills the old one.
 #
-# A log that is synced often (`zeros_ahead`) has zeros written behind its end, so that most syncs meet blocks
-# that are there: bringing a new block's place to the disk takes longer than its bytes. They go with the sync
-# that was asked for anyway.
+# A log that is synced often (`zeros_ahead`) writes zeros past its end, so that most syncs find blocks
+# allocated: syncing a new block's allocation takes longer than syncing its bytes. The zeros are synced with
+# the data.
 #
-# Positions: min_offset <= confirmed <= written <= staged. `flushed` is what fdatasync is known to cover.
-# Owner: store. Thread: the appender's; `sync` may run in others.
+# Positions: min_offset <= confirmed <= written <= staged. `flushed`: covered by a completed fdatasync.
+# Owner: MessageStore. Thread: the appender's; `sync` may run in others.
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
@@ -28,25 +28,25 @@ cdef class CommitLog:
     cdef readonly int64_t segment_bytes
     cdef readonly bint readonly
     cdef list segments
-    cdef object creating                    # held while a segment's file is made
-    cdef readonly object recycled            # of a log that is written
-    cdef object preallocator                    # likewise
+    cdef object creating                  # lock: held while a segment file is created
+    cdef readonly object recycled         # RecycledSegment; None if read only
+    cdef object preallocator              # Preallocator; None if read only
     cdef SyncGate *sync_gate
     cdef uint8_t *staging
     cdef int64_t staging_capacity
     cdef int64_t staging_bytes
     cdef int64_t staging_base             # physical offset of the first staged byte
-    # of the segment where the last record was staged: a division for each costs
+    # end of the segment of the last staged record, kept to save a division for each record
     cdef int64_t segment_end
     cdef readonly int64_t written
     cdef readonly int64_t flushed
-    # how many bytes of zeros are written at once behind the end; 0: none
+    # bytes of zeros written at once past the end; 0: none
     cdef int64_t zeros_ahead
-    cdef int64_t zeroed                   # there are zeros up to here
-    # records below were not checked since they were written: readers check their CRC
+    cdef int64_t zeroed                   # zeros are written up to here
+    # records below were not checked since the store was opened: readers check their CRC
     cdef public int64_t trusted
-    cdef public int64_t refused           # entries met that do not agree with the record they point to
-    cdef public int64_t size_max          # of one record
+    cdef public int64_t refused           # number of queue entries found that do not match their record
+    cdef public int64_t size_max          # largest record, in bytes
 
     cdef int64_t start(self) except -1
     cdef Segment segment_at(self, int64_t physical_offset)
@@ -54,7 +54,7 @@ cdef class CommitLog:
     cdef int64_t staged_end(self) noexcept
     cdef int reserve_contiguous(self, int64_t size) except -1
     cdef int fill(self, int64_t end, int64_t left) except -1
-    cdef uint8_t *place(self, int64_t size, int64_t *physical_offset) except NULL
+    cdef uint8_t *reserve_record(self, int64_t size, int64_t *physical_offset) except NULL
     cdef int64_t write(self) except -1
     cdef void drop_staged(self) noexcept
     cdef int look(self, int64_t physical_offset, bint check_crc, RecordView *view) except -100

@@ -8,7 +8,8 @@ from firearrow._native.store.files.segment import Segment
 from firearrow._native.store.log.record import Record
 
 class CommitLog:
-    """The log of all messages: segments in order. All offsets are physical: bytes from the log's beginning."""
+    """The log of all messages: segments in order. All offsets are physical: bytes from the start of the
+    log."""
 
     folder: str
     segment_bytes: int
@@ -23,7 +24,10 @@ class CommitLog:
     def open(folder: str | PathLike[str], segment_bytes: int, repair_log: RepairLog) -> CommitLog: ...
     @staticmethod
     def open_readonly(folder: str | PathLike[str], segment_bytes: int = 0) -> CommitLog:
-        """Open to read, also while a broker writes; no lock is taken. `written` is the end of the last whole record."""
+        """Open for reading, also while a broker writes; takes no lock. `written`: end of the last complete
+        record.
+
+        `segment_bytes` 0: the size of the first file. StoreForeign, StoreDamaged, OSError."""
     def close(self) -> None: ...
     def __enter__(self) -> CommitLog: ...
     def __exit__(

@@ -1,5 +1,4 @@
-"""CommitLog: the ordered segments of all messages (see commitlog.pxd). Knows records, not topics or
-queues."""
+"""CommitLog: the segments of all messages in order (see commit_log.pxd). Knows no topics or queues."""
 
 import os
 from threading import Lock
@@ -27,12 +26,12 @@ from firearrow._native.store.files.recycled_segment import RecycledSegment
 cdef bytes ZEROS = bytes(65536)
 
 cdef enum:
-    # a staging buffer that grew larger is given back after its turn; new pages cost much
+    # a staging buffer that grew larger is freed after its write; smaller ones are kept, new pages are slow
     STAGING_KEPT = 1 << 23
 
 
 cdef bytes blank_record(int64_t left):
-    """What stands where a segment holds no more records: so many bytes to its end."""
+    """The record that marks the unused `left` bytes at the end of a segment."""
     cdef uint8_t head[RECORD_END_BYTES]
     put_i32(head, <int32_t> left)
     put_i32(head + 4, MAGIC_BLANK)
@@ -57,7 +56,8 @@ cdef class CommitLog:
 
     @staticmethod
     def open(folder, int64_t segment_bytes, repair_log not None, str root not None):
-        """Open for appending, mended; positions are set by recovery. OSError, StoreForeign, StoreDamaged."""
+        """Open for appending and repair the files; recovery sets the positions. OSError, StoreForeign,
+        StoreDamaged."""
         cdef CommitLog log = CommitLog(folder, segment_bytes)
         make_dirs(log.folder)
         log.recycled = RecycledSegment(root, segment_bytes)
@@ -65,16 +65,14 @@ cdef class CommitLog:
         found = named_files(log.folder)
         if is_of_another_size(found, segment_bytes):
             raise foreign_size(found[0][1], segment_bytes, "mappedFileSizeCommitLog")
-        for offset, _ in repaired_files(log.folder, segment_bytes, repair_log, head=blank_record(segment_bytes)):
+        head = blank_record(segment_bytes)
+        for offset, _ in repaired_files(log.folder, segment_bytes, repair_log, head=head):
             log.segments.append(Segment(log.folder, offset, segment_bytes))
         return log
 
     @staticmethod
     def open_readonly(folder, int64_t segment_bytes=0):
-        """Open a folder of log segments to read it, also while a broker writes it. Context manager.
-
-        `segment_bytes` 0: the size of the first file. `written` is the end of the last whole record.
-        """
+        """See commit_log.pyi. A context manager."""
         cdef CommitLog log
         cdef int64_t end
         found = named_files(os.fspath(folder))
@@ -109,7 +107,7 @@ cdef class CommitLog:
 
     @property
     def ends(self):
-        """Where the last file ends."""
+        """End of the last file."""
         return (<Segment> self.segments[-1]).base + self.segment_bytes if self.segments else 0
 
     @property
@@ -129,8 +127,8 @@ cdef class CommitLog:
         return <Segment> self.segments[n]
 
     cdef const uint8_t *bytes_at(self, int64_t physical_offset, int64_t *available) except? NULL:
-        """Borrowed bytes from there to the segment's end; NULL without an exception if no segment has them.
-        OSError."""
+        """Borrowed bytes from an offset to the end of its segment; NULL without an exception if it is outside
+        the log. OSError."""
         cdef Segment segment = self.segment_at(physical_offset)
         if segment is None:
             return NULL
@@ -139,8 +137,7 @@ cdef class CommitLog:
         return segment.map + (physical_offset - segment.base)
 
     cdef int look(self, int64_t physical_offset, bint check_crc, RecordView *view) except -100:
-        """Check what stands there; a RecordState. RECORD_CUT where there is nothing. Does not look at
-        `written`."""
+        """Check the record at an offset; a RecordState. RECORD_CUT outside the log. Ignores `written`."""
         cdef int64_t available = 0
         cdef const uint8_t *at = self.bytes_at(physical_offset, &available)
         if at is NULL:
@@ -148,15 +145,15 @@ cdef class CommitLog:
         return check_record(at, available, self.size_max, check_crc, view)
 
     def record(self, int64_t physical_offset, bint check_crc=True):
-        """The decoded record there, or None."""
+        """The decoded record at an offset, or None."""
         cdef RecordView view
         if self.look(physical_offset, check_crc, &view) != RECORD_OK:
             return None
         return record_of(&view)
 
     def walk(self, int64_t physical_offset, *, bint check_crc=True):
-        """Yield (physical offset, offset behind) of each good record from there, over segment ends, to the
-        first bad one."""
+        """Yield (start, end) offsets of each valid record from an offset on, across segments, up to the first
+        invalid one."""
         cdef RecordView view
         cdef int state
         while True:
@@ -181,7 +178,7 @@ cdef class CommitLog:
         return self.staging_base + self.staging_bytes if self.staging_bytes else self.written
 
     cdef int reserve_contiguous(self, int64_t size) except -1:
-        """Go to the next segment now if so many bytes do not fit in this one."""
+        """Move to the next segment now if `size` bytes do not fit in this one."""
         cdef int64_t end = self.staged_end()
         if not self.segment_end - self.segment_bytes <= end < self.segment_end:
             self.segment_end = end - end % self.segment_bytes + self.segment_bytes
@@ -190,53 +187,53 @@ cdef class CommitLog:
         return 0
 
     cdef int fill(self, int64_t end, int64_t left) except -1:
-        """A blank record up to the segment's end."""
+        """Stage a blank record up to the end of the segment."""
         cdef uint8_t *to = self.stage(end, left)
         memset(to, 0, left)
         put_i32(to, <int> left)
         put_i32(to + 4, MAGIC_BLANK)
         return 0
 
-    cdef uint8_t *place(self, int64_t size, int64_t *physical_offset) except NULL:
-        """Room for one record in the staging; fills the segment's end if it does not fit there."""
+    cdef uint8_t *reserve_record(self, int64_t size, int64_t *physical_offset) except NULL:
+        """Reserve staging space for one record; moves to the next segment if it does not fit. MemoryError."""
         self.reserve_contiguous(size)
         physical_offset[0] = self.staged_end()
         return self.stage(physical_offset[0], size)
 
     cdef uint8_t *stage(self, int64_t end, int64_t size) except NULL:
-        cdef int64_t wanted = self.staging_bytes + size
+        cdef int64_t needed = self.staging_bytes + size
         cdef uint8_t *larger
-        if wanted > self.staging_capacity:
-            larger = <uint8_t *> PyMem_Realloc(self.staging, max(wanted, 2 * self.staging_capacity, 65536))
+        if needed > self.staging_capacity:
+            larger = <uint8_t *> PyMem_Realloc(self.staging, max(needed, 2 * self.staging_capacity, 65536))
             if larger is NULL:
                 raise MemoryError()
             self.staging = larger
-            self.staging_capacity = max(wanted, 2 * self.staging_capacity, 65536)
+            self.staging_capacity = max(needed, 2 * self.staging_capacity, 65536)
         if self.staging_bytes == 0:
             self.staging_base = end
-        self.staging_bytes = wanted
-        return self.staging + wanted - size
+        self.staging_bytes = needed
+        return self.staging + needed - size
 
     cdef int64_t write(self) except -1:
-        """Bring the staging to the files; the log's new end. OSError: the staging is dropped, files are as
-        before."""
-        cdef int64_t done = 0, piece, at
+        """Write the staging buffer to the files; returns the new end. OSError, MemoryError: the buffer is
+        dropped, the files are as before. StoreDamaged: they are not."""
+        cdef int64_t done = 0, chunk, at
         cdef Segment segment
         cdef int status
         while done < self.staging_bytes:
             at = self.staging_base + done
-            piece = min(self.staging_bytes - done, self.segment_bytes - at % self.segment_bytes)
+            chunk = min(self.staging_bytes - done, self.segment_bytes - at % self.segment_bytes)
             segment = self.segment_for(at)
             with nogil:
-                status = segment.write_at(at - segment.base, self.staging + done, piece)
+                status = segment.write_at(at - segment.base, self.staging + done, chunk)
             if status < 0:
                 self.rollback_staged(at)
                 raise OSError(-status, os.strerror(-status), segment.path)
-            done += piece
-            if self.zeros_ahead and at + piece > self.zeroed:
+            done += chunk
+            if self.zeros_ahead and at + chunk > self.zeroed:
                 with nogil:
                     self.zeroed = segment.base + segment.write_zeros(
-                        at + piece - segment.base, self.zeros_ahead
+                        at + chunk - segment.base, self.zeros_ahead
                     )
         if self.staging_bytes:
             self.written = self.staging_base + self.staging_bytes
@@ -244,7 +241,7 @@ cdef class CommitLog:
         return self.written
 
     cdef Segment segment_for(self, int64_t physical_offset):
-        """The segment to write to, made if it is not there yet. OSError."""
+        """The segment to write to, created if missing. OSError."""
         cdef Segment segment = self.segment_at(physical_offset)
         if segment is None:
             try:
@@ -256,8 +253,8 @@ cdef class CommitLog:
         return segment
 
     cdef int make_segment(self, int64_t base) except -1:
-        """Make the file that starts at `base`, of the spare if there is one, unless the other thread just
-        did; its size and name are on the disk. OSError."""
+        """Create the file that starts at `base` unless another thread has just done so, from the recycled
+        segment if one is ready; size and name are durable. OSError."""
         cdef Segment segment
         with self.creating:
             if self.segments and base != self.ends:
@@ -270,20 +267,20 @@ cdef class CommitLog:
                 fsync_dir(self.folder)
                 self.segments.append(segment)
             except BaseException:
-                if segment.fd >= 0:  # it is ours, and would stand in the way of the next attempt
+                if segment.fd >= 0:  # we created it; left there, it would fail the next attempt
                     segment.discard()
                 raise
         return 0
 
     cdef int rollback_staged(self, int64_t failed_at) except -1:
-        """A write failed: nothing behind `written` may look like a record. Zeros go over what may have been
-        written.
+        """Undo a failed write: overwrite with zeros what may have been written past `written`.
 
-        A full disk refuses zeros where it refused the data: there it is enough that nothing stands.
+        A full disk refuses the zeros where it refused the data: there it is enough that the file reads as
+        zeros. StoreDamaged: data is left that could pass for a record.
         """
         cdef Segment segment
         cdef int64_t at = self.written
-        cdef int64_t piece
+        cdef int64_t chunk
         cdef int status
         cdef int64_t until = self.staging_base + self.staging_bytes
         self.drop_staged()
@@ -291,14 +288,14 @@ cdef class CommitLog:
             segment = self.segment_at(at)
             if segment is None:
                 return 0
-            piece = min(until - at, <int64_t> len(ZEROS), segment.base + segment.size - at)
-            status = segment.write_at(at - segment.base, <const uint8_t *> <char *> ZEROS, piece)
-            if status < 0 and os.pread(segment.fd, piece, at - segment.base) != ZEROS[:piece]:
+            chunk = min(until - at, <int64_t> len(ZEROS), segment.base + segment.size - at)
+            status = segment.write_at(at - segment.base, <const uint8_t *> <char *> ZEROS, chunk)
+            if status < 0 and os.pread(segment.fd, chunk, at - segment.base) != ZEROS[:chunk]:
                 raise StoreDamaged(
-                    f"{segment.path} took a part of a write and not its removal: "
-                    f"free its disk and start again"
+                    f"a write to {segment.path} failed half-way and could not be rolled back: "
+                    f"free disk space and start the broker again"
                 )
-            at += piece
+            at += chunk
         return 0
 
     cdef void drop_staged(self) noexcept:
@@ -309,8 +306,8 @@ cdef class CommitLog:
             self.staging_capacity = 0
 
     def sync(self, int64_t until):
-        """fdatasync the segments that hold bytes between `flushed` and `until`. OSError: no later one
-        succeeds, either."""
+        """fdatasync all segments with unflushed bytes; returns `flushed`. OSError: all later syncs fail,
+        too."""
         cdef Segment segment
         cdef SyncGate *sync_gate = self.sync_gate
         cdef int status, fd
@@ -326,7 +323,7 @@ cdef class CommitLog:
         return self.flushed
 
     cdef list unflushed(self):
-        """Segments with bytes that are not known to be on the disk."""
+        """Segments with bytes that no completed sync covers."""
         cdef Segment segment
         return [
             segment for segment in self.segments
@@ -338,7 +335,7 @@ cdef class CommitLog:
         return self.release_flushed()
 
     cdef int release_flushed(self) except -1:
-        """Only what is still written or synced keeps its descriptor, with its successor."""
+        """Close the descriptors of fully flushed segments; those still written or synced keep theirs."""
         cdef Segment segment
         for segment in list(self.segments):
             if segment.base + segment.size > self.flushed or segment.syncing > 0:
@@ -347,8 +344,8 @@ cdef class CommitLog:
         return 0
 
     def prepare(self):
-        """Make the next segment's file when the active one is half full, and room behind the end for what
-        comes while the next sync runs. OSError: there is no file."""
+        """Create the next segment when the active one is half full, and preallocate blocks for the writes
+        during the next sync. OSError: the segment was not created."""
         cdef Segment segment
         if (
             self.segments
@@ -357,18 +354,18 @@ cdef class CommitLog:
         ):
             self.make_segment(self.ends)
         if not self.zeros_ahead:
-            coming = [
+            segments = [
                 (segment.fd, segment.base, segment.base + segment.size) for segment in self.segments[-2:]
                 if segment.base + segment.size > self.written
             ]
-            self.preallocator.preallocate(coming, self.flushed, self.written)
+            self.preallocator.preallocate(segments, self.flushed, self.written)
 
     # ---- cutting ----
 
     cdef int truncate(self, int64_t physical_offset) except -1:
-        """The log ends here: later files go, and the bytes behind are zeroed as far as they are not zero.
+        """End the log here: delete later files, zero the remaining bytes.
 
-        A stale record can so never stand behind a new one. Apache leaves them; it accepts both.
+        So a stale record never follows a new one. Apache leaves stale records; it accepts both. OSError.
         """
         cdef Segment segment
         while self.segments and (<Segment> self.segments[-1]).base > physical_offset:
@@ -384,7 +381,8 @@ cdef class CommitLog:
         return 0
 
     def sync_from(self, int64_t physical_offset):
-        """What a killed process wrote behind this may be in memory alone: bring it to the disk. OSError."""
+        """Sync from an offset on: what a killed process wrote there may be in the page cache only.
+        OSError."""
         cdef Segment segment
         for segment in self.segments:
             if segment.base + segment.size > physical_offset and segment.base < self.written:
@@ -393,8 +391,8 @@ cdef class CommitLog:
         self.sync(self.written)
 
     def detach_oldest(self):
-        """Take the oldest segment out of the log, for the caller to discard; None: it is written, or not on
-        the disk."""
+        """Remove the oldest segment from the log for the caller to discard; None if it is active or not
+        flushed."""
         cdef Segment segment = self.segments[0] if self.segments else None
         if (
             segment is None
@@ -406,11 +404,11 @@ cdef class CommitLog:
         return segment
 
     def first_modified_ms(self):
-        """When the oldest segment's file was last written to."""
+        """Modification time of the oldest segment's file."""
         return os.stat((<Segment> self.segments[0]).path).st_mtime_ns // 1_000_000
 
     def drop_unused(self):
-        """Delete files behind the end, made ahead and never written, and the spare."""
+        """Delete the segments created in advance and never written, and the recycled segment."""
         while self.segments and (<Segment> self.segments[-1]).base > self.written:
             segment = self.segments.pop()
             segment.close()

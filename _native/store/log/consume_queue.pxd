@@ -1,14 +1,13 @@
-# One queue of one topic: 20-byte entries that point into the log. Entry n lies at byte n * 20.
+# ConsumeQueue: one queue of one topic, 20-byte entries that point into the log. Entry n is at byte n * 20.
 #
-# Offsets count entries. min_entry <= visible <= end_entry <= next_entry: what may be read starts at
-# `min_entry`, is confirmed below `visible`, is in the file below `end_entry`, and is promised to staged
-# messages below `next_entry`.
+# Offsets count entries. min_entry <= visible <= end_entry <= next_entry: readable from `min_entry`, confirmed
+# below `visible`, in the file below `end_entry`, reserved for staged messages below `next_entry`.
 #
-# Files are mapped when they are first needed (mappings), no descriptor stays open. Entries are stores into a
-# shared mapping below zeros that were written first (4 KiB, then doubling to 256 KiB): one pwrite for each
-# queue and turn would cost more than all the rest of a turn with many topics.
-# A queue file carries no checksum: the log is the truth, and whatever is missing or behind is rebuilt from
-# it. Owner: store. Thread: the appender's.
+# Files are mapped on first use (Mappings), no descriptor stays open. An entry is a store into a shared
+# mapping where zeros were written before (4 KiB, then doubling to 256 KiB): with many topics, a pwrite for
+# each queue and write batch would cost more than the rest of the batch.
+# Queue files have no checksum: the log is authoritative, and missing or wrong entries are rebuilt from it.
+# Owner: Dispatch. Thread: the appender's.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -20,29 +19,30 @@ from firearrow._native.store.files.segment cimport Segment
 
 @cython.final
 cdef class ConsumeQueue:
-    # what every message touches, together: with many queues each line of memory is waited for
+    # fields that every message uses, in one cache line: with many queues each is a cache miss
     cdef readonly int32_t queue_id
-    cdef bint dirty                       # entries are not on the disk
-    cdef int64_t reply_batch_number                      # for the appender: number of its run that came here last
+    cdef bint dirty                       # has entries that are not synced
+    cdef int64_t reply_batch_number       # number of the last reply batch with this queue
     cdef readonly int64_t end_entry, next_entry, visible
     cdef readonly int64_t max_physical    # end of the last record that is in the queue
-    # memory of the entries from `tail_from` to `tail_until`, whose disk blocks are
+    # memory of the entries in [tail_from, tail_until), with disk blocks; valid while `unmappings` is still
     cdef uint8_t *tail
-    cdef int64_t tail_from, tail_until    # there, too, as long as no more than `tail_seen` mappings went
+    # `tail_seen`
+    cdef int64_t tail_from, tail_until
     cdef int64_t tail_seen
-    cdef int32_t topic_key_hash                  # how hashes of its topic's keys begin
+    cdef int32_t topic_key_hash           # hash of `topic#`, the start of the hashes of its keys
 
     cdef readonly str topic
     cdef readonly str folder
     cdef readonly int64_t file_bytes
     cdef readonly bint readonly
     cdef list files
-    cdef Mappings mappings                # None where it is only read
-    cdef public object entry_repairs             # Strays; None where it is only read
+    cdef Mappings mappings                # None if read only
+    cdef public object entry_repairs      # EntryRepairs; None if read only
     cdef readonly int64_t min_entry
-    cdef int64_t min_physical             # of the record of `min_entry`; -1: not known
-    cdef int64_t synced_entry             # entries below are on the disk
-    cdef bint named                       # names of files are not on the disk
+    cdef int64_t min_physical             # of the record of `min_entry`; -1: unknown
+    cdef int64_t synced_entry             # entries below are synced
+    cdef bint named                       # new files: their folders need a sync
 
     cdef Segment file_of(self, int64_t entry)
     cdef int ensure_mapped(self, Segment file) except -1
@@ -58,5 +58,5 @@ cdef class ConsumeQueue:
     cdef int load(self) except -1
     cdef int find_end(self) except -1
     cdef int64_t valid_entries(self, Segment file) except -1
-    cdef uint8_t *place(self, int64_t entry) except NULL
+    cdef uint8_t *slot_at(self, int64_t entry) except NULL
     cdef int extend_to(self, int64_t entry) except -1

@@ -1,5 +1,7 @@
-"""ConsumeQueue: the entries of one topic and queue (see consumequeue.pxd). Knows the log only to ask for
-store times."""
+"""ConsumeQueue: the entries of one topic and queue (see consume_queue.pxd).
+
+Reads the log only for store times.
+"""
 
 import os
 import sys
@@ -26,7 +28,7 @@ ENTRY_FIELDS = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8"
 cdef class ConsumeQueue:
     def __cinit__(self, folder, str topic, int32_t queue_id, int64_t file_bytes, Mappings mappings=None):
         self.folder = os.fspath(folder)
-        self.topic = sys.intern(topic)        # one text for all its queues
+        self.topic = sys.intern(topic)        # one string for all queues of a topic
         cdef bytes name = os.fsencode(topic)
         self.topic_key_hash = keys_of(name, len(name))
         self.queue_id = queue_id
@@ -47,7 +49,7 @@ cdef class ConsumeQueue:
 
     @staticmethod
     def open_readonly(folder, int64_t file_bytes=0):
-        """Open `consumequeue/TOPIC/QUEUE` to read it, also while a broker writes it. Context manager."""
+        """See consume_queue.pyi. A context manager."""
         cdef ConsumeQueue queue
         folder = os.path.abspath(os.fspath(folder))
         if file_bytes == 0:
@@ -70,7 +72,7 @@ cdef class ConsumeQueue:
         self.close()
 
     cdef int load(self) except -1:
-        """Find the files and where the entries end; only tails are read."""
+        """Find the files and the end of the entries; reads only the ends of files."""
         found = rolled_files(self.folder, self.file_bytes, "mappedFileSizeConsumeQueue")
         self.files = [Segment(self.folder, offset, self.file_bytes) for offset, _ in found]
         if self.files:
@@ -81,8 +83,7 @@ cdef class ConsumeQueue:
         return 0
 
     cdef int find_end(self) except -1:
-        """The end is where the last file with entries has its first invalid one; files behind it are empty
-        ones."""
+        """Set the end: the first invalid entry of the last file that has entries; later files are empty."""
         cdef uint8_t last[ENTRY_BYTES]
         cdef Segment file
         cdef int64_t count
@@ -104,7 +105,8 @@ cdef class ConsumeQueue:
         return 0
 
     cdef int64_t valid_entries(self, Segment file) except -1:
-        """How many entries a file holds: they are valid up to the first invalid one."""
+        """How many entries a file has, by binary search: all entries before the first invalid one are
+        valid."""
         cdef uint8_t entry[ENTRY_BYTES]
         cdef int64_t low = 0, high = file.size // ENTRY_BYTES, middle
         while low < high:
@@ -123,7 +125,7 @@ cdef class ConsumeQueue:
         cdef Segment file = <Segment> self.files[-1] if self.files else None
         if file is None or entry < 0:
             return None
-        if at >= file.base:                   # what is appended, and most of what is read: without a division
+        if at >= file.base:                   # appends and most reads: saves the division
             return file if at - file.base < self.file_bytes else None
         n = (at - (<Segment> self.files[0]).base) // self.file_bytes
         return (
@@ -136,8 +138,8 @@ cdef class ConsumeQueue:
         return self.entries_at(entry, &count)
 
     cdef const uint8_t *entries_at(self, int64_t entry, int64_t *count) except? NULL:
-        """Borrowed entries from there to the end of their file or of the queue; NULL without an exception if
-        none. OSError."""
+        """Borrowed entries from `entry` to the end of its file or of the queue; NULL without an exception if
+        there are none. OSError."""
         cdef Segment file = self.file_of(entry) if entry < self.end_entry else None
         count[0] = 0
         if file is None:
@@ -156,7 +158,7 @@ cdef class ConsumeQueue:
         return 0
 
     cdef bint look(self, int64_t entry, uint8_t *to) except -1:
-        """Copy one entry, without a mapping of its own; False if there is none. OSError."""
+        """Copy one entry without mapping its file; False if it does not exist. OSError."""
         cdef Segment file = self.file_of(entry) if entry < self.end_entry else None
         cdef int status
         if file is None:
@@ -172,7 +174,7 @@ cdef class ConsumeQueue:
         return True
 
     def entries(self, int64_t entry, int64_t count):
-        """Up to `count` entries from there, confirmed ones only: (physical offset, size, tags code)."""
+        """Up to `count` visible entries: (physical offset, size, tags code)."""
         cdef const uint8_t *at
         found = []
         while len(found) < count and self.min_entry <= entry < self.visible:
@@ -185,7 +187,7 @@ cdef class ConsumeQueue:
 
     @property
     def first_entry(self):
-        """Where the first file begins."""
+        """First entry of the first file."""
         return (<Segment> self.files[0]).base // ENTRY_BYTES if self.files else 0
 
     def __len__(self):
@@ -198,12 +200,8 @@ cdef class ConsumeQueue:
             entry += 1024
 
     def arrays(self):
-        """The entries as numpy views over the mapped files, in order: one structured array a file, nothing
-        copied.
-
-        Fields: physical_offset, size, tags_code, big-endian. A queue that is closed keeps the mapping until
-        views are gone.
-        """
+        """See consume_queue.pyi. Fields: ENTRY_FIELDS. A closed queue keeps its mappings while views
+        exist."""
         import numpy
 
         dtype = numpy.dtype(ENTRY_FIELDS)
@@ -217,7 +215,7 @@ cdef class ConsumeQueue:
         return views
 
     def offset_by_time(self, CommitLog log not None, int64_t timestamp_ms, bint upper=False):
-        """The first entry stored at or after a time (upper: the last one at or before it), within the
+        """The first entry stored at or after a time (`upper`: the last one at or before it), within the
         queue."""
         cdef int64_t low = self.min_entry, high = self.visible, middle, stored
         while low < high:
@@ -230,7 +228,7 @@ cdef class ConsumeQueue:
         return max(low - 1, self.min_entry) if upper else low
 
     def store_time(self, CommitLog log not None, int64_t entry):
-        """Store time of the entry's record in ms; -1 if either is not there."""
+        """Store time (ms) of the entry's record; -1 if the entry or the record does not exist."""
         cdef const uint8_t *at = self.entry_at(entry) if self.min_entry <= entry < self.visible else NULL
         cdef const uint8_t *record
         cdef int64_t available = 0
@@ -242,15 +240,15 @@ cdef class ConsumeQueue:
     # ---- appending ----
 
     cdef uint8_t *next_slot(self) except NULL:
-        """Take the place `next_entry`, its disk block and its memory, where it is now. OSError: the place is
-        not taken."""
-        cdef uint8_t *place = self.place(self.next_entry)
+        """Reserve entry `next_entry` with its disk block; returns its current memory. OSError: nothing is
+        reserved."""
+        cdef uint8_t *slot = self.slot_at(self.next_entry)
         self.next_entry += 1
-        return place
+        return slot
 
     cdef int append(self, int64_t physical_offset, int32_t size, int64_t tags_code) except -1:
-        """Put the next entry; a promised one needs no disk block. OSError: the queue is as before."""
-        cdef uint8_t *to = self.place(self.end_entry)
+        """Append an entry; a reserved one needs no new disk block. OSError: the queue is as before."""
+        cdef uint8_t *to = self.slot_at(self.end_entry)
         put_i64(to, physical_offset)
         put_i64(to + ENTRY_AT_TAGS, tags_code)
         put_i32(to + ENTRY_AT_SIZE, size)
@@ -261,20 +259,20 @@ cdef class ConsumeQueue:
         self.dirty = True
         return 0
 
-    cdef uint8_t *place(self, int64_t entry) except NULL:
-        """Where an entry at the end goes. OSError."""
+    cdef uint8_t *slot_at(self, int64_t entry) except NULL:
+        """Memory of an entry at the end. OSError."""
         if self.tail_seen != unmappings or not self.tail_from <= entry < self.tail_until:
             self.extend_to(entry)
         return self.tail + (entry - self.tail_from) * ENTRY_BYTES
 
     cdef int extend_to(self, int64_t entry) except -1:
-        """Get the tail there: the file, the disk block and the memory. OSError."""
+        """Move the tail to `entry`: file, disk block and memory. OSError."""
         cdef Segment file = self.file_of(entry)
         cdef int status = 0
         if file is None:
             file = <Segment> self.make_file(entry * ENTRY_BYTES)
         if (entry + 1) * ENTRY_BYTES - file.base > file.reserved:
-            # entries stand below, whatever was counted
+            # entries below exist, whatever was counted
             file.reserved = max(file.reserved, entry * ENTRY_BYTES - file.base)
             status = file.reserve((entry + 1) * ENTRY_BYTES - file.base, RESERVE_STEP_MAX)
         if status < 0:
@@ -285,7 +283,7 @@ cdef class ConsumeQueue:
         return 0
 
     def make_file(self, int64_t position):
-        """The file that holds a byte position: the next one, or the first one of the queue."""
+        """Create the file for a byte position: the next file, or the first one of the queue. OSError."""
         cdef Segment file = Segment(self.folder, position - position % self.file_bytes, self.file_bytes)
         os.makedirs(self.folder, exist_ok=True)
         file.open_file(True, True)
@@ -293,13 +291,13 @@ cdef class ConsumeQueue:
         try:
             self.files.append(file)
         except MemoryError:
-            file.discard()                    # it would stand in the way of the next attempt
+            file.discard()                    # left there, it would fail the next attempt
             raise
         self.named = True
         return file
 
     cdef int begin_at(self, int64_t entry) except -1:
-        """An empty queue starts at an entry other than 0: blanks fill its first file up to there."""
+        """Start an empty queue at an entry other than 0: blank entries fill its first file up to it."""
         cdef Segment file = <Segment> self.make_file(entry * ENTRY_BYTES)
         self.end_entry = file.base // ENTRY_BYTES
         while self.end_entry < entry:
@@ -311,8 +309,7 @@ cdef class ConsumeQueue:
     # ---- cutting ----
 
     cdef int truncate(self, int64_t physical_offset) except -1:
-        """Take out every entry whose record does not end at or below the log's end; their bytes are
-        zeroed."""
+        """Remove and zero all entries whose record does not end at or below the end of the log."""
         cdef const uint8_t *at
         cdef Segment file
         self.min_physical = -1
@@ -340,7 +337,7 @@ cdef class ConsumeQueue:
         return 0
 
     cdef int64_t last_end(self) except -1:
-        """Where the record of the last entry ends; 0 if there is none."""
+        """End offset of the last entry's record; 0 if there is none."""
         cdef uint8_t last[ENTRY_BYTES]
         if self.end_entry == self.min_entry or not self.look(self.end_entry - 1, last):
             return 0
@@ -349,7 +346,7 @@ cdef class ConsumeQueue:
         return get_i64(last) + get_i32(last + ENTRY_AT_SIZE)
 
     cdef int correct_min(self, int64_t min_physical) except -1:
-        """Entries whose record is gone are not readable any more; blanks never are."""
+        """Move `min_entry` past the entries whose record was deleted, and past blank entries. OSError."""
         cdef int64_t low = self.min_entry, high = self.end_entry, middle = low
         cdef uint8_t at[ENTRY_BYTES]
         if self.min_physical >= min_physical or low == high:
@@ -372,10 +369,10 @@ cdef class ConsumeQueue:
         return 0
 
     def drop_old_files(self, int64_t at_most):
-        """Delete files that lie wholly below the first readable entry, oldest first; the last one stays. How
-        many.
+        """Delete up to `at_most` files that end below the first readable entry, oldest first, never the last
+        file; returns how many.
 
-        A file that cannot be deleted stays, and those behind it: OSError.
+        OSError: this file and all later ones are kept.
         """
         cdef Segment file
         cdef int count = 0
@@ -385,7 +382,7 @@ cdef class ConsumeQueue:
             and (<Segment> self.files[1]).base <= self.min_entry * ENTRY_BYTES
         ):
             if (<Segment> self.files[1]).base >= self.synced_entry * ENTRY_BYTES:
-                break  # nothing on the disk would say where the queue ends
+                break  # no file on the disk would show where the queue ends
             file = self.files[0]
             file.discard(at_most > 1)
             del self.files[0]
@@ -403,8 +400,8 @@ cdef class ConsumeQueue:
             os.rmdir(self.folder)
 
     def sync(self):
-        """Bring the entries to disk; another thread may call it, a file closed meanwhile needs no sync.
-        Whether its folder must be synced, too. OSError."""
+        """Sync the entries; another thread may call it, and a file closed concurrently needs no sync. Returns
+        whether the folders need a sync, too. OSError."""
         cdef Segment file
         cdef int status
         cdef int64_t end = self.end_entry

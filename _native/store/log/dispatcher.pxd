@@ -1,9 +1,9 @@
-# From a record to its queue entry and its keys: one logic for what is appended and for what recovery finds.
+# Dispatch: from a record to its queue entries and index keys, for appended and for recovered records alike.
 #
-# `stage` promises a place in the queue and room in the index before the log is written, so that `apply`,
-# behind the log's write, needs no disk block any more. Entries that are applied and not yet confirmed wait in
-# `unconfirmed`. The vectors hold borrowed pointers to queues, which `queues` keeps alive: `forget` takes them
-# out before a queue goes. Owner: store. Thread: the appender's.
+# `stage` reserves a queue entry and index capacity before the log is written, so that `apply`, after the
+# write, needs no new disk block. Applied entries wait in `unconfirmed` until they are confirmed. The vectors
+# hold borrowed pointers to queues that `queues` keeps alive: `forget` removes them before it deletes a queue.
+# Owner: MessageStore. Thread: the appender's.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -16,9 +16,9 @@ from firearrow._native.store.files.mmap_budget cimport Mappings
 from firearrow._native.store.log.record cimport Properties, RecordView, Text
 
 cdef struct Staged:
-    void *queue                   # a ConsumeQueue, NULL where the record has no entry
-    # where its entry was to stand when it was staged; only to call for that memory
-    const uint8_t *place
+    void *queue                   # a ConsumeQueue; NULL: the record has no entry
+    # memory of the entry when it was staged; only for prefetching
+    const uint8_t *slot
     int64_t physical_offset, tags_code, store_time
     int32_t size, hashes
 
@@ -33,20 +33,20 @@ cdef class Dispatch:
     cdef readonly int64_t queue_file_bytes
     cdef readonly dict queues              # (topic bytes, queue id) → ConsumeQueue
     cdef readonly Mappings mappings        # of all queues' files
-    cdef readonly object entry_repairs            # Strays: entries that readers met and that lead to no good record
-    cdef KeyIndex index                    # None where messages are not indexed
-    cdef QueueRebuild queue_rebuild             # None but while queues are compared with the whole log
-    cdef list recent                       # of a recovery: name, ConsumeQueue, … by a hash of both names
-    # of a recovery: places that no record was for · queues that began behind place 0
-    cdef int64_t gaps, begun
+    cdef readonly object entry_repairs     # EntryRepairs: wrong entries that readers found
+    cdef KeyIndex index                    # None: messages are not indexed
+    cdef QueueRebuild queue_rebuild        # only while queues are compared with the whole log, else None
+    cdef list recent                       # in recovery: cache of name, ConsumeQueue, by hash of both names
+    # in recovery: queue offsets that no record has · queues that start above offset 0
+    cdef int64_t gaps, late_starts
     cdef tuple delay_levels_ms
-    cdef bint lmq                          # records may name light queues that get an entry, too
-    cdef readonly int64_t lmq_count           # how many light queues there are
-    # how many topics' queues were deleted: who keeps a queue looks it up again
+    cdef bint lmq                          # records may name LMQs that get an entry, too
+    cdef readonly int64_t lmq_count        # number of LMQs
+    # how often topics were deleted: code that caches a queue must look it up again when this changes
     cdef readonly int64_t forgotten
     cdef Staged *staged
     cdef Py_ssize_t staged_count, staged_capacity
-    cdef KeyHashes hashes                  # of what is staged
+    cdef KeyHashes hashes                  # of the staged records
     cdef Unconfirmed *unconfirmed
     cdef Py_ssize_t unconfirmed_from, unconfirmed_count, unconfirmed_capacity
 

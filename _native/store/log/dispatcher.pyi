@@ -6,7 +6,7 @@ def is_file_name(name: bytes) -> bool: ...
 def multi_names(names: bytes, entries: bytes) -> list[tuple[bytes, int]]: ...
 
 class Dispatch:
-    """Queue entries and keys of records, staged and recovered."""
+    """Queue entries and index keys of records, staged and recovered."""
 
     folder: str
     queue_file_bytes: int

@@ -1,5 +1,4 @@
-"""Dispatch: queue entries and index keys of records (see dispatch.pxd). Knows Apache's rules of who gets an
-entry."""
+"""Dispatch: queue entries and index keys of records (see dispatcher.pxd), by Apache's rules."""
 
 import os
 from contextlib import suppress
@@ -10,7 +9,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memmove
 
 from firearrow._native.base.memory cimport prefetch_write
-from firearrow._native.store.log.queue_check cimport QueueRebuild, is_valid_entry, points_to
+from firearrow._native.store.log.queue_check cimport is_valid_entry, points_to
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.base.hash cimport java_hash_more
 from firearrow._native.store.log.key_index cimport KeyHashes, keys_of
@@ -36,12 +35,13 @@ cdef enum:
 
 
 def is_file_name(bytes name not None):
-    """Whether a topic may be a folder's name: what a record says is not believed."""
+    """Whether a topic is safe as a folder name: topics in records are not trusted."""
     return 0 < len(name) <= 255 and b"/" not in name and b"\0" not in name and name not in (b".", b"..")
 
 
 def multi_names(bytes names not None, bytes entries not None):
-    """(queue's name, entry) of INNER_MULTI_DISPATCH and INNER_MULTI_QUEUE_OFFSET, as far as they are such."""
+    """(queue name, entry) pairs of INNER_MULTI_DISPATCH and INNER_MULTI_QUEUE_OFFSET; invalid ones are
+    skipped."""
     return [
         (name, int(entry))
         for name, entry in zip(names.split(b","), entries.split(b","))
@@ -63,8 +63,8 @@ cdef inline bint begins(const Text *topic, const char *prefix, Py_ssize_t length
 
 
 cdef bint allows_multi(const Text *topic) noexcept nogil:
-    """Retries, dead letters, system topics and what is delayed are not dispatched to light queues, whatever
-    they name."""
+    """Whether LMQs that the record names get an entry: not for retries, dead letters, system topics and
+    delayed messages."""
     return not (
         begins(topic, b"%RETRY%", 7) or begins(topic, b"%DLQ%", 5) or begins(topic, b"rmq_sys_", 8)
         or (topic.length == 19 and begins(topic, b"SCHEDULE_TOPIC_XXXX", 19))
@@ -72,7 +72,7 @@ cdef bint allows_multi(const Text *topic) noexcept nogil:
 
 
 cdef inline int32_t keys_begin(ConsumeQueue queue, const Text *topic) noexcept:
-    """How the hashes of its keys begin; a record that has no queue says it by its topic."""
+    """Hash of `topic#`: cached in the queue, computed for a record without a queue."""
     return queue.topic_key_hash if queue is not None else keys_of(topic.at, topic.length)
 
 
@@ -93,8 +93,8 @@ cdef class Dispatch:
         PyMem_Free(self.unconfirmed)
 
     def load(self, repair_log not None):
-        """Open every queue that has a folder, mended. StoreForeign: all queue files have another size.
-        OSError."""
+        """Open every queue that has a folder and repair its files. StoreForeign: all queue files have another
+        size. OSError."""
         make_dirs(self.folder)
         queues = repaired_queues(self.folder, self.queue_file_bytes, QUEUE_ID_MAX, repair_log)
         for topic, queue_id, folder in queues:
@@ -117,7 +117,7 @@ cdef class Dispatch:
         return 0 if self.index is None else len(self.index.files)
 
     cdef ConsumeQueue queue_of(self, bytes topic, int32_t queue_id, bint make):
-        """The queue, or None if there is none and none is to be made. Files are made with its first entry."""
+        """The queue; None if it does not exist and `make` is false. Its first entry creates its files."""
         found = self.queues.get((topic, queue_id))
         if found is None and make:
             name = os.fsdecode(topic)
@@ -136,20 +136,20 @@ cdef class Dispatch:
         self, ConsumeQueue queue, const Text *topic, const Properties *properties, int64_t physical_offset,
         int32_t size, int64_t store_time,
     ) except -1:
-        """Plan one record's entry and keys; `queue` None: keys only. OSError: nothing was planned."""
+        """Stage one record's entry and keys; `queue` None: keys only. OSError: nothing is staged."""
         cdef KeyHashes hashes = self.hashes
         cdef int32_t keys = 0
-        cdef const uint8_t *place = NULL
+        cdef const uint8_t *slot = NULL
         cdef Staged *plan
         self.staged = <Staged *> grown(self.staged, &self.staged_capacity, self.staged_count, sizeof(Staged))
         if self.index is not None:
             keys = hashes.add_keys(keys_begin(queue, topic), properties)
             self.index.ensure_capacity(hashes.count + keys)
         if queue is not None:
-            place = queue.next_slot()
+            slot = queue.next_slot()
         hashes.count += keys
         plan = &self.staged[self.staged_count]
-        plan.place = place
+        plan.slot = slot
         plan.queue = <void *> queue if queue is not None else NULL
         plan.physical_offset = physical_offset
         plan.size = size
@@ -162,10 +162,10 @@ cdef class Dispatch:
         return 0
 
     cdef int stage_multi(self, const Properties *properties, int64_t physical_offset, int32_t size) except -1:
-        """Plan an entry in each light queue that the record names, at the place that it says. If one cannot
-        be, nothing of the record is planned: PutRefused, OSError."""
+        """Stage an entry in each LMQ that the record names, at the offset that it states. PutRefused,
+        OSError: nothing of the record is staged."""
         cdef Py_ssize_t first = self.staged_count - 1
-        cdef const uint8_t *place
+        cdef const uint8_t *slot
         cdef Staged *plan
         cdef ConsumeQueue queue
         try:
@@ -176,10 +176,10 @@ cdef class Dispatch:
                 self.staged = <Staged *> grown(
                     self.staged, &self.staged_capacity, self.staged_count, sizeof(Staged)
                 )
-                place = queue.next_slot()
+                slot = queue.next_slot()
                 plan = &self.staged[self.staged_count]
                 plan[0] = self.staged[first]
-                plan.place = place
+                plan.slot = slot
                 plan.queue = <void *> queue
                 plan.hashes = 0
                 self.staged_count += 1
@@ -192,7 +192,7 @@ cdef class Dispatch:
         return 0
 
     cdef int apply(self, bint confirmed) except -1:
-        """The log holds what was staged: put the entries and keys."""
+        """After the log was written: append the staged entries and keys."""
         cdef Py_ssize_t n, key = 0
         cdef int32_t _left
         cdef Staged *plan
@@ -212,11 +212,11 @@ cdef class Dispatch:
         return 0
 
     cdef void prefetch(self) noexcept:
-        """With many queues and keys every entry is somewhere else: all that memory comes sooner than one
-        after another."""
+        """Prefetch the memory of all staged entries and slots: with many queues and keys each is a cache
+        miss."""
         cdef Py_ssize_t n
         for n in range(self.staged_count):
-            prefetch_write(self.staged[n].place)
+            prefetch_write(self.staged[n].slot)
         if self.index is not None:
             self.index.prefetch(self.hashes.at, self.hashes.count)
 
@@ -237,7 +237,7 @@ cdef class Dispatch:
         return 0
 
     cdef void drop_staged(self) noexcept:
-        """Promised places are free again."""
+        """Release the reserved entries."""
         cdef Py_ssize_t n
         cdef ConsumeQueue queue
         for n in range(self.staged_count):
@@ -247,7 +247,7 @@ cdef class Dispatch:
         self.staged_count = self.hashes.count = 0
 
     cdef int confirm(self, int64_t physical_offset) noexcept:
-        """Entries whose record ends at or below this may be read."""
+        """Make the entries visible whose record ends at or below this offset."""
         cdef Unconfirmed *waiting
         while self.unconfirmed_from < self.unconfirmed_count:
             waiting = &self.unconfirmed[self.unconfirmed_from]
@@ -260,28 +260,28 @@ cdef class Dispatch:
         return 0
 
     def sync(self):
-        """Bring the entries of all queues to disk, and the names of their files; another thread may call it.
-        How many queues had something. OSError."""
+        """Sync the entries of all queues and their folders; another thread may call it. Returns how many
+        queues had unsynced data. OSError."""
         cdef ConsumeQueue queue
         named = []
 
-        def bring(each):
+        def sync_entries(each):
             if each.sync():
                 named.append(each)
 
-        def bring_names(folder):
-            with suppress(FileNotFoundError):  # its topic was deleted meanwhile
+        def sync_folder(folder):
+            with suppress(FileNotFoundError):  # its topic was deleted concurrently
                 fsync_dir(folder)
 
         try:
             dirty = [queue for queue in list(self.queues.values()) if queue.dirty or queue.named]
-            for_each_parallel(bring, dirty)
+            for_each_parallel(sync_entries, dirty)
             folders = {
                 folder
                 for queue in named
                 for folder in (queue.folder, os.path.dirname(queue.folder), self.folder)
             }
-            for_each_parallel(bring_names, list(folders))
+            for_each_parallel(sync_folder, list(folders))
             return len(dirty)
         except OSError:
             for queue in named:
@@ -289,7 +289,7 @@ cdef class Dispatch:
             raise
 
     def forget(self, bytes topic not None):
-        """Delete the queues of a topic; nothing of them is staged. How many."""
+        """Delete the queues of a topic, none of which may have staged entries; returns how many."""
         cdef Py_ssize_t n
         self.forgotten += 1
         self.recent = None
@@ -311,7 +311,7 @@ cdef class Dispatch:
     # ---- recovery ----
 
     cdef int recovered(self, const RecordView *view, int64_t indexed) except -1:
-        """Put the entry and keys of a record that the log holds, as far as they are missing. OSError."""
+        """Add the missing entry and keys of a record that recovery found. OSError."""
         cdef Properties properties
         cdef Py_ssize_t n
         cdef int transaction = view.sys_flag & SYS_TRANSACTION
@@ -331,34 +331,33 @@ cdef class Dispatch:
         return 0
 
     cdef ConsumeQueue find_queue(self, const Text *topic, int32_t queue_id):
-        """The queue of a record that recovery found, made if need be; None if its names cannot be those of
-        one. The last ones are remembered by a hash of their names: a log of many small records asks for
-        millions."""
-        cdef unsigned int place = <unsigned int> java_hash_more(queue_id, topic.at, topic.length) % RECENT
+        """The queue of a recovered record, created if needed; None if topic or queue id is invalid. A cache
+        by hash keeps the recent ones: a log of small records needs millions of look-ups."""
+        cdef unsigned int slot = <unsigned int> java_hash_more(queue_id, topic.at, topic.length) % RECENT
         cdef bytes name
         if self.recent is None:
             self.recent = [None] * (2 * RECENT)
-        name = <bytes> self.recent[2 * place]
+        name = <bytes> self.recent[2 * slot]
         if (
             name is not None
             and len(name) == topic.length
             and memcmp(<const char *> name, topic.at, topic.length) == 0
         ):
-            if (<ConsumeQueue> self.recent[2 * place + 1]).queue_id == queue_id:
-                return <ConsumeQueue> self.recent[2 * place + 1]
+            if (<ConsumeQueue> self.recent[2 * slot + 1]).queue_id == queue_id:
+                return <ConsumeQueue> self.recent[2 * slot + 1]
         name = PyBytes_FromStringAndSize(<const char *> topic.at, topic.length)
         if not is_file_name(name) or not 0 <= queue_id <= QUEUE_ID_MAX:
             return None
-        self.recent[2 * place], self.recent[2 * place + 1] = name, self.queue_of(name, queue_id, True)
-        return <ConsumeQueue> self.recent[2 * place + 1]
+        self.recent[2 * slot], self.recent[2 * slot + 1] = name, self.queue_of(name, queue_id, True)
+        return <ConsumeQueue> self.recent[2 * slot + 1]
 
     cdef int restore(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1:
-        """Put one entry at its place unless it is there. A gap before it is noted: queues must be compared
-        then. OSError."""
+        """Append one recovered entry unless it exists. Counts gaps: queues must then be compared with the
+        log. OSError."""
         if self.queue_rebuild is not None:
-            self.queue_rebuild.place(queue, entry, physical_offset, size, tags_code)
+            self.queue_rebuild.add_record(queue, entry, physical_offset, size, tags_code)
             return 0
         if physical_offset < queue.max_physical:
             return 0
@@ -372,14 +371,14 @@ cdef class Dispatch:
             )
             return 0
         if entry > queue.end_entry:
-            self.begun += 1
+            self.late_starts += 1
             queue.begin_at(entry)
         queue.append(physical_offset, size, tags_code)
         queue.visible = queue.end_entry
         return 0
 
     cdef void lost(self, int64_t length) noexcept:
-        """So many bytes of the log hold nothing."""
+        """`length` bytes of the log hold no record."""
         if self.queue_rebuild is not None:
             self.queue_rebuild.lost_bytes += length
 
@@ -393,12 +392,12 @@ cdef class Dispatch:
             )
         return 0
 
-    # ---- what a record's properties say ----
+    # ---- tags code ----
 
     cdef int64_t tags_code_of(
         self, const Text *topic, const Properties *properties, int64_t store_time
     ) noexcept:
-        """Java's hash of the whole TAGS value; in the schedule topic the time of delivery."""
+        """Java's hash of the TAGS value; in the schedule topic the delivery time."""
         cdef int64_t level = 0
         cdef Py_ssize_t n
         if (

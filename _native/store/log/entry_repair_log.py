@@ -1,43 +1,40 @@
-"""Strays: queue entries that readers met and that lead to no good record, each told once. Knows no file.
+"""EntryRepairs: queue entries that point to no valid record, each reported once. Touches no file.
 
-Owner: dispatch. Thread: the appender's; `drain` any.
+Owner: Dispatch. Thread: the appender's; `drain` any.
 """
 
 LINES_MAX = 100
 SEEN_MAX = 10_000
-"""Past it, no record is looked for."""
+"""After this many entries, no further records are searched for."""
 
-Place = tuple[str, int, int]
-"""Topic, queue, entry."""
+Entry = tuple[str, int, int]
+"""Topic, queue id, queue offset."""
 
 
 class EntryRepairs:
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._met: set[Place] = set()
+        self._seen: set[Entry] = set()
 
-    def is_new(self, place: Place) -> bool:
-        """Whether its record is to be looked for."""
-        return place not in self._met and len(self._met) < SEEN_MAX
+    def is_new(self, entry: Entry) -> bool:
+        """Whether its record should be searched for."""
+        return entry not in self._seen and len(self._seen) < SEEN_MAX
 
-    def record_repaired(self, place: Place, physical_offset: int) -> None:
-        self._record(place, f"it is put right, the record is at {physical_offset}")
+    def record_repaired(self, entry: Entry, physical_offset: int) -> None:
+        self._record(entry, f"repaired, the record is at {physical_offset}")
 
-    def record_skipped(self, place: Place) -> None:
-        self._met.add(place)
-        self._record(
-            place,
-            "it is passed over; the next start builds the queue again, as `firearrow store repair` does",
-        )
+    def record_skipped(self, entry: Entry) -> None:
+        self._seen.add(entry)
+        self._record(entry, "skipped; the next start rebuilds the queue, as `firearrow store repair` does")
 
     def drain(self) -> list[str]:
-        """What was met since the last call, a line each."""
+        """A line for each entry found since the last call."""
         taken, self._lines = self._lines, []
         return taken
 
-    def _record(self, place: Place, what: str) -> None:
-        topic, queue_id, entry = place
+    def _record(self, entry: Entry, outcome: str) -> None:
+        topic, queue_id, queue_offset = entry
         if len(self._lines) < LINES_MAX:
             self._lines.append(
-                f"entry {entry} of queue {queue_id} of {topic} leads to no good record: {what}"
+                f"entry {queue_offset} of queue {queue_id} of {topic} points to no valid record: {outcome}"
             )

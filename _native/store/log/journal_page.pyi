@@ -1,19 +1,19 @@
 from typing_extensions import Buffer
 
 class JournalPage:
-    """A page that entries are written to, one behind the other; at first there is none, and no room."""
+    """The page that journal entries are appended to. Initially there is none, and `put` returns False."""
 
     @property
     def at(self) -> int:
-        """Where the next entry goes."""
+        """Position of the next entry."""
 
     def open(self, page: Buffer, at: int) -> None:
-        """Write to this page from here on, beginning at `at`. BufferError: it cannot be written; ValueError: it has no
-        such place."""
+        """Append to this page from `at` on. BufferError: it is not writable; ValueError: `at` is outside
+        it."""
 
     def release_page(self) -> None:
-        """The page may be closed."""
+        """Release the page, so that it can be closed."""
 
     def put(self, kind: int, name: bytes, number: int, value: int, end: int, kept: int = 0) -> bool:
-        """Writes one entry; False: with `kept` bytes behind it, it does not fit. ValueError: its name is too long;
-        OverflowError: a number is."""
+        """Append one entry; False: it does not fit with `kept` bytes left after it. ValueError: the name is
+        too long; OverflowError: a number is too large."""

@@ -1,4 +1,4 @@
-"""Notes: entries of the journal (see notes.pxd). One is noted with each pull that commits."""
+"""JournalPage: appends journal entries to a page (see journal_page.pxd), one for each pull that commits."""
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -19,7 +19,7 @@ cdef class JournalPage:
         if not 0 <= at <= self.page.len:
             length = self.page.len
             self.release_page()
-            raise ValueError(f"a page of {length} bytes has no place {at}")
+            raise ValueError(f"position {at} is outside a page of {length} bytes")
         self.at = at
 
     def release_page(self):
@@ -38,7 +38,7 @@ cdef class JournalPage:
         cdef Py_ssize_t size = ENTRY_HEAD_BYTES + length
         cdef uint8_t *to
         if kept < 0 or length > 0xFFFF:
-            raise ValueError(f"an entry's name of {length} bytes, {kept} bytes kept")
+            raise ValueError(f"the name has {length} bytes, at most 65535; kept is {kept}, at least 0")
         if size + kept > self.page.len - self.at:
             return False
         to = <uint8_t *> self.page.buf + self.at

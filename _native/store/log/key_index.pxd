@@ -1,15 +1,15 @@
-# The index files: key → physical offsets (Apache's IndexFile, layout.pxd).
+# KeyIndex: key → physical offsets (Apache's IndexFile, see files/layout.pxd).
 #
-# One file takes entries until it is full, then the next one is made. An entry is written first, then the slot
-# that names it, then the header's count: a process killed between them leaves an entry that `remove_from`
-# finds. Entries stand in the order of their physical offsets, so that the newest ones can be undone exactly,
-# one by one. Slots are reserved when a file is made, entries in steps of 1 MiB.
-# Owner: store. Thread: the appender's; `sync` may run in another one.
-# The index hashes of staged records, in the records' order: of `topic#key` for the unique key and each key,
-# and of `topic#T#tag`. One vector for all of them; a plan says how many of it are its own. `add_keys` lays a
-# record's hashes behind the others, the caller counts them once the record is planned: those of one that was
-# not are written over. How those of a topic begin, its queues keep.
-# Owner: dispatch. Thread: the appender's.
+# One file takes entries until it is full, then the next one is created. The entry is written first, then the
+# slot that points to it, then the count in the header: a process killed in between leaves an entry that
+# `remove_from` finds. Entries are in the order of their physical offsets, so that the newest ones can be
+# removed one by one. Blocks for slots are allocated when a file is created, for entries in steps of 1 MiB.
+# Owner: MessageStore. Thread: the appender's; `sync` may run in one other.
+#
+# KeyHashes: the index hashes of all staged records, in one vector in their order: of `topic#key` for the
+# unique key and each key, and of `topic#T#tag`. Each staged record knows how many are its own. `add_keys`
+# writes a record's hashes past `count`; the caller raises `count` once the record is staged, else the next
+# record overwrites them. Owner: Dispatch. Thread: the appender's.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -38,12 +38,12 @@ cdef class KeyIndex:
     cdef readonly str folder
     cdef readonly int64_t slots, entries_max
     cdef list files
-    cdef IndexFile next_segment                   # the next file, made ahead
-    cdef IndexFile filling                 # the last file, while it has
-    # memory and disk blocks for so many entries more; 0: it is to be asked
+    cdef IndexFile prepared                # the next file, created in advance
+    cdef IndexFile filling                 # the last file, while `capacity` > 0
+    # entries that `filling` takes without new disk blocks; 0: `reserve` first
     cdef int64_t capacity
-    cdef bint dirty, named                 # a file holds what is not synced; the folder does
-    cdef bint lost_keys                    # a file was removed that told nothing of its content
+    cdef bint dirty, named                 # files, the folder have unsynced changes
+    cdef bint lost_keys                    # a file with an unreadable header was removed
 
     cdef int ensure_capacity(self, int64_t entries) except -1
     cdef void prefetch(self, const int32_t *hashes, Py_ssize_t count) noexcept
@@ -58,7 +58,7 @@ cdef int32_t keys_of(const uint8_t *topic, Py_ssize_t length) noexcept nogil
 @cython.final
 cdef class KeyHashes:
     cdef int32_t *at
-    cdef Py_ssize_t count, capacity            # of the hashes of planned records
+    cdef Py_ssize_t count, capacity            # of the staged records
 
     cdef int32_t add_keys(self, int32_t topic_key_hash, const Properties *properties) except -1
-    cdef int put(self, Py_ssize_t place, int32_t key_hash) except -1
+    cdef int put(self, Py_ssize_t index, int32_t key_hash) except -1

@@ -1,7 +1,6 @@
-"""KeyIndex: which records have a key (see keyindex.pxd). Knows hashes, not keys; readers compare the real
-key.
+"""KeyIndex: which records have a key (see key_index.pxd). Knows only hashes; readers compare the real keys.
 
-KeyHashes: under which hashes the index finds a record (see keyhashes.pxd).
+KeyHashes: the hashes under which the index finds a record.
 """
 
 import datetime
@@ -28,8 +27,8 @@ cdef extern from *:
     """
     #include <stdint.h>
 
-    /* Lemire's: a remainder by two products, where many are taken by one divisor. A division takes several
-     * times as long. */
+    /* Lemire's fastmod: remainder by a fixed divisor with two multiplications, several times as fast as a
+     * division. */
     #define fa_inverse(divisor) (UINT64_MAX / (divisor) + 1)
 
     static inline uint32_t fa_remainder(uint32_t value, uint32_t divisor, uint64_t inverse)
@@ -47,7 +46,7 @@ cdef enum:
 
 
 cdef class IndexFile:
-    """One file. Numbers of entries start at 1; a fresh file's count of 0 reads as 1."""
+    """One index file. Entry numbers start at 1; a new file's count of 0 reads as 1."""
 
     def __cinit__(self, str path, int64_t slots, int64_t entries_max):
         self.slots = slots
@@ -69,7 +68,7 @@ cdef class IndexFile:
         return self.file.map + INDEX_HEADER_BYTES + number * INDEX_SLOT_BYTES
 
     def make(self):
-        """Create the file with its slots reserved. OSError."""
+        """Create the file and allocate its slots. OSError."""
         self.file.open_file(True, True)
         status = self.file.allocate(INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES)
         self.file.release_fd()
@@ -78,12 +77,12 @@ cdef class IndexFile:
             raise OSError(-status, os.strerror(-status), self.file.path)
 
     def load(self):
-        """Blocks below the last entry are there already."""
+        """Blocks up to the last entry are allocated already."""
         last = self.entry(self.count()) - self.file.map
         self.file.reserved = last
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1:
-        """Add one entry, for which there is room and a disk block."""
+        """Append one entry; the caller has checked that it fits and has a disk block."""
         cdef int64_t number = self.count()
         cdef int64_t begin
         cdef int32_t previous
@@ -114,7 +113,7 @@ cdef class IndexFile:
         return 0
 
     cdef int reserve(self, int64_t until) except -1:
-        """Disk blocks for entries below a number. OSError."""
+        """Allocate disk blocks for all entries below a number. OSError."""
         cdef int64_t position = INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES + until * INDEX_ENTRY_BYTES
         cdef int status
         if position > self.file.reserved:
@@ -142,8 +141,8 @@ cdef class IndexFile:
         )
 
     def is_sound(self):
-        """Whether header, some entries and some slots are as an index has them; a kill may have cut off the
-        last entry."""
+        """Whether the header and samples of entries and slots are plausible; a kill may have lost the last
+        entry."""
         cdef int64_t number, step, count = self.count(), before = -1
         cdef int64_t low = get_i64(self.file.map + INDEX_AT_BEGIN_OFFSET)
         cdef int64_t high = get_i64(self.file.map + INDEX_AT_END_OFFSET)
@@ -176,8 +175,8 @@ cdef class IndexFile:
         return get_i64(self.entry(1) + INDEX_ENTRY_AT_OFFSET) == low
 
     def remove_from(self, int64_t physical_offset):
-        """Undo entries of records at or behind an offset, newest first; False if the chains do not agree with
-        them."""
+        """Remove entries of records at or above an offset, newest first; False if a chain does not match its
+        entry."""
         cdef int64_t number = self.count()
         cdef uint8_t *header = self.file.map
         cdef uint8_t *at
@@ -208,15 +207,14 @@ cdef class IndexFile:
             )
         return True
 
-    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t most):
-        """Physical offsets of entries with that hash, newest first, stored within the times (to the
-        second)."""
+    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
+        """Physical offsets of entries with a hash, newest first, stored within the times (to the second)."""
         cdef int64_t number, count = self.count(), steps = 0
         cdef int64_t began = get_i64(self.file.map), stored
         cdef uint8_t *at
         found = []
         number = get_i32(self.slot(key_hash))
-        while 0 < number < count and len(found) < most and steps < count:
+        while 0 < number < count and len(found) < max_count and steps < count:
             at = self.entry(number)
             stored = began + get_i32(at + INDEX_ENTRY_AT_SECONDS) * <int64_t> 1000
             if get_i32(at + INDEX_ENTRY_AT_SECONDS) < 0 or stored + 999 < begin_ms:
@@ -239,14 +237,15 @@ cdef class KeyIndex:
 
     @staticmethod
     def open(folder, int64_t slots, int64_t entries_max, repair_log not None):
-        """A damaged index, or one of another size, is deleted, to be built again. OSError."""
+        """Open all files. A damaged index, or one of another size, is deleted and will be rebuilt.
+        OSError."""
         cdef KeyIndex index = KeyIndex(folder, slots, entries_max)
         cdef IndexFile file
         make_dirs(index.folder)
         for name in sorted(os.listdir(index.folder)):
             path = os.path.join(index.folder, name)
             if not FILE_NAME.fullmatch(name) or os.path.isdir(path):
-                repair_log.record(f"{path} is no index file: left where it is")
+                repair_log.record(f"{path} is not an index file: left in place")
                 continue
             file = IndexFile(path, slots, entries_max)
             index.files.append(file)
@@ -256,12 +255,12 @@ cdef class KeyIndex:
                 )
             file.load()
             if not file.is_sound() or len(index.files) > 1 and file.header[2] < index.files[-2].header[2]:
-                return index.discard_all(f"{path} is garbled", repair_log)
+                return index.discard_all(f"{path} is corrupt", repair_log)
         return index
 
     def discard_all(self, str why, repair_log):
-        """Derived files are not repaired: all go, and are built again from the log."""
-        repair_log.record(f"{why}: the index is built again from the log")
+        """Delete all files: an index is not repaired, but rebuilt from the log."""
+        repair_log.record(f"{why}: the index is rebuilt from the log")
         repair_log.rebuild = True
         self.close()
         for name in os.listdir(self.folder):
@@ -270,24 +269,22 @@ cdef class KeyIndex:
         return self
 
     def close(self):
-        if self.next_segment is not None:
-            self.next_segment.file.close()
-            os.unlink(self.next_segment.file.path)
-            self.next_segment = None
+        if self.prepared is not None:
+            self.prepared.file.close()
+            os.unlink(self.prepared.file.path)
+            self.prepared = None
         for file in self.files:
             file.file.close()
         self.files, self.filling, self.capacity = [], None, 0
 
     cdef int ensure_capacity(self, int64_t entries) except -1:
-        """Disk blocks and memory for so many entries from now on, in the file that is filled and in the next
-        one. OSError."""
+        """Allocate disk blocks for `entries` more entries, in the current file and the next one. OSError."""
         if entries > self.capacity:
             self.reserve(entries)
         return 0
 
     cdef void prefetch(self, const int32_t *hashes, Py_ssize_t count) noexcept:
-        """Slots are all over the file: those of these hashes are wanted soon, all at once they come
-        soonest."""
+        """Prefetch the slots of these hashes, which are spread over the whole file."""
         cdef Py_ssize_t n
         if self.capacity > 0:
             for n in range(count):
@@ -302,34 +299,34 @@ cdef class KeyIndex:
             file.reserve(used + min(entries, left))
             self.filling, self.capacity = file, min(left, file.reserved() - used)
         if entries > left:
-            if self.next_segment is None:
-                self.next_segment = <IndexFile> self.make_file(file)
-            self.next_segment.reserve(self.next_segment.count() + min(entries - left, self.entries_max - 1))
+            if self.prepared is None:
+                self.prepared = <IndexFile> self.make_file(file)
+            self.prepared.reserve(self.prepared.count() + min(entries - left, self.entries_max - 1))
         return 0
 
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1:
-        """OSError: nothing was added."""
+        """Add one entry. OSError: nothing was added."""
         cdef IndexFile file = self.filling if self.capacity > 0 else self.next_file()
         self.capacity -= self.capacity > 0
         self.dirty = True
         return file.put(key_hash, physical_offset, store_time)
 
     cdef IndexFile next_file(self):
-        """The one that takes the next entry, with a disk block for it. OSError."""
+        """The file for the next entry, with a disk block for it. OSError."""
         cdef IndexFile file = <IndexFile> self.files[-1] if self.files else None
         if file is None or file.count() >= file.entries_max:
-            file = self.next_segment if self.next_segment is not None else <IndexFile> self.make_file(file)
-            self.next_segment = None
+            file = self.prepared if self.prepared is not None else <IndexFile> self.make_file(file)
+            self.prepared = None
             self.files.append(file)
         file.reserve(file.count() + 1)
         return file
 
-    def make_file(self, IndexFile before):
-        """The next file, named after the local time so that it sorts behind the others."""
+    def make_file(self, IndexFile previous):
+        """Create the next file, named after the local time so that it sorts after the others. OSError."""
         now = datetime.datetime.now()
         number = int(f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}")
-        if before is not None:  # also when the clock was set back
-            number = max(number, int(os.path.basename(before.file.path)) + 1)
+        if previous is not None:  # also after the clock was set back
+            number = max(number, int(os.path.basename(previous.file.path)) + 1)
         while os.path.exists(path := os.path.join(self.folder, f"{number:017d}")):
             number += 1
         file = IndexFile(path, self.slots, self.entries_max)
@@ -337,13 +334,13 @@ cdef class KeyIndex:
         self.named = True
         return file
 
-    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t most):
+    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
         """Physical offsets, newest first, over all files that may hold them."""
         found = []
         for file in reversed(self.files):
             began, _, _, _, _, count = file.header
-            if count > 1 and began <= end_ms and len(found) < most:
-                found += file.search(key_hash, begin_ms, end_ms, most - len(found))
+            if count > 1 and began <= end_ms and len(found) < max_count:
+                found += file.search(key_hash, begin_ms, end_ms, max_count - len(found))
             if count > 1 and began < begin_ms:
                 break
         return found
@@ -367,8 +364,8 @@ cdef class KeyIndex:
         return max((file.header[1] for file in self.files if file.full), default=0)
 
     def remove_from(self, int64_t physical_offset):
-        """Forget records at or behind an offset; from where the index must be built again (never above that
-        offset)."""
+        """Remove all records at or above an offset; returns from where the index must be rebuilt (never above
+        that offset)."""
         self.capacity = 0
         while self.files:
             file = self.files[-1]
@@ -383,14 +380,14 @@ cdef class KeyIndex:
         return physical_offset
 
     def drop_below(self, int64_t min_physical):
-        """Let go of files all of whose records are gone, for the caller to discard; the last one stays."""
+        """Detach the files whose records are all deleted, for the caller to discard; the last file stays."""
         gone = []
         while len(self.files) > 1 and self.files[0].header[3] < min_physical:
             gone.append(self.files.pop(0).file)
         return gone
 
     def sync(self):
-        """Bring the entries and the files' names to disk; another thread may call it. OSError."""
+        """Sync entries and folder; another thread may call it. OSError."""
         cdef IndexFile file
         cdef int status
         if self.dirty:
@@ -399,7 +396,7 @@ cdef class KeyIndex:
             for file in files:
                 if file.dirty:
                     file.dirty = False
-                    file.file.views += 1  # the mapping stays meanwhile
+                    file.file.views += 1  # pins the mapping
                     with nogil:
                         status = file.file.sync_map(file.file.size)
                     file.file.views -= 1
@@ -407,7 +404,7 @@ cdef class KeyIndex:
                         self.dirty = file.dirty = True
                         raise OSError(-status, os.strerror(-status), file.file.path)
         if self.named:
-            self.named = False  # first: a file that is made meanwhile sets it again
+            self.named = False  # before the sync: a file created concurrently sets it again
             try:
                 fsync_dir(self.folder)
             except OSError:
@@ -416,7 +413,7 @@ cdef class KeyIndex:
 
 
 cdef int32_t keys_of(const uint8_t *topic, Py_ssize_t length) noexcept nogil:
-    """How the hashes of a topic's keys begin."""
+    """Hash of `topic#`, the start of the hashes of a topic's keys."""
     return java_hash_more(java_hash_more(0, topic, length), b"#", 1)
 
 
@@ -425,31 +422,36 @@ cdef class KeyHashes:
         PyMem_Free(self.at)
 
     cdef int32_t add_keys(self, int32_t topic_key_hash, const Properties *properties) except -1:
-        """How many a record has whose topic's hashes begin so; they stand at `count`. MemoryError."""
-        cdef Py_ssize_t place = self.count
+        """Write a record's hashes past `count`; returns how many. MemoryError."""
+        cdef Py_ssize_t index = self.count
         cdef const uint8_t *at = properties.keys.at
         cdef const uint8_t *end = at + properties.keys.length
         cdef const uint8_t *stop
         if properties.unique_key.length:
-            self.put(place, java_hash_more(topic_key_hash, properties.unique_key.at, properties.unique_key.length))
-            place += 1
+            self.put(
+                index,
+                java_hash_more(topic_key_hash, properties.unique_key.at, properties.unique_key.length),
+            )
+            index += 1
         while properties.keys.length and at < end:
             stop = <const uint8_t *> memchr(at, KEY_SEPARATOR, end - at)
             if stop is NULL:
                 stop = end
             if stop > at:
-                self.put(place, java_hash_more(topic_key_hash, at, stop - at))
-                place += 1
+                self.put(index, java_hash_more(topic_key_hash, at, stop - at))
+                index += 1
             at = stop + 1
         if properties.tags.length:
             self.put(
-                place,
-                java_hash_more(java_hash_more(topic_key_hash, b"T#", 2), properties.tags.at, properties.tags.length),
+                index,
+                java_hash_more(
+                    java_hash_more(topic_key_hash, b"T#", 2), properties.tags.at, properties.tags.length
+                ),
             )
-            place += 1
-        return <int32_t> (place - self.count)
+            index += 1
+        return <int32_t> (index - self.count)
 
-    cdef int put(self, Py_ssize_t place, int32_t key_hash) except -1:
-        self.at = <int32_t *> grown(self.at, &self.capacity, place, sizeof(int32_t))
-        self.at[place] = index_hash(key_hash)
+    cdef int put(self, Py_ssize_t index, int32_t key_hash) except -1:
+        self.at = <int32_t *> grown(self.at, &self.capacity, index, sizeof(int32_t))
+        self.at[index] = index_hash(key_hash)
         return 0

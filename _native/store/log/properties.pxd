@@ -1,4 +1,4 @@
-# Chosen properties of a record, looked for where they lie. Borrows the text, keeps none of it. Any thread.
+# Selected properties of a record, found without decoding the others. Borrows the text. Any thread.
 
 from firearrow._native.store.log.record cimport Text
 

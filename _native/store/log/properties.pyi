@@ -1,3 +1,3 @@
 def property_values(record: bytes | bytearray | memoryview, names: dict[bytes, str]) -> dict[str, str]:
-    """Those properties of a record whose names (UTF-8 → as asked for) are among `names`; the last of equal names wins.
-    Bytes that are no record have none."""
+    """The properties of a record that are in `names` (UTF-8 → key of the result); the last of equal names
+    wins. Empty for bytes that are not a record."""

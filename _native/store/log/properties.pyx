@@ -1,4 +1,4 @@
-"""Chosen properties of a record, read where they lie: what a filter asks of every message of a scan."""
+"""Selected properties of a record, found without decoding the others: for filters in scans."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -18,7 +18,7 @@ def property_values(const uint8_t[::1] record not None, dict names not None):
 
 
 cdef dict values_of(const Text *properties, dict names):
-    """Those whose names are among `names`, the last of equal names."""
+    """The properties that are in `names`; the last of equal names wins."""
     cdef const uint8_t *at = properties.at
     cdef const uint8_t *end = at + properties.length
     cdef const uint8_t *stop

@@ -1,12 +1,12 @@
-# Comparison: queues against the whole log, record by record; what does not agree is put right. The log is
-# believed.
+# QueueRebuild: compares the queues with the whole log, record by record, and repairs what differs. The log is
+# authoritative.
 #
-# Two records may claim one place: of a topic that was deleted and made again the later one counts. A record
-# that claims a place where its queue does not stand is held until another one follows it there: then the
-# queue goes on there, or begins there; one that stays alone has a damaged head, and is passed over. Places
-# whose records are lost become blanks, which point before the next record, so that the entries of a queue
-# stay in the order of the log. `finish`, after the last record, cuts what no record stands for. Thread: the
-# appender's, at the open.
+# Two records may claim one offset: if a topic was deleted and created again, the later one counts. A record
+# that claims an offset out of the sequence is held until a second one follows it there: then the queue
+# continues or starts there. One that stays alone has a damaged header and is skipped. Offsets whose records
+# are lost get blank entries that point before the next record, so that a queue's entries stay in the order of
+# the log. `finish`, after the last record, removes entries without a record. Thread: the appender's, at the
+# open.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -16,13 +16,13 @@ from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 cdef class QueueRebuild:
     cdef CommitLog log
     cdef object repair_log
-    # ConsumeQueue → [first entry, entry behind the last record, mended, lost]
+    # ConsumeQueue → [first entry, entry after the last record, repaired, lost]
     cdef dict placed
-    # ConsumeQueue → records that say it is elsewhere: (entry, physical offset, size, tags)
+    # ConsumeQueue → records with offsets out of the sequence: (entry, physical offset, size, tags)
     cdef dict held
-    cdef public int64_t lost_bytes         # of the log, in front of where it is walked
+    cdef public int64_t lost_bytes         # lost bytes of the log before the current position
 
-    cdef int place(
+    cdef int add_record(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1
     cdef bint fits(self, ConsumeQueue queue, list state, int64_t entry, int64_t physical_offset) except -1

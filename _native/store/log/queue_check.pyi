@@ -3,7 +3,7 @@ from firearrow._native.store.log.commit_log import CommitLog
 from firearrow._native.store.log.consume_queue import ConsumeQueue
 
 class QueueRebuild:
-    """Queues against the whole log; used by recovery."""
+    """Compares queues with the whole log; used by recovery."""
 
     lost_bytes: int
     def __init__(self, log: CommitLog, repair_log: RepairLog) -> None: ...

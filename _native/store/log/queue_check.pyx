@@ -1,4 +1,4 @@
-"""Queues compared with the log (see comparison.pxd). Knows no index."""
+"""QueueRebuild: compares queues with the log and repairs them (see queue_check.pxd). Knows no index."""
 
 import os
 
@@ -14,9 +14,9 @@ from firearrow._native.store.log.record cimport RECORD_OK, RecordView
 from firearrow._native.store.files.segment cimport Segment
 
 cdef enum:
-    # so many lost messages are believed without a hole of that size in the log
+    # a jump by at most this many messages is accepted without lost bytes in the log
     GAP_MAX = 10000
-    # records of a queue that say it is elsewhere, before one is passed over
+    # records of a queue held at a time; one more, and the oldest is skipped
     HELD_MAX = 8
 
 
@@ -27,10 +27,10 @@ cdef class QueueRebuild:
         self.placed = {}
         self.held = {}
 
-    cdef int place(
+    cdef int add_record(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1:
-        """The log has this record for this place: the queue has it now, too, if it stands there. OSError."""
+        """Give the queue the entry of a record in the log, unless the record is held or skipped. OSError."""
         state = self.placed.get(queue)
         if not is_valid_entry(entry, physical_offset):
             self.skip_entries(queue, entry, physical_offset)
@@ -44,8 +44,8 @@ cdef class QueueRebuild:
         return 0
 
     cdef bint fits(self, ConsumeQueue queue, list state, int64_t entry, int64_t physical_offset) except -1:
-        """Whether the queue stands there: for its first record its own entry says so; another goes on behind
-        the last one, or where nothing better is."""
+        """Whether an entry fits the sequence: the first record must match the queue's own entry, later ones
+        must follow the last one or replace an entry without a record."""
         cdef uint8_t at[ENTRY_BYTES]
         if not queue.files or entry < (<Segment> queue.files[0]).base // ENTRY_BYTES:
             return False
@@ -61,8 +61,7 @@ cdef class QueueRebuild:
     cdef int hold_entry(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1:
-        """A record says that its queue is elsewhere: that counts as soon as two say so, one behind the other.
-        OSError."""
+        """Hold a record out of the sequence; two that follow one another restart the queue there. OSError."""
         held = self.held.setdefault(queue, [])
         other = self.held_before(held, entry)
         if other is not None:
@@ -80,7 +79,7 @@ cdef class QueueRebuild:
         return 0
 
     cdef object held_before(self, list held, int64_t entry):
-        """One that is held, behind which `entry` follows, but for one that was passed over; None if there is
+        """A held record that `entry` follows, allowing for lost and held records in between; None if there is
         none."""
         cdef int64_t more = len(held) + 1 + self.lost_bytes // RECORD_FIXED_BYTES
         for other in held:
@@ -90,8 +89,8 @@ cdef class QueueRebuild:
         return None
 
     cdef int begin(self, ConsumeQueue queue, int64_t entry) except -1:
-        """The first record whose place its queue knows: one that is held stood before it, if its own entry
-        was damaged."""
+        """Begin with the first record that the queue confirms, or with a held one before it whose entry was
+        damaged."""
         held = self.held.get(queue, [])
         other = self.held_before(held, entry)
         first, at, length, code = (entry, 0, 0, 0) if other is None else other
@@ -122,7 +121,7 @@ cdef class QueueRebuild:
         return 0
 
     cdef int append_held(self, ConsumeQueue queue) except -1:
-        """The whole log was walked: a record that stands alone counts if the queue does not name it
+        """After the whole log: use a held record only if the queue has no other one and does not contain it
         elsewhere. OSError."""
         for entry, physical_offset, size, tags_code in self.held.pop(queue, ()):
             if queue in self.placed or points_to(queue, queue.end_entry - 1, physical_offset):
@@ -135,16 +134,16 @@ cdef class QueueRebuild:
 
     cdef int skip_entries(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
         self.repair_log.record(
-            f"the record at {physical_offset} says place {entry} in queue {queue.queue_id} of {queue.topic}, "
-            f"which has none "
-            "there: passed over"
+            f"the record at {physical_offset} claims offset {entry} in queue {queue.queue_id} of "
+            f"{queue.topic}, which does not fit: skipped"
         )
         return 0
 
     cdef int64_t blank(
         self, ConsumeQueue queue, int64_t entry, int64_t until, int64_t physical_offset
     ) except -1:
-        """No record came for these places: their entries point before the next record; how many."""
+        """Blank the entries that no record has, so that they point before the next record; returns how
+        many."""
         cdef int64_t count = 0
         while entry < until:
             if not matches(self.log, queue, entry, False):
@@ -155,7 +154,7 @@ cdef class QueueRebuild:
         return count
 
     cdef bint holds_valid_entry(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
-        """Another record says this place, too, and its queue names it."""
+        """Whether the queue has a valid entry of another record at this offset."""
         cdef uint8_t other[ENTRY_BYTES]
         queue.look(entry, other)
         return (
@@ -164,7 +163,7 @@ cdef class QueueRebuild:
         )
 
     cdef bint is_later(self, ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1:
-        """Its queue names a later record that says this place: the topic was made again."""
+        """Whether that other record is a later one: the topic was created again."""
         cdef uint8_t other[ENTRY_BYTES]
         queue.look(entry, other)
         return get_i64(other) > physical_offset and self.holds_valid_entry(queue, entry, physical_offset)
@@ -178,40 +177,39 @@ cdef class QueueRebuild:
         return 0
 
     def finish(self, list queues not None):
-        """The whole log was walked: what no record stands for goes, and all is on the disk. OSError."""
+        """After the whole log: remove entries without a record and sync the queues. OSError."""
         cdef ConsumeQueue queue
         for queue in queues:
             self.append_held(queue)
             state = self.placed.get(queue)
             if state is None:
-                cut_to(queue, possible_end(self.log, queue))
+                truncate_to(queue, possible_end(self.log, queue))
                 if (
                     queue.end_entry > queue.min_entry
                     and not matches(self.log, queue, queue.end_entry - 1, True)
                 ):
                     queue.min_entry = queue.end_entry
                     self.repair_log.record(
-                        f"queue {queue.queue_id} of {queue.topic} has no message in the log any more"
+                        f"queue {queue.queue_id} of {queue.topic} has no messages left in the log"
                     )
                 continue
-            first, behind, mended, lost = state
-            gone = max(queue.end_entry - behind, 0)
-            cut_to(queue, behind)
+            first, end, repaired, lost = state
+            removed = max(queue.end_entry - end, 0)
+            truncate_to(queue, end)
             queue.min_entry = first
             queue.max_physical, queue.min_physical = queue.last_end(), -1
             queue.visible = queue.next_entry = queue.end_entry
-            if mended or gone or lost:
+            if repaired or removed or lost:
                 sync(queue)
                 self.repair_log.record(
-                    f"queue {queue.queue_id} of {queue.topic} was built again from the log: "
-                    f"{mended} entries put right, {gone} cut, "
-                    f"{lost} of messages that are lost"
+                    f"queue {queue.queue_id} of {queue.topic} was rebuilt from the log: "
+                    f"{repaired} entries repaired, {removed} removed, {lost} of lost messages"
                 )
 
 
 cdef bint matches(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1:
-    """Whether an entry points to the record that it is for; a blank points to none, a light queue's record
-    names another one. `gone`: the answer for a record below the log's start."""
+    """Whether an entry points to its own record. A blank entry counts as matching; the record of an LMQ's
+    entry names another queue. `gone`: the result for a record below the start of the log."""
     cdef uint8_t at[ENTRY_BYTES]
     cdef RecordView view
     cdef bytes topic
@@ -238,7 +236,7 @@ cdef bint matches(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) e
 
 
 cdef int64_t possible_end(CommitLog log, ConsumeQueue queue) except -1:
-    """Behind the last entry that may once have been one: of a record below the log's end, or a blank."""
+    """The entry after the last plausible one: a blank, or of a record below the end of the log."""
     cdef uint8_t at[ENTRY_BYTES]
     cdef int64_t entry = queue.end_entry, size
     while entry > queue.min_entry and queue.look(entry - 1, at):
@@ -250,7 +248,7 @@ cdef int64_t possible_end(CommitLog log, ConsumeQueue queue) except -1:
 
 
 cdef bint is_valid_entry(int64_t entry, int64_t physical_offset) noexcept:
-    """Each message before it in its queue had a record of its own in the log before it."""
+    """Whether the log before a record has space for the records of all earlier entries of its queue."""
     return 0 <= entry <= physical_offset // RECORD_FIXED_BYTES
 
 
@@ -276,7 +274,7 @@ cdef void put(uint8_t *at, int64_t physical_offset, int32_t size, int64_t tags_c
 
 
 cdef int restart_queue(ConsumeQueue queue, int64_t entry) except -1:
-    """Nothing that stands there is of use: the queue begins at `entry`."""
+    """Delete all files of the queue and start it at `entry`."""
     cdef Segment file
     for file in queue.files:
         file.close()
@@ -286,8 +284,8 @@ cdef int restart_queue(ConsumeQueue queue, int64_t entry) except -1:
     return 0
 
 
-cdef int cut_to(ConsumeQueue queue, int64_t entry) except -1:
-    """Zero the entries from `entry` on; files that hold none any more go, the first one stays."""
+cdef int truncate_to(ConsumeQueue queue, int64_t entry) except -1:
+    """Zero the entries from `entry` on and delete files that become empty, except the first."""
     cdef Segment file
     while len(queue.files) > 1 and (<Segment> queue.files[-1]).base >= entry * ENTRY_BYTES:
         file = queue.files.pop()
@@ -303,7 +301,7 @@ cdef int cut_to(ConsumeQueue queue, int64_t entry) except -1:
 
 
 cdef int sync(ConsumeQueue queue) except -1:
-    """Every file, not only those that are appended to."""
+    """Sync every file, not only those that were appended to. OSError."""
     cdef Segment file
     cdef int status
     for file in queue.files:

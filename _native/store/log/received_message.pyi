@@ -3,29 +3,29 @@ from typing import Any, final
 
 @final
 class ReceivedMessage:
-    """One received message, decoded when asked. It keeps the whole answer it came in alive.
+    """One received message; fields are decoded on first use. It keeps its whole response alive.
 
-    What may be set is changed for this process only. Equal only to itself. Any thread.
+    Setting a field changes this object only. Equal only to itself. Any thread.
     """
 
     topic: str
     body: bytes
-    """Opened at the first use if it was compressed; raises what the opener raises."""
+    """Decompressed on first use if needed; raises what the opener raises."""
     broker_name: str
     queue: Any
-    """The MessageQueue that was asked."""
+    """The MessageQueue that it was pulled from."""
     queue_id: int
     queue_offset: int
     reconsume_times: int
-    """How often it was given back before."""
+    """How often its consumption failed before."""
     @property
     def body_bytes(self) -> int:
-        """Size of the body as stored, maybe compressed."""
+        """Size of the body as stored, possibly compressed."""
     @property
     def body_crc(self) -> int: ...
     @property
     def store_size(self) -> int:
-        """Size of the record in the log; of an inner message, of its item."""
+        """Size of the record in the log; for a message of an inner batch, of its item."""
     @property
     def flag(self) -> int: ...
     @property
@@ -34,10 +34,10 @@ class ReceivedMessage:
     def physical_offset(self) -> int: ...
     @property
     def born_timestamp(self) -> int:
-        """ms, as the sender's clock said."""
+        """ms since 1970, by the producer's clock."""
     @property
     def store_timestamp(self) -> int:
-        """ms, as the broker's clock said."""
+        """ms since 1970, by the broker's clock."""
     @property
     def born_host(self) -> str:
         """`ip:port`, or `[ip]:port` (IPv6)."""
@@ -47,10 +47,10 @@ class ReceivedMessage:
     def prepared_transaction_offset(self) -> int: ...
     @property
     def message_id(self) -> str:
-        """The sender's unique id; without one, `offset_message_id`."""
+        """The producer's unique id; without one, `offset_message_id`."""
     @property
     def offset_message_id(self) -> str:
-        """Names the place in the broker's log."""
+        """Broker address and physical offset, in hex."""
     @property
     def transaction_id(self) -> str | None: ...
     @property
@@ -59,26 +59,28 @@ class ReceivedMessage:
     def keys(self) -> tuple[str, ...]: ...
     @property
     def properties(self) -> dict[str, str]:
-        """The message's own dict, made at the first use: changes are kept."""
+        """The message's own dict, created on first use; changes are kept."""
     def get_property(self, name: str, default: str | None = None) -> str | None:
-        """One property without making the dict."""
+        """One property, without creating the dict."""
     def put_property(self, name: str, value: str) -> None:
-        """Set one property without making the dict."""
+        """Set one property, without creating the dict."""
 
 def decode_messages(
     body: bytes,
     broker_name: str,
     opener: Callable[[int, bytes], bytes],
     *,
-    queue: Any = None,  # noqa: ANN401 - a MessageQueue, which this room does not know
+    queue: Any = None,  # noqa: ANN401 - a MessageQueue, which this package does not know
     min_offset: int | None = None,
     max_offset: int | None = None,
     offset_delta: int = 0,
     tags: Set[str] | None = None,
 ) -> list[ReceivedMessage]:
-    """The messages of one answer, inner batches expanded. RecordError: anything in it is cut or does not add up.
+    """The messages of one response, inner batches expanded. RecordError: a record is truncated or its lengths
+    do not add up.
 
-    `opener(sys_flag, stored)` opens a compressed body. Given `queue` (a MessageQueue), it and its id are set in every
-    message; given the offsets, the properties MIN_OFFSET and MAX_OFFSET are; `offset_delta` is added to the queue
-    offsets (static topics). Given `tags` (not empty), only messages with one of these tags are returned.
+    `opener(sys_flag, stored)` decompresses a body. `queue` (a MessageQueue) is set in every message, with its
+    id; `min_offset` and `max_offset` set the properties MIN_OFFSET and MAX_OFFSET; `offset_delta` is added to
+    the queue offsets (static topics). With `tags` (not empty) only messages with one of these tags are
+    returned.
     """

@@ -1,4 +1,4 @@
-"""Messages as a consumer gets them, decoded when asked (see received.pxd)."""
+"""ReceivedMessage: a message as a consumer gets it, decoded on first use (see received_message.pxd)."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -178,8 +178,8 @@ cdef class ReceivedMessage:
         return self.find(utf8, name_bytes)
 
     cdef str find(self, const char *name, Py_ssize_t name_bytes):
-        """The value in force; what lies in the record is scanned without making the dict. The last of equal
-        names wins."""
+        """The current value, without creating the dict: the record is scanned. The last of equal names
+        wins."""
         cdef const uint8_t *at
         cdef const uint8_t *end
         cdef Piece piece
@@ -211,7 +211,8 @@ cdef class ReceivedMessage:
         )
 
 
-# ---- texts -------------------------------------------------------------------------------------------------
+# ---- strings and hosts
+# -------------------------------------------------------------------------------------------------
 
 cdef struct Piece:
     bint whole                    # a name and a value, neither empty
@@ -221,7 +222,7 @@ cdef struct Piece:
 
 
 cdef inline const uint8_t *next_piece(const uint8_t *at, const uint8_t *end, Piece *piece) noexcept nogil:
-    """What `at` begins, up to the separator; where the next begins."""
+    """The property at `at`, up to the separator; returns where the next one starts."""
     cdef const uint8_t *stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
     if stop is NULL:
         stop = end
@@ -278,7 +279,7 @@ def decode_messages(
     cdef int32_t queue_id = -1
     cdef Source source = Source.__new__(Source)
     if length > 0x7FFFFFFF:
-        raise RecordError(f"{length} bytes in one answer")
+        raise RecordError(f"a response of {length} bytes: at most 2 GiB can be decoded")
     source.records = source.texts = body
     source.opener = opener
     source.min_offset = None if min_offset is None else str(min_offset)
@@ -329,7 +330,8 @@ cdef inline ReceivedMessage message_of(
 
 
 cdef int unwrap(ReceivedMessage outer, list messages) except -1:
-    """The items of an inner batch as messages of their own: place, hosts and times are the outer's."""
+    """Expand an inner batch: each item becomes a message with the outer's physical offset, hosts and
+    times."""
     cdef bytes texts = outer.body
     cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(texts)
     cdef Py_ssize_t length = len(texts)
@@ -343,7 +345,7 @@ cdef int unwrap(ReceivedMessage outer, list messages) except -1:
     source.max_offset = outer.source.max_offset
     source.topic = outer.topic
     if length > 0x7FFFFFFF:
-        raise RecordError(f"an inner batch of {length} bytes")
+        raise RecordError(f"an inner batch of {length} bytes: at most 2 GiB can be decoded")
     while at < length:
         message = item_of(outer, source, base, <int32_t> at, length)
         message.queue_offset = outer.queue_offset + number
@@ -360,7 +362,7 @@ cdef ReceivedMessage item_of(
     cdef const uint8_t *at = base + start
     cdef int32_t size, body_bytes, properties_at
     if length - start < ITEM_BYTES_MIN:
-        raise RecordError(f"item at byte {start} of an inner batch: it is cut")
+        raise RecordError(f"item at byte {start} of an inner batch: it is truncated")
     size = get_i32(at)
     body_bytes = get_i32(at + ITEM_AT_BODY - 4)
     if not ITEM_BYTES_MIN <= size <= length - start or not 0 <= body_bytes <= size - ITEM_BYTES_MIN:

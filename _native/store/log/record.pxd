@@ -1,15 +1,14 @@
-# A message record: written into a window, checked, looked into. Borrows every pointer, keeps none. Any
-# thread.
+# Message records: encode, check, decode. Borrows every pointer, keeps none. Any thread.
 #
-# `check_record` believes nothing: every length is compared with what is there before it is used. What it
-# fills in is valid exactly when it answers RECORD_OK. `size` is also set for RECORD_BAD_CRC and for a blank
-# (to the segment's end).
-# What parts properties in a text, 0x01 behind a name and 0x02 behind a value, found eight bytes at a time.
+# `check_record` trusts nothing: it checks every length before use. The view is valid only if it returns
+# RECORD_OK; `size` is also set for RECORD_BAD_CRC and for a blank (up to the end of the segment).
 #
-# marks = marks_of(eight)             the high bit of each byte that is 0, 1 or 2: who looks tells which
-# first_byte(marks)                   its index among the eight; `marks &= marks - 1` is the next one
-# ends_piece(piece, at)               report a marked byte; True: the piece ends there, the caller takes it
-# and calls `begin` for the next one
+# Property separators (0x01 after a name, 0x02 after a value) are found eight bytes at a time:
+#
+# marks = marks_of(eight)             the high bit of each byte that is 0, 1 or 2; the caller checks which
+# first_byte(marks)                   index of the first marked byte; `marks &= marks - 1` drops it
+# ends_piece(piece, at)               handle a marked byte; True: the property ends there, the caller takes
+#                                     it and calls `begin` for the next one
 # has_value(piece, end)               it is `name 0x01 value`; the name may be empty
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -28,7 +27,7 @@ cdef extern from *:
     const uint64_t HIGH_BITS "FA_HIGH_BITS", THREES "FA_THREES"
 
 
-cdef struct Piece:                    # what is between two separators, as far as it was seen
+cdef struct Piece:                    # a property, as far as it was scanned
     const uint8_t *name
     const uint8_t *value              # NULL: no 0x01 yet
 
@@ -59,7 +58,7 @@ cdef inline bint has_value(const Piece *piece, const uint8_t *end) noexcept nogi
 cdef enum RecordState:
     RECORD_OK = 1
     RECORD_BLANK = 2              # the segment ends here
-    RECORD_CUT = -1               # fewer bytes there than its size says
+    RECORD_CUT = -1               # truncated: fewer bytes than its size
     RECORD_BAD_MAGIC = -2
     RECORD_BAD_SIZE = -3          # the lengths do not add up
     RECORD_BAD_CRC = -4
@@ -68,21 +67,21 @@ cdef struct Text:
     const uint8_t *at
     Py_ssize_t length
 
-cdef struct Message:              # what is written; offsets and the store time are filled in by the log
+cdef struct Message:              # to be encoded; the store fills in offsets and store time
     int32_t queue_id, flag, sys_flag, reconsume_times, crc
     int64_t queue_offset, physical_offset, born_time, store_time, prepared_offset
     Text born_host, store_host, body, topic, properties
 
-cdef struct RecordView:           # what was found; texts point into the record
+cdef struct RecordView:           # a checked record; Text fields point into it
     int32_t size, queue_id, flag, sys_flag, crc, reconsume_times
     int64_t queue_offset, physical_offset, born_time, store_time, prepared_offset
     Text born_host, store_host, body, topic, properties
 
-cdef struct Properties:           # the values that the store itself needs; length 0 where absent
+cdef struct Properties:           # the properties that the store itself needs; length 0: absent
     Text tags, keys, unique_key, delay, multi_names, multi_offsets
 
 cdef inline void clear(Properties *found) noexcept nogil:
-    """All are absent."""
+    """Mark all as absent."""
     found.tags.length = found.keys.length = found.unique_key.length = found.delay.length = 0
     found.multi_names.length = found.multi_offsets.length = 0
 

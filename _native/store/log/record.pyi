@@ -1,11 +1,12 @@
 from dataclasses import dataclass
 
 class RecordError(ValueError):
-    """Bytes that are no record; the text says what is wrong."""
+    """Bytes that are not a record; the message says what is wrong."""
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One decoded record. Hosts are 4 or 16 address bytes and an i32 port; `body` is as stored, maybe compressed."""
+    """One decoded record. Hosts: 4 or 16 address bytes and an i32 port; `body` as stored, maybe
+    compressed."""
 
     size: int
     body_crc: int
@@ -27,4 +28,4 @@ class Record:
     def properties(self) -> dict[str, str]: ...
 
 def decode(data: bytes | bytearray | memoryview, check_crc: bool = True) -> Record:
-    """The record at the start of `data`; bytes behind it are not looked at. Raises RecordError."""
+    """The record at the start of `data`; later bytes are ignored. RecordError."""

@@ -1,4 +1,4 @@
-"""Message records: written, checked and decoded (see record.pxd and layout.pxd)."""
+"""Message records: encode, check, decode (see record.pxd and files/layout.pxd)."""
 
 from dataclasses import dataclass
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -29,7 +29,7 @@ cdef inline uint8_t *put_text(uint8_t *to, const Text *text) noexcept nogil:
 cdef inline uint8_t *put_host(uint8_t *to, const Text *host) noexcept nogil:
     if host.length != HOST_V4_BYTES:
         return put_text(to, host)
-    memcpy(to, host.at, HOST_V4_BYTES)        # a constant length: a store, not a call
+    memcpy(to, host.at, HOST_V4_BYTES)        # constant length: a store instead of a call
     return to + HOST_V4_BYTES
 
 
@@ -97,7 +97,8 @@ cdef bint has_its_crc(const RecordView *view) noexcept nogil:
 
 
 cdef bint find_texts(const uint8_t *record, bint wide, RecordView *view) noexcept nogil:
-    """Everything behind the born time; False if a length does not fit, or they do not add up to the size."""
+    """Parse everything after the born time; False if a length does not fit or they do not add up to the
+    size."""
     cdef const uint8_t *at = record + AT_BORN_HOST
     cdef const uint8_t *end = record + view.size
     view.born_host.at = at
@@ -127,13 +128,13 @@ cdef bint find_texts(const uint8_t *record, bint wide, RecordView *view) noexcep
 
 
 cdef int64_t store_time_at(const uint8_t *record) noexcept nogil:
-    """Of a record that was checked before."""
+    """Store time (ms) of a record that was checked before."""
     cdef int host_bytes = HOST_V6_BYTES if get_i32(record + AT_SYS_FLAG) & SYS_BORN_V6 else HOST_V4_BYTES
     return get_i64(record + AT_BORN_HOST + host_bytes)
 
 
 cdef void scan_properties(const Text *text, Properties *found) noexcept nogil:
-    """`name 0x01 value 0x02 …`; pieces without 0x01 or value are passed over, the last of equal names
+    """`name 0x01 value 0x02 …`; properties without 0x01 or value are skipped, the last of equal names
     wins."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = text.at + text.length
@@ -219,10 +220,10 @@ class Record:
 
 FAULTS = {
     RECORD_BLANK: "the segment ends here",
-    RECORD_CUT: "it is cut",
-    RECORD_BAD_MAGIC: "its magic is none of a record",
+    RECORD_CUT: "it is truncated",
+    RECORD_BAD_MAGIC: "its magic number is not that of a record",
     RECORD_BAD_SIZE: "its lengths do not add up",
-    RECORD_BAD_CRC: "its body does not have its CRC",
+    RECORD_BAD_CRC: "its body does not match its CRC",
 }
 
 

@@ -1,4 +1,4 @@
-"""What the store's face gives back for puts and look-ups."""
+"""Results of puts and look-ups, and the error of a refused put."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,7 +12,8 @@ class PutStatus(IntEnum):
 
 
 class PutRefused(Exception):
-    """Nothing was staged. `field` names why: "topic", "queueId", "body", "properties", "batch", "disk", "store"."""
+    """Nothing was staged. `field` says why: "topic", "queueId", "body", "properties", "batch", "disk",
+    "store"."""
 
     def __init__(self, status: PutStatus, field: str) -> None:
         super().__init__(f"{status.name}: {field}")
@@ -22,7 +23,7 @@ class PutRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """Where a message was staged. `end` is the physical offset just past it (a batch: past its last record)."""
+    """Where a message was staged. `end`: the physical offset after it (after the last record of a batch)."""
 
     physical_offset: int
     queue_offset: int

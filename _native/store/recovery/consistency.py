@@ -1,6 +1,6 @@
-"""Doubt: what tells, at an open, that queues or index are not as they were left, so that they are built again.
+"""Checks at an open whether queues or index have changed since they were closed and must be rebuilt.
 
-Cheap on purpose: shapes, ends, samples. Changes nothing. Thread: the appender's, at the open.
+Cheap on purpose: counts, ends, samples. Changes no file. Thread: the appender's, at the open.
 """
 
 import struct
@@ -10,14 +10,14 @@ from firearrow._native.store.files.repair_log import RepairLog
 from firearrow._native.store.log.checkpoint import Checkpoint, Seal
 from firearrow._native.store.log.commit_log import CommitLog
 from firearrow._native.store.log.dispatcher import Dispatch
-from firearrow._native.store.recovery.recovery import disagreeing
+from firearrow._native.store.recovery.recovery import mismatched_queue
 
 COUNTS = struct.Struct(">II")
 FINGERPRINT = struct.Struct(">IIq")
 
 
 def fingerprint(dispatch: Dispatch, *, shape: bool) -> bytes:
-    """How many queues and index files there are; with `shape` 16 bytes that change when one of them is another one."""
+    """The number of queues and index files; with `shape` 16 bytes that also cover their names and ends."""
     if not shape:
         count = sum(queue.end_entry > 0 for queue in dispatch.queues.values())
         return COUNTS.pack(count, dispatch.index_files)
@@ -36,17 +36,17 @@ def check_consistency(
     *,
     clean: bool,
 ) -> None:
-    """Let `repair_log` rebuild if there is a reason, and tell it; a store that never came to its first checkpoint, or has
-    no log, is nothing to tell of."""
+    """Request a rebuild in `repair_log` if something differs, and record why. Before the first checkpoint the
+    rebuild is requested silently; without a log there is nothing to do."""
     if not log.bases or repair_log.rebuild:
         return
     reason = _reason(log, dispatch, checkpoint, seal, clean)
     if reason is None and checkpoint.physic_ms > 0 and clean:
-        queue = disagreeing(log, dispatch)
+        queue = mismatched_queue(log, dispatch)
         if queue is not None:
             reason = f"an entry of queue {queue.queue_id} of {queue.topic} does not point to its record"
     if reason is not None:
-        repair_log.record(f"{reason}: queues and index are built again from the log")
+        repair_log.record(f"{reason}: queues and index are rebuilt from the log")
     repair_log.rebuild = reason is not None or checkpoint.physic_ms <= 0
 
 
@@ -54,20 +54,20 @@ def _reason(
     log: CommitLog, dispatch: Dispatch, checkpoint: Checkpoint, seal: Seal | None, clean: bool
 ) -> str | None:
     if clean and checkpoint.physic_ms <= 0:
-        return "the checkpoint is missing or cut"
+        return "the checkpoint is missing or truncated"
     if not dispatch.queues and checkpoint.physic_ms > 0:
-        return f"{dispatch.folder} holds no queue"
+        return f"{dispatch.folder} contains no queue"
     if clean and seal is None and dispatch.newest_key == 0 and dispatch.is_indexed:
-        return "there is no index"
+        return "the index is missing"
     if seal is None:
         return None
     if not seal.closed:
         queues, index_files = COUNTS.unpack(seal.fingerprint[: COUNTS.size])
         if clean:
-            return "entries that do not agree with the log were met, or the checkpoint is garbled"
+            return "queue entries did not match the log in the last run, or the checkpoint is corrupt"
         if queues > len(dispatch.queues):
             return "a queue is missing"
         return "an index file is missing" if index_files > dispatch.index_files else None
     if clean and seal.fingerprint != fingerprint(dispatch, shape=True):
-        return "queues or index are not as they were left"
+        return "queues or index have changed since the last stop"
     return None

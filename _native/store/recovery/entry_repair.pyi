@@ -1,1 +1,1 @@
-"""Nothing of it is for Python."""
+"""Not for Python."""

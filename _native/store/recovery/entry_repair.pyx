@@ -1,4 +1,4 @@
-"""Entries that lead astray, found by readers and put right from the log (see astray.pxd). Knows no index."""
+"""Repairs wrong queue entries that readers find (see entry_repair.pxd). Knows no index."""
 
 import os
 
@@ -10,14 +10,16 @@ from firearrow._native.store.log.queue_check cimport matches
 from firearrow._native.store.log.dispatcher cimport multi_entries
 from firearrow._native.base.hash cimport java_hash_more
 from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES, PRE_BLANK_SIZE
-from firearrow._native.store.log.record cimport Properties, RECORD_BLANK, RECORD_OK, RecordView, scan_properties
+from firearrow._native.store.log.record cimport (
+    Properties, RECORD_BLANK, RECORD_OK, RecordView, scan_properties,
+)
 from firearrow._native.store.files.segment cimport Segment
 
 cdef enum:
     WALK_BYTES_MAX = 8388608
-    NEIGHBOURS_MAX = 32               # so many entries beside it may be damaged, too
-SCHEDULE = "SCHEDULE_TOPIC_XXXX"
-LIGHT = "%LMQ%"
+    NEIGHBOURS_MAX = 32               # neighbouring entries that are tried
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+LMQ_PREFIX = "%LMQ%"
 
 
 cdef const uint8_t *repair_entry(
@@ -25,40 +27,40 @@ cdef const uint8_t *repair_entry(
 ) except? NULL:
     cdef RecordView view
     cdef int64_t at, available = 0
-    place = (queue.topic, queue.queue_id, entry)
-    if queue.entry_repairs is None or not queue.entry_repairs.is_new(place):
+    key = (queue.topic, queue.queue_id, entry)
+    if queue.entry_repairs is None or not queue.entry_repairs.is_new(key):
         return NULL
-    at = -1 if queue.topic == SCHEDULE else place_of(log, queue, entry, &view)
+    at = -1 if queue.topic == SCHEDULE_TOPIC else find_record(log, queue, entry, &view)
     if at < 0:
-        queue.entry_repairs.record_skipped(place)
+        queue.entry_repairs.record_skipped(key)
         return NULL
     rewrite_entry(queue, entry, &view)
-    queue.entry_repairs.record_repaired(place, at)
+    queue.entry_repairs.record_repaired(key, at)
     size[0] = view.size
     return log.bytes_at(at, &available)
 
 
-cdef int64_t place_of(CommitLog log, ConsumeQueue queue, int64_t entry, RecordView *view) except -2:
-    """Where the queue's record for that place stands, between those of its neighbours; -1 if it is not found
-    there."""
-    cdef int64_t until, at = start_of(log, queue, entry, &until), begun = at
+cdef int64_t find_record(CommitLog log, ConsumeQueue queue, int64_t entry, RecordView *view) except -2:
+    """Offset of the queue's record for an entry, searched between those of its neighbours; -1 if not
+    found."""
+    cdef int64_t until, at = search_start(log, queue, entry, &until), first = at
     cdef int state
-    while 0 <= at < until and at - begun <= WALK_BYTES_MAX:
+    while 0 <= at < until and at - first <= WALK_BYTES_MAX:
         state = log.look(at, False, view)
         if state == RECORD_BLANK:
             at = (<Segment> log.segment_at(at)).base + log.segment_bytes
             continue
         if state != RECORD_OK or view.physical_offset != at:
             return -1
-        if is_for(queue, entry, view):
+        if is_record_of(queue, entry, view):
             return at if log.look(at, True, view) == RECORD_OK else -1
         at += view.size
     return -1
 
 
-cdef int64_t start_of(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t *until) except -2:
-    """Behind the record of the nearest good entry before it, or at the start of a file; `until`: at the
-    nearest behind."""
+cdef int64_t search_start(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t *until) except -2:
+    """Where to search: the end of the record of the nearest valid entry before, or the start of a segment;
+    `until`: the record of the nearest valid entry after."""
     cdef uint8_t at[ENTRY_BYTES]
     cdef int64_t other
     until[0] = log.written
@@ -80,13 +82,13 @@ cdef int64_t start_of(CommitLog log, ConsumeQueue queue, int64_t entry, int64_t 
     return (<Segment> log.segment_at(max(until[0] - 1, log.min_offset))).base
 
 
-cdef bint is_for(ConsumeQueue queue, int64_t entry, const RecordView *view) except -1:
+cdef bint is_record_of(ConsumeQueue queue, int64_t entry, const RecordView *view) except -1:
     cdef bytes topic = os.fsencode(queue.topic)
     cdef Properties properties
     if view.queue_id == queue.queue_id and view.queue_offset == entry and view.topic.length == len(topic):
         if memcmp(view.topic.at, PyBytes_AS_STRING(topic), len(topic)) == 0:
             return True
-    if not queue.topic.startswith(LIGHT):
+    if not queue.topic.startswith(LMQ_PREFIX):
         return False
     scan_properties(&view.properties, &properties)
     return (topic, entry) in multi_entries(&properties)

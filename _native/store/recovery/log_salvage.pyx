@@ -1,4 +1,4 @@
-"""Holes in the log: found and bridged (see holes.pxd). Knows no queue."""
+"""Finds gaps in the log and fills them (see log_salvage.pxd). Knows no queue."""
 
 import os
 
@@ -18,28 +18,28 @@ from firearrow._native.store.files.segment cimport Segment
 FILLER_TOPIC = b"DAMAGED"
 cdef enum:
     MAGIC_FIRST = 0xDA
-    HEAD_BYTES = 36                       # up to the end of a record's own offset
+    HEAD_BYTES = 36                       # up to and including a record's own offset
     FILLER_BYTES_MAX = 1 << 20
-    NO_QUEUE_OFFSET = -1                  # no entry agrees with it
+    NO_QUEUE_OFFSET = -1                  # matches no entry
 
 
-# ---- where it goes on ----
+# ---- find the next valid record ----
 
 cdef int64_t next_valid_record(CommitLog log, int64_t at, RecordView *view) except -2:
-    """The first good record behind the bad one at `at`, in its segment or in a later one; -1 if there is
-    none."""
+    """The first valid record after the invalid one at `at`, in its segment or a later one; -1 if there is
+    none. OSError."""
     cdef Segment segment
     cdef int64_t found, start = at + RECORD_FIXED_BYTES
     for segment in log.segments:
         if segment.base + segment.size <= start:
             continue
-        found = good_in(log, segment, max(start, segment.base), view)
+        found = find_in_segment(log, segment, max(start, segment.base), view)
         if found >= 0:
             return found
     return -1
 
 
-cdef int64_t good_in(CommitLog log, Segment segment, int64_t start, RecordView *view) except -2:
+cdef int64_t find_in_segment(CommitLog log, Segment segment, int64_t start, RecordView *view) except -2:
     cdef int64_t data, hole, found
     cdef int64_t position = start - segment.base
     number = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -50,7 +50,7 @@ cdef int64_t good_in(CommitLog log, Segment segment, int64_t start, RecordView *
             except OSError:  # only a hole is left
                 return -1
             hole = min(os.lseek(number, data, os.SEEK_HOLE), segment.size)
-            found = good_between(log, segment, data, hole, view)
+            found = find_between(log, segment, data, hole, view)
             if found >= 0:
                 return found
             position = hole
@@ -59,14 +59,14 @@ cdef int64_t good_in(CommitLog log, Segment segment, int64_t start, RecordView *
     return -1
 
 
-cdef int64_t good_between(
+cdef int64_t find_between(
     CommitLog log, Segment segment, int64_t low, int64_t high, RecordView *view
 ) except -2:
-    """Of a data stretch of the file; a record may begin in front of it."""
+    """The first valid record in one data range of a sparse file; -1 if there is none."""
     cdef int64_t at = low
     while True:
         segment.ensure_mapped(False)
-        at = candidate(segment.map, segment.base, at, min(high, segment.size - HEAD_BYTES))
+        at = next_candidate(segment.map, segment.base, at, min(high, segment.size - HEAD_BYTES))
         if at < 0:
             return -1
         if log.look(segment.base + at, True, view) == RECORD_OK:
@@ -74,8 +74,8 @@ cdef int64_t good_between(
         at += 1
 
 
-cdef int64_t candidate(const uint8_t *map, int64_t base, int64_t low, int64_t high) noexcept nogil:
-    """The first position whose bytes have the magic of a record and name their own offset; -1 if none."""
+cdef int64_t next_candidate(const uint8_t *map, int64_t base, int64_t low, int64_t high) noexcept nogil:
+    """The first position with the magic number of a record and its own offset; -1 if there is none."""
     cdef const uint8_t *at
     cdef int64_t position = low
     cdef int32_t magic
@@ -94,34 +94,34 @@ cdef int64_t candidate(const uint8_t *map, int64_t base, int64_t low, int64_t hi
     return -1
 
 
-# ---- made walkable ----
+# ---- fill the gap ----
 
-cdef int fill_gap(CommitLog log, int64_t at, int64_t behind, int64_t store_time, object repair_log) except -1:
-    """Lay fillers from the bad record at `at` to the good one at `behind`; told and kept by `repair_log`.
+cdef int fill_gap(CommitLog log, int64_t at, int64_t end, int64_t store_time, object repair_log) except -1:
+    """Fill the range from `at` to the valid record at `end`; `repair_log` reports it and keeps the old bytes.
     OSError."""
     cdef Segment segment
     cdef int64_t start, until
-    places = []
+    copies = []
     for segment in log.segments:
-        start, until = max(at, segment.base), min(behind, segment.base + segment.size)
+        start, until = max(at, segment.base), min(end, segment.base + segment.size)
         if start >= until:
             continue
-        place = repair_log.save_copy(segment.path, start - segment.base, until - start)
-        if place is not None:
-            places.append(place)
+        copy = repair_log.save_copy(segment.path, start - segment.base, until - start)
+        if copy is not None:
+            copies.append(copy)
         if until == segment.base + segment.size:
             write(segment, start, blank_record(until - start))
         else:
             fill(segment, start, until, store_time)
-    kept = f", what stood there is in {', '.join(places)}" if places else ""
+    kept = f", a copy is in {', '.join(copies)}" if copies else ""
     repair_log.record(
-        f"{log.folder} is damaged from {at} to {behind}: what these {behind - at} bytes held is lost{kept}"
+        f"{log.folder} is damaged from {at} to {end}: the messages in these {end - at} bytes are lost{kept}"
     )
     return 0
 
 
 cdef int fill(Segment segment, int64_t at, int64_t until, int64_t store_time) except -1:
-    """Fillers of a mebibyte at most; none leaves less than a record's bytes behind it."""
+    """Write filler records of at most 1 MiB; none leaves a rest that is too small for a record."""
     cdef int64_t size
     while at < until:
         size = until - at
@@ -136,7 +136,7 @@ cdef int fill(Segment segment, int64_t at, int64_t until, int64_t store_time) ex
 
 
 cdef bytes filler(int64_t size, int64_t physical_offset, int64_t store_time):
-    """A record of a rolled back transaction, all zeros inside."""
+    """A record of a rolled back transaction with a body of zeros."""
     cdef bytes nothing = bytes(max(size, 20)), to = PyBytes_FromStringAndSize(NULL, size)
     cdef const uint8_t *zeros = <const uint8_t *> PyBytes_AS_STRING(nothing)
     cdef bytes topic = FILLER_TOPIC[:size - RECORD_FIXED_BYTES]
@@ -156,7 +156,7 @@ cdef bytes filler(int64_t size, int64_t physical_offset, int64_t store_time):
 
 
 cdef int write(Segment segment, int64_t at, bytes data) except -1:
-    """On the disk when it returns. OSError."""
+    """Write and sync. OSError."""
     cdef int status
     segment.open_file(False, True)
     status = segment.write_at(at - segment.base, <const uint8_t *> PyBytes_AS_STRING(data), len(data))

@@ -17,5 +17,8 @@ def recover(
     on_unclean: Callable[[], None],
     check_crc: bool,
     progress: Callable[[str], None] | None,
-) -> tuple[int, int]: ...
-def disagreeing(log: CommitLog, dispatch: Dispatch) -> ConsumeQueue | None: ...
+) -> tuple[int, int]:
+    """See recovery.pyx."""
+
+def mismatched_queue(log: CommitLog, dispatch: Dispatch) -> ConsumeQueue | None:
+    """A queue whose last or middle entry does not point to its record; None if there is none."""

@@ -1,10 +1,10 @@
-"""Recovery: where the log really ends, and queues and index brought to agree with it.
+"""Recovery: finds the end of the log and makes queues and index agree with it.
 
-Order: walk the records from a safe place (each checked, with its CRC, and against its own offset), and put
-what queues and index miss on the way; bridge what is damaged in the middle; cut the log at its end, zero what
-stands behind; only then cut queues and index. Safe places: after a clean stop the newest record that a queue
-knows; after a crash the newest segment that begins before the checkpoint; the log's beginning when something
-is not as it was left.
+Order: walk the records from a safe offset (each with its CRC and its own offset checked) and add missing
+queue and index entries on the way; fill gaps of damaged records; truncate the log at its end and zero the
+rest; only then truncate queues and index. Safe offsets: after a clean stop the newest record that a queue
+has; after a crash the newest segment that starts before the checkpoint; if files have changed, the start of
+the log.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
@@ -28,15 +28,15 @@ cdef enum:
 
 
 cdef class Recovery:
-    """`known_end`: the log is known to have reached so far; `known_ms`: what was stored until then is known
-    to be on the disk. A bad record before these, with good ones behind it, is damage; any other is the torn
-    tail."""
+    """`known_end`: the log is known to have reached this offset; `known_ms`: records stored up to this time
+    are known to be on the disk. An invalid record before these, with valid ones after it, is damage; any
+    other one starts the torn tail."""
 
     cdef CommitLog log
     cdef Dispatch dispatch
     cdef object repair_log, progress
     cdef bint clean, check_crc
-    cdef int64_t known_end, known_ms, newest_ms, start, bridged
+    cdef int64_t known_end, known_ms, newest_ms, start, filled
 
     def __cinit__(
         self, CommitLog log not None, Dispatch dispatch not None, checkpoint, repair_log not None, bint clean,
@@ -49,14 +49,14 @@ cdef class Recovery:
 
     cdef int64_t run(self, int64_t start, int64_t indexed) except -1:
         self.start = start
-        self.dispatch.gaps = self.dispatch.begun = self.bridged = 0
+        self.dispatch.gaps = self.dispatch.late_starts = self.filled = 0
         return self.walk(start, indexed)
 
     cdef int64_t walk(self, int64_t at, int64_t indexed) except -1:
-        """Put what is missing for each good record from there; the log's end."""
+        """Add missing entries for each valid record from `at` on; returns the end of the log."""
         cdef RecordView view
         cdef int state
-        cdef int64_t told = at, behind
+        cdef int64_t reported = at, next_offset
         while True:
             state = self.log.look(at, self.check_crc, &view)
             if state == RECORD_BLANK:
@@ -68,46 +68,47 @@ cdef class Recovery:
                 or is_torn(self.log, &view)
                 or (not self.clean and has_hole(&view))
             ):
-                behind = self.beyond(at)
-                if behind < 0:
+                next_offset = self.beyond(at)
+                if next_offset < 0:
                     return at
-                at = behind
+                at = next_offset
                 continue
             self.newest_ms = max(self.newest_ms, view.store_time)
             self.dispatch.recovered(&view, indexed)
             at += view.size
-            if self.progress is not None and at - told >= PROGRESS_BYTES:
-                told = at
+            if self.progress is not None and at - reported >= PROGRESS_BYTES:
+                reported = at
                 low, high = self.log.min_offset, self.log.ends
                 self.progress(f"recovering: {(at - low) >> 20} of {(high - low) >> 20} MiB of the log")
 
     cdef int64_t beyond(self, int64_t at) except -2:
-        """Where the log goes on behind a bad record, once the hole is bridged; -1 if the log ends here."""
+        """Fill the gap at an invalid record and return where the log continues; -1 if the log ends here."""
         cdef RecordView view
-        cdef int64_t behind = next_valid_record(self.log, at, &view)
-        if behind < 0:
+        cdef int64_t end = next_valid_record(self.log, at, &view)
+        if end < 0:
             return -1
         if at >= self.known_end and not self.newest_ms <= view.store_time <= self.known_ms:
             return -1
-        fill_gap(self.log, at, behind, self.newest_ms, self.repair_log)
-        self.bridged += behind - at
-        self.dispatch.lost(behind - at)
-        return behind
+        fill_gap(self.log, at, end, self.newest_ms, self.repair_log)
+        self.filled += end - at
+        self.dispatch.lost(end - at)
+        return end
 
     cdef int truncate_log(self, int64_t end) except -1:
-        """The log ends here. What is no torn record, or was known to be there, is kept aside."""
+        """End the log here. Copy the removed bytes unless they are only a torn record."""
         cdef RecordView view
         cdef Segment segment
         if end < self.known_end or next_valid_record(self.log, end, &view) >= 0:
-            places = []
+            copies = []
             for segment in self.log.segments:
                 if segment.base + segment.size > end:
                     position = max(end - segment.base, 0)
-                    places.append(self.repair_log.save_copy(segment.path, position, segment.size - position))
-            kept = ", ".join(place for place in places if place) or "nothing, all is zero"
+                    copies.append(self.repair_log.save_copy(segment.path, position, segment.size - position))
+            kept = ", ".join(copy for copy in copies if copy) or "none, all bytes are zero"
             reached = f", which had reached {self.known_end}," if end < self.known_end else ""
             self.repair_log.record(
-                f"{self.log.folder}{reached} ends at {end}: records behind it cannot be used; kept: {kept}"
+                f"{self.log.folder}{reached} is truncated at {end}: later records cannot be used; "
+                f"copies: {kept}"
             )
         self.log.truncate(end)
         return 0
@@ -117,11 +118,11 @@ def recover(
     CommitLog log not None, Dispatch dispatch not None, checkpoint, repair_log not None, *, bint clean,
     bint sealed, on_unclean, bint check_crc, progress,
 ):
-    """Bring the parts of an opened store to agree: (the log's end, store time of the newest record walked).
-    StoreDamaged, OSError.
+    """Make log, queues and index of an opened store agree: (end of the log, store time of the newest record
+    walked). StoreDamaged, OSError.
 
     `sealed`: the checkpoint's offset is where the log ended at a clean stop. `on_unclean()` is called before
-    queues and index are built again: a start behind a kill must not trust the checkpoint then.
+    queues and index are rebuilt: if that is killed, the next start must not trust the checkpoint.
     """
     cdef Recovery recovery = Recovery(log, dispatch, checkpoint, repair_log, clean, check_crc, progress)
     cdef int64_t end, start, synced = log.min_offset
@@ -142,7 +143,7 @@ def recover(
         if not clean:
             start = trusted(log, dispatch, start)
         end = recovery.run(start, newest_key(dispatch))
-        if recovery.bridged or dispatch.gaps or (dispatch.begun and start > log.min_offset) or (
+        if recovery.filled or dispatch.gaps or (dispatch.late_starts and start > log.min_offset) or (
             not sealed and checkpoint.safe_ms > recovery.newest_ms
         ):
             repair_log.rebuild = True
@@ -169,7 +170,7 @@ def recover(
 
 
 cdef int64_t trusted(CommitLog log, Dispatch dispatch, int64_t start) except -1:
-    """Cut queues and index back to what the checkpoint vouches for; from where the log is to be walked.
+    """Truncate queues and index to what the checkpoint guarantees; returns from where to walk the log.
     OSError."""
     cdef ConsumeQueue queue
     for queue in dispatch.queues.values():
@@ -180,12 +181,12 @@ cdef int64_t trusted(CommitLog log, Dispatch dispatch, int64_t start) except -1:
 
 
 def forget_all(CommitLog log, Dispatch dispatch, checkpoint):
-    """There is no log: queues without one are those of a log that never came to the disk. StoreDamaged."""
+    """Delete queues and index of a log that never reached the disk. StoreDamaged: the checkpoint knows of
+    messages."""
     if checkpoint.confirm_offset > 0 or checkpoint.physic_ms > 0:
         raise StoreDamaged(
             f"{log.folder} is empty, but it held messages: restore or mount it, "
-            f"or move the checkpoint away to begin anew "
-            "without them"
+            f"or move the checkpoint away to start without them"
         )
     for topic, _ in list(dispatch.queues):
         dispatch.forget(topic)
@@ -197,8 +198,8 @@ cdef int64_t newest_key(Dispatch dispatch) except -2:
     return -1 if dispatch.index is None or dispatch.index.empty else dispatch.index.last[1]
 
 
-def disagreeing(CommitLog log not None, Dispatch dispatch not None):
-    """A queue whose last entry, or the middle one, does not point to its record; None if all do."""
+def mismatched_queue(CommitLog log not None, Dispatch dispatch not None):
+    """A queue whose last or middle entry does not point to its record; None if there is none."""
     cdef ConsumeQueue queue
     for queue in dispatch.queues.values():
         if queue.end_entry > queue.min_entry:
@@ -209,6 +210,7 @@ def disagreeing(CommitLog log not None, Dispatch dispatch not None):
 
 
 cdef int64_t safe_start(CommitLog log, Dispatch dispatch, checkpoint, bint clean) except -1:
+    """From where to walk the log if nothing has changed: see the module's docstring."""
     cdef int64_t newest = -1
     cdef RecordView view
     cdef ConsumeQueue queue
@@ -239,20 +241,19 @@ cdef int64_t safe_start(CommitLog log, Dispatch dispatch, checkpoint, bint clean
 
 
 cdef bint is_torn(CommitLog log, const RecordView *view) except -1:
-    """Whether the last record's end was never written: no CRC covers topic and properties, but they do not
+    """Whether the end of the last record was never written: topic and properties have no CRC, but they never
     end in zeros."""
-    cdef RecordView behind
+    cdef RecordView following
     cdef int64_t end = view.physical_offset + view.size
     cdef bint empty = view.properties.length > 0 and view.properties.at[view.properties.length - 1] == 0
     if not empty and memchr(view.topic.at, 0, view.topic.length) is NULL:
         return False
-    state = log.look(end, False, &behind)
-    return state != RECORD_BLANK and (state != RECORD_OK or behind.physical_offset != end)
+    state = log.look(end, False, &following)
+    return state != RECORD_BLANK and (state != RECORD_OK or following.physical_offset != end)
 
 
 cdef bint has_hole(const RecordView *view) noexcept:
-    """Whether a sector of the properties was never written, while others behind it were: what a power cut
-    leaves."""
+    """Whether a sector of the properties was never written although later ones were, as after a power cut."""
     cdef const uint8_t *end = view.properties.at + view.properties.length
     cdef const uint8_t *at = view.properties.at + (-<uintptr_t> view.properties.at) % SECTOR_BYTES
     cdef const uint8_t *stop

@@ -1,10 +1,10 @@
-# What a power cut left of the derived files, brought back to what the checkpoint vouches for.
+# Truncates queues and index, after a power cut, to what the checkpoint guarantees.
 #
-# Entries of records below `start` were synced, in their order, before the checkpoint was; behind them
-# anything may stand: entries, zeros where a sector was lost, halves of both. Neither the end of a queue nor
-# the header of an index can tell. So what lies behind the last entry that is surely below `start` is zeroed,
-# and recovery puts it again from the log. Slots and headers of an index are newer than the entries that are
-# kept, never older: those that name more are mended. Owner: recover. Thread: the one that opens the store.
+# Entries of records below `start` were synced, in order, before the checkpoint; after them the files may
+# contain anything: entries, zeros where a sector was lost, halves of both. Neither the end of a queue nor the
+# header of an index shows which. So everything after the last entry that is certainly below `start` is
+# zeroed, and recovery adds it again from the log. Slots and header of an index are never older than the
+# entries that are kept: those that point past them are repaired. Thread: the one that opens the store.
 
 from libc.stdint cimport int64_t
 

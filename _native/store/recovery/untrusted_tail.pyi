@@ -1,1 +1,1 @@
-"""Nothing of it is called from Python."""
+"""Not for Python."""

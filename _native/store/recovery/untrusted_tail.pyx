@@ -1,5 +1,4 @@
-"""Trust: the part of queues and index that was synced before a store was killed (see trust.pxd). Knows no
-records."""
+"""Truncates queues and index to what was synced before a crash (see untrusted_tail.pxd). Knows no records."""
 
 from libc.stdint cimport int32_t, uint8_t
 
@@ -15,7 +14,7 @@ from firearrow._native.store.files.segment cimport Segment, zero_tail
 # ---- queues ----
 
 cdef int truncate_unsynced_entries(ConsumeQueue queue, int64_t start) except -1:
-    """Keep the entries of records below `start`; what stands behind them becomes zero. OSError."""
+    """Keep the entries of records below `start`; zero the rest. OSError."""
     cdef Segment file
     cdef int64_t low, high, middle
     if not queue.files:
@@ -36,7 +35,7 @@ cdef int truncate_unsynced_entries(ConsumeQueue queue, int64_t start) except -1:
 
 
 cdef int64_t is_below(ConsumeQueue queue, int64_t entry, int64_t start) except -2:
-    """Where the entry's record stands if that is below `start`, 0 for a blank; -1 otherwise."""
+    """Offset of the entry's record if it is below `start`, 0 for a blank; otherwise -1."""
     cdef uint8_t at[ENTRY_BYTES]
     if not queue.look(entry, at) or get_i32(at + ENTRY_AT_SIZE) <= 0 or get_i64(at) < 0:
         return -1
@@ -46,8 +45,8 @@ cdef int64_t is_below(ConsumeQueue queue, int64_t entry, int64_t start) except -
 
 
 cdef bint is_ordered(ConsumeQueue queue, int64_t entry, int64_t start) except -1:
-    """A half of an entry, at a sector's edge, may look like one of a lower record: not behind a higher one,
-    or zeros."""
+    """Whether entry and predecessor are in order: half an entry, at the edge of a sector, may look like one
+    of a lower record."""
     cdef int64_t at = is_below(queue, entry, start)
     cdef int64_t before = is_below(queue, entry - 1, start) if entry > queue.min_entry else 0
     return at >= 0 and before >= 0 and (before < at or at == 0)
@@ -83,26 +82,26 @@ cdef int end_at(ConsumeQueue queue, int64_t entry) except -1:
 # ---- index ----
 
 cdef int64_t truncate_unsynced_keys(KeyIndex index, int64_t start) except -2:
-    """Forget keys of records at or behind `start`; from where keys must be put again: there, or below.
-    OSError."""
+    """Remove keys of records at or above `start`; returns from where keys must be added again: `start` or
+    below. OSError."""
     cdef IndexFile file
     cdef int64_t number
     while index.files:
         file = index.files[-1]
         number = trusted_keys(file, start)
         if number > 1:
-            forget_behind(file, number)
+            remove_keys_from(file, number)
             index.dirty = True
             return start if not index.lost_keys else get_i64(file.entry(number - 1) + INDEX_ENTRY_AT_OFFSET)
         if file.count() <= 1 or not 0 <= get_i64(file.file.map + INDEX_AT_BEGIN_OFFSET):
-            index.lost_keys = True  # its header tells nothing: it may have held more than what was not synced
+            index.lost_keys = True  # unreadable header: it may also have held synced keys
         index.files.pop()
         file.file.discard(True)
     return 0 if index.lost_keys else start
 
 
 cdef int64_t trusted_keys(IndexFile file, int64_t start) except -1:
-    """The number behind the last entry that is surely of a record below `start`; 1 if there is none."""
+    """The number after the last entry that is certainly of a record below `start`; 1 if there is none."""
     cdef int64_t low = 1, high = file.count(), middle
     while low < high:
         middle = (low + high) // 2
@@ -110,14 +109,13 @@ cdef int64_t trusted_keys(IndexFile file, int64_t start) except -1:
             low = middle + 1
         else:
             high = middle
-    while low > 1 and not key_is_sure(file, low - 1, start):
+    while low > 1 and not key_is_ordered(file, low - 1, start):
         low -= 1
     return low
 
 
 cdef int64_t key_below(IndexFile file, int64_t number, int64_t start) noexcept:
-    """Where the record of an entry stands if that is below `start`; -1 otherwise, and where nothing was
-    written."""
+    """Offset of an entry's record if it is below `start`; otherwise, and for an unwritten entry, -1."""
     cdef const uint8_t *at = file.entry(number)
     if get_i32(at) == 0 and get_i64(at + INDEX_ENTRY_AT_OFFSET) == 0 and get_i64(at + 12) == 0:
         return -1
@@ -130,15 +128,15 @@ cdef int64_t key_below(IndexFile file, int64_t number, int64_t start) noexcept:
     return get_i64(at + INDEX_ENTRY_AT_OFFSET)
 
 
-cdef bint key_is_sure(IndexFile file, int64_t number, int64_t start) noexcept:
+cdef bint key_is_ordered(IndexFile file, int64_t number, int64_t start) noexcept:
     cdef int64_t at = key_below(file, number, start)
     cdef int64_t before = key_below(file, number - 1, start) if number > 1 else 0
     return at >= 0 and 0 <= before <= at
 
 
-cdef int forget_behind(IndexFile file, int64_t number) except -1:
-    """Entries from `number` on are gone: slots that name them name the newest one before, the header says
-    so."""
+cdef int remove_keys_from(IndexFile file, int64_t number) except -1:
+    """Remove the entries from `number` on: slots that point to them get the newest earlier entry, the header
+    is updated."""
     cdef int64_t slot, older, missing = 0, used = 0
     cdef uint8_t *header = file.file.map
     cdef uint8_t *at

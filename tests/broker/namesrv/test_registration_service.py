@@ -89,7 +89,7 @@ class RegistrarHarness:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "RETRY_S", 0.0)
-    monkeypatch.setattr(timing, "GATHER_S", 0.0)
+    monkeypatch.setattr(timing, "BATCH_CHANGES_S", 0.0)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -223,7 +223,8 @@ def test_a_refusal_is_no_registration(caplog: pytest.LogCaptureFixture) -> None:
             assert await outside.next_topics() == set(harness.topics)
         await harness.registrar.stop()
         assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-            "name server 192.0.2.1:9876 does not know us: it refuses with code 1: register broker failed"
+            "cannot register with name server 192.0.2.1:9876, will try again: "
+            "it refused with code 1: register broker failed"
         ]
 
     run(main())

@@ -20,9 +20,9 @@ def test_a_priority_factor_is_a_percentage(value: str) -> None:
     [
         ("priority.factor", "-1", r"value is not in range\(0, 100\)"),
         ("priority.factor", "101", r"value is not in range\(0, 100\)"),
-        ("priority.factor", "many", "value is no number: many"),
-        ("priority.factor", "9" * 400, "value is no number"),
-        ("priority.factor", "--5", "value is no number"),
+        ("priority.factor", "many", "value is not a number: many"),
+        ("priority.factor", "9" * 400, "value is not a number"),
+        ("priority.factor", "--5", "value is not a number"),
     ],
 )
 def test_other_factors_are_refused(key: str, value: str, remark: str) -> None:
