@@ -1,8 +1,9 @@
-"""Memory that a virtual machine's host has given before a sample needs it, and files that are read in the cache.
+"""Reserves memory of a virtual machine's host before a sample needs it, and keeps files in the page cache.
 
-A host gives a page when it is touched first and, with free page reporting, takes free ones back within seconds. A page
-that it must give costs up to 15 us where a page at hand costs 2: the sample would measure the host, and whoever writes
-most to new files would pay for it. Some hosts also make a guest drop what it keeps of files.
+A host provides a page when it is first touched and, with free page reporting, takes free pages back within
+seconds. A page that the host must provide costs up to 15 us, otherwise 2 us: the sample would measure the
+host, and servers that write most to new files would look slow. Some hosts also make a guest drop its page
+cache.
 """
 
 import mmap
@@ -20,15 +21,17 @@ from bench.watch import Watch
 LIBC = CDLL(None)
 RELEASED_BYTES = 16 << 20
 AHEAD_BYTES = 128 << 20
-"""Of memory at hand beside what was free before."""
+"""Reserved in addition to the memory that was free before."""
 LOOK_S = 0.01
 POPULATE = 23
 """MADV_POPULATE_WRITE (Linux 5.14), which mmap does not name."""
 
 
 class Reserve(Watch):
-    """So many bytes of memory, half of what there is at most, handed out while it is entered: as much as the machine
-    takes meanwhile, a little ahead, so that the host has no time to take it. What is left stays for the next time."""
+    """Reserved memory, at most half of the machine's, which is released while this context is entered: as
+    much as the machine uses meanwhile, a little ahead, so that the host cannot take it. The rest remains
+    reserved.
+    """
 
     def __init__(self, size: int) -> None:
         super().__init__(LOOK_S)
@@ -36,10 +39,10 @@ class Reserve(Watch):
         self._mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._mapping.madvise(mmap.MADV_HUGEPAGE)
         self._gone = size
-        """Below it all was handed out."""
+        """Everything below this position was released."""
 
     def fill(self) -> None:
-        """It is whole again; that may take seconds."""
+        """Reserve the full size again; may take seconds."""
         if self._gone:
             self._mapping.madvise(POPULATE, 0, self._gone)
         self._gone = 0
@@ -59,7 +62,7 @@ class Reserve(Watch):
         return len(self._mapping) - self._gone
 
     def look(self) -> None:
-        """Hand out as much as the machine took."""
+        """Release as much as the machine used."""
         while meminfo("MemFree") < self._wanted and self.left:
             self._mapping.madvise(mmap.MADV_DONTNEED, self._gone, RELEASED_BYTES)
             self._gone += RELEASED_BYTES
@@ -74,7 +77,7 @@ def meminfo(name: str) -> int:
 
 @contextmanager
 def kept(folder: Path) -> Iterator[None]:
-    """Every file below a folder is in the cache and stays there; where we may not lock memory, it was read at least."""
+    """Read every file below a folder into the page cache and lock it there, if we may lock memory."""
     with ExitStack() as stack:
         for path in folder.rglob("*"):
             if path.is_file() and path.stat().st_size:

@@ -1,6 +1,7 @@
-"""The C++ client's binding (package `rocketmq`) under load; run by a Python that has it. As client_firearrow otherwise.
+"""The C++ client's Python binding (package `rocketmq`) under load; otherwise as client_firearrow.
 
-It has one thread of Python for each callback, so `send` keeps as many on the way as it may.
+Run by a Python that has the package. The binding needs a thread for each callback, so `send` limits the sends
+in flight.
 """
 
 import json

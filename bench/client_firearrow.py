@@ -1,6 +1,7 @@
-"""FireArrow's client under load, as a process: `python -m bench.client_firearrow WORKLOAD NAME_SERVER TOPIC MESSAGES`.
+"""FireArrow's client under load: `python -m bench.client_firearrow WORKLOAD NAME_SERVER TOPIC MESSAGES`.
 
-Prints one JSON object: `rate` (messages a second, or round trips for `ping`) and `cpu_us` (of this process, a message).
+Prints one JSON object: `rate` (messages per second, or round trips for `ping`) and `cpu_us` (CPU of this
+process per message).
 """
 
 import asyncio
@@ -31,7 +32,7 @@ LIMIT_S = 120
 
 
 async def send(name_server: str, topic: str, messages: int) -> None:
-    """128-byte messages, each a request of its own, `DEPTH` on the way."""
+    """Messages of 128 bytes, one request each, `DEPTH` in flight."""
     loop = asyncio.get_running_loop()
     async with Producer("bench-client", name_server=name_server) as producer:
         await producer.send(Message(topic, SMALL))
@@ -58,7 +59,7 @@ async def send(name_server: str, topic: str, messages: int) -> None:
 
 
 async def batch(name_server: str, topic: str, messages: int) -> None:
-    """128-byte messages, `BATCH` a request, four requests on the way. Making the messages counts."""
+    """Messages of 128 bytes, `BATCH` per request, four requests in flight. Includes making the messages."""
     async with Producer("bench-client", name_server=name_server) as producer:
         await producer.send(Message(topic, SMALL))
 
@@ -72,7 +73,7 @@ async def batch(name_server: str, topic: str, messages: int) -> None:
 
 
 async def fill(name_server: str, topic: str, messages: int) -> None:
-    """For `push`: messages of 1 KiB, in all queues alike."""
+    """Fill the topic for `push`: messages of 1 KiB, spread evenly over all queues."""
     async with Producer("bench-client", name_server=name_server) as producer:
         clock.start()
         for _ in range(messages // BATCH):
@@ -81,7 +82,7 @@ async def fill(name_server: str, topic: str, messages: int) -> None:
 
 
 async def ping(name_server: str, topic: str, messages: int) -> None:
-    """128-byte messages one after the other."""
+    """Messages of 128 bytes, one after the other."""
     async with Producer("bench-client", name_server=name_server) as producer:
         await producer.send(Message(topic, SMALL))
         clock.start()
@@ -91,7 +92,7 @@ async def ping(name_server: str, topic: str, messages: int) -> None:
 
 
 async def bare(name_server: str, topic: str, messages: int) -> None:
-    """The same round trips without a client: a frame made beforehand, a bare protocol."""
+    """The same round trips without a client: a prepared frame and a bare protocol."""
     async with Producer("bench-client", name_server=name_server) as producer:
         stored = await producer.send(Message(topic, SMALL))
         address = producer.instance.routes.master(stored.queue.broker_name)
@@ -102,7 +103,7 @@ async def bare(name_server: str, topic: str, messages: int) -> None:
 
 
 async def echo(address: str, what: str | bytes, messages: int) -> None:
-    """Round trips of 400 bytes with whoever sends something back."""
+    """Round trips of 400 bytes with a server that sends something back."""
     frame = what if isinstance(what, bytes) else (396).to_bytes(4) + bytes(396)
     host, _, port = address.rpartition(":")
     loop = asyncio.get_running_loop()
@@ -114,7 +115,7 @@ async def echo(address: str, what: str | bytes, messages: int) -> None:
 
 
 class Pinger(asyncio.Protocol):
-    """The least that a coroutine needs to send something and wait for what comes back."""
+    """The minimum that a coroutine needs to send something and wait for the response."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -132,7 +133,7 @@ class Pinger(asyncio.Protocol):
 
 
 async def push(name_server: str, topic: str, messages: int) -> None:
-    """What lies in the topic, `messages` of them, to a handler of batches that does nothing."""
+    """Consume the topic's messages with a batch handler that does nothing."""
     finished = asyncio.Event()
     left = messages
     options = PushConsumerOptions(
@@ -155,7 +156,7 @@ async def push(name_server: str, topic: str, messages: int) -> None:
 
 
 class Clock:
-    """Wall and CPU time of the part that counts."""
+    """Wall and CPU time of the measured part."""
 
     def start(self) -> None:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
@@ -166,8 +167,14 @@ class Clock:
 
 clock = Clock()
 WORKLOADS: dict[str, Callable[[str, str, int], Awaitable[None]]] = {
-    "send": send, "batch": batch, "bare": bare, "echo": echo, "fill": fill, "ping": ping, "push": push,
-}  # fmt: skip
+    "send": send,
+    "batch": batch,
+    "bare": bare,
+    "echo": echo,
+    "fill": fill,
+    "ping": ping,
+    "push": push,
+}
 
 
 async def run(workload: str, name_server: str, topic: str, messages: int) -> dict[str, float]:

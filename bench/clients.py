@@ -1,8 +1,8 @@
-"""Clients beside each other in one run, on FireArrow's broker: `python -m bench.clients`. Ratios are the result.
+"""Compares clients in one run on FireArrow's broker: `python -m bench.clients`. Ratios are the result.
 
-The broker is on CPU 0; each client is a process on CPU 1, one at a time, in rounds of random order; a row is the
-median of its rounds. Clients that this machine cannot run are left out, with the reason. Each run appends to
-bench/results.ndjson.
+The broker runs on CPU 0; each client is a process on CPU 1, one at a time, in rounds of random order; a row
+is the median of its rounds. Clients that this machine cannot run are skipped, with the reason. Each run
+appends to bench/results.ndjson.
 """
 
 import argparse
@@ -64,7 +64,10 @@ def java() -> Client:
 
 
 def binding() -> Client:
-    """The C++ client's binding; its package carries the library for x86-64 only. RuntimeError: cannot be installed."""
+    """The C++ client's binding; its package carries the library for x86-64 only.
+
+    RuntimeError: cannot be installed.
+    """
     folder = CACHE / "binding"
     python = folder / "bin" / "python"
     if not python.exists():
@@ -75,7 +78,7 @@ def binding() -> Client:
 
 
 def answerer(kind: str = "answer") -> tuple[subprocess.Popen[str], str]:
-    """The C server that only answers, compiled when first wanted, and its address."""
+    """Start the C server that only answers, compiled at first use; its process and address."""
     process = subprocess.Popen(
         ["taskset", "--cpu-list", str(servers.SERVER_CPU), str(built("answerer")), kind],
         stdin=subprocess.PIPE,

@@ -1,9 +1,9 @@
-"""FireArrow beside its peers in one run: `python -m bench.compare`. Ratios are the result.
+"""Compares FireArrow with other servers in one run: `python -m bench.compare`. Ratios are the result.
 
-Peers: floors in C, which do the least that a server can do; redis; Apache's broker. All are up at once on CPU 0, but
-stand still while others are measured, as they may have something left to do; the load (bench/native) runs on CPU 1, in
-rounds of random order; a figure is the median of its rounds. A sample during which others took more than a part of the
-machine is taken again. Each run appends a line to bench/results.ndjson.
+Peers: floors in C, which do the least work possible; redis; Apache's broker. All run on CPU 0, but are
+stopped while others are measured, since they may have background work. The load generator (bench/native) runs
+on CPU 1, in rounds of random order; a figure is the median of its rounds. Samples that other processes
+disturbed are repeated. Each run appends a line to bench/results.ndjson.
 """
 
 import argparse
@@ -38,15 +38,22 @@ def goal_line(goal: Outcome) -> str:
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=__doc__)
-    parser.add_argument("--part", type=float, default=1, help="of the usual number of requests")
+    parser.add_argument("--part", type=float, default=1, help="fraction of the usual number of requests")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--rows", nargs="+", default=[""], help="those whose names begin so")
-    parser.add_argument("--without", nargs="+", default=[], help="peers whose names begin so, as apache")
+    parser.add_argument(
+        "--rows", nargs="+", default=[""], help="only rows whose names start with one of these"
+    )
+    parser.add_argument(
+        "--without",
+        nargs="+",
+        default=[],
+        help="leave out peers whose names start with one of these, for example apache",
+    )
     parser.add_argument("--no-record", action="store_true", help="do not append to bench/results.ndjson")
-    parser.add_argument("--list", action="store_true", help="only name the rows")
+    parser.add_argument("--list", action="store_true", help="list the rows and exit")
     given = parser.parse_args(arguments)
     if not 0 < given.part <= 10 or not 1 <= given.rounds <= 100:
-        parser.error("--part is above 0 and at most 10, --rounds 1 to 100")
+        parser.error("--part must be greater than 0 and at most 10, --rounds 1 to 100")
     return given
 
 

@@ -1,8 +1,8 @@
-"""Benchmarks are on here, though the tests have them off, unless the command line says `--benchmark-disable`.
+"""Enables benchmarks, which the tests disable, unless the command line contains `--benchmark-disable`.
 
-A whole run (`pytest bench --benchmark-only`) appends a line to bench/results.ndjson: median nanoseconds of an operation
-each; a part of it, or one with `--no-record`, does not. A benchmark that does more than one operation a call says so
-in `extra_info["operations"]`.
+A full run (`pytest bench --benchmark-only`) appends a line to bench/results.ndjson: the median nanoseconds
+per operation of each benchmark; a partial run, or one with `--no-record`, does not. A benchmark with several
+operations per call sets `extra_info["operations"]`.
 """
 
 import pytest

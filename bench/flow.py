@@ -1,4 +1,4 @@
-"""Messages from producers to long-polling consumers (native/endtoend.c); consumers that only wait (native/idlers.c)."""
+"""Loads with consumers: end to end (native/endtoend.c), and idle long polls (native/idlers.c)."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ _numbers = itertools.count()
 
 
 def new_topic(address: Address, name: str) -> str:
-    """One that nobody has used: what the consumers get is what this load sent."""
+    """Create a new topic, so that the consumers get only what this load sends."""
     topic = f"{name}-{os.getpid()}-{next(_numbers)}"
     create_topic(address, topic)
     return topic
@@ -31,17 +31,21 @@ def end_to_end(
     rate: float = 0,
     skip: int = 0,
 ) -> Load:
-    """So many messages through as many consumers as there are queues. LoadError: one was lost, twice, or torn.
+    """Send messages to one consumer per queue. LoadError: a message was lost, duplicated or damaged.
 
-    `rate`: evenly spaced, so many a second; latencies count from when a message should have begun, without the
-    first `skip`.
+    `rate`: messages per second, evenly spaced; latencies count from when a message was due, without the first
+    `skip`.
     """
     topic = new_topic(address, "flow")
     with kept(sends(body_bytes, topic=topic)) as path:
         numbers = {
-            "producers": producers, "depth": depth, "consumers": QUEUES, "messages": messages, "rate": rate,
+            "producers": producers,
+            "depth": depth,
+            "consumers": QUEUES,
+            "messages": messages,
+            "rate": rate,
             "skip": skip,
-        }  # fmt: skip
+        }
         words = (f"{key}={value}" for key, value in numbers.items())
         limit_s = LIMIT_S if not rate else LIMIT_S + messages / rate
         return told(command("endtoend", *address, path, GROUP, topic, *words), limit_s)
@@ -49,7 +53,10 @@ def end_to_end(
 
 @contextmanager
 def idlers(address: Address, connections: int) -> Iterator[None]:
-    """So many consumers, each with a long poll on the way, while this is entered. LoadError: one got something."""
+    """A context with idle consumers, each with one long poll in flight.
+
+    LoadError: one of them got a message.
+    """
     topic = new_topic(address, "idle")
     words = command("idlers", *address, GROUP, topic, f"connections={connections}", f"queues={QUEUES}")
     with subprocess.Popen(

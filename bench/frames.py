@@ -1,4 +1,4 @@
-"""Requests as bytes, for loads: of RocketMQ's protocol and of redis'. The n-th of a list bears the opaque n + 1."""
+"""Encodes requests for loads, for RocketMQ's protocol and redis. The n-th of a list has the opaque n + 1."""
 
 import json
 import struct
@@ -12,9 +12,9 @@ QUEUES = 4
 BATCH = 32
 PULLED = 32
 DISTINCT = 1024
-"""Requests of one load before they begin anew: keys and queues differ."""
+"""The requests of a load before they repeat; their keys and queues differ."""
 TOPICS_MAX = 1000
-"""Topics that one request makes."""
+"""How many topics one request creates."""
 
 
 def size(body_bytes: int) -> str:
@@ -24,9 +24,15 @@ def size(body_bytes: int) -> str:
 
 def topic_frame(topic: str = TOPIC, queues: int = QUEUES) -> bytes:
     ext = {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
-        "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-    }  # fmt: skip
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
     return RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).encode()
 
 
@@ -40,9 +46,19 @@ def send_frame(
     """`text`: other properties than `properties(number)`."""
     own = properties(number) if text is None else text
     ext = {
-        "a": "bench-producer", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
-        "g": "1700000000000", "h": "0", "i": own, "j": "0", "k": "false", "m": "false",
-    }  # fmt: skip
+        "a": "bench-producer",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue_id),
+        "f": "0",
+        "g": "1700000000000",
+        "h": "0",
+        "i": own,
+        "j": "0",
+        "k": "false",
+        "m": "false",
+    }
     return RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext, body, opaque=number).encode()
 
 
@@ -58,18 +74,36 @@ def batch_frame(queue_id: int, body: bytes, number: int, *, topic: str = TOPIC, 
 def batch_request(queue_id: int, items: bytes, number: int, *, topic: str) -> bytes:
     """`items` as they lie in the body of a batch."""
     ext = {
-        "a": "bench-producer", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
-        "g": "1700000000000", "h": "0", "i": "", "j": "0", "k": "false", "m": "true",
-    }  # fmt: skip
+        "a": "bench-producer",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue_id),
+        "f": "0",
+        "g": "1700000000000",
+        "h": "0",
+        "i": "",
+        "j": "0",
+        "k": "false",
+        "m": "true",
+    }
     return RemotingCommand(RequestCode.SEND_BATCH_MESSAGE, ext, items, opaque=number).encode()
 
 
 def pull_frame(queue_id: int, queue_offset: int, number: int, *, topic: str = TOPIC) -> bytes:
     ext = {
-        "consumerGroup": "bench-consumer", "topic": topic, "queueId": str(queue_id), "queueOffset": str(queue_offset),
-        "maxMsgNums": str(PULLED), "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
-        "subscription": "*", "subVersion": "0", "expressionType": "TAG",
-    }  # fmt: skip
+        "consumerGroup": "bench-consumer",
+        "topic": topic,
+        "queueId": str(queue_id),
+        "queueOffset": str(queue_offset),
+        "maxMsgNums": str(PULLED),
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
     return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=number).encode()
 
 
@@ -83,7 +117,7 @@ def featured_sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
 
 
 def plain_sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
-    """With records as long as those of `featured_sends`: a property that means nothing is there for tag and key."""
+    """Records as long as those of `featured_sends`, with a meaningless property instead of tag and key."""
     found = []
     for n in range(DISTINCT):
         text = f"UNIQ_KEY\x01{n + 1:032X}\x02WAIT\x01true\x02other\x01"
@@ -109,11 +143,17 @@ def topics_frame(names: Sequence[str], queues: int) -> bytes:
     """Makes all of them. A broker takes at most TOPICS_MAX at a time."""
     configs = [
         {
-            "topicName": name, "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
-            "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False, "attributes": {},
+            "topicName": name,
+            "readQueueNums": queues,
+            "writeQueueNums": queues,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+            "attributes": {},
         }
         for name in names
-    ]  # fmt: skip
+    ]
     body = json.dumps({"topicConfigList": configs}).encode()
     return RemotingCommand(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, body).encode()
 
@@ -123,7 +163,7 @@ def batches(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
 
 
 def pulls(messages_each: int, *, topic: str) -> list[bytes]:
-    """Through all queues from their start, PULLED a request, as long as there are so many in each."""
+    """Pulls of PULLED messages through all queues from their start, as far as each has `messages_each`."""
     places = [
         (queue_id, at) for at in range(0, messages_each - PULLED + 1, PULLED) for queue_id in range(QUEUES)
     ]

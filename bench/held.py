@@ -1,7 +1,8 @@
-"""What a consumer holds of very many messages: `python -m bench.held --messages 1000000`.
+"""Measures how many messages a consumer holds at a time: `python -m bench.held --messages 1000000`.
 
-A topic is fed in batches while a push consumer with small thresholds takes it. Watched: the most messages that the
-ProcessQueue of a queue held at a time, and how far this process's memory grew. Exits with 1 beyond the bounds.
+A topic is filled in batches while a push consumer with small thresholds consumes it. Measured: the most
+messages that the ProcessQueue of a queue held at a time, and how much this process's memory grew. Exits with
+1 if a limit is exceeded.
 """
 
 import argparse
@@ -42,7 +43,7 @@ class Held:
 
 
 async def held(name_server: str, topic: str, messages: int) -> Held:
-    """Feed so many, consume them, watch. TimeoutError: no message came for a minute."""
+    """Send the messages, consume them, measure. TimeoutError: no message arrived for a minute."""
     handled = most = 0
     news = asyncio.Event()
 

@@ -1,6 +1,6 @@
-"""A load on one server by the native generator (native/loadgen.c): requests made beforehand, from one pinned process.
+"""Load on one server by the native generator (native/loadgen.c): prepared requests from one pinned process.
 
-A rate is requests a second as the load saw them; the server's CPU time beside it is the steadier figure.
+A rate is requests per second as the generator measured it; the server's CPU time is the more stable figure.
 """
 
 import json
@@ -35,12 +35,12 @@ Address = tuple[str, int]
 
 
 class LoadError(RuntimeError):
-    """The server answered with an error, or not as it should, or not at all."""
+    """The server answered with an error, with an invalid response, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What was sent and how long it took; latencies in microseconds, counted from when a request should have begun."""
+    """What was sent and how long it took; latencies in us, counted from when a request was due."""
 
     requests: int
     seconds: float
@@ -51,9 +51,9 @@ class Load:
     p999: float
     max: float
     each: int = 1
-    """Messages of one request."""
+    """Messages per request."""
     besides: int = 0
-    """Messages that the server handled beyond those counted here."""
+    """Messages that the server handled in addition to those counted here."""
 
     @property
     def messages(self) -> int:
@@ -61,19 +61,19 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Messages a second."""
+        """Messages per second."""
         return self.messages / self.seconds
 
 
 def command(name: str, *words: object) -> list[str]:
-    """A program of bench/native on the load's CPU, if there is another one for the server."""
+    """The command of a program of bench/native, pinned to the load's CPU if the server has another one."""
     pin = ["taskset", "--cpu-list", str(LOAD_CPU)] if (os.cpu_count() or 1) > 1 else []
     return [*pin, str(built(name)), *map(str, words)]
 
 
 @contextmanager
 def kept(frames: Sequence[bytes]) -> Iterator[str]:
-    """Path of a file of them, as the programs read it (native/requests.h)."""
+    """The path of a temporary file with the requests, in the format of native/requests.h."""
     with tempfile.NamedTemporaryFile(suffix=".frames") as file:
         file.writelines(len(frame).to_bytes(4, "big") + frame for frame in frames)
         file.flush()
@@ -81,11 +81,11 @@ def kept(frames: Sequence[bytes]) -> Iterator[str]:
 
 
 def told(words: list[str], limit_s: float = LIMIT_S) -> Load:
-    """What the program found. LoadError: it gave up, or something was wrong."""
+    """Run the program and return its result. LoadError: it failed, or responses were wrong."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired:
-        raise LoadError(f"the load did not end within {limit_s} s") from None
+        raise LoadError(f"the load did not finish within {limit_s} s") from None
     if done.returncode != 0:
         raise LoadError(done.stderr.strip())
     load = Load(**json.loads(done.stdout))
@@ -96,10 +96,10 @@ def told(words: list[str], limit_s: float = LIMIT_S) -> Load:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """So many requests over so many connections, `depth` of each unanswered at a time.
+    """A number of requests over some connections, with `depth` requests in flight on each.
 
-    `rate`: evenly spaced, so many a second. `spread`: connections begin far from each other. `check` False: the server
-    is a floor, whose answers say nothing. `step`: messages of one send.
+    `rate`: requests per second, evenly spaced. `spread`: connections start far apart in the list of requests.
+    `check` False: the server is a floor, whose responses have no content. `step`: messages per send.
     """
 
     connections: int
@@ -112,14 +112,14 @@ class Workload:
 
 
 def drive(address: Address, frames: Sequence[bytes], workload: Workload) -> Load:
-    """The frames again and again. LoadError."""
+    """Send the frames repeatedly. LoadError."""
     with kept(frames) as path:
         numbers = {key: int(n) if isinstance(n, bool) else n for key, n in asdict(workload).items()}
         return told(command("loadgen", *address, path, *(f"{key}={value}" for key, value in numbers.items())))
 
 
 def ask(address: Address, frame: bytes) -> RemotingCommand:
-    """One question of its own."""
+    """Send one request over a new connection; its response."""
     with socket.create_connection(address, 60) as connection:
         connection.sendall(frame)
         head = connection.recv(4, socket.MSG_WAITALL)
@@ -133,7 +133,7 @@ def create_topic(address: Address, topic: str, queues: int = QUEUES) -> None:
 
 
 def create_topics(address: Address, names: Sequence[str]) -> None:
-    """Of one queue each."""
+    """Create topics with one queue each."""
     for at in range(0, len(names), TOPICS_MAX):
         answer = ask(address, topics_frame(names[at : at + TOPICS_MAX], 1))
         if answer.code != 0:
@@ -156,7 +156,7 @@ def batch(
 
 
 def fill(address: Address, topic: str, messages_each: int, *, scattered: bool) -> None:
-    """Messages of 1 KiB in each queue; in the log 32 of a queue lie together, or those of four queues mixed."""
+    """Fill the queues with 1-KiB messages: in the log, 32 of a queue are contiguous, or four queues alternate."""
     create_topic(address, topic)
     if scattered:
         body = bytes(FILL_BYTES)
@@ -171,7 +171,7 @@ def fill(address: Address, topic: str, messages_each: int, *, scattered: bool) -
 def pull(
     address: Address, *, topic: str, messages_each: int, connections: int, depth: int, requests: int
 ) -> Load:
-    """Of PULLED messages each, through all queues."""
+    """Pull PULLED messages per request through all queues."""
     frames = pulls(messages_each, topic=topic)
     done = drive(address, frames, Workload(connections, depth, requests))
     return replace(done, each=PULLED)

@@ -1,4 +1,4 @@
-"""native/loops.pyx, built when it or a native header is newer: what it offers, and how it comes to be."""
+"""Builds native/loops.pyx when it or a native header is newer, and declares its functions."""
 
 import importlib.util
 import subprocess
@@ -35,7 +35,7 @@ class Loops(Protocol):
 
 
 def loops() -> Loops:
-    """RuntimeError without a C compiler or Cython, or when they refuse."""
+    """The built module. RuntimeError: there is no C compiler or Cython, or they failed."""
     built = CACHE / "loops.so"
     newest = max(path.stat().st_mtime for path in (SOURCE, *(ROOT / "_native").rglob("*.pxd")))
     if not built.exists() or built.stat().st_mtime < newest:
@@ -69,6 +69,6 @@ def _build(built: Path) -> None:
         for command in (cython, [*compiler, str(c_text), "-o", str(built)]):
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
     except subprocess.CalledProcessError as error:
-        raise RuntimeError(f"loops.pyx does not build:\n{error.stderr[-2000:]}") from None
+        raise RuntimeError(f"loops.pyx cannot be built:\n{error.stderr[-2000:]}") from None
     except (OSError, subprocess.SubprocessError) as error:
         raise RuntimeError(f"loops.pyx needs Cython and a C compiler: {error}") from None

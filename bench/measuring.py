@@ -1,4 +1,7 @@
-"""Rounds of a comparison: every row on every server in random order, disturbed samples taken again. /proc is read."""
+"""The rounds of a comparison: every row on every server in random order; disturbed samples are repeated.
+
+Reads /proc.
+"""
 
 import os
 import random
@@ -17,27 +20,27 @@ from bench.servers import Server
 from bench.watch import Watch
 
 DISTURBED = 0.12
-"""Others took more than this part of the machine."""
+"""A sample is disturbed if other processes took more than this fraction of the machine."""
 SLOWED = 0.2
-"""The CPU was slower by more than this part, before or behind the sample."""
-TRIES = 3
+"""A sample is disturbed if the CPU was slower by more than this fraction before or after it."""
+TRIES_MAX = 3
 LONG_S = 20
-"""A sample so long is not taken again."""
+"""Samples longer than this are not repeated."""
 WATCH_S = 0.05
 QUIET_S = 0.25
-QUIET_TRIES = 60
-WAKING_S = 1
-"""What a server that stood still has to catch up with."""
+QUIET_CHECKS_MAX = 60
+CATCH_UP_S = 1
+"""How long a server that was stopped may catch up before it is measured."""
 RESERVED_BYTES = 3 << 30
-"""What a sample of the usual length may take of new memory, the page cache of its log before all."""
+"""The new memory that a sample of the usual length may need, mainly for the page cache of its log."""
 
 
 class MemoryWatch(Watch):
-    """`most_mb`: the most anonymous memory that a server was seen with while this was entered."""
+    """`peak_mb`: the server's peak anonymous memory while this context was entered."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(WATCH_S)
-        self.most_mb = 0.0
+        self.peak_mb = 0.0
         self._server = server
 
     def __exit__(
@@ -47,21 +50,22 @@ class MemoryWatch(Watch):
         self.look()
 
     def look(self) -> None:
-        self.most_mb = max(self.most_mb, self._server.anonymous_mb())
+        self.peak_mb = max(self.peak_mb, self._server.anonymous_mb())
 
 
 def busy_s() -> float:
-    """CPU time that all processes of the machine have used, and what its host took."""
+    """The CPU time of all processes of the machine, including time that the host took (steal)."""
     fields = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     user, nice, system, _, _, irq, softirq, steal = fields
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def quiet() -> None:
-    """Until the machine has done what the sample before left to it: bytes are brought to the disk, a JVM compiles in
-    the background, a kernel may go through the memory that was freed."""
+    """Wait until the machine has finished the background work of the last sample: writeback, JIT compilation,
+    freeing of memory.
+    """
     os.sync()
-    for _ in range(QUIET_TRIES):
+    for _ in range(QUIET_CHECKS_MAX):
         before = busy_s()
         time.sleep(QUIET_S)
         if busy_s() - before < QUIET_S / 5:
@@ -69,15 +73,15 @@ def quiet() -> None:
 
 
 def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve, pace: Pace) -> Sample:
-    """The least disturbed of some; of one if it was not disturbed."""
+    """Take a sample, again if it was disturbed; the least disturbed one."""
     tries: list[tuple[float, Sample]] = []
-    for _ in range(TRIES):
+    for _ in range(TRIES_MAX):
         server.tidy()
         if part >= 1:
             quiet()
         lag = pace.lag()
         with (
-            server.awake(WAKING_S * min(1, part)),
+            server.awake(CATCH_UP_S * min(1, part)),
             row.entered(name, server, part),
             MemoryWatch(server) as memory,
             reserve,
@@ -90,7 +94,7 @@ def sample(row: Row, name: str, server: Server, part: float, reserve: Reserve, p
         others = (busy_s() - busy - used - load_s) / seconds
         disturbance = max(others / DISTURBED, lag / SLOWED, pace.lag() / SLOWED)
         cpu_us = used / (done.messages + done.besides) * 1e6
-        figures = Sample(done.rate, cpu_us, done.p50, done.p99, done.p999, done.max, memory.most_mb)
+        figures = Sample(done.rate, cpu_us, done.p50, done.p99, done.p999, done.max, memory.peak_mb)
         tries.append((disturbance, figures))
         if disturbance < 1 or seconds > LONG_S:
             break
@@ -107,7 +111,10 @@ def prepared(chosen: list[Row], peers: Mapping[str, Server], part: float) -> Non
 
 
 def measured(peers: Mapping[str, Server], chosen: list[Row], rounds: int, part: float) -> dict[str, Found]:
-    """Row → server → figures, medians of the rounds. A peer that fails is left out of the row; LoadError: we failed."""
+    """Row → server → medians of the rounds.
+
+    A peer that fails is left out of the row; LoadError: FireArrow failed.
+    """
     found: dict[str, dict[str, list[Sample]]] = {
         row.name: {name: [] for name in row.work if server_of(name) in peers} for row in chosen
     }

@@ -1,8 +1,9 @@
-"""How fast a store opens: `python -m bench.opening [--gib N] [--queues N] [--scan-mib N]`, one line a measurement.
+"""Measures how fast a store opens: `python -m bench.opening [--gib N] [--queues N] [--scan-mib N]`.
 
-Two stores: one that was stopped cleanly, of many GiB and queues, most of whose segments are sparse and hold a blank (a
-clean open reads no more of real ones, and the disk need not be that large); and one of real records that was killed,
-whose log is read through from its checkpoint, entries and keys put.
+Two stores: one of many GiB and queues that was closed cleanly, most of whose segments are sparse and contain
+a blank record (a clean open reads no more of real segments, and the disk can be smaller); and one of real
+records whose process was killed, so that recovery reads the log from its checkpoint and rebuilds queue
+entries and keys.
 """
 
 import argparse
@@ -54,7 +55,10 @@ def put(store: MessageStore, number: int, queues: int, body: bytes) -> None:
 
 
 def fill(root: Path, count: int, queues: int, segment_bytes: int, *, killed: bool = False) -> int:
-    """Put so many messages; where the log ends. `killed`: it is left as it is, checkpointed near its beginning."""
+    """Put so many messages; where the log ends.
+
+    `killed`: it is left as it is, checkpointed near its beginning.
+    """
     store = MessageStore.open(root, StoreConfig(segment_bytes=segment_bytes))
     body = os.urandom(BODY_BYTES)
     for number in range(count):
@@ -70,7 +74,7 @@ def fill(root: Path, count: int, queues: int, segment_bytes: int, *, killed: boo
 
 
 def stretch(root: Path, written: int, size: int, segment_bytes: int) -> None:
-    """Close the segment that is written to, and add sparse ones that hold a blank each, up to `size` bytes of log."""
+    """Close the last segment; append sparse segments with one blank record, up to `size` bytes of log."""
     base = written - written % segment_bytes
     places = [written, *range(base + segment_bytes, size - size % segment_bytes, segment_bytes)]
     for at in places:
@@ -95,7 +99,7 @@ def opened(root: Path, segment_bytes: int, *, killed: bool) -> Opened:
 
 
 def stopped(root: Path, size: int, queues: int, segment_bytes: int) -> Opened:
-    """A clean open of so large a store."""
+    """A clean open of a store of `size` bytes."""
     written = fill(root, 2 * queues, queues, segment_bytes)
     stretch(root, written, size, segment_bytes)
     fill(root, queues, queues, segment_bytes)

@@ -1,4 +1,4 @@
-"""The servers of a comparison by their names in its rows, started as far as they are wanted, stopped at the end."""
+"""The servers of a comparison by their names in the rows: started if a row needs them, stopped at the end."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,11 +12,11 @@ from bench.servers import Server
 from bench.whole_rows import BARE, MANY, ROLLING
 
 RECORD_BYTES = 1200
-"""Of a message of 1 KiB in a pull's answer."""
+"""The size of a message of 1 KiB in a pull response."""
 SMALL_PART = 0.1
 """Floors of smaller runs have smaller files."""
 RELAY_GIB = 4
-"""More than the largest load between producers and consumers writes."""
+"""More than the largest end-to-end load writes."""
 SYNCED = "flushDiskType=SYNC_FLUSH"
 ROLLS = (
     "mappedFileSizeCommitLog=8388608",
@@ -25,11 +25,11 @@ ROLLS = (
     "deleteWhen=" + ";".join(f"{hour:02}" for hour in range(24)),
     "cleanResourceInterval=1000",
 )
-"""Segments of a few seconds, deleted as soon as may be."""
+"""Segments last a few seconds and are deleted as soon as possible."""
 
 
 def factories(part: float) -> dict[tuple[str, ...], Callable[[Path], Server]]:
-    """Names in rows → what starts them in a folder; names that stand together share one process."""
+    """Names in rows → a function that starts the server in a folder; names in one key share a process."""
     file_mib = 512 if part > SMALL_PART else 64
     pulled = str(PULLED * RECORD_BYTES)
     return {

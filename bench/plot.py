@@ -1,4 +1,7 @@
-"""A history as an SVG picture: one small panel for each row, written by hand. Values are on a logarithmic scale."""
+"""Draws a history as SVG: one small panel for each row, values on a logarithmic scale.
+
+Uses no plotting library.
+"""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +20,7 @@ STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`values`: one for each place on the x axis, None where there is none; those above 0 are drawn."""
+    """`values`: one for each position on the x axis, None if it is missing; only values above 0 are drawn."""
 
     name: str
     values: Sequence[float | None]
@@ -28,7 +31,7 @@ class Panel:
     name: str
     lines: Sequence[Line]
     places: Sequence[str]
-    """What stands below the x axis."""
+    """The labels of the x axis."""
 
 
 def picture(panels: Sequence[Panel]) -> str:
@@ -83,7 +86,7 @@ def _line(line: Line, colour: str, number: int, low: int, high: int) -> list[str
 
 
 def _decades(low: float, high: float) -> tuple[int, int]:
-    """Powers of ten around both; at least one decade."""
+    """The powers of ten that enclose both values; at least one decade."""
     bottom, top = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return (bottom, top) if top > bottom else (bottom, bottom + 1)
 

@@ -1,6 +1,6 @@
-"""What this process and those that it has started cost: CPU time of all, memory of Spark's Python workers.
+"""CPU time of this process and its descendants; memory of Spark's Python workers.
 
-Reads /proc. A process that ends counts with its parent once that has waited for it.
+Reads /proc. The time of a process that ended is counted with its parent once the parent has waited for it.
 """
 
 import os
@@ -15,7 +15,7 @@ WORKERS = re.compile(r"pyspark(\.|/)daemon|pyspark(\.|/).*worker")
 
 
 def family() -> dict[int, list[int]]:
-    """This process and all below it: utime, stime, cutime and cstime, ticks."""
+    """This process and its descendants: utime, stime, cutime and cstime in ticks."""
     parents: dict[int, int] = {}
     times: dict[int, list[int]] = {}
     for path in Path("/proc").iterdir():
@@ -33,8 +33,9 @@ def family() -> dict[int, list[int]]:
 
 
 def cpu_s(before: dict[int, list[int]], after: dict[int, list[int]]) -> float:
-    """Between two looks at the family, with those that ended; without those whose parent ended first, as a worker's
-    daemon does: nobody counts them then."""
+    """CPU time between two calls of `family`, including ended processes, except those whose parent ended
+    first, as the daemon of Spark's workers does: the kernel does not count them.
+    """
     ended = sum(sum(times) for number, times in before.items() if number not in after)
     own = waited_for = 0
     for number, times in after.items():
@@ -45,7 +46,7 @@ def cpu_s(before: dict[int, list[int]], after: dict[int, list[int]]) -> float:
 
 
 class Sampler(Watch):
-    """`worker_mib`: the most anonymous memory that one Python worker of Spark was seen with, while it was entered."""
+    """`worker_mib`: the peak anonymous memory of a Python worker of Spark while this context was entered."""
 
     def __init__(self) -> None:
         super().__init__(EVERY_S)

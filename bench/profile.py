@@ -1,7 +1,7 @@
-"""Where a server's CPU time goes while a row's load runs: `python -m bench.profile ROW ...` (beginnings; none: all).
+"""Profiles the broker under the load of rows: `python -m bench.profile ROW ...` (name prefixes; none: all).
 
-perf samples our server alone; without perf, /proc tells kernel from the rest. Each row appends a line to
-bench/results.ndjson, which `bench.report` shows.
+perf samples only our server; without perf, /proc distinguishes kernel and user time. Each row appends a line
+to bench/results.ndjson, which `bench.report` shows.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Profile:
 
 
 def group_of(path: str) -> tuple[str, str]:
-    """Group and module of an object that perf names."""
+    """The group and module of an object file that perf reports."""
     if path.startswith("[") or path.endswith((".ko", "vmlinux")):
         return ("kernel", "kernel") if "vdso" not in path else ("libc and others", "vdso")
     file = Path(path)
@@ -65,7 +65,7 @@ def group_of(path: str) -> tuple[str, str]:
 
 
 def profile_of(row: str, cpu_us: float, script: str) -> Profile:
-    """Of what `perf script -F ip,sym,dso` printed."""
+    """The profile in the output of `perf script -F ip,sym,dso`."""
     groups: Counter[str] = Counter()
     modules: Counter[str] = Counter()
     top: Counter[str] = Counter()
@@ -87,14 +87,14 @@ def profile_of(row: str, cpu_us: float, script: str) -> Profile:
 
 
 def readable(symbol: str) -> str:
-    """A name of Cython's without what it puts around."""
+    """A symbol without Cython's prefixes."""
     symbol = re.sub(r"\+0x[0-9a-f]+$", "", symbol)
     return re.sub(r"^__pyx_(?:f|pf|pw|fuse_\d+)_\d+firearrow_(?:\d+[a-z_]+?_)*\d*", "", symbol)
 
 
 @contextmanager
 def sampler(server: Server, file: Path) -> Iterator[Sampling]:
-    """perf samples within what it gives, and only there."""
+    """A context manager within which perf samples the server."""
     pids = ",".join(str(process.pid) for process in server.processes)
     orders, order = os.pipe()
     answer, answers = os.pipe()
@@ -128,7 +128,7 @@ def sampler(server: Server, file: Path) -> Iterator[Sampling]:
 
 
 def times(server: Server) -> tuple[int, int]:
-    """User and system time of its processes, ticks."""
+    """User and system time of the server's processes in ticks."""
     found = [
         Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         for process in server.processes
@@ -137,7 +137,7 @@ def times(server: Server) -> tuple[int, int]:
 
 
 def loaded(row: Row, server: Server, seconds: float, part: float, sampling: Sampling = nullcontext) -> float:
-    """The row's load again and again, with memory at hand as in a comparison; the server's CPU us for a message."""
+    """Repeat the row's load, with reserved memory as in a comparison; the server's CPU us per message."""
     spent_s, messages, used = 0.0, 0, 0.0
     with closing(Reserve(int(RESERVED_BYTES * part))) as reserve:
         while spent_s < seconds:
@@ -152,7 +152,7 @@ def loaded(row: Row, server: Server, seconds: float, part: float, sampling: Samp
 
 
 def has_perf() -> bool:
-    """It is there and may sample."""
+    """Whether perf is installed and may sample."""
     if shutil.which("perf") is None:
         return False
     with tempfile.NamedTemporaryFile() as file:
@@ -161,7 +161,7 @@ def has_perf() -> bool:
 
 
 def coarse(row: Row, server: Server, seconds: float, part: float) -> Profile:
-    """Kernel and the rest, by the clock ticks in /proc."""
+    """A profile of only kernel and user time, by the clock ticks in /proc."""
     before, found, user, system = times(server), [], 0, 0
     while user + system < TICKS_MIN:
         found.append(loaded(row, server, seconds, part))
@@ -189,7 +189,7 @@ def profiled(row: Row, seconds: float, part: float, folder: Path) -> Profile:
 
 
 def verdict(profile: Profile) -> str:
-    """Where the time goes, and what would be left if ours cost nothing."""
+    """Where the time goes, and what would remain if our code cost nothing."""
     parts = sorted(profile.groups.items(), key=lambda item: -item[1])
     where = ", ".join(f"{name} {share:.0%}" for name, share in parts if share >= 0.01)
     kernel = profile.groups.get("kernel", 0)
@@ -208,15 +208,17 @@ def verdict(profile: Profile) -> str:
 
 def main(arguments: list[str] | None = None) -> list[Profile]:
     parser = argparse.ArgumentParser(prog="python -m bench.profile", description=__doc__)
-    parser.add_argument("rows", nargs="*", default=[], help="names begin so; none: all")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of load at least, for each row")
+    parser.add_argument("rows", nargs="*", default=[], help="prefixes of row names; none: all rows")
     parser.add_argument(
-        "--part", type=float, default=0.5, help="of the usual number of requests, again and again"
+        "--seconds", type=float, default=SECONDS, help="minimum duration of the load for each row"
+    )
+    parser.add_argument(
+        "--part", type=float, default=0.5, help="fraction of the usual number of requests, repeated"
     )
     parser.add_argument("--no-record", action="store_true", help="do not append to bench/results.ndjson")
     given = parser.parse_args(arguments)
     if not 0 < given.part <= 1 or not 0 < given.seconds <= 600:
-        parser.error("--part is above 0 and at most 1, --seconds above 0 and at most 600")
+        parser.error("--part must be greater than 0 and at most 1, --seconds greater than 0 and at most 600")
     found = []
     for row in rows():
         if row.name.startswith(tuple(given.rows) or ("",)):

@@ -10,7 +10,7 @@ CRC = ROOT / "_native" / "base" / "crc32.h"
 
 
 def built(name: str) -> Path:
-    """RuntimeError without a C compiler, or when it refuses."""
+    """The path of the program, compiled if necessary. RuntimeError: there is no C compiler, or it failed."""
     program, source = CACHE / name, NATIVE / f"{name}.c"
     CACHE.mkdir(parents=True, exist_ok=True)
     newest = max(path.stat().st_mtime for path in (source, CRC, *NATIVE.glob("*.h")))

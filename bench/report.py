@@ -283,9 +283,11 @@ def panels(runs: list[Run]) -> list[Panel]:
     for row in rows():
         of = [
             (run, told)
-            for run in runs if run.kind in ("compare", "early") and run.whole
-            for told in run.rows if told.row == row.name
-        ][-HISTORY:]  # fmt: skip
+            for run in runs
+            if run.kind in ("compare", "early") and run.whole
+            for told in run.rows
+            if told.row == row.name
+        ][-HISTORY:]
         peers = [name for name in row.work if name != row.ours]
         drawn = [row.ours, *sorted(peers, key=lambda name: not name.startswith("apache"))[:PEERS_DRAWN]]
         lines = [Line(name, [told.rate(name) for _, told in of]) for name in drawn]

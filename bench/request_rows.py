@@ -1,4 +1,4 @@
-"""Rows of requests and answers: sends one by one, pipelined, in batches and synced, and pulls of what is there."""
+"""Rows of single requests: sends one by one, pipelined, in batches and synced; pulls of stored messages."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,9 +14,13 @@ QUEUE_MESSAGES = 8192
 
 def sending(body_bytes: int, connections: int, depth: int, requests: int, *, check: bool = True) -> Work:
     return lambda server, part: load.send(
-        server.address, body_bytes=body_bytes, connections=connections, depth=depth,
-        requests=int(requests * part), check=check,
-    )  # fmt: skip
+        server.address,
+        body_bytes=body_bytes,
+        connections=connections,
+        depth=depth,
+        requests=int(requests * part),
+        check=check,
+    )
 
 
 def batching(body_bytes: int, requests: int, *, check: bool = True) -> Work:
@@ -68,21 +72,24 @@ def _topic(server: Server, part: float) -> None:
 def one_by_one(body_bytes: int) -> Row:
     goals = [rows.of("floor", 0.9), rows.of("apache", 5), rows.memory()]
     return Row(
-        f"send 64 x 1, {frames.size(body_bytes)}", OURS,
+        f"send 64 x 1, {frames.size(body_bytes)}",
+        OURS,
         {
             OURS: sending(body_bytes, 64, 1, 200_000),
             "floor": sending(body_bytes, 64, 1, 200_000, check=False),
             "apache": sending(body_bytes, 64, 1, 60_000),
         },
         (*goals, rows.cpu(5.5)) if body_bytes == 128 else tuple(goals),
-        prepare=_topic, floor="floor",
-    )  # fmt: skip
+        prepare=_topic,
+        floor="floor",
+    )
 
 
 def pipelined(body_bytes: int) -> Row:
     goals = [rows.of("redis SET", 0.85), rows.of("redis XADD", 1.8), rows.of("apache", 20), rows.memory()]
     return Row(
-        f"send 8 x 32, {frames.size(body_bytes)}", OURS,
+        f"send 8 x 32, {frames.size(body_bytes)}",
+        OURS,
         {
             OURS: sending(body_bytes, 8, 32, 800_000),
             "floor": sending(body_bytes, 8, 32, 800_000, check=False),
@@ -91,13 +98,15 @@ def pipelined(body_bytes: int) -> Row:
             "apache": sending(body_bytes, 8, 32, 60_000),
         },
         (*goals, rows.cpu(0.65)) if body_bytes == 128 else tuple(goals),
-        prepare=_topic, floor="floor",
-    )  # fmt: skip
+        prepare=_topic,
+        floor="floor",
+    )
 
 
 def batched() -> Row:
     return Row(
-        "send batches of 32 x 128 B", OURS,
+        "send batches of 32 x 128 B",
+        OURS,
         {
             OURS: batching(128, 40_000),
             "firearrow: pipelined": sending(128, 8, 32, 800_000),
@@ -106,17 +115,22 @@ def batched() -> Row:
             "apache": batching(128, 4_000),
         },
         (
-            rows.of("firearrow: pipelined", 2), rows.of("floor", 0.75), rows.of("record floor", 0.75),
-            rows.of("apache", 10), rows.memory(),
+            rows.of("firearrow: pipelined", 2),
+            rows.of("floor", 0.75),
+            rows.of("record floor", 0.75),
+            rows.of("apache", 10),
+            rows.memory(),
         ),
-        prepare=_topic, floor="record floor",
-    )  # fmt: skip
+        prepare=_topic,
+        floor="record floor",
+    )
 
 
 def synced(connections: int, depth: int, requests: int, of_async: float, of_apache: float) -> Row:
     work = sending(128, connections, depth, requests)
     return Row(
-        f"SYNC_FLUSH {connections} x {depth}, 128 B", "firearrow synced",
+        f"SYNC_FLUSH {connections} x {depth}, 128 B",
+        "firearrow synced",
         {
             "firearrow synced": work,
             OURS: work,
@@ -125,11 +139,14 @@ def synced(connections: int, depth: int, requests: int, of_async: float, of_apac
             "apache synced": sending(128, connections, depth, requests // 8),
         },
         (
-            rows.of(OURS, of_async), rows.of("redis synced XADD", 2), rows.of("apache synced", of_apache),
+            rows.of(OURS, of_async),
+            rows.of("redis synced XADD", 2),
+            rows.of("apache synced", of_apache),
             rows.memory(),
         ),
-        prepare=_topic, floor="synced floor",
-    )  # fmt: skip
+        prepare=_topic,
+        floor="synced floor",
+    )
 
 
 def pulled(kind: str, of_floor: float) -> Row:
@@ -139,12 +156,13 @@ def pulled(kind: str, of_floor: float) -> Row:
 
     floor = f"floor {kind}"
     return Row(
-        f"pull 32 x 1 KiB, {kind}", OURS,
+        f"pull 32 x 1 KiB, {kind}",
+        OURS,
         {OURS: pulling(kind, 40_000), "apache": pulling(kind, 8_000), floor: pulling_floor(40_000)},
         (rows.of(floor, of_floor), rows.of("apache", 4), rows.memory()),
         floor=floor,
         prepare=fill,
-    )  # fmt: skip
+    )
 
 
 def request_rows() -> list[Row]:

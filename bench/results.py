@@ -1,4 +1,4 @@
-"""bench/results.ndjson: one line of JSON for each run (commit, machine, figures), only ever appended to."""
+"""bench/results.ndjson: one line of JSON for each run (commit, machine, figures); append only."""
 
 import json
 import os
@@ -21,7 +21,10 @@ DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one goal. `value`: what was measured; `floor`: what it is for the row's floor, if that was measured."""
+    """The outcome of one goal.
+
+    `value`: as measured; `floor`: the same for the row's floor, if that was measured.
+    """
 
     text: str
     limit: float
@@ -33,7 +36,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One row of one run. `figures`: server → its figures; in early runs a row told rates only."""
+    """One row of one run. `figures`: server → its figures; early runs have only rates."""
 
     row: str
     ours: str
@@ -60,7 +63,7 @@ class Run:
     profile: dict[str, Any]
     """See bench.profile."""
     spark: tuple[dict[str, Any], ...]
-    """Rows and ratios, as bench.spark_bench tells them."""
+    """Rows and ratios, as bench.spark_bench reports them."""
 
     @property
     def whole(self) -> bool:
@@ -68,7 +71,7 @@ class Run:
 
 
 def outcomes(row: Row, found: Found) -> list[Outcome]:
-    """Goals whose peers were measured."""
+    """The outcomes of the goals whose peers were measured."""
     told = []
     for goal in row.goals:
         value, floor = _value(goal, found, row.ours), _value(goal, found, row.floor)
@@ -87,7 +90,7 @@ def outcomes(row: Row, found: Found) -> list[Outcome]:
 
 
 def _value(goal: Goal, found: Found, of: str) -> float | None:
-    """None: one of those that it compares was not measured."""
+    """None: a server that the goal compares was not measured."""
     try:
         return goal.value(found, of)
     except KeyError:
@@ -100,7 +103,7 @@ def row_told(row: Row, found: Found) -> Told:
 
 
 def rounded(value: float) -> float:
-    """To so many digits as a measurement has."""
+    """Rounded to the significant digits of a measurement."""
     return float(f"{value:.{DIGITS}g}")
 
 
@@ -128,9 +131,17 @@ def _run(line: dict[str, Any]) -> Run:
     of_spark = kind in ("spark", "memory")
     rows = () if of_spark else tuple(_told(row) if kind == "compare" else _early(row) for row in told)
     return Run(
-        line["at"], line["commit"], machine, kind, rows, line.get("micro", {}), line.get("ready_s", {}),
-        line.get("part", 1), line.get("profile", {}), told if of_spark else (),
-    )  # fmt: skip
+        line["at"],
+        line["commit"],
+        machine,
+        kind,
+        rows,
+        line.get("micro", {}),
+        line.get("ready_s", {}),
+        line.get("part", 1),
+        line.get("profile", {}),
+        told if of_spark else (),
+    )
 
 
 def _told(row: dict[str, Any]) -> Told:
@@ -138,7 +149,7 @@ def _told(row: dict[str, Any]) -> Told:
 
 
 def _early(row: dict[str, Any]) -> Told:
-    """Rates beside each other, under the servers' names."""
+    """A row of an early run: rates under the servers' names."""
     rates = {
         name: {"rate": float(value)}
         for name, value in row.items()
@@ -177,7 +188,7 @@ def commit() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What figures depend on; no name of a host."""
+    """The machine's properties on which figures depend, without its host name."""
     cpu = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     memory = re.search(r"MemTotal:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     return {

@@ -1,4 +1,4 @@
-"""What a row of the comparison is: loads on servers side by side, and what the figures must reach."""
+"""A row of the comparison: the same load on several servers, and the goals for the figures."""
 
 import statistics
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from bench.load import Load
 from bench.servers import Server
 
 Work = Callable[[Server, float], Load]
-"""On a server, with so large a part of the usual number of requests."""
+"""Runs a load on a server, with this fraction of the usual number of requests."""
 Prepare = Callable[[Server, float], None]
 Beside = Callable[[Server, float], AbstractContextManager[object]]
 OURS = "firearrow"
@@ -17,7 +17,7 @@ OURS = "firearrow"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Of one round: messages a second, the server's CPU for a message, latencies in us, the most anonymous memory."""
+    """One round: messages per second, CPU us per message, latencies in us, peak anonymous memory in MB."""
 
     rate: float
     cpu_us: float
@@ -29,7 +29,7 @@ class Sample:
 
 
 def figures(samples: list[Sample]) -> Sample:
-    """Medians of the rounds; of latencies' maxima and of memory the most."""
+    """The medians of the rounds; the highest of the maximum latencies and of memory."""
     middle = {
         name: statistics.median(getattr(each, name) for each in samples)
         for name in ("rate", "cpu_us", "p50", "p99", "p999")
@@ -43,7 +43,7 @@ Found = Mapping[str, Sample]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`text` names what `value` gives; KeyError there: a peer was not measured."""
+    """`text` names the result of `value`, which raises KeyError if a peer was not measured."""
 
     text: str
     limit: float
@@ -55,7 +55,7 @@ class Goal:
 
 
 def of(peer: str, limit: float) -> Goal:
-    """Our rate is at least so much of the peer's."""
+    """Our rate is at least `limit` times the peer's."""
     return Goal(f"of {peer}", limit, False, lambda found, ours: found[ours].rate / found[peer].rate)
 
 
@@ -83,19 +83,19 @@ def memory(limit_mb: float = 100) -> Goal:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`work`: server → load; the names are those of `bench.peers`, or `SERVER: something else done there`."""
+    """`work`: server → load; names are those of `bench.peers`, or `SERVER: another load on that server`."""
 
     name: str
     ours: str
     work: Mapping[str, Work]
     goals: tuple[Goal, ...]
     prepare: Prepare | None = None
-    """Once for each server, before all rounds."""
+    """Called once for each server, before all rounds."""
     beside: Mapping[str, Beside] = field(default_factory=dict)
-    """What goes on at a server while its load runs."""
+    """A context in which the load of a server runs."""
     rounds_max: int = 100
     floor: str = ""
-    """Which of the servers does the least that this work needs, if one of them does."""
+    """The row's floor: the server that does the least work that the row needs, if there is one."""
 
     def entered(self, name: str, server: Server, part: float) -> AbstractContextManager[object]:
         beside = self.beside.get(name)

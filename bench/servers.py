@@ -1,4 +1,4 @@
-"""Servers as processes, each pinned to CPU 0: FireArrow, Apache's broker from Maven's repository, redis, the floors."""
+"""Starts servers as processes pinned to CPU 0: FireArrow, Apache's broker (from Maven), redis, floors."""
 
 import os
 import re
@@ -31,8 +31,11 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0<
 
 @dataclass
 class Server:
-    """A running broker. `ready_s`: from the start of its process to its first answer to a stored send. It stands still
-    (SIGSTOP) whenever others are measured: it may have something left to do, and a JVM always has."""
+    """A running server.
+
+    `ready_s`: from the start of its process to the first response to a stored send. It is stopped (SIGSTOP)
+    while others are measured, since it may have background work, and a JVM always has.
+    """
 
     name: str
     address: Address
@@ -46,7 +49,7 @@ class Server:
         return self.name.startswith(("firearrow", "apache"))
 
     def anonymous_mb(self) -> float:
-        """RssAnon of all its processes, in millions of bytes."""
+        """RssAnon of all its processes, in MB."""
         total = 0
         for process in self.processes:
             status = Path(f"/proc/{process.pid}/status").read_text()
@@ -54,7 +57,7 @@ class Server:
         return total * 1024 / 1e6
 
     def cpu_s(self) -> float:
-        """CPU time that the threads of its processes have used, exact to the nanosecond."""
+        """CPU time of all threads of its processes, with nanosecond resolution."""
         return (
             sum(
                 _thread_ns(each)
@@ -66,7 +69,7 @@ class Server:
 
     @contextmanager
     def awake(self, settle_s: float = 0) -> Iterator[None]:
-        """For as long as something is asked of it; first it may catch up with what it could not do."""
+        """A context in which the server runs; first it may catch up with background work."""
         self._signal(signal.SIGCONT)
         time.sleep(settle_s)
         try:
@@ -78,7 +81,7 @@ class Server:
         self._signal(signal.SIGSTOP)
 
     def tidy(self) -> None:
-        """All but a floor's newest file go: it deletes nothing, and brokers give up messages on a disk that fills."""
+        """Delete all but a floor's newest file: floors delete none, and brokers drop data on a full disk."""
         if self.left is not None:
             files = self.left.parent.glob(f"{self.left.name}.[0-9]*")
             for path in sorted(files, key=lambda path: path.stat().st_mtime_ns)[:-1]:
@@ -103,7 +106,7 @@ class Server:
 
 
 def _thread_ns(schedstat: Path) -> int:
-    """Of a thread that ends just now nothing is counted any more."""
+    """CPU time of a thread; 0: it has just ended."""
     try:
         return int(schedstat.read_text().split()[0])
     except (FileNotFoundError, ProcessLookupError):
@@ -111,13 +114,13 @@ def _thread_ns(schedstat: Path) -> int:
 
 
 def allow_many_files() -> None:
-    """Thousands of connections, also of the servers that are started from now on."""
+    """Allow thousands of open files, also in servers that are started after this call."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def pinned(command: list[str], log: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Start it on the servers' CPU alone (`taskset` is of util-linux)."""
+    """Start a process pinned to the servers' CPU (`taskset` is part of util-linux)."""
     command = ["taskset", "--cpu-list", str(SERVER_CPU), *command]
     with log.open("ab") as out:
         return subprocess.Popen(
@@ -146,25 +149,25 @@ def firearrow(folder: Path, *settings: str) -> Server:
 
 
 def _bound(process: subprocess.Popen[bytes], log: Path) -> int:
-    """The port that the broker says it has."""
+    """The port that the broker reports in its log."""
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         said = re.search(r"firearrow ready: broker \S+:(\d+),", log.read_text())
         if said is not None:
             return int(said[1])
         if process.poll() is not None:
-            raise RuntimeError(f"exit {process.returncode}: {log.read_text()[-1000:]}")
+            raise RuntimeError(f"the server exited with code {process.returncode}: {log.read_text()[-1000:]}")
         time.sleep(0.01)
-    raise RuntimeError(f"no broker is ready: {log.read_text()[-1000:]}")
+    raise RuntimeError(f"the broker did not become ready: {log.read_text()[-1000:]}")
 
 
 def floor(folder: Path, *kind: str, file_mib: int) -> Server:
-    """The least that a server can do (native/floor.c), over files of this size."""
+    """A minimal server (native/floor.c) with files of this size."""
     return _least("floor", kind[0], folder / "floor.data", file_mib, *kind[1:])
 
 
 def relay(folder: Path, *, file_gib: int) -> Server:
-    """The least between producers and consumers (native/relay.c), over files that hold all of one load each."""
+    """The end-to-end floor (native/relay.c); a file must be large enough for a whole load."""
     return _least("relay", folder / "relay.data", file_gib)
 
 
@@ -179,7 +182,10 @@ def _least(program: str, *words: object) -> Server:
 
 
 def redis(folder: Path, *, synced: bool) -> Server:
-    """Without a log, or with one that is synced before each answer. RuntimeError: there is none on this machine."""
+    """Without a log, or with one that is synced before each answer.
+
+    RuntimeError: there is none on this machine.
+    """
     if shutil.which("redis-server") is None:
         raise RuntimeError("redis-server is not installed")
     port, started = free_port(), time.monotonic()
@@ -214,19 +220,28 @@ def class_path(folder: Path) -> str:
 
 
 def apache(folder: Path, jars: str, *settings: str) -> Server:
-    """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone. Its send queue may be long and
-    wait long, else it refuses under these loads."""
+    """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone.
+
+    Its send queue may be long and wait long, else it refuses under these loads.
+    """
     home = folder / "apache"
     port = free_port(-2, 1, 2)  # the VIP port is two below, that for replication one above
     naming = port + 2
     (home / "conf").mkdir(parents=True)
     conf = {
-        "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "listenPort": str(port),
-        "brokerIP1": "127.0.0.1", "namesrvAddr": f"127.0.0.1:{naming}", "storePathRootDir": str(home / "store"),
-        "storePathCommitLog": str(home / "store" / "commitlog"), "autoCreateTopicEnable": "true",
-        "waitTimeMillsInSendQueue": "100000", "osPageCacheBusyTimeOutMills": "100000",
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": "broker-a",
+        "brokerId": "0",
+        "listenPort": str(port),
+        "brokerIP1": "127.0.0.1",
+        "namesrvAddr": f"127.0.0.1:{naming}",
+        "storePathRootDir": str(home / "store"),
+        "storePathCommitLog": str(home / "store" / "commitlog"),
+        "autoCreateTopicEnable": "true",
+        "waitTimeMillsInSendQueue": "100000",
+        "osPageCacheBusyTimeOutMills": "100000",
         "sendThreadPoolQueueCapacity": "1000000",
-    }  # fmt: skip
+    }
     conf |= dict(setting.split("=", 1) for setting in settings)
     (home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in conf.items()))
     (home / "namesrv.conf").write_text(f"listenPort={naming}\nkvConfigPath={home}/kv.json\n")
@@ -257,7 +272,7 @@ def _wait_port(address: Address, process: subprocess.Popen[bytes], log: Path) ->
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"exit {process.returncode}: {log.read_text()[-1000:]}")
+            raise RuntimeError(f"the server exited with code {process.returncode}: {log.read_text()[-1000:]}")
         try:
             socket.create_connection(address, 1).close()
         except OSError:
@@ -290,4 +305,4 @@ def _first_send(process: subprocess.Popen[bytes], address: Address, log: Path) -
         if RemotingCommand.decode(answer).code == 0:
             return
         time.sleep(0.02)
-    raise RuntimeError(f"{address} stores nothing: {log.read_text()[-1000:]}")
+    raise RuntimeError(f"{address} stored no message: {log.read_text()[-1000:]}")

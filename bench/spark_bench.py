@@ -1,9 +1,12 @@
-"""The Spark tools beside Spark's ordinary ways in one session: `python -m bench.spark_bench`. Ratios are the result.
+"""Compares the Spark tools with plain Spark in one session: `python -m bench.spark_bench`.
 
-One store of 1-KiB messages, `local[2]`, a FireArrow broker on the same machine. What is compared runs one behind the
-other, each time in the other order. A row is the median of its samples, a ratio that of the ratios of samples which
-belong together: the machine's pace changes within minutes. Seconds, and CPU seconds of JVM and Python workers.
-`--record` appends to bench/results.ndjson; `--memory GIB` measures what a worker takes over so large a store instead.
+Ratios are the result.
+
+One store of 1-KiB messages, `local[2]`, a FireArrow broker on the same machine. Rows that are compared run
+one after the other, each time in the opposite order. A row is the median of its samples, a ratio the median
+of the ratios of adjacent samples, since the machine's speed changes within minutes. Measured: seconds, and
+CPU seconds of JVM and Python workers. `--record` appends to bench/results.ndjson; `--memory GIB` measures a
+worker's memory for a store of that size instead.
 """
 
 import argparse
@@ -133,8 +136,9 @@ class Bench:
     # ---- what is compared ----
 
     def decode(self) -> None:
-        """One core, no Spark, seconds of this thread's CPU: the log as it lies, while the kernel maps its pages and
-        when they are mapped; queue after queue."""
+        """One core, no Spark, seconds of this thread's CPU: the log as it lies, while the kernel maps its
+        pages and when they are mapped; queue after queue.
+        """
         setup_worker()  # as in each worker
         with self.ready(self.store), StoreSource((str(self.store),)).open() as reader:
             (name,) = reader.brokers
@@ -199,7 +203,7 @@ class Bench:
         )
 
     def take(self, name: str, run: Callable[[LocalBroker], None]) -> None:
-        """To a broker of its own, whose store goes with it: what was sent before would fill the memory for files."""
+        """Send to a new broker, whose store is deleted afterwards: old data would fill the page cache."""
         folder = self.fresh("target")
         with LocalBroker(folder) as broker:
             with blocking.Admin(name_server=broker.name_server) as admin:
@@ -252,7 +256,7 @@ def to_sink(frame: DataFrame, options: dict[str, str]) -> None:
     frame.write.format("rocketmq").options(**options).mode("append").save()
 
 
-# ---- the broker's own pace -------------------------------------------------------------------------------------------
+# ---- the broker's speed ----
 
 
 def native_frames(store: Path) -> tuple[list[bytes], int]:
@@ -280,7 +284,7 @@ def natively(address: str, frames: list[bytes], requests: int) -> None:
     load.drive((host, int(port)), frames, load.Workload(4, 4, requests, check=False))
 
 
-# ---- runs ------------------------------------------------------------------------------------------------------------
+# ---- runs ----
 
 
 def measured(bench: Bench, rounds: int, wanted: list[str]) -> None:
@@ -340,7 +344,7 @@ def table(bench: Bench) -> list[dict[str, object]]:
 
 
 def memory(bench: Bench, gib: int) -> list[dict[str, object]]:
-    """The most anonymous memory that a Python worker had while everything was read, exported, sent or audited."""
+    """The peak anonymous memory of a Python worker while the store is read, exported, sent and audited."""
     rows: list[dict[str, object]] = []
     out = bench.fresh("out")
     out.mkdir()

@@ -1,6 +1,6 @@
-"""A store to measure the Spark tools with: messages of 1 KiB, half of a body random, in 4 topics of 4 queues.
+"""A store for benchmarks of the Spark tools: messages of 1 KiB, half random, in 4 topics of 4 queues.
 
-Made by the native store, in batches. Four properties a message, as Apache's clients set them.
+Written with the native store, in batches. Each message has four properties, as Apache's clients set them.
 """
 
 import random
@@ -36,7 +36,7 @@ def item(number: int, text: bytes) -> bytes:
 
 
 def make(folder: Path, log_bytes: int, body_bytes: int = BODY_BYTES) -> int:
-    """A closed store whose log has about so many bytes: how many messages."""
+    """Write a store with about `log_bytes` of log; the number of messages."""
     dice, number, now_ms = random.Random(7), 0, BEGUN_MS
     with MessageStore.open(folder) as store:
         while store.written < log_bytes:

@@ -56,9 +56,13 @@ def test_batches(benchmark: BenchmarkFixture, server: Server) -> None:
 def test_pulls(benchmark: BenchmarkFixture, server: Server) -> None:
     def pull(count: int) -> Load:
         return load.pull(
-            server.address, topic="scattered", messages_each=QUEUE_MESSAGES, connections=8, depth=1,
+            server.address,
+            topic="scattered",
+            messages_each=QUEUE_MESSAGES,
+            connections=8,
+            depth=1,
             requests=count // 32,
-        )  # fmt: skip
+        )
 
     run(benchmark, 640_000, pull)
 

@@ -1,4 +1,4 @@
-"""What the sink's batch bodies cost on one core, for bodies of three sizes: `pytest bench --benchmark-enable`."""
+"""The cost of the sink's batch bodies on one core, for three sizes: `pytest bench --benchmark-enable`."""
 
 import numpy as np
 import pyarrow as pa

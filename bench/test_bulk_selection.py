@@ -1,6 +1,7 @@
 """What it costs to find records and to choose among them: `pytest bench --benchmark-enable`.
 
-One window of 1-KiB bodies, some keys and one of five tags each, as a broker writes it; entries of one queue of sixteen.
+One window of 1-KiB bodies, some keys and one of five tags each, as a broker writes it; entries of one queue
+of sixteen.
 """
 
 import struct
@@ -23,8 +24,10 @@ BORN_MS = 1_700_000_000_000
 
 def record(number: int, place: int) -> bytes:
     properties = b"UNIQ_KEY\x01%032X\x02WAIT\x01true\x02TAGS\x01tag%d\x02KEYS\x01key%d\x02" % (
-        number, number % TAGS, number,
-    )  # fmt: skip
+        number,
+        number % TAGS,
+        number,
+    )
     head = struct.pack(
         ">iiiqqiq", crc32(BODY), number % QUEUES, 0, number // QUEUES, place, 0, BORN_MS + number
     )

@@ -1,4 +1,4 @@
-"""What sends, batches, pulls and wake-ups cost in the fast lane, without sockets: `pytest bench --benchmark-enable`."""
+"""The cost of sends, batches, pulls, wake-ups on the fast path, no sockets: `pytest bench --benchmark-enable`."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -50,7 +50,7 @@ class Wire:
         self.sent += len(data)
 
 
-class Line(FastConnection):
+class ClientSocket(FastConnection):
     def __init__(self, fast_handler: FastDispatch) -> None:
         super().__init__(Loop())  # type: ignore[arg-type]
         self.wire, self.fast_handler, self.host = Wire(), fast_handler, HOST
@@ -59,7 +59,7 @@ class Line(FastConnection):
     def on_close(self, callback: object) -> None: ...
 
     def received(self, command: RemotingCommand) -> None:
-        raise AssertionError(f"the lane left {command}")
+        raise AssertionError(f"the fast path did not handle {command}")
 
     def feed(self, data: bytes) -> None:
         room = self.get_buffer(-1)
@@ -76,7 +76,7 @@ class StillClock(Clock):
 
 
 class Broker:
-    """Store, gate, lane, turn, offsets and journal. It is statistics, too, and does nothing there."""
+    """Store, plain topics, fast path, write batch, offsets, journal; also statistics that count nothing."""
 
     def __init__(self, folder: Path) -> None:
         self.store = MessageStore.open(
@@ -88,18 +88,30 @@ class Broker:
         clock = StillClock()
         self.held = hold_service = PullHoldService(Loop(), clock, FRAMES)  # type: ignore[arg-type]
         self.write_batch = WriteBatch(
-            Loop(), self.store, clock, sync_timeout_ms=5000, arrivals=ArrivalNotifier(hold_service),
-            request_sync=self.sync, full=str, journal=self.journal,
-        )  # fmt: skip
+            Loop(),
+            self.store,
+            clock,
+            sync_timeout_ms=5000,
+            arrivals=ArrivalNotifier(hold_service),
+            request_sync=self.sync,
+            full=str,
+            journal=self.journal,
+        )
         sender = Sender(
             plain_topics, self.store, self.write_batch, self, clock, UniqueIds(HOST[:-4], 1, b"salt"), HOST
         )
         self.offsets = ConsumerOffsets(clock, on_commit=partial(self.journal.note, Kind.OFFSET))
         puller = Puller(
-            self.store, hold_service, lambda *_: (4, (), 0, 0, 60_000), self.again, self.offsets, self.journal.journal_page, self,
+            self.store,
+            hold_service,
+            lambda *_: (4, (), 0, 0, 60_000),
+            self.again,
+            self.offsets,
+            self.journal.journal_page,
+            self,
             clock,
-        )  # fmt: skip
-        self.line = Line(FastDispatch(sender, puller))
+        )
+        self.line = ClientSocket(FastDispatch(sender, puller))
 
     def sync(self) -> None: ...
     def counts(self, topic: str) -> tuple[Count, Count]:
@@ -108,7 +120,7 @@ class Broker:
     def got(self, group: str, topic: str, messages: int, size: int, requests: int) -> None: ...
     def missed(self, requests: int) -> None: ...
     def again(self, request: RemotingCommand, peer: object) -> None:
-        raise AssertionError(f"{request} is left to the complete way")
+        raise AssertionError(f"the fast path did not answer {request}")
 
     def say(self, data: bytes) -> None:
         self.line.feed(data)
@@ -126,7 +138,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.mark.parametrize("body_bytes", [128, 1024])
 def test_sends(benchmark: BenchmarkFixture, broker: Broker, body_bytes: int) -> None:
-    """A turn of 64 messages on one connection."""
+    """A pass with 64 messages on one connection."""
     data = b"".join(send_frame(n % 4, bytes(body_bytes), n) for n in range(FRAMES))
     benchmark(broker.say, data)
     assert broker.line.wire.sent > 0
@@ -162,7 +174,7 @@ def test_pulls_that_commit(benchmark: BenchmarkFixture, broker: Broker) -> None:
 
 
 def test_wake_ups(benchmark: BenchmarkFixture, broker: Broker) -> None:
-    """Four pulls that wait, one for each queue; then 64 messages, of which each gets its 16."""
+    """Four held pulls, one for each queue; then 64 messages, 16 for each pull."""
     data = b"".join(send_frame(n % 4, bytes(128), n) for n in range(FRAMES))
     broker.say(data)
 

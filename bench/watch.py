@@ -1,4 +1,4 @@
-"""Watch: something looked at now and then, in a thread of its own, while it is entered."""
+"""Watch: a context that samples something periodically in a separate thread."""
 
 import threading
 from types import TracebackType
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Watch:
-    """`look` runs in the thread; it may be entered again when it was left."""
+    """`look` runs in the thread every `every_s`. The context may be entered again after it was left."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s

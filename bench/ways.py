@@ -1,7 +1,7 @@
-"""The ways of a request beside each other in one run: `python -m bench.ways`. Ratios are the result.
+"""Compares the fast path, the handlers and the loop's transports in one run: `python -m bench.ways`.
 
-All brokers are up at once on CPU 0, the load runs on CPU 1, in rounds of random order. What tells is the server's CPU
-time for each request.
+All brokers run on CPU 0, the load on CPU 1, in rounds of random order. The result is the ratios of the
+server's CPU time per request.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def workloads(requests: int) -> dict[str, Work]:
 
 
 def costs(peers: list[servers.Server], requests: int, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Row → server → microseconds of its CPU for each request, one a round."""
+    """Row → server → CPU us per request, one value per round."""
     for peer in peers:
         load.create_topic(peer.address, TOPIC)
         load.fill(peer.address, "scattered", QUEUE_MESSAGES, scattered=True)

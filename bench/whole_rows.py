@@ -1,4 +1,4 @@
-"""Rows of the whole broker: from producer to consumer, very many topics, very many consumers that wait, features."""
+"""Rows for the whole broker: end to end, very many topics, very many idle consumers, features."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,15 +19,20 @@ BARE = "firearrow without index"
 
 
 def flowing(body_bytes: int, messages: int) -> Work:
-    """As fast as it goes; latencies are those of half that rate."""
+    """Flat out; latencies are measured at half of that rate."""
 
     def work(server: Server, part: float) -> Load:
         count = max(1, int(messages * part))
         flat = flow.end_to_end(server.address, body_bytes=body_bytes, producers=8, depth=8, messages=count)
         half = flow.end_to_end(
-            server.address, body_bytes=body_bytes, producers=8, depth=8, messages=count // 2 + 1,
-            rate=flat.rate / 2, skip=count // 20,
-        )  # fmt: skip
+            server.address,
+            body_bytes=body_bytes,
+            producers=8,
+            depth=8,
+            messages=count // 2 + 1,
+            rate=flat.rate / 2,
+            skip=count // 20,
+        )
         return replace(flat, p50=half.p50, p99=half.p99, p999=half.p999, max=half.max, besides=half.messages)
 
     return work
@@ -35,34 +40,43 @@ def flowing(body_bytes: int, messages: int) -> Work:
 
 def flat_out(body_bytes: int, limit: float) -> Row:
     return Row(
-        f"end to end flat out, {frames.size(body_bytes)}", OURS,
+        f"end to end flat out, {frames.size(body_bytes)}",
+        OURS,
         {
             OURS: flowing(body_bytes, 2_000_000),
             "relay floor": flowing(body_bytes, 2_000_000),
             "apache": flowing(body_bytes, 80_000),
         },
         (rows.rate(limit), rows.of("apache", 15), rows.latency("p99", 5000), rows.memory()),
-        rounds_max=3, floor="relay floor",
-    )  # fmt: skip
+        rounds_max=3,
+        floor="relay floor",
+    )
 
 
 def paced() -> Row:
-    """Segments roll, are flushed and deleted meanwhile; the first second does not count."""
+    """Segments are rolled, flushed and deleted during the load; the first second does not count."""
 
     def work(server: Server, part: float) -> Load:
         count = max(1, int(PACED_RATE * PACED_S * part))
         return flow.end_to_end(
-            server.address, body_bytes=128, producers=8, depth=8, messages=count, rate=PACED_RATE,
+            server.address,
+            body_bytes=128,
+            producers=8,
+            depth=8,
+            messages=count,
+            rate=PACED_RATE,
             skip=int(PACED_RATE * part),
-        )  # fmt: skip
+        )
 
     goals = (("p50", 300), ("p99", 1000), ("p999", 5000), ("max", 20_000))
     return Row(
-        f"end to end at {PACED_RATE:,}/s, segments rolling, 128 B", ROLLING,
+        f"end to end at {PACED_RATE:,}/s, segments rolling, 128 B",
+        ROLLING,
         {ROLLING: work, "relay floor": work, "apache rolling": work},
         (*(rows.latency(figure, limit) for figure, limit in goals), rows.memory()),
-        rounds_max=1, floor="relay floor",
-    )  # fmt: skip
+        rounds_max=1,
+        floor="relay floor",
+    )
 
 
 def topic_names(count: int) -> list[str]:
@@ -78,7 +92,7 @@ def many_topics(count: int, of_one: float) -> Row:
 
     def work(names: list[str]) -> Work:
         def run(server: Server, part: float) -> Load:
-            """First a message to each: while the server stood still, others may have pushed its pages out of memory."""
+            """Send a message to each topic first: the server's pages may have been evicted while it was stopped."""
             made = frames.topic_sends(names[: _part(len(names), part)], 128)
             first = Workload(8, 32, len(made), spread=True)
             load.drive(server.address, made, first)
@@ -89,11 +103,12 @@ def many_topics(count: int, of_one: float) -> Row:
 
     one = f"{MANY}: one topic"
     return Row(
-        f"{count:,} topics round robin, 8 x 32, 128 B", MANY,
+        f"{count:,} topics round robin, 8 x 32, 128 B",
+        MANY,
         {MANY: work(topic_names(count)), one: work([frames.TOPIC] * frames.DISTINCT)},
         (rows.of(one, of_one), rows.memory()),
         prepare=prepare,
-    )  # fmt: skip
+    )
 
 
 def _part(count: int, part: float) -> int:
@@ -106,14 +121,17 @@ def beside_idlers() -> Row:
 
     work, alone = sending(128, 8, 32, 800_000), f"{OURS}: alone"
     return Row(
-        f"send 8 x 32, 128 B, beside {IDLERS:,} long polls", OURS, {OURS: work, alone: work},
+        f"send 8 x 32, 128 B, beside {IDLERS:,} long polls",
+        OURS,
+        {OURS: work, alone: work},
         (rows.of(alone, 0.9), rows.memory()),
-        prepare=lambda server, part: load.create_topic(server.address, frames.TOPIC), beside={OURS: waiting},
-    )  # fmt: skip
+        prepare=lambda server, part: load.create_topic(server.address, frames.TOPIC),
+        beside={OURS: waiting},
+    )
 
 
 def features() -> Row:
-    """Tags, keys and the index against messages of the same length with a unique key alone, which is not indexed."""
+    """Tags, keys and the index, compared with messages of the same length that have neither tag nor key."""
 
     def work(make: Callable[[int], list[bytes]]) -> Work:
         return lambda server, part: load.drive(
@@ -121,11 +139,12 @@ def features() -> Row:
         )
 
     return Row(
-        "hot features, 8 x 32, 128 B", OURS,
+        "hot features, 8 x 32, 128 B",
+        OURS,
         {OURS: work(frames.featured_sends), BARE: work(frames.plain_sends)},
         (rows.more_cpu(BARE, 0.1),),
         prepare=lambda server, part: load.create_topic(server.address, frames.TOPIC),
-    )  # fmt: skip
+    )
 
 
 def whole_rows() -> list[Row]:

@@ -1,8 +1,8 @@
-"""The same verbs without `await`: Producer, PushConsumer, PullConsumer, PopConsumer and Admin for threads.
+"""The client without `await`: Producer, PushConsumer, PullConsumer, PopConsumer and Admin for threads.
 
-A façade over the objects of firearrow.client, which live in one loop thread of the process; no second implementation.
-Any thread; also within somebody else's event loop, which then waits. Only the client's own loop is refused: handlers
-that are coroutine functions, and listeners, run there.
+These classes are façades of the asyncio classes in firearrow.client, which run in one loop thread per
+process. Call them from any thread, also from another event loop, which then blocks. Calls from the client's
+own loop raise NotRunning: coroutine handlers and listeners run there.
 """
 
 from collections.abc import Callable, Iterator
@@ -54,7 +54,7 @@ class Producer(Facade[producer.Producer]):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> Future[SendResult]:
-        """The future of the result, which raises whatever goes wrong. Waits while too many are on the way."""
+        """The future of the result; it also carries errors. Blocks while too many messages are in flight."""
         return self._bridge.submit(
             partial(self._inner.submit, message, timeout_s=timeout_s, queue=queue, selector=selector)
         )
@@ -93,11 +93,11 @@ class Transaction:
         return self._inner.state
 
     def leave_unknown(self) -> None:
-        """Decide nothing: the broker will ask the checker."""
+        """Leave the transaction open: the broker will ask the checker."""
         self._inner.leave_unknown()
 
     def roll_back(self) -> None:
-        """Nobody is to see the message, though no exception is raised."""
+        """Roll back at the end of the block although no exception was raised."""
         self._inner.roll_back()
 
     def __enter__(self) -> Self:
@@ -111,7 +111,7 @@ class Transaction:
 
 
 class PushConsumer(Facade[push_consumer.PushConsumer]):
-    """See firearrow.client.PushConsumer. LoopVerb handlers run in threads and may use blocking objects."""
+    """See firearrow.client.PushConsumer. Plain handlers run in threads and may use blocking objects."""
 
     @makes(push_consumer.PushConsumer)
     def __init__(self, make: Callable[[], push_consumer.PushConsumer]) -> None:
@@ -128,7 +128,7 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
     def subscribe(
         self, topic: str, handler: Handler | None = None, *, tags: str | None = None, sql: str | None = None
     ) -> push_consumer.SubscribeDecorator | Handler:
-        """Send the topic's messages to `handler`; without one, decorates it. ConfigError."""
+        """Pass the topic's messages to `handler`; without a handler, return a decorator. ConfigError."""
         if handler is None:
             return push_consumer.SubscribeDecorator(partial(self.subscribe, topic, tags=tags, sql=sql))
         return self._thread.call(partial(self._inner.subscribe, topic, handler, tags=tags, sql=sql))
@@ -140,9 +140,9 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
     stats = LoopVerb(push_consumer.PushConsumer.stats)
 
     def run(self) -> None:
-        """Start unless started, and wait until `stop` or `close` is called or a signal comes; then drain and close.
+        """Start if necessary, wait for `stop`, `close` or a signal, then drain and close.
 
-        SIGTERM and SIGINT count in the main thread; a second one has its usual effect.
+        SIGTERM and SIGINT are handled in the main thread only; a second signal has its usual effect.
         """
         self._thread.opened(self._inner)
         try:
@@ -152,7 +152,10 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
             self._thread.closed(self._inner)
 
     def close(self, drain_s: float | None = None) -> None:
-        """Leave for good. Handlers that run may finish for so long (`drain_s` of the options), and count."""
+        """Leave the group.
+
+        Running handlers have `drain_s` to finish (default: the option); their results count.
+        """
         self._close(partial(self._inner.close, drain_s))
 
     @property
@@ -173,7 +176,7 @@ class PushConsumer(Facade[push_consumer.PushConsumer]):
 
     @property
     def queues(self) -> frozenset[MessageQueue]:
-        """Those that are ours now."""
+        """The queues that this consumer owns now."""
         return self._thread.call(lambda: self._inner.queues)
 
 
@@ -204,11 +207,11 @@ class PullConsumer(Facade[pull_consumer.PullConsumer]):
     on_queues_changed = Verb(pull_consumer.PullConsumer.on_queues_changed)
 
     def close(self, *, commit: bool | None = None) -> None:
-        """Leave for good. `commit`: what was polled last is done; by default if `auto_commit` is on."""
+        """Leave the group. `commit`: the last polled batch is done (default: the option `auto_commit`)."""
         self._close(partial(self._inner.close, commit=commit))
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """One message after the other, until the consumer is closed; each is done when you come for the next."""
+        """Yield messages until the consumer is closed; each is done when the next one is requested."""
         while self.state is ServiceState.RUNNING:
             yield from self.poll(max_messages=1)
 
@@ -236,7 +239,7 @@ class PopConsumer(Facade[pop_consumer.PopConsumer]):
     change_invisible = Verb(pop_consumer.PopConsumer.change_invisible)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """One message after the other, until the consumer is closed. Acknowledge each: nothing does it for you."""
+        """Yield messages until the consumer is closed. Acknowledge each one yourself."""
         while self._inner.running:
             yield from self.receive()
 

@@ -1,6 +1,6 @@
-"""LocalBroker: a FireArrow broker as a process of its own on free ports, for tests of services that use RocketMQ.
+"""LocalBroker: a FireArrow broker in a separate process on free ports, for tests of RocketMQ services.
 
-Needs the package installed, nothing else. What it logs goes to a file beside its store. Any thread.
+Requires only the installed package. The broker logs to a file next to its store. Any thread.
 """
 
 import os
@@ -16,23 +16,25 @@ from types import TracebackType
 from typing import Self
 
 READY = re.compile(
-    r"firearrow ready: broker (?P<host>\S+):(?P<port>\d+), name server (?:(?P<ns_host>\S+):(?P<ns_port>\d+)|off), "
+    r"firearrow ready: broker (?P<host>\S+):(?P<port>\d+), "
+    r"name server (?:(?P<ns_host>\S+):(?P<ns_port>\d+)|off), "
     r"store (?P<store>.+), (?P<topics>\d+) topics, (?P<seconds>[\d.]+) s"
 )
 LOG_CHARS_SHOWN = 2000
 KILLED_S = 60
-"""A process that is killed amid a sync ends when the disk has answered."""
+"""A process that is killed during an fsync ends only after the disk has answered."""
 
 
 class LocalBrokerError(RuntimeError):
-    """The broker did not start; the text ends with what it logged."""
+    """The broker did not start; the text ends with the end of its log."""
 
 
 class LocalBroker:
-    """Started when made, and ready. `name_server` and `address` are `host:port`. Without `store`: a temporary folder.
+    """A broker that is ready when the constructor returns. `name_server` and `address` are `host:port`.
 
-    `arguments` are those of `firearrow broker`; `settings` go to its `--set`. `stop` is clean, `kill` is not, `start`
-    brings it back on the same ports with the same store.
+    Without `store` it uses a temporary folder. `arguments` are those of `firearrow broker`; `settings` become
+    `--set` options. `stop` shuts down cleanly, `kill` does not; `start` starts it again with the same ports
+    and store.
     """
 
     _module = "firearrow.broker"
@@ -60,29 +62,34 @@ class LocalBroker:
         self.start()
 
     def start(self) -> None:
-        """Run it; back when it is ready. LocalBrokerError."""
+        """Start the process and return when it is ready. LocalBrokerError."""
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", self._module, "--store", str(self.store), *self._arguments],
-                stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | self._environment,
-            )  # fmt: skip
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | self._environment,
+            )
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], self._wait_s)[0]:
             self.kill()
-            raise LocalBrokerError(f"no broker within {self._wait_s} s: {self._logged()}")
+            raise LocalBrokerError(f"the broker was not ready within {self._wait_s} s: {self._log_tail()}")
         self.line = self.process.stdout.readline().strip()
         match = READY.match(self.line)
         if match is None:
             self.process.wait(10)
             self.process.stdout.close()
-            raise LocalBrokerError(f"exit {self.process.returncode}: {self.line!r} {self._logged()}")
+            raise LocalBrokerError(
+                f"the broker exited with code {self.process.returncode}: {self.line!r} {self._log_tail()}"
+            )
         self.ready = match
         self.address = f"{match['host']}:{match['port']}"
         self.name_server = f"{match['ns_host']}:{match['ns_port']}" if match["ns_port"] else ""
         self._keep_ports()
 
     def stop(self, within_s: float = 10) -> int:
-        """A clean end; the exit code."""
+        """Shut down cleanly and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -91,7 +98,7 @@ class LocalBroker:
             self.kill()
 
     def kill(self) -> None:
-        """An end without warning; nothing is flushed."""
+        """Kill the process; nothing is flushed."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(KILLED_S)
@@ -99,7 +106,7 @@ class LocalBroker:
             self.process.stdout.close()
 
     def close(self) -> None:
-        """End it, and take a temporary store away."""
+        """Kill the process and delete a temporary store."""
         self.kill()
         if self._own is not None:
             self._own.cleanup()
@@ -113,10 +120,10 @@ class LocalBroker:
         self.close()
 
     def _keep_ports(self) -> None:
-        """The next start listens where this one did."""
+        """Make the next start listen on the same ports."""
         for option, address in (("--listen", self.address), ("--namesrv-listen", self.name_server)):
             if address:
                 self._arguments[self._arguments.index(option) + 1] = address
 
-    def _logged(self) -> str:
+    def _log_tail(self) -> str:
         return self.log.read_text(errors="replace")[-LOG_CHARS_SHOWN:]

@@ -1,7 +1,7 @@
-"""Fixtures for tests of services that use RocketMQ; pytest finds them by itself once FireArrow is installed.
+"""Pytest fixtures for tests of services that use RocketMQ; pytest finds them once FireArrow is installed.
 
-`firearrow_broker` is one real broker for the whole run, ready in half a second, on free ports with a temporary store.
-`firearrow_fresh_broker` is one for a single test, to be stopped, killed and started again as the test likes.
+`firearrow_broker` is one real broker for the whole session, ready in half a second, on free ports with a
+temporary store. `firearrow_fresh_broker` is a broker for a single test, which may stop, kill and restart it.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from firearrow.client.local_broker import LocalBroker
 
 @pytest.fixture(scope="session")
 def firearrow_broker() -> Iterator[LocalBroker]:
-    """`firearrow_broker.name_server` is what a client needs to know."""
+    """Pass `firearrow_broker.name_server` to clients."""
     with LocalBroker(settings={"autoCreateTopicEnable": "true"}) as broker:
         yield broker
 

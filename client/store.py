@@ -1,4 +1,4 @@
-"""The files of a store, FireArrow's or Apache's, read without a broker, also while one writes to them.
+"""The files of a store, FireArrow's or Apache's, read without a broker, even while a broker writes to them.
 
     from firearrow.client.store import CommitLog
 
@@ -6,9 +6,9 @@
         for record in log.records():
             print(record.topic, record.queue_offset, record.body)
 
-`CommitLog.open_readonly` takes no lock and changes nothing. `records` yields all whole records in log order,
-up to the first bad one. `Record.body` is as stored, maybe compressed. OSError: a file cannot be read. The other methods
-of CommitLog belong to the broker's store.
+`CommitLog.open_readonly` takes no lock and changes nothing. `records` yields all complete records in log
+order, up to the first damaged one. `Record.body` is as stored, possibly compressed. OSError: a file cannot be
+read. The other methods of CommitLog belong to the broker's store.
 """
 
 from firearrow._native.store.log.commit_log import CommitLog

@@ -1,8 +1,8 @@
-/* A server that does nothing but answer: a name server and a broker whose every send succeeds at once.
+/* A server that only answers: a name server and a broker at which every send succeeds at once.
  *
- * Knows JSON headers only. 105 is answered with a route to itself, 34 and all others with success, 310 and 320 as a broker
- * does that stores. `answerer echo` sends back what comes: a bare ping. One thread, one epoll; prints its port, ends
- * with its standard input. Never part of what is measured as ours. */
+ * Knows only JSON headers. Answers 105 with a route to itself, 310 and 320 like a broker that stored the message, 34
+ * and all others with success. `answerer echo` sends back what it receives: a bare ping. One thread, one epoll;
+ * prints its port, exits when its standard input ends. Never part of what is measured as ours. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -72,7 +72,7 @@ static void take_frames(Peer *peer) {
     peer->in_size -= at;
 }
 
-/* 0 once the peer is gone */
+/* 0: the peer has disconnected. */
 static int serve(Peer *peer) {
     ssize_t got = recv(peer->fd, peer->in + peer->in_size, IN_BYTES - peer->in_size, MSG_DONTWAIT);
     if (got == 0 || (got < 0 && errno != EAGAIN)) return 0;

@@ -1,5 +1,5 @@
-/* What the JSON header of an answer says, read in place. A member is looked for where the last answer had it, then
- * everywhere: answers of one server look alike, and the load must cost less than what it loads. */
+/* Reads the JSON header of a response in place. A member is searched first where the last response had it, then
+ * everywhere: responses of one server look alike, and the load generator must cost less than the server. */
 #ifndef BENCH_ANSWERS_H
 #define BENCH_ANSWERS_H
 
@@ -9,7 +9,7 @@
 
 typedef struct {
     const char *name;
-    size_t length, seen;                      /* of the name · where the last one was */
+    size_t length, last_at;                   /* of the name · its position in the last header */
 } Member;
 
 #define MEMBER(name) { name, sizeof(name) - 1, 0 }
@@ -22,7 +22,7 @@ typedef struct {
 static inline uint32_t be32(const unsigned char *at) { uint32_t raw; memcpy(&raw, at, 4); return ntohl(raw); }
 static inline int64_t be64(const unsigned char *at) { return (int64_t) ((uint64_t) be32(at) << 32 | be32(at + 4)); }
 
-/* Bytes of the whole frame at `at`; 0 while it is cut, -1 when its lengths cannot be true. */
+/* Size of the frame at `at` in bytes; 0: it is incomplete; -1: its lengths are invalid. */
 static inline long take_answer(const unsigned char *at, size_t available, size_t bytes_max, Answer *answer)
 {
     if (available < 8) return 0;
@@ -36,14 +36,14 @@ static inline long take_answer(const unsigned char *at, size_t available, size_t
     return (long) (4 + whole);
 }
 
-/* The number behind `"name":` or `"name":"`; -1 without one. */
+/* The number after `"name":` or `"name":"`; -1: there is none. */
 static inline int64_t number_of(Member *member, const unsigned char *header, size_t bytes)
 {
-    size_t length = member->length, at = member->seen;
+    size_t length = member->length, at = member->last_at;
     if (at + length > bytes || memcmp(header + at, member->name, length)) {
         const unsigned char *found = memmem(header, bytes, member->name, length);
         if (!found) return -1;
-        at = member->seen = found - header;
+        at = member->last_at = found - header;
     }
     at += length;
     int64_t number = 0;

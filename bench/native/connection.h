@@ -1,5 +1,5 @@
-/* A connection of a load: what is still to be sent, what has come of an answer. Fails loudly: a load has no other peer.
- * One thread. */
+/* A connection of a load generator: requests still to be sent, responses that are incomplete. Exits with a message on
+ * any error. One thread. */
 #ifndef BENCH_CONNECTION_H
 #define BENCH_CONNECTION_H
 
@@ -19,12 +19,12 @@
 typedef struct {
     int fd, watching_out;                     /* -1: not watched yet */
     unsigned char *in, *out;
-    size_t in_bytes, in_room, out_at, out_bytes, out_room;
-} Wire;
+    size_t in_bytes, in_capacity, out_at, out_bytes, out_capacity;
+} Connection;
 
 static const char *program;
 
-__attribute__((noreturn, format(printf, 1, 2))) static void give_up(const char *text, ...)
+__attribute__((noreturn, format(printf, 1, 2))) static void die(const char *text, ...)
 {
     va_list words;
     va_start(words, text);
@@ -34,9 +34,9 @@ __attribute__((noreturn, format(printf, 1, 2))) static void give_up(const char *
     exit(1);
 }
 
-__attribute__((noreturn)) static void fail(const char *what) { give_up("%s: %s", what, strerror(errno)); }
+__attribute__((noreturn)) static void fail(const char *what) { die("%s: %s", what, strerror(errno)); }
 
-/* The number behind `name=` among the words, or `otherwise`. */
+/* The number after `name=` among the arguments, or `otherwise`. */
 static inline double option(int count, char **words, const char *name, double otherwise)
 {
     size_t length = strlen(name);
@@ -45,85 +45,85 @@ static inline double option(int count, char **words, const char *name, double ot
     return otherwise;
 }
 
-enum { LOOKS = 200 };
+enum { POLLS_BEFORE_SLEEP = 200 };
 
-/* Epoll's answer for a load that is as fast as it can be: it looks again for some 50 us before it sleeps, as a server
- * pays for each time that it wakes somebody on another CPU. */
+/* epoll_wait for a flat-out load: polls for about 50 us before it sleeps, since a server pays each time it wakes a
+ * process on another CPU. */
 static inline int ready_soon(int epoll, struct epoll_event *events, int count, int sleep_ms)
 {
-    for (int n = 0; n < LOOKS; n++) {
+    for (int n = 0; n < POLLS_BEFORE_SLEEP; n++) {
         int ready = epoll_wait(epoll, events, count, 0);
         if (ready) return ready;
     }
     return epoll_wait(epoll, events, count, sleep_ms);
 }
 
-static inline void watch(int epoll, Wire *wire, void *owner, int out)
+static inline void watch(int epoll, Connection *connection, void *owner, int out)
 {
     struct epoll_event event = { .events = EPOLLIN | (out ? EPOLLOUT : 0), .data.ptr = owner };
-    if (wire->watching_out == out) return;
-    if (epoll_ctl(epoll, wire->watching_out < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, wire->fd, &event) < 0) fail("epoll_ctl");
-    wire->watching_out = out;
+    if (connection->watching_out == out) return;
+    if (epoll_ctl(epoll, connection->watching_out < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, connection->fd, &event) < 0) fail("epoll_ctl");
+    connection->watching_out = out;
 }
 
-static inline void join(int epoll, Wire *wire, void *owner, const char *host, const char *port, size_t in_room)
+static inline void open_connection(int epoll, Connection *connection, void *owner, const char *host, const char *port, size_t in_capacity)
 {
-    struct sockaddr_in place = { .sin_family = AF_INET, .sin_port = htons(atoi(port)) };
+    struct sockaddr_in remote = { .sin_family = AF_INET, .sin_port = htons(atoi(port)) };
     int yes = 1;
-    if (inet_pton(AF_INET, host, &place.sin_addr) != 1) give_up("%s is no IPv4 address", host);
-    wire->fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (wire->fd < 0) fail("socket");
-    if (connect(wire->fd, (const struct sockaddr *) &place, sizeof place) < 0) fail("connect");
-    setsockopt(wire->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    wire->in = malloc(in_room);
-    if (!wire->in) fail("malloc");
-    wire->in_room = in_room;
-    wire->watching_out = -1;
-    watch(epoll, wire, owner, 0);
+    if (inet_pton(AF_INET, host, &remote.sin_addr) != 1) die("%s is not an IPv4 address", host);
+    connection->fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connection->fd < 0) fail("socket");
+    if (connect(connection->fd, (const struct sockaddr *) &remote, sizeof remote) < 0) fail("connect");
+    setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    connection->in = malloc(in_capacity);
+    if (!connection->in) fail("malloc");
+    connection->in_capacity = in_capacity;
+    connection->watching_out = -1;
+    watch(epoll, connection, owner, 0);
 }
 
-/* Room for one more request; it is sent by `push`. */
-static inline unsigned char *room_for(Wire *wire, size_t size)
+/* Buffer space for one more request, which `push` sends. */
+static inline unsigned char *reserve_out(Connection *connection, size_t size)
 {
-    if (wire->out_bytes + size > wire->out_room) {
-        wire->out_room = (wire->out_bytes + size) * 2;
-        wire->out = realloc(wire->out, wire->out_room);
-        if (!wire->out) fail("realloc");
+    if (connection->out_bytes + size > connection->out_capacity) {
+        connection->out_capacity = (connection->out_bytes + size) * 2;
+        connection->out = realloc(connection->out, connection->out_capacity);
+        if (!connection->out) fail("realloc");
     }
-    wire->out_bytes += size;
-    return wire->out + wire->out_bytes - size;
+    connection->out_bytes += size;
+    return connection->out + connection->out_bytes - size;
 }
 
-static inline void push(int epoll, Wire *wire, void *owner)
+static inline void push(int epoll, Connection *connection, void *owner)
 {
-    while (wire->out_at < wire->out_bytes) {
-        ssize_t sent = send(wire->fd, wire->out + wire->out_at, wire->out_bytes - wire->out_at, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (connection->out_at < connection->out_bytes) {
+        ssize_t sent = send(connection->fd, connection->out + connection->out_at, connection->out_bytes - connection->out_at, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0) {
             if (errno != EAGAIN) fail("send");
-            watch(epoll, wire, owner, 1);
+            watch(epoll, connection, owner, 1);
             return;
         }
-        wire->out_at += sent;
+        connection->out_at += sent;
     }
-    wire->out_at = wire->out_bytes = 0;
-    watch(epoll, wire, owner, 0);
+    connection->out_at = connection->out_bytes = 0;
+    watch(epoll, connection, owner, 0);
 }
 
-/* What is there now is behind what was left; 0 when there is nothing. */
-static inline int pull_in(Wire *wire)
+/* Reads after the incomplete response; 0: nothing to read. */
+static inline int read_available(Connection *connection)
 {
-    ssize_t got = recv(wire->fd, wire->in + wire->in_bytes, wire->in_room - wire->in_bytes, MSG_DONTWAIT);
+    ssize_t got = recv(connection->fd, connection->in + connection->in_bytes, connection->in_capacity - connection->in_bytes, MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN) return 0;
     if (got < 0) fail("recv");
-    if (got == 0) give_up("the server closed a connection");
-    wire->in_bytes += got;
+    if (got == 0) die("the server closed a connection");
+    connection->in_bytes += got;
     return 1;
 }
 
-static inline void keep_rest(Wire *wire, size_t taken)
+static inline void keep_partial(Connection *connection, size_t taken)
 {
-    memmove(wire->in, wire->in + taken, wire->in_bytes - taken);
-    wire->in_bytes -= taken;
+    memmove(connection->in, connection->in + taken, connection->in_bytes - taken);
+    connection->in_bytes -= taken;
 }
 
 #endif

@@ -1,12 +1,12 @@
-/* The least that a server can do, as a floor to be measured against: never part of what is measured as ours.
+/* A minimal server, the floor for other servers: never part of what is measured as ours.
  *
- *   floor append FILE MIB      each turn: read all ready sockets, one pwrite of what came, one send for each socket;
- *                              behind MIB the next file, FILE.1 and so on: new blocks and pages, as any log needs
- *   floor synced FILE MIB      the same, and all of a turn is on the disk before its answers go
- *   floor record FILE MIB      as append, with batches: of each message a record and an entry of its queue, in FILE.entries
- *   floor pull FILE MIB BYTES PIECES     answers each frame with BYTES of the mapped file, gathered from PIECES places
+ *   floor append FILE MIB      each pass: read all ready sockets, one pwrite of their data, one send for each socket;
+ *                              after MIB the next file, FILE.1 and so on: new blocks and pages, as any log needs
+ *   floor synced FILE MIB      the same, and the data of a pass is on the disk before its responses are sent
+ *   floor record FILE MIB      as append, for batches: for each message a record, and a queue entry in FILE.entries
+ *   floor pull FILE MIB BYTES CHUNKS     answers each frame with BYTES of the mapped file, copied from CHUNKS positions
  *
- * Looks at the length word of a frame and at nothing else; answers say "code":0 (serving.h). What is pulled was written
+ * Reads only the length words of a frame; responses contain "code":0 (serving.h). The data for pulls is written
  * before.
  */
 #define _GNU_SOURCE
@@ -22,11 +22,11 @@
 
 static unsigned char *staging, *mapped, answer[512];
 static size_t staged, answer_bytes;
-static long place, file_bytes;
+static long position, file_bytes;
 static const char *path;
-static int file, synced, pull_bytes, pieces;
+static int file, synced, pull_bytes, chunks;
 
-static unsigned char *entries, *entries_end;  /* of the queue, if it is a log of records; those of one turn */
+static unsigned char *entries, *entries_end;  /* `record` only: the queue entries of one pass */
 static int64_t entry_count;
 static int entry_file;
 
@@ -34,7 +34,7 @@ static void open_file(const char *name)
 {
     file = open(name, O_RDWR | O_CREAT, 0644);
     if (file < 0) fail(name);
-    if (!pieces) return;
+    if (!chunks) return;
     unsigned char *block = calloc(1, 1 << 20);
     for (long at = lseek(file, 0, SEEK_END); at < file_bytes; at += 1 << 20)
         if (pwrite(file, block, 1 << 20, at) < 0) fail("pwrite");
@@ -50,7 +50,7 @@ static void next_file(void)
     snprintf(name, sizeof name, "%s.%d", path, ++number);
     close(file);
     open_file(name);
-    place = 0;
+    position = 0;
 }
 
 static void open_entries(void)
@@ -76,24 +76,24 @@ static void take_frame(Peer *peer, const unsigned char *frame, size_t size)
 {
     size_t header = 8 + (be32(frame + 4) & 0xFFFFFF);
     (void) peer;
-    if (pieces) return;
+    if (chunks) return;
     if (!entries) {
         memcpy(staging + staged, frame, size);
         staged += size;
     } else if (header < size) {
         unsigned char *to = staging + staged;
-        staged += put_records(frame + header, frame + size, to, place + staged, &entries_end, &entry_count) - to;
+        staged += put_records(frame + header, frame + size, to, position + staged, &entries_end, &entry_count) - to;
     }
 }
 
-/* All that was staged, behind what was written before. */
-static void end_turn(void)
+/* Appends the staged data to the file. */
+static void end_pass(void)
 {
     if (!staged) return;
-    if (place + (long) staged > file_bytes) next_file();
-    if (pwrite(file, staging, staged, place) < 0) fail("pwrite");
+    if (position + (long) staged > file_bytes) next_file();
+    if (pwrite(file, staging, staged, position) < 0) fail("pwrite");
     if (synced && fdatasync(file) < 0) fail("fdatasync");
-    place += staged;
+    position += staged;
     staged = 0;
     size_t bytes = entries_end - entries;
     if (entries && pwrite(entry_file, entries, bytes, entry_count * ENTRY_BYTES - bytes) < 0) fail("pwrite");
@@ -103,19 +103,19 @@ static void end_turn(void)
 static void answer_frames(Peer *peer)
 {
     for (int n = 0; n < peer->frames; n++) {
-        unsigned char *to = room_of(peer, answer_bytes + pull_bytes);
+        unsigned char *to = reserve_out(peer, answer_bytes + pull_bytes);
         memcpy(to, answer, answer_bytes);
         to += answer_bytes;
-        for (int piece = 0; piece < pieces; piece++) {
-            size_t bytes = pull_bytes / pieces;
-            memcpy(to, mapped + place, bytes);
+        for (int chunk = 0; chunk < chunks; chunk++) {
+            size_t bytes = pull_bytes / chunks;
+            memcpy(to, mapped + position, bytes);
             to += bytes;
-            place = (place + (pieces > 1 ? 4 * bytes : bytes)) % (file_bytes - pull_bytes);
+            position = (position + (chunks > 1 ? 4 * bytes : bytes)) % (file_bytes - pull_bytes);
         }
     }
 }
 
-static void gone(Peer *peer) { (void) peer; }
+static void forget(Peer *peer) { (void) peer; }
 
 int main(int count, char **words)
 {
@@ -123,7 +123,7 @@ int main(int count, char **words)
     path = words[2];
     file_bytes = atol(words[3]) << 20;
     if (file_bytes < 2 * STAGING_BYTES) return 2;
-    if (count > 5) { pull_bytes = atoi(words[4]); pieces = atoi(words[5]); pull_bytes -= pull_bytes % pieces; }
+    if (count > 5) { pull_bytes = atoi(words[4]); chunks = atoi(words[5]); pull_bytes -= pull_bytes % chunks; }
     open_file(path);
     make_answer();
     staging = malloc(STAGING_BYTES);

@@ -1,4 +1,4 @@
-/* Time in nanoseconds, and latencies: a histogram of 32 buckets for each power of two, so that a quantile is right to 3 %.
+/* Time in nanoseconds, and a latency histogram with 32 buckets per power of two: quantiles are accurate to 3 %.
  * One thread. */
 #ifndef BENCH_LATENCY_H
 #define BENCH_LATENCY_H

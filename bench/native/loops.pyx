@@ -1,8 +1,6 @@
-"""Each hot structure alone, many times a call, as the hot path calls it. Built by bench/loops.py; never
-installed.
+"""Runs each hot structure alone, many operations per call. Built by bench/loops.py; never installed.
 
-The store's parts come out of an open MessageStore and are left as no broker may leave them: it is abandoned
-afterwards.
+The parts of the store belong to an open MessageStore and are left inconsistent: discard the store afterwards.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -26,7 +24,7 @@ from firearrow._native.wire.header cimport Header, scan_header
 
 cdef enum:
     BATCH = 32
-    TURN_KEYS = 512
+    PASS_KEYS = 512
     ENTRY = 20
     ENTRY_SIZE_AT = 8
     ROOM = 1 << 16
@@ -35,7 +33,7 @@ cdef uint32_t GOLDEN = 2654435761U      # multiples of it spread over 32 bits
 
 
 def frames(bytes window):
-    """Whole frames in it."""
+    """The number of complete frames in `window`."""
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(window)
     cdef const uint8_t *end = at + len(window)
     cdef Frame frame
@@ -48,7 +46,7 @@ def frames(bytes window):
 
 
 def headers(bytes text, int serializer, int64_t times):
-    """Ext fields of the last scan; 0 or less: it was refused."""
+    """The number of ext fields in the last scan; 0 or less: the header was refused."""
     cdef Header header
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(text)
     cdef Py_ssize_t length = len(text)
@@ -88,7 +86,7 @@ def encode(bytes topic, bytes properties, bytes host, bytes body, int64_t times)
 
 
 def check(bytes record, int64_t times):
-    """The sum of its states: `times` where it is whole; its CRC is looked at."""
+    """The sum of the check states, CRC included: equals `times` if the record is valid."""
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(record)
     cdef Py_ssize_t length = len(record)
     cdef RecordView view
@@ -100,7 +98,7 @@ def check(bytes record, int64_t times):
 
 
 def key_hashes(bytes topic, bytes properties, int64_t times):
-    """Under which hashes the index finds such a record; its properties are looked at each time."""
+    """The index hashes of such a record; its properties are scanned each time."""
     cdef Text text = Text(<const uint8_t *> PyBytes_AS_STRING(properties), len(properties))
     cdef KeyHashes hashes = KeyHashes.__new__(KeyHashes)
     cdef Properties found
@@ -138,7 +136,7 @@ cdef class Parts:
             raise ValueError("the queue has no message yet")
 
     def append(self, bytes record, int64_t times):
-        """Stage copies of it, a write for each BATCH of them; the log's end."""
+        """Stage copies of the record, with one write per BATCH; the log's end."""
         cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(record)
         cdef int64_t n, place, size = len(record)
         for n in range(times):
@@ -148,7 +146,7 @@ cdef class Parts:
         return self.log.write()
 
     def put(self, int64_t times):
-        """Entries promised and put; the queue's end."""
+        """Promise and append entries; the queue's end."""
         cdef int64_t n
         for n in range(times):
             self.queue.next_slot()
@@ -156,7 +154,7 @@ cdef class Parts:
         return self.queue.end_entry
 
     def slice(self, int64_t times):
-        """Look BATCH entries up at ever other places; the sum of their sizes."""
+        """Look up BATCH entries at a different offset each time; the sum of their sizes."""
         cdef int64_t n, count, sizes = 0, places = max(self.queue.end_entry - BATCH, 1)
         cdef const uint8_t *run
         cdef int entry
@@ -167,11 +165,11 @@ cdef class Parts:
         return sizes
 
     def index_put(self, int64_t times):
-        """Keys whose hashes spread over the slots, a turn's at a time."""
-        cdef int32_t hashes[TURN_KEYS]
+        """Put keys whose hashes are spread over the slots, PASS_KEYS at a time."""
+        cdef int32_t hashes[PASS_KEYS]
         cdef int64_t n, turn, key
-        for n in range(0, times, TURN_KEYS):
-            turn = min(times - n, <int64_t> TURN_KEYS)
+        for n in range(0, times, PASS_KEYS):
+            turn = min(times - n, <int64_t> PASS_KEYS)
             for key in range(turn):
                 hashes[key] = <int32_t> (<uint32_t> (n + key) * GOLDEN & 0x7FFFFFFF)
             self.index.ensure_capacity(turn)
@@ -180,8 +178,10 @@ cdef class Parts:
                 self.index.put(hashes[key], n + key, 1700000000000)
 
     def pull(self, list codes, int64_t times, bint copy):
-        """Pick BATCH messages with one of the tags (none: all) from the queue's start, and copy them; bytes
-        of the last."""
+        """Pick BATCH messages with one of the tags (none: all) from the queue's start, and copy them.
+
+        Returns count and bytes of the last.
+        """
         cdef PickedRecord picked[BATCH]
         cdef Scan scan
         cdef int32_t wanted[8]

@@ -1,6 +1,6 @@
-/* What no log can do without that consumers read, of the items of a batch (code 320): of each message a record with the
- * CRC of its body, and an entry of its queue with the hash of its tag. All is taken for one topic and queue; nothing is
- * kept or told beside: no key index, no statistics, no offsets in answers. `fa_crc_prepare` comes first. */
+/* The minimum work of a log with consumers, for the items of a batch (code 320): for each message a record with the
+ * CRC of its body, and a queue entry with the hash of its tag. All messages go to one topic and queue; there is no
+ * key index, no statistics, no offset in responses. Call `fa_crc_prepare` first. */
 #ifndef BENCH_RECORDING_H
 #define BENCH_RECORDING_H
 
@@ -24,7 +24,7 @@ static inline unsigned char *put64(unsigned char *to, uint64_t value)
     return to + 8;
 }
 
-/* As Java's String.hashCode; 0: there is no tag. */
+/* Java's String.hashCode of the tag; 0: there is none. */
 static inline uint32_t tag_hash(const unsigned char *properties, size_t bytes)
 {
     const unsigned char *at = memmem(properties, bytes, tag_name, TAG_BYTES), *end = properties + bytes;
@@ -55,7 +55,8 @@ static inline unsigned char *put_record(
     return to + properties_bytes;
 }
 
-/* The records of the items between `at` and `end`; where they end. `entries` and `number` move by one for each. */
+/* Writes the records of the items between `at` and `end`; their end. Advances `entries` and `number` for each item.
+ * */
 static inline unsigned char *put_records(
     const unsigned char *at, const unsigned char *end, unsigned char *to, int64_t physical, unsigned char **entries,
     int64_t *number)
@@ -68,9 +69,9 @@ static inline unsigned char *put_records(
         uint32_t properties_bytes = properties[-2] << 8 | properties[-1];
         if (properties_bytes > end - properties) break;
         uint32_t size = FIXED_BYTES + body_bytes + sizeof topic_name - 1 + properties_bytes;
-        int64_t place = physical + (to - start);
-        to = put_record(to, size, body, body_bytes, properties, properties_bytes, *number, place);
-        *entries = put64(put32(put64(*entries, place), size), tag_hash(properties, properties_bytes));
+        int64_t record_offset = physical + (to - start);
+        to = put_record(to, size, body, body_bytes, properties, properties_bytes, *number, record_offset);
+        *entries = put64(put32(put64(*entries, record_offset), size), tag_hash(properties, properties_bytes));
         ++*number;
         at = properties + properties_bytes;
     }

@@ -1,6 +1,6 @@
-/* Records in the body of an answer to a pull (FORMAT: total size, magic, body CRC, queue, flag, queue offset, physical
+/* Records in the body of a pull response (format: total size, magic, body CRC, queue, flag, queue offset, physical
  * offset, sysFlag, born time, born host, store time, store host, reconsumed, prepared, body, topic, properties).
- * Nothing is believed: lengths are compared with what is there. One thread; `fa_crc_prepare` comes first. */
+ * All lengths are checked against the available bytes. One thread; call `fa_crc_prepare` first. */
 #ifndef BENCH_RECORDS_H
 #define BENCH_RECORDS_H
 
@@ -14,15 +14,15 @@ typedef struct {
     uint32_t crc;
     int64_t queue_offset;
     const unsigned char *body;
-} RecordSeen;
+} RecordView;
 
-/* 0, or what is wrong with the record at `at` */
-static inline const char *see_record(const unsigned char *at, size_t available, RecordSeen *record)
+/* Parses the record at `at`; NULL, or what is wrong with it. */
+static inline const char *parse_record(const unsigned char *at, size_t available, RecordView *record)
 {
-    if (available < RECORD_HEAD) return "a record is cut";
+    if (available < RECORD_HEAD) return "a record is incomplete";
     record->size = be32(at);
-    if (record->size > available) return "a record is longer than the answer";
-    if (be32(at + 4) != 0xDAA320A7 && be32(at + 4) != 0xDAA320AB) return "a record has another magic";
+    if (record->size > available) return "a record is longer than the response";
+    if (be32(at + 4) != 0xDAA320A7 && be32(at + 4) != 0xDAA320AB) return "a record has a wrong magic";
     record->crc = be32(at + 8);
     record->queue_offset = be64(at + 20);
     uint32_t flags = be32(at + 36);
@@ -35,7 +35,7 @@ static inline const char *see_record(const unsigned char *at, size_t available, 
     return NULL;
 }
 
-static inline int is_intact(const RecordSeen *record)
+static inline int is_intact(const RecordView *record)
 {
     return record->crc == (fa_crc32(record->body, record->body_bytes) & 0x7FFFFFFF);
 }

@@ -1,6 +1,6 @@
-/* The loop of a server that does the least: one thread, one epoll. Each turn reads all sockets that are ready, lets the
- * turn end, then sends what each peer has to get. It prints its port and ends with its standard input. Who includes this
- * says what a frame and the end of a turn are. */
+/* The loop of a minimal server: one thread, one epoll. Each pass reads all ready sockets, calls `end_pass`, then
+ * sends the responses of each peer. It prints its port and exits when its standard input ends. The including program
+ * defines how a frame and the end of a pass are handled. */
 #ifndef BENCH_SERVING_H
 #define BENCH_SERVING_H
 
@@ -18,15 +18,15 @@
 enum { IN_BYTES = 1 << 18, FRAME_BYTES_MAX = 1 << 23, PEERS_AT_ONCE = 64 };
 
 typedef struct {
-    int fd, frames, watching_out;             /* frames: of this turn, not answered yet · -1: not watched yet */
-    unsigned char *rest, *out;
-    size_t rest_bytes, out_at, out_bytes, out_room;
+    int fd, frames, watching_out;             /* frames: of this pass, not answered yet · -1: not watched yet */
+    unsigned char *partial, *out;
+    size_t partial_bytes, out_at, out_bytes, out_capacity;
 } Peer;
 
 static void take_frame(Peer *peer, const unsigned char *frame, size_t size);
-static void end_turn(void);                   /* all that came is taken; nothing was sent yet */
-static void answer_frames(Peer *peer);        /* put what its frames are owed */
-static void gone(Peer *peer);                 /* it is freed now */
+static void end_pass(void);                   /* all frames were taken, nothing was sent yet */
+static void answer_frames(Peer *peer);        /* append the responses to its frames */
+static void forget(Peer *peer);               /* the peer is freed after this call */
 
 static unsigned char in[IN_BYTES + FRAME_BYTES_MAX];
 static int epoll;
@@ -41,13 +41,13 @@ static void watch(Peer *peer, int out)
     peer->watching_out = out;
 }
 
-static void leave(Peer *peer) { gone(peer); close(peer->fd); free(peer->rest); free(peer->out); free(peer); }
+static void disconnect(Peer *peer) { forget(peer); close(peer->fd); free(peer->partial); free(peer->out); free(peer); }
 
-static unsigned char *room_of(Peer *peer, size_t size)
+static unsigned char *reserve_out(Peer *peer, size_t size)
 {
-    if (peer->out_bytes + size > peer->out_room) {
-        peer->out_room = (peer->out_bytes + size) * 2;
-        peer->out = realloc(peer->out, peer->out_room);
+    if (peer->out_bytes + size > peer->out_capacity) {
+        peer->out_capacity = (peer->out_bytes + size) * 2;
+        peer->out = realloc(peer->out, peer->out_capacity);
     }
     peer->out_bytes += size;
     return peer->out + peer->out_bytes - size;
@@ -69,13 +69,13 @@ static int push(Peer *peer)
     return 0;
 }
 
-/* Every whole frame is taken and counted; what is left waits in `rest`. */
-static int take(Peer *peer)
+/* Takes and counts every complete frame; an incomplete one is kept in `partial`. */
+static int read_frames(Peer *peer)
 {
-    memcpy(in, peer->rest, peer->rest_bytes);
-    ssize_t got = recv(peer->fd, in + peer->rest_bytes, IN_BYTES, MSG_DONTWAIT);
+    memcpy(in, peer->partial, peer->partial_bytes);
+    ssize_t got = recv(peer->fd, in + peer->partial_bytes, IN_BYTES, MSG_DONTWAIT);
     if (got <= 0) return got < 0 && errno == EAGAIN ? 0 : -1;
-    size_t available = peer->rest_bytes + got, at = 0;
+    size_t available = peer->partial_bytes + got, at = 0;
     while (available - at >= 4) {
         uint32_t size;
         memcpy(&size, in + at, 4);
@@ -86,24 +86,24 @@ static int take(Peer *peer)
         peer->frames++;
         at += size;
     }
-    peer->rest = realloc(peer->rest, available - at + 1);
-    memcpy(peer->rest, in + at, available - at);
-    peer->rest_bytes = available - at;
+    peer->partial = realloc(peer->partial, available - at + 1);
+    memcpy(peer->partial, in + at, available - at);
+    peer->partial_bytes = available - at;
     return 0;
 }
 
-static void let_in(int listening)
+static void accept_peer(int listening)
 {
     int yes = 1;
     Peer *peer = calloc(1, sizeof *peer);
     peer->fd = accept(listening, NULL, NULL);
     setsockopt(peer->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    peer->rest = malloc(1);
+    peer->partial = malloc(1);
     peer->watching_out = -1;
     watch(peer, 0);
 }
 
-static int listened(void)
+static int listen_on_free_port(void)
 {
     struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t length = sizeof here;
@@ -117,7 +117,7 @@ static int listened(void)
 
 static void serve(void)
 {
-    int listening = listened();
+    int listening = listen_on_free_port();
     epoll = epoll_create1(0);
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = NULL }, events[PEERS_AT_ONCE];
     epoll_ctl(epoll, EPOLL_CTL_ADD, listening, &event);
@@ -129,19 +129,19 @@ static void serve(void)
             Peer *peer = events[n].data.ptr;
             if (events[n].data.ptr == &epoll) return;
             if (!peer) {
-                let_in(listening);
-            } else if (events[n].events & ~EPOLLOUT && take(peer) < 0) {
-                leave(peer);
+                accept_peer(listening);
+            } else if (events[n].events & ~EPOLLOUT && read_frames(peer) < 0) {
+                disconnect(peer);
                 events[n].data.ptr = NULL;
             }
         }
-        end_turn();
+        end_pass();
         for (int n = 0; n < ready; n++) {
             Peer *peer = events[n].data.ptr;
             if (!peer) continue;
             answer_frames(peer);
             peer->frames = 0;
-            if (push(peer) < 0) leave(peer);
+            if (push(peer) < 0) disconnect(peer);
         }
     }
 }

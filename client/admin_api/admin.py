@@ -1,6 +1,7 @@
-"""Admin: what operators and tests ask of brokers and name servers: topics, groups, offsets, progress, messages.
+"""Admin: requests to brokers and name servers about topics, groups, offsets, lag, messages and clients.
 
-Asks anew each time and keeps nothing. Names are the user's: namespaces are put on and taken off here. Loop thread.
+Every call sends new requests; nothing is cached. Names are the user's: namespaces are added and removed here.
+Loop thread.
 """
 
 import logging
@@ -39,7 +40,10 @@ TIMEOUT_S = 6.0
 
 
 class Admin(Startable):
-    """`async with Admin(name_server="host:port") as admin`. Every verb: BrokerError, TransportError, NoRoute."""
+    """`async with Admin(name_server="host:port") as admin`.
+
+    All methods: BrokerError, TransportError, NoRoute.
+    """
 
     def __init__(
         self,
@@ -65,9 +69,9 @@ class Admin(Startable):
 
     @property
     def calls(self) -> AdminCalls:
-        """For requests that have no verb here."""
+        """For requests that have no method here."""
         if self._instance is None:
-            raise NotRunning("the admin is not started: `async with Admin(...)`")
+            raise NotRunning("the Admin is not started: use `async with Admin(...)`")
         return AdminCalls(self._instance, self._timeout_s)
 
     # ---- clusters and brokers ----
@@ -76,7 +80,7 @@ class Admin(Startable):
         return await self.calls.clusters()
 
     async def broker_config(self, broker_name: str) -> dict[str, str]:
-        """What is in force at the master."""
+        """The configuration that is in effect at the master."""
         answer = await self.calls.ask_broker(broker_name, RequestCode.GET_BROKER_CONFIG)
         lines = answer.body.decode("utf-8", "replace").splitlines()
         pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
@@ -85,7 +89,7 @@ class Admin(Startable):
     async def update_broker_config(self, broker_name: str, values: Mapping[str, str]) -> None:
         lines = [f"{name}={value}\n" for name, value in values.items()]
         if any(line.count("\n") > 1 or "\r" in line for line in lines):
-            raise ConfigError("values: a line break cannot be part of one")
+            raise ConfigError("values: a value must not contain a line break")
         await self.calls.ask_broker(broker_name, RequestCode.UPDATE_BROKER_CONFIG, "".join(lines).encode())
 
     async def broker_runtime(self, broker_name: str) -> dict[str, str]:
@@ -107,48 +111,53 @@ class Admin(Startable):
         attributes: Mapping[str, str] | None = None,
         cluster: str | None = None,
     ) -> list[str]:
-        """Make or change it at every master (of one cluster): the names of those that took it.
+        """Create or change the topic at every master (of one cluster); the brokers that accepted it.
 
-        Returns when name servers know of it, too. If no broker took it: the last one's error.
+        Returns once name servers have its route. If no broker accepted it, raises the last broker's error.
         """
         if is_system_topic(check_topic(topic)):
-            raise ConfigError(f"topic {topic} belongs to the system")
-        wanted = dict(attributes or {}) | ({"message.type": message_type} if message_type else {})
+            raise ConfigError(f"topic {topic} is a system topic and cannot be created")
+        all_attributes = dict(attributes or {}) | ({"message.type": message_type} if message_type else {})
         ext = {
-            "topic": self.namespace.wrap(topic), "defaultTopic": "TBW102",
-            "readQueueNums": str(read_queues or queues), "writeQueueNums": str(queues), "perm": str(perm),
-            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": str(order).lower(),
-            "attributes": ",".join(f"+{name}={value}" for name, value in wanted.items()),
-        }  # fmt: skip
-        taken: list[str] = []
+            "topic": self.namespace.wrap(topic),
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(read_queues or queues),
+            "writeQueueNums": str(queues),
+            "perm": str(perm),
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": str(order).lower(),
+            "attributes": ",".join(f"+{name}={value}" for name, value in all_attributes.items()),
+        }
+        accepted: list[str] = []
         failure: ClientError | None = None
         for name, address in (await self.calls.masters(cluster)).items():
             try:
                 await self.calls.ask_again(address, RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
-                taken.append(name)
+                accepted.append(name)
             except ClientError as error:
-                log.warning("topic %s: broker %s did not take it: %s", topic, name, error)
+                log.warning("topic %s was not created at broker %s: %s", topic, name, error)
                 failure = error
-        if failure is not None and not taken:
+        if failure is not None and not accepted:
             raise failure
-        await self.calls.await_route(ext["topic"], set(taken))
-        return taken
+        await self.calls.await_route(ext["topic"], set(accepted))
+        return accepted
 
     async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """At all masters and name servers. A topic that does not exist is no error."""
+        """Delete the topic at all masters and name servers. It is not an error if it does not exist."""
         ext = {"topic": self.namespace.wrap(check_topic(topic))}
         await self.calls.ask_masters(RequestCode.DELETE_TOPIC_IN_BROKER, ext, cluster=cluster)
         await self.calls.ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext)
 
     async def topics(self) -> list[str]:
-        """All that name servers know, those of the system and of groups among them."""
+        """All topics that name servers know, including system topics and the topics of groups."""
         answer = await self.calls.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(
             self.namespace.unwrap(name) for name in read(answer.body, lambda r: r.texts("topicList"))
         )
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
-        """By the name of the broker."""
+        """The topic's configuration by broker name."""
         wrapped = self.namespace.wrap(topic)
         answers = await self.calls.ask_brokers_of(wrapped, RequestCode.GET_TOPIC_CONFIG, {"topic": wrapped})
         configs = {name: read(answer.body, records.topic_config) for name, answer in answers.items()}
@@ -163,7 +172,10 @@ class Admin(Startable):
         return self._as_user_queues(pair for each in stats for pair in each.items())
 
     async def queues(self, topic: str, *, write: bool = False) -> list[MessageQueue]:
-        """Those that can be read, or written to, by a fresh route; in the order of allocation. NoRoute: none."""
+        """The readable (or writable) queues by a new route, in the order of allocation.
+
+        NoRoute: there is none.
+        """
         wrapped = self.namespace.wrap(topic)
         routes = self.calls.instance.routes
         await routes.refresh(wrapped)
@@ -172,7 +184,7 @@ class Admin(Startable):
         else:
             found = await routes.subscribe_queues(wrapped)
         if not found:
-            raise NoRoute(f"topic {topic}: no queue")
+            raise NoRoute(f"topic {topic} has no {'writable' if write else 'readable'} queue")
         return sorted(replace(queue, topic=topic) for queue in found)
 
     # ---- offsets of queues ----
@@ -185,57 +197,62 @@ class Admin(Startable):
         return await self._queue_offsets.min_offset(self._as_broker_queue(queue))
 
     async def earliest_ms(self, queue: MessageQueue) -> int:
-        """When the first message was stored, -1 if there is none."""
+        """When the first message was stored (ms since 1970); -1: there is none."""
         return await self._queue_offsets.earliest_ms(self._as_broker_queue(queue))
 
     async def offset_at(self, queue: MessageQueue, when: datetime | int, *, upper: bool = False) -> int:
-        """The first message stored at `when` (ms if a number) or later; with `upper` the last one until then."""
+        """The first offset stored at `when` (int: ms) or later; `upper`: the last one until then."""
         wrapped = self._as_broker_queue(queue)
         if not upper:
             return await self._queue_offsets.offset_at(wrapped, _milliseconds(when))
         ext = {
-            "topic": wrapped.topic, "queueId": str(queue.queue_id), "timestamp": str(_milliseconds(when)),
+            "topic": wrapped.topic,
+            "queueId": str(queue.queue_id),
+            "timestamp": str(_milliseconds(when)),
             "boundaryType": "UPPER",
-        }  # fmt: skip
+        }
         answer = await self.calls.ask_master(wrapped, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext)
         return integer_of(check(answer, queue.broker_name), "offset", queue.broker_name)
 
     # ---- messages ----
 
     async def view_message(self, topic: str, message_id: str) -> ReceivedMessage:
-        """By either kind of id. ClientError NO_MESSAGE (208)."""
+        """Find a message by its offset id or unique id. ClientError NO_MESSAGE (208)."""
         return await self._queries.view(topic, message_id)
 
     async def message_by_unique_id(
         self, topic: str, unique_id: str, begin_ms: int | None = None, end_ms: int = FOREVER_MS
     ) -> ReceivedMessage:
-        """Of the last three days, unless told otherwise. ClientError NO_MESSAGE (208)."""
+        """Find a message, by default among those of the last three days. ClientError NO_MESSAGE (208)."""
         return await self._queries.by_unique_id(topic, unique_id, begin_ms, end_ms)
 
     async def messages_by_key(
         self, topic: str, key: str, most: int = 64, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[ReceivedMessage]:
-        """Oldest first, at most `most` of each broker."""
+        """Messages with a key, oldest first, at most `most` of each broker."""
         return await self._queries.by_key(topic, key, most, begin_ms, end_ms)
 
     # ---- consumer groups ----
 
     async def create_group(self, config: GroupConfig | str, cluster: str | None = None) -> None:
-        """Make or change it at every master (of one cluster); a name alone stands for the defaults."""
-        wanted = GroupConfig(group=config) if isinstance(config, str) else config
-        body = replace(wanted, group=self.namespace.wrap(check_group(wanted.group))).encode()
+        """Create or change the group at every master (of one cluster); a name alone means the defaults."""
+        full_config = GroupConfig(group=config) if isinstance(config, str) else config
+        body = replace(full_config, group=self.namespace.wrap(check_group(full_config.group))).encode()
         await self.calls.ask_masters(
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body, cluster=cluster
         )
 
     async def delete_group(self, group: str, *, offsets: bool = True, cluster: str | None = None) -> None:
-        """At every master, with its offsets unless told otherwise. Its retry and dead-letter topics stay."""
+        """Delete the group, and by default its offsets, at every master.
+
+        Retry and dead-letter topics remain.
+        """
         flag = str(offsets).lower()
         ext = {"groupName": self.namespace.wrap(group), "cleanOffset": flag, "removeOffset": flag}
         await self.calls.ask_masters(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext, cluster=cluster)
 
     async def groups(self) -> dict[str, GroupConfig]:
-        """Of all masters together."""
+        """The groups of all masters."""
         found: dict[str, GroupConfig] = {}
         for answer in await self.calls.ask_masters(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG):
             found |= read(answer.body, records.groups)
@@ -243,7 +260,7 @@ class Admin(Startable):
         return {name: replace(config, group=name) for name, config in plain.items()}
 
     async def groups_of(self, topic: str) -> list[str]:
-        """Groups that have an offset in the topic or members that want it."""
+        """Groups that have an offset in the topic or members that subscribe it."""
         wrapped = self.namespace.wrap(topic)
         answers = await self.calls.ask_brokers_of(
             wrapped, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": wrapped}
@@ -252,7 +269,7 @@ class Admin(Startable):
         return sorted(map(self.namespace.unwrap, names))
 
     async def consumer_lag(self, group: str, topic: str | None = None) -> ConsumerLag:
-        """How far the group is, in one topic or all that it has offsets of."""
+        """The progress and lag of the group, in one topic or in all topics in which it has offsets."""
         ext = {"consumerGroup": self.namespace.wrap(group)}
         if topic is not None:
             ext["topic"] = self.namespace.wrap(topic)
@@ -262,7 +279,7 @@ class Admin(Startable):
         return ConsumerLag(sum(each.tps for each in lags), queues)
 
     async def offset(self, group: str, queue: MessageQueue) -> int | None:
-        """What the broker has stored for the group, None if nothing."""
+        """The group's offset at the broker; None: it has none."""
         ext = self._group_queue(group, queue) | {"setZeroIfNotFound": "false"}
         answer = await self.calls.ask_master(
             self._as_broker_queue(queue), RequestCode.QUERY_CONSUMER_OFFSET, ext
@@ -272,7 +289,7 @@ class Admin(Startable):
         return integer_of(check(answer, queue.broker_name), "offset", queue.broker_name)
 
     async def update_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Members that run store theirs over it: see `reset_offsets`."""
+        """Store an offset. Running members overwrite it: see `reset_offsets`."""
         ext = self._group_queue(group, queue) | {"commitOffset": str(offset)}
         answer = await self.calls.ask_master(
             self._as_broker_queue(queue), RequestCode.UPDATE_CONSUMER_OFFSET, ext
@@ -282,16 +299,19 @@ class Admin(Startable):
     async def reset_offsets(
         self, group: str, topic: str, when: datetime | int | None, *, force: bool = True
     ) -> dict[MessageQueue, int]:
-        """Let the group go on at `when` (ms if a number), or at the end if None; members that run obey. The offsets.
+        """Reset the group to `when` (int: ms; None: the end), running members included; the new offsets.
 
-        Without `force` no offset is moved ahead.
+        Without `force` no offset is moved forward.
         """
         time_ms = -1 if when is None else _milliseconds(when)
         wrapped = self.namespace.wrap(topic)
         ext = {
-            "topic": wrapped, "group": self.namespace.wrap(group), "timestamp": str(time_ms),
-            "isForce": str(force).lower(), "queueId": "-1",
-        }  # fmt: skip
+            "topic": wrapped,
+            "group": self.namespace.wrap(group),
+            "timestamp": str(time_ms),
+            "isForce": str(force).lower(),
+            "queueId": "-1",
+        }
         answers = await self.calls.ask_brokers_of(wrapped, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext)
         resets = [read(answer.body, records.reset_offsets) for answer in answers.values()]
         return self._as_user_queues(pair for each in resets for pair in each.items())
@@ -304,8 +324,8 @@ class Admin(Startable):
         found = await self.calls.ask_who_knows(RequestCode.GET_CONSUMER_CONNECTION_LIST, ext)
         all_ = [read(answer.body, records.consumer_connections) for answer in found]
         subscriptions = {
-            self.namespace.unwrap(topic): replace(wanted, topic=self.namespace.unwrap(topic))
-            for topic, wanted in all_[0].subscriptions.items()
+            self.namespace.unwrap(topic): replace(subscription, topic=self.namespace.unwrap(topic))
+            for topic, subscription in all_[0].subscriptions.items()
         }
         return replace(
             all_[0],
@@ -321,15 +341,16 @@ class Admin(Startable):
         return _distinct(c for answer in found for c in read(answer.body, records.connections))
 
     async def running_info(self, group: str, client_id: str, *, stacks: bool = False) -> dict[str, Any]:
-        """What a member says of itself: the JSON object as it is, with queues as keys of its `mqTable`."""
+        """A member's running info: the JSON object unchanged, with queues as keys of its `mqTable`."""
         ext = {
-            "consumerGroup": self.namespace.wrap(group), "clientId": client_id,
+            "consumerGroup": self.namespace.wrap(group),
+            "clientId": client_id,
             "jstackEnable": str(stacks).lower(),
-        }  # fmt: skip
+        }
         found = await self.calls.ask_who_knows(RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
         return read(found[0].body, lambda members: dict(members.pairs()))
 
-    # ---- inside ----
+    # ---- internal ----
 
     @property
     def _queue_offsets(self) -> QueueOffsets:
@@ -340,19 +361,21 @@ class Admin(Startable):
         return MessageQueries(self.calls.instance, self._timeout_s)
 
     def _as_broker_queue(self, queue: MessageQueue) -> MessageQueue:
-        """As brokers know it."""
+        """The queue with the topic's name at the brokers."""
         return replace(queue, topic=self.namespace.wrap(queue.topic))
 
     def _as_user_queues(self, table: Iterable[tuple[MessageQueue, T]]) -> dict[MessageQueue, T]:
-        """As users know it, in order."""
+        """The table with the user's topic names, sorted."""
         plain = {replace(queue, topic=self.namespace.unwrap(queue.topic)): value for queue, value in table}
         return dict(sorted(plain.items()))
 
     def _group_queue(self, group: str, queue: MessageQueue) -> dict[str, str]:
         return {
-            "consumerGroup": self.namespace.wrap(group), "topic": self.namespace.wrap(queue.topic),
-            "queueId": str(queue.queue_id), "bname": queue.broker_name,
-        }  # fmt: skip
+            "consumerGroup": self.namespace.wrap(group),
+            "topic": self.namespace.wrap(queue.topic),
+            "queueId": str(queue.queue_id),
+            "bname": queue.broker_name,
+        }
 
 
 def _milliseconds(when: datetime | int) -> int:
@@ -360,5 +383,5 @@ def _milliseconds(when: datetime | int) -> int:
 
 
 def _distinct(found: Iterable[Connection]) -> tuple[Connection, ...]:
-    """A client is connected to many brokers, but is one; in the order of ids."""
+    """One connection for each client, which may be connected to several brokers; sorted by client id."""
     return tuple(sorted({each.client_id: each for each in found}.values(), key=lambda each: each.client_id))

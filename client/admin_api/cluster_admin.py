@@ -1,6 +1,6 @@
-"""Operations: what only operators do: see how far a message came, try it again, copy progress, set modes and values.
+"""Operations, for operators: message tracks, direct consumption, cloned offsets, request modes, values.
 
-`Operations(admin)`: an Admin that is started. Keeps nothing. Loop thread.
+`Operations(admin)` uses a started Admin. Nothing is cached. Loop thread.
 """
 
 import json
@@ -18,17 +18,17 @@ from firearrow.client.admin_api.records import Connection, ConsumerConnections, 
 from firearrow.client.base.errors import BrokerError, ClientError
 
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
-"""Where brokers put half messages after so many checks without an answer."""
+"""Where brokers move half messages after too many checks without an answer."""
 
 
 class Track(StrEnum):
-    """How far a message came in a group, by Java's names."""
+    """The state of a message in a group, by Java's names."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
-    """Passed over: the group does not want its tag."""
+    """Skipped: the group does not subscribe its tag."""
     PULL = "PULL"
-    """The group pulls by itself; nobody else knows."""
+    """The group pulls; its brokers do not know what it has consumed."""
     NOT_CONSUME_YET = "NOT_CONSUME_YET"
     NOT_ONLINE = "NOT_ONLINE"
     CONSUME_BROADCASTING = "CONSUME_BROADCASTING"
@@ -43,7 +43,7 @@ class RequestMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageTrack:
-    """`error` says why nothing is known."""
+    """`error`: why nothing is known."""
 
     group: str
     track: Track
@@ -51,7 +51,7 @@ class MessageTrack:
 
 
 class Operations:
-    """Names are the user's, as those of Admin. Every verb: BrokerError, TransportError, ClientError."""
+    """Names are the user's, as for Admin. All methods: BrokerError, TransportError, ClientError."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -61,22 +61,25 @@ class Operations:
     # ---- messages ----
 
     async def message_tracks(self, message: ReceivedMessage) -> list[MessageTrack]:
-        """How far each group that knows the topic is with it, by the name of the group."""
+        """The state of the message in each group of its topic, sorted by group."""
         groups = await self._admin.groups_of(message.topic)
         return [await self._message_track(group, message) for group in groups]
 
     async def consume_directly(self, group: str, client_id: str, message: ReceivedMessage) -> dict[str, Any]:
-        """Let a member handle a stored message here and now, whatever its offsets: what came of it, as it says."""
+        """Let a member consume a stored message now, regardless of its offsets; the member's result."""
         address, _ = decode_offset_id(message.offset_message_id)
         ext = {
-            "consumerGroup": self._wrap(group), "clientId": client_id, "msgId": message.offset_message_id,
-            "topic": self._wrap(message.topic), "brokerName": message.broker_name,
-        }  # fmt: skip
+            "consumerGroup": self._wrap(group),
+            "clientId": client_id,
+            "msgId": message.offset_message_id,
+            "topic": self._wrap(message.topic),
+            "brokerName": message.broker_name,
+        }
         answer = await self._admin.calls.ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, ext)
         return _object(answer)
 
     async def resume_check(self, topic: str, offset_message_id: str) -> None:
-        """Have a half message asked about anew that was given up: the id is that of its copy in DISCARDED."""
+        """Resume the checks of a discarded half message: the id is that of its copy in DISCARDED."""
         address, _ = decode_offset_id(offset_message_id)
         ext = {"topic": self._wrap(topic), "msgId": offset_message_id}
         await self._admin.calls.ask(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, ext)
@@ -84,11 +87,14 @@ class Operations:
     # ---- groups ----
 
     async def clone_offsets(self, source: str, target: str, topic: str) -> None:
-        """Let `target` be as far in the topic as `source` is; members of `target` should not run meanwhile."""
+        """Copy the offsets of group `source` in the topic to `target`, whose members should not run."""
         wrapped = self._wrap(topic)
         ext = {
-            "srcGroup": self._wrap(source), "destGroup": self._wrap(target), "topic": wrapped, "offline": "true"
-        }  # fmt: skip
+            "srcGroup": self._wrap(source),
+            "destGroup": self._wrap(target),
+            "topic": wrapped,
+            "offline": "true",
+        }
         await self._admin.calls.ask_brokers_of(wrapped, RequestCode.CLONE_GROUP_OFFSET, ext)
 
     async def topics_of(self, group: str) -> list[str]:
@@ -99,7 +105,7 @@ class Operations:
         return self._names(answers, "topicList")
 
     async def readable(self, group: str, topic: str, allowed: bool | None = None) -> bool:
-        """Whether the group may read the topic; with `allowed` it may from now on, or may not."""
+        """Whether the group may read the topic; `allowed` changes it first."""
         wrapped = self._wrap(topic)
         ext = {"group": self._wrap(group), "topic": wrapped}
         if allowed is not None:
@@ -112,13 +118,18 @@ class Operations:
     async def set_request_mode(
         self, topic: str, group: str, mode: RequestMode, pop_share_queues: int = 0
     ) -> None:
-        """How members that let brokers assign their queues get messages. `pop_share_queues`: queues of others, too."""
+        """Whether members whose queues brokers assign pull or pop.
+
+        `pop_share_queues`: how many other members' queues each member pops, too.
+        """
         wrapped = self._wrap(topic)
-        wanted = {
-            "consumerGroup": self._wrap(group), "mode": mode.value, "popShareQueueNum": pop_share_queues,
+        request = {
+            "consumerGroup": self._wrap(group),
+            "mode": mode.value,
+            "popShareQueueNum": pop_share_queues,
             "topic": wrapped,
-        }  # fmt: skip
-        body = json.dumps(wanted).encode()
+        }
+        body = json.dumps(request).encode()
         await self._admin.calls.ask_brokers_of(wrapped, RequestCode.SET_MESSAGE_REQUEST_MODE, {}, body)
 
     # ---- clusters ----
@@ -130,7 +141,7 @@ class Operations:
         )
 
     async def producers(self) -> dict[str, tuple[Connection, ...]]:
-        """All that are connected, by group."""
+        """All connected producers by group."""
         found: dict[str, dict[str, Connection]] = {}
         for answer in await self._admin.calls.ask_masters(RequestCode.GET_ALL_PRODUCER_INFO):
             for group, members in read(answer.body, records.producers).items():
@@ -138,7 +149,7 @@ class Operations:
         return {group: tuple(members.values()) for group, members in sorted(found.items())}
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
-        """Have name servers keep a value; ORDER_TOPIC_CONFIG is what they themselves look at."""
+        """Store a value at all name servers; they themselves use only the namespace ORDER_TOPIC_CONFIG."""
         ext = {"namespace": namespace, "key": key, "value": value}
         await self._admin.calls.ask_name_servers(RequestCode.PUT_KV_CONFIG, ext)
 
@@ -156,7 +167,7 @@ class Operations:
         ext = {"namespace": namespace, "key": key}
         await self._admin.calls.ask_name_servers(RequestCode.DELETE_KV_CONFIG, ext)
 
-    # ---- within ----
+    # ---- internal ----
 
     async def _message_track(self, group: str, message: ReceivedMessage) -> MessageTrack:
         try:
@@ -179,9 +190,9 @@ class Operations:
         ]
         if not any(offset > message.queue_offset for offset in progress):
             return Track.NOT_CONSUME_YET
-        wanted = members.subscriptions.get(message.topic)
-        passed = wanted is not None and wanted.tags and message.tags not in wanted.tags
-        return Track.CONSUMED_BUT_FILTERED if passed else Track.CONSUMED
+        subscription = members.subscriptions.get(message.topic)
+        filtered = subscription is not None and subscription.tags and message.tags not in subscription.tags
+        return Track.CONSUMED_BUT_FILTERED if filtered else Track.CONSUMED
 
     def _names(self, answers: list[RemotingCommand], member: str) -> list[str]:
         found = {name for answer in answers for name in read(answer.body, lambda r: r.texts(member))}

@@ -1,6 +1,6 @@
-"""What administrators are told: topics, groups, clusters, progress, connections; read from the JSON of brokers.
+"""The values that admin requests return: topics, groups, clusters, lag, connections; decoded from JSON.
 
-Values only. A broker's answer that does not say what it should raises ClientError with the member's name.
+Values only. An answer with a missing or wrong member raises ClientError with the member's name.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """How brokers treat a consumer group; `retries_max` is how often a message comes again before it is dead."""
+    """A group's configuration; `retries_max`: redeliveries before a message becomes a dead letter."""
 
     group: str
     consume_enabled: bool = True
@@ -80,7 +80,7 @@ _GROUP_MEMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """The first and the next offset of a queue, and when it last got a message (ms, 0: never)."""
+    """The first and the next offset of a queue, and when it last received a message (ms, 0: never)."""
 
     min_offset: int
     max_offset: int
@@ -89,7 +89,7 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """The next offset to be written, the next to be consumed, the next to be pulled (-1: not known)."""
+    """The next offsets to be written, consumed and pulled (-1: not known)."""
 
     broker_offset: int
     consumer_offset: int
@@ -98,13 +98,13 @@ class QueueLag:
 
     @property
     def messages(self) -> int:
-        """How many are not consumed yet."""
+        """How many messages are not consumed yet."""
         return max(self.broker_offset - self.consumer_offset, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLag:
-    """`tps`: messages consumed a second, as brokers see it."""
+    """`tps`: messages consumed per second, as measured by brokers."""
 
     tps: float
     queues: dict[MessageQueue, QueueLag]
@@ -116,7 +116,7 @@ class ConsumerLag:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A client that is connected to a broker. `version` is the ordinal of the release that it announced."""
+    """A client that is connected to a broker. `version` is the ordinal of its RocketMQ release."""
 
     client_id: str
     address: str
@@ -136,19 +136,19 @@ class ConsumerConnections:
 
 
 def read(body: bytes, reader: Callable[["Members"], T]) -> T:
-    """The value that a reader makes of a body. ClientError."""
+    """Decode a body with a reader. ClientError."""
     try:
         return reader(Members(fastjson.loads(body)))
     except fastjson.JsonError as error:
-        raise ClientError(f"an answer that cannot be read: {error}") from error
+        raise ClientError(f"the answer cannot be read: {error}") from error
 
 
 class Members:
-    """A JSON object. A member that is missing is the default, one of another type a JsonError."""
+    """A JSON object. A missing member is the default; JsonError: a member has another type."""
 
     def __init__(self, value: object) -> None:
         if not isinstance(value, dict):
-            raise fastjson.JsonError("an object is wanted")
+            raise fastjson.JsonError("the value is not an object")
         self._value: dict[Any, object] = value
 
     def text(self, name: str, default: str = "") -> str:
@@ -160,13 +160,13 @@ class Members:
     def number(self, name: str, default: int = 0) -> int:
         value = self._value.get(name, default)
         if not fastjson.is_integer(value, 64):
-            raise fastjson.JsonError(f"{name} is no number")
+            raise fastjson.JsonError(f"{name} is not a number")
         return value
 
     def real(self, name: str) -> float:
         value = self._value.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise fastjson.JsonError(f"{name} is no number")
+            raise fastjson.JsonError(f"{name} is not a number")
         return float(value)
 
     def members(self, name: str) -> "Members":
@@ -186,7 +186,7 @@ class Members:
         if value is None:
             return default
         if not isinstance(value, kind):
-            raise fastjson.JsonError(f"{name} is no {kind.__name__}")
+            raise fastjson.JsonError(f"{name} is not of type {kind.__name__}")
         return value
 
 
@@ -245,9 +245,11 @@ def consumer_lag(stats: Members) -> ConsumerLag:
     for key, value in stats.members("offsetTable").pairs():
         entry = Members(value)
         queues[fastjson.message_queue(key)] = QueueLag(
-            entry.number("brokerOffset"), entry.number("consumerOffset"), entry.number("pullOffset", -1),
+            entry.number("brokerOffset"),
+            entry.number("consumerOffset"),
+            entry.number("pullOffset", -1),
             entry.number("lastTimestamp"),
-        )  # fmt: skip
+        )
     return ConsumerLag(stats.real("consumeTps"), queues)
 
 
@@ -274,9 +276,12 @@ def consumer_connections(answer: Members) -> ConsumerConnections:
     table = answer.members("subscriptionTable").pairs()
     subscriptions = {str(topic): _subscription(str(topic), Members(data)) for topic, data in table}
     return ConsumerConnections(
-        connections(answer), answer.text("consumeType"), answer.text("messageModel"), answer.text("consumeFromWhere"),
+        connections(answer),
+        answer.text("consumeType"),
+        answer.text("messageModel"),
+        answer.text("consumeFromWhere"),
         subscriptions,
-    )  # fmt: skip
+    )
 
 
 def _subscription(topic: str, data: Members) -> Subscription:
@@ -306,5 +311,5 @@ def _integer(value: object) -> int:
     except ValueError:
         number = None
     if not fastjson.is_integer(number, 64):
-        raise fastjson.JsonError(f"{str(value)[:40]!r} is no number")
+        raise fastjson.JsonError(f"{str(value)[:40]!r} is not a number")
     return number

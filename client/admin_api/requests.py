@@ -1,6 +1,6 @@
-"""AdminCalls: how administrators ask: one broker, the masters of a cluster, the brokers of a topic, a name server.
+"""AdminCalls: sends admin requests to a broker, the masters of a cluster or of a topic, or the name servers.
 
-Who is master is asked of a name server each time. Loop thread.
+A name server is asked for the masters each time. Loop thread.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from firearrow.client.remoting.routes import MASTER
 
 log = logging.getLogger("firearrow.client")
 
-TRIES = 5
-ROUTE_GAP_S = 0.02
+TRIES_MAX = 5
+ROUTE_POLL_S = 0.02
 
 
 class AdminCalls:
-    """Every call: BrokerError with the refusal, TransportError."""
+    """All methods: BrokerError (the broker refused), TransportError."""
 
     def __init__(self, instance: ClientInstance, timeout_s: float) -> None:
         self.instance = instance
@@ -35,8 +35,8 @@ class AdminCalls:
         return check(await self.instance.call(address, request, self._timeout_s), address)
 
     async def ask_again(self, address: str, code: RequestCode, ext: Mapping[str, str]) -> RemotingCommand:
-        """For requests that may be repeated: up to TRIES times while no answer comes."""
-        for _ in range(TRIES - 1):
+        """Send an idempotent request, up to TRIES_MAX times while no answer comes."""
+        for _ in range(TRIES_MAX - 1):
             try:
                 return await self.ask(address, code, ext)
             except TransportError:
@@ -50,33 +50,33 @@ class AdminCalls:
         return check(await self.instance.name_servers.call(request), "name server")
 
     async def ask_name_servers(self, code: RequestCode, ext: Mapping[str, str]) -> None:
-        """All of them: for what each must know."""
+        """Send the request to all name servers."""
         for answer in await self.instance.name_servers.call_all(RemotingCommand.request(code, ext)):
             check(answer, "name server")
 
     async def ask_master(
         self, queue: MessageQueue, code: RequestCode, ext: Mapping[str, str]
     ) -> RemotingCommand:
-        """The answer whatever its code, of the master of the broker that has the queue."""
+        """The answer, with any code, of the master that has the queue."""
         request = RemotingCommand.request(code, ext)
         return await self.instance.call_holder(queue, request, self._timeout_s, any_code=True)
 
     async def ask_broker(self, broker_name: str, code: RequestCode, body: bytes = b"") -> RemotingCommand:
         address = (await self.masters()).get(broker_name)
         if address is None:
-            raise ClientError(f"broker {broker_name}: no name server knows a master of it")
+            raise ClientError(f"broker {broker_name}: the name server knows no master of it")
         return await self.ask(address, code, body=body)
 
     async def ask_brokers_of(
         self, topic: str, code: RequestCode, ext: Mapping[str, str], body: bytes = b""
     ) -> dict[str, RemotingCommand]:
-        """Each master of the topic, by the broker's name; all must answer."""
+        """The answers of all masters of the topic by broker name; all must answer."""
         await self.instance.routes.refresh(topic)
         route = self.instance.routes.known(topic)
         brokers = route.brokers.items() if route is not None else ()
         masters = {name: ids[MASTER] for name, ids in brokers if MASTER in ids}
         if not masters:
-            raise NoRoute(f"topic {topic}: no broker has it")
+            raise NoRoute(f"topic {topic}: no broker serves it")
         answers = await asyncio.gather(*(self.ask(address, code, ext, body) for address in masters.values()))
         return dict(zip(masters, answers, strict=True))
 
@@ -87,20 +87,20 @@ class AdminCalls:
         body: bytes = b"",
         cluster: str | None = None,
     ) -> list[RemotingCommand]:
-        """All of them (of one cluster), one after the other; each must agree."""
+        """The answers of all masters (of one cluster), asked one after the other; each must succeed."""
         return [
             await self.ask(address, code, ext, body) for address in (await self.masters(cluster)).values()
         ]
 
     async def ask_who_knows(self, code: RequestCode, ext: Mapping[str, str]) -> list[RemotingCommand]:
-        """The answers of those masters that have one, at least one; else the last error."""
+        """The answers of the masters that succeed, at least one; else raises the last error."""
         found: list[RemotingCommand] = []
         failure: ClientError | None = None
         for address in (await self.masters()).values():
             try:
                 found.append(await self.ask(address, code, ext))
             except ClientError as error:
-                log.debug("%s has no answer: %s", address, error)
+                log.debug("broker %s has no answer: %s", address, error)
                 failure = error
         if failure is not None and not found:
             raise failure
@@ -111,24 +111,27 @@ class AdminCalls:
         return read(answer.body, cluster_info)
 
     async def masters(self, cluster: str | None = None) -> dict[str, str]:
-        """Name → address. ClientError: there is none, or no such cluster."""
+        """Broker name → address of its master. ClientError: there is no master, or no such cluster."""
         info = await self.clusters()
         if cluster is not None and cluster not in info.clusters:
-            raise ClientError(f"cluster {cluster}: known are {', '.join(sorted(info.clusters)) or 'none'}")
+            known = ", ".join(sorted(info.clusters)) or "none"
+            raise ClientError(f"cluster {cluster} does not exist; known clusters: {known}")
         names = sorted(info.brokers) if cluster is None else info.clusters[cluster]
         found = {name: info.brokers[name][MASTER] for name in names if MASTER in info.brokers.get(name, {})}
         if not found:
-            raise ClientError("no name server knows a master")
+            raise ClientError("the name server knows no master")
         return found
 
     async def await_route(self, topic: str, broker_names: set[str]) -> None:
-        """Until a name server tells of the topic at these brokers; they are told a moment after the brokers took it."""
+        """Wait until a name server has routes to the topic at these brokers, which register it soon."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 while not broker_names <= await self._brokers_of(topic):  # noqa: ASYNC110
-                    await asyncio.sleep(ROUTE_GAP_S)  # nobody tells us
+                    await asyncio.sleep(ROUTE_POLL_S)  # name servers send no notification
         except TimeoutError:
-            raise ClientError(f"topic {topic}: brokers took it, but no name server knows it yet") from None
+            raise ClientError(
+                f"topic {topic}: the brokers accepted it, but the name server does not know it yet"
+            ) from None
 
     async def _brokers_of(self, topic: str) -> set[str]:
         try:
@@ -140,8 +143,8 @@ class AdminCalls:
 
 
 def integer_of(answer: RemotingCommand, field: str, broker_name: str) -> int:
-    """A field of an answer. ClientError: it is missing, or no number."""
+    """A field of an answer. ClientError: it is missing or not a number."""
     try:
         return answer.integer(field)
     except FieldError as error:
-        raise ClientError(f"{broker_name}: an answer that cannot be read: {error}") from error
+        raise ClientError(f"{broker_name}: the answer cannot be read: {error}") from error

@@ -1,7 +1,8 @@
-"""PopConsumer: takes messages from brokers one batch at a time, and says of each message itself what came of it.
+"""PopConsumer: receives messages from brokers batch by batch; the user acknowledges each message.
 
-Brokers share messages out, not queues: any number of consumers of a group take from the same queue, and none holds the
-others up. What is not acknowledged while it is hidden comes back to the group. Event loop only.
+Brokers distribute messages, not queues: any number of consumers of a group receive from the same queue
+without blocking each other. A message that is not acknowledged within its invisible time is redelivered.
+Event loop only.
 """
 
 import logging
@@ -19,7 +20,6 @@ from firearrow.client.base.options import (
     client_options,
 )
 from firearrow.client.base.service_state import ServiceState, now_ms
-from firearrow.client.remoting.service import Service
 from firearrow.client.pop.ack import AckClient
 from firearrow.client.pop.pop_prefetcher import PopPrefetcher, PopSource, ReceiveOptions
 from firearrow.client.pop.pop_request import ANY_QUEUE, PopRequest
@@ -27,14 +27,15 @@ from firearrow.client.pop.receipt_handles import receipt_handle_of
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PERM_READ
+from firearrow.client.remoting.service import Service
 
 log = logging.getLogger("firearrow.client")
 
 
 class PopConsumer(Service):
-    """Usable once: `async with`, or `start` and `close`. Brokers must be of version 5 or later, or FireArrow.
+    """Use it once: `async with`, or `start` and `close`. Needs brokers of version 5 or later, or FireArrow.
 
-    A `receive` that is cancelled loses nothing: what its request brings goes to the next `receive`.
+    Cancelling `receive` loses nothing: the messages of its request go to the next `receive`.
     """
 
     def __init__(
@@ -52,27 +53,27 @@ class PopConsumer(Service):
         self._prefetcher: PopPrefetcher | None = None
         self._acks: AckClient | None = None
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def _begin(self, instance: ClientInstance) -> None:
-        """ConfigError: this client id has a consumer of this group already."""
+        """ConfigError: this client id already has a consumer of this group."""
         await instance.join_consumer(self)
         self._acks = AckClient(instance, self.group, self._client.api_timeout_s)
-        self._prefetcher = PopPrefetcher(instance, open_body, self._wanted, now_ms)
+        self._prefetcher = PopPrefetcher(instance, open_body, self._matches_filter, now_ms)
         for topic in self.topics():
             await self._ensure_known(instance, topic)
 
     async def _end(self, instance: ClientInstance) -> None:
-        """Messages that were received can no longer be acknowledged; they come back to the group."""
-        sources, self._prefetcher, self._acks = self._prefetcher, None, None
-        if sources is not None:
-            await sources.close()
+        """Received messages can no longer be acknowledged; they are redelivered to the group."""
+        prefetcher, self._prefetcher, self._acks = self._prefetcher, None, None
+        if prefetcher is not None:
+            await prefetcher.close()
         await instance.leave_consumer(self)
 
-    # ---- what is wanted ----
+    # ---- subscriptions ----
 
     def subscribe(self, topic: str, tags: str | None = None, *, sql: str | None = None) -> None:
-        """At any time. `tags` as `a || b`, or an SQL expression. ConfigError."""
+        """Subscribe, before or after `start`. `tags` as `a || b`, or an SQL92 expression. ConfigError."""
         wrapped = self._namespace.wrap(check_topic(topic))
         self._subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
         if self._instance is not None:
@@ -91,12 +92,13 @@ class PopConsumer(Service):
         invisible_s: float | None = None,
         wait_s: float | None = None,
     ) -> list[ReceivedMessage]:
-        """Up to `batch` (1 to 32) messages of `topic`, or of any that is subscribed; an empty list after `wait_s`.
+        """Up to `batch` (1 to 32) messages of `topic`, or of all topics; an empty list after `wait_s`.
 
-        For `invisible_s` nobody else gets them. BrokerError: the broker's refusal; NoRoute, TransportError: there is
-        none, or it does not answer. With several topics or brokers an error comes only when all of them fail.
+        No other consumer gets them for `invisible_s`. BrokerError: the broker refused; NoRoute: there is no
+        broker; TransportError: it does not answer. With several topics or brokers, raises only if all of them
+        fail.
         """
-        sources, _ = self._running()
+        prefetcher, _ = self._running()
         options = self.options
         receive_options = ReceiveOptions(
             batch=options.batch if batch is None else batch,
@@ -104,32 +106,38 @@ class PopConsumer(Service):
             wait_s=options.wait_s if wait_s is None else wait_s,
         )
         if not 1 <= receive_options.batch <= 32 or receive_options.wait_s < 0:
-            raise ConfigError(f"batch must be 1..32 and wait_s at least 0, not {batch} and {wait_s}")
-        places = await self._places(topic)
+            raise ConfigError(
+                "batch must be 1..32 and wait_s at least 0, "
+                f"not {receive_options.batch} and {receive_options.wait_s}"
+            )
+        pop_sources = await self._pop_sources(topic)
         try:
-            return await sources.receive(places, receive_options)
-        except NotRunning:  # closed meanwhile
+            return await prefetcher.receive(pop_sources, receive_options)
+        except NotRunning:  # it was closed while we waited
             return []
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        """One message after the other, until the consumer is closed. Acknowledge each: nothing does it for you."""
+        """Yield messages until the consumer is closed. Acknowledge each one yourself."""
         while self.running:
             for message in await self.receive():
                 yield message
 
     async def ack(self, message: ReceivedMessage) -> None:
-        """Done with it. Too late is no error: then the message is out again. BrokerError, TransportError."""
+        """Acknowledge a message.
+
+        Being late is not an error, but it is redelivered. BrokerError, TransportError.
+        """
         await self._running()[1].ack(self._topic(message), receipt_handle_of(message))
 
     async def ack_batch(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Done with all of these, in as few requests as can be."""
+        """Acknowledge several messages with as few requests as possible."""
         pairs = [(self._topic(message), receipt_handle_of(message)) for message in messages]
         await self._running()[1].ack_many(pairs)
 
     async def change_invisible(self, message: ReceivedMessage, seconds: float) -> None:
-        """Visible again in `seconds` from now: more time for us, or soon to somebody else.
+        """Make the message visible `seconds` from now: to get more time, or to have it redelivered soon.
 
-        The message has a new receipt then. BrokerError, TransportError: nothing has changed as far as we know.
+        The message gets a new receipt handle. BrokerError, TransportError: the handle has not changed.
         """
         _, acks = self._running()
         receipt = await acks.change_invisible(
@@ -141,7 +149,7 @@ class PopConsumer(Service):
     def running(self) -> bool:
         return self.state is ServiceState.RUNNING
 
-    # ---- as the instance sees us ----
+    # ---- ConsumerRole: called by the client instance ----
 
     def topics(self) -> set[str]:
         return set(self._subscriptions)
@@ -157,13 +165,13 @@ class PopConsumer(Service):
         }
 
     async def rebalance(self) -> bool:
-        """Queues belong to nobody here."""
+        """Nothing to do: POP consumers own no queues."""
         return True
 
     async def persist_offsets(self) -> None:
-        """Brokers keep the offsets of groups that pop."""
+        """Nothing to do: brokers keep the offsets of groups that pop."""
 
-    # ---- inside ----
+    # ---- internal ----
 
     def _running(self) -> tuple[PopPrefetcher, AckClient]:
         if self._prefetcher is None or self._acks is None:
@@ -171,25 +179,28 @@ class PopConsumer(Service):
         return self._prefetcher, self._acks
 
     async def _ensure_known(self, instance: ClientInstance, topic: str) -> None:
-        """Brokers of a topic hear of us. A topic without a route may come to have one later."""
+        """Send a heartbeat to the topic's brokers. A topic without a route may be created later."""
         try:
             await instance.routes.refresh(topic)
         except ClientError as error:
-            log.warning("%s: %s", topic, error)
+            log.warning("topic %s: its brokers are not known yet: %s", topic, error)
         instance.heartbeats.forget()
         await instance.heartbeat_all()
 
-    async def _places(self, topic: str | None) -> list[PopSource]:
-        """Every broker of every topic that is asked for. ConfigError: not subscribed. NoRoute: none is known."""
+    async def _pop_sources(self, topic: str | None) -> list[PopSource]:
+        """All brokers of the topic, or of all topics.
+
+        ConfigError: not subscribed. NoRoute: no broker is known.
+        """
         instance = self.instance
         if topic is not None and self._namespace.wrap(topic) not in self._subscriptions:
-            raise ConfigError(f"{topic} is not subscribed")
+            raise ConfigError(f"topic {topic} is not subscribed: call subscribe first")
         if not self._subscriptions:
-            raise ConfigError("nothing is subscribed")
-        wanted = self.topics() if topic is None else {self._namespace.wrap(topic)}
+            raise ConfigError("no topic is subscribed: call subscribe first")
+        topics = self.topics() if topic is None else {self._namespace.wrap(topic)}
         failure: ClientError | None = None
         sources: list[PopSource] = []
-        for name in sorted(wanted):
+        for name in sorted(topics):
             try:
                 await instance.routes.subscribe_queues(name)
             except ClientError as error:
@@ -203,7 +214,7 @@ class PopConsumer(Service):
                 if data.perm & PERM_READ and data.read_queues > 0
             ]
         if not sources:
-            raise failure or ClientError(f"no queue of {', '.join(sorted(wanted))} can be read")
+            raise failure or ClientError(f"topics {', '.join(sorted(topics))} have no readable queue")
         return sources
 
     def _source(self, topic: str, broker_name: str) -> PopSource:
@@ -219,8 +230,8 @@ class PopConsumer(Service):
         )
         return PopSource(pop, self._namespace.unwrap(topic))
 
-    def _wanted(self, source: PopSource, message: ReceivedMessage) -> bool:
-        """Brokers tell tags by their hash: another tag of the same hash is acknowledged and passed over."""
+    def _matches_filter(self, source: PopSource, message: ReceivedMessage) -> bool:
+        """Brokers filter by hash: acknowledge and skip a message whose tag only has the same hash."""
         tags = source.pop.subscription.tags
         if not tags or message.tags in tags:
             return True
@@ -233,5 +244,5 @@ class PopConsumer(Service):
 
 def _ms(name: str, seconds: float) -> int:
     if not 0 < seconds <= 3 * 86400:
-        raise ConfigError(f"{name}: {seconds} is not within 0..{3 * 86400}")
+        raise ConfigError(f"{name}: {seconds} must be greater than 0 and at most {3 * 86400}")
     return max(int(seconds * 1000), 1)

@@ -1,7 +1,7 @@
-"""PullConsumer: a member of a group that asks for its messages itself, and says how far it is (Java's lite pull).
+"""PullConsumer: a member of a group that polls for messages and commits offsets (Java's lite pull consumer).
 
-The public face and its life; what works within is PullConsumerRuntime. Queues are pulled ahead. Belongs to the event loop it was
-started in.
+The public API and lifecycle; PullConsumerRuntime prefetches from the queues. Belongs to the event loop in
+which it was started.
 """
 
 import inspect
@@ -25,28 +25,28 @@ from firearrow.client.consumers.pull_consumer_runtime import (
     fetch_queues,
 )
 from firearrow.client.consumers.trace import ConsumeTracing, TracedConsumerConfig
-from firearrow.client.remoting.service import Service
 from firearrow.client.pull.prefetcher import PrefetchedQueue
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset
 from firearrow.client.rebalance.rebalance import QueueListener
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.service import Service
 
 log = logging.getLogger("firearrow.client")
 
 TopicListener = Callable[[str, list[MessageQueue]], Awaitable[None] | None]
-"""`(topic, queues)` when the topic has other queues than before."""
-CHECK_FIRST_S = 10
+"""Called with `(topic, queues)` when the topic's queues have changed."""
+FIRST_CHECK_S = 10
 
 
 class PullConsumer(Service):
-    """Either `subscribe` (the group shares the queues) or `assign` (you say which), one of them for good.
+    """Use either `subscribe` (the group shares the queues) or `assign` (you choose the queues), not both.
 
-    A batch counts as done when you come back for the next: `poll` begins with that, and with committing it if
-    `auto_commit_s` have passed. Unlike Java's, `close` commits the last batch, too, as do queues that go to another
-    member; leaving `async with` by an exception does not, so that what failed comes again. What a filter leaves out is
-    passed over in the committed offset, too. A group's first offset is committed even if there was nothing to get.
+    `poll` marks the previous batch as done, and commits it if `auto_commit_s` have passed. Unlike Java's
+    consumer, `close` and the loss of a queue to another member commit the last batch, too; leaving `async
+    with` by an exception does not, so that its messages are redelivered. The committed offset also passes
+    messages that a filter excluded. A group's first offset is committed even if there were no messages.
     """
 
     def __init__(
@@ -59,7 +59,10 @@ class PullConsumer(Service):
         offset_store: OffsetStore | None = None,
         **hooks: Unpack[ConsumerHooks],
     ) -> None:
-        """ConfigError. `offset_store` instead of the broker's (CLUSTERING) or the local file (BROADCASTING)."""
+        """`offset_store` replaces the broker's offsets (CLUSTERING) or the local file (BROADCASTING).
+
+        ConfigError.
+        """
         check_known(hooks, ConsumerHooks)
         self.options = options or PullConsumerOptions()
         super().__init__(
@@ -84,15 +87,15 @@ class PullConsumer(Service):
 
     @property
     def group(self) -> str:
-        """As brokers know it."""
+        """The group by its name at the brokers."""
         return self._config.group
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def start(self) -> Self:
-        """Join the group. A start that failed may be tried again. ConfigError, ClientError."""
+        """Join the group. A failed start may be repeated. ConfigError, ClientError."""
         await super().start()
-        log.info("consumer %s runs as %s", self.group, self.instance.client_id)
+        log.info("consumer of group %s started with client id %s", self.group, self.instance.client_id)
         return self
 
     async def _begin(self, instance: ClientInstance) -> None:
@@ -103,10 +106,10 @@ class PullConsumer(Service):
         await self._tracing.start()
         self._commit_at_s = instance.loop.time() + self.options.auto_commit_s
         check_s = self.options.check_queues_s
-        instance.every(check_s, self._compare_topics, min(check_s, CHECK_FIRST_S))
+        instance.every(check_s, self._check_topic_queues, min(check_s, FIRST_CHECK_S))
 
     async def close(self, *, commit: bool | None = None) -> None:
-        """Leave for good. `commit`: what was polled last is done; by default if `auto_commit` is on."""
+        """Leave the group. `commit`: the last polled batch is done (default: the option `auto_commit`)."""
         runtime = self._runtime
         if runtime is not None:
             if self.options.auto_commit if commit is None else commit:
@@ -128,7 +131,7 @@ class PullConsumer(Service):
     ) -> None:
         await self.close(commit=None if error is None else False)
 
-    # ---- what is wanted ----
+    # ---- subscriptions ----
 
     def subscribe(
         self,
@@ -138,19 +141,22 @@ class PullConsumer(Service):
         sql: str | None = None,
         listener: QueueListener | None = None,
     ) -> None:
-        """The group's members share the queues of `topic`. `listener` is told whenever ours change. ConfigError."""
+        """Share the topic's queues with the group's members.
+
+        `listener` is called when ours change. ConfigError.
+        """
         if self._config.assigned is not None:
-            raise ConfigError("queues were assigned: a consumer either assigns or subscribes")
+            raise ConfigError("queues are assigned: use either assign or subscribe, not both")
         wrapped = self._namespace.wrap(check_topic(topic))
         self._config.subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
         self._config.listeners.pop(wrapped, None)
         if listener is not None:
-            self._config.listeners[wrapped] = self._listening(listener)
+            self._config.listeners[wrapped] = self._with_user_names(listener)
         if self._runtime is not None:
             self._runtime.subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
-        """Nothing of it is given out any more; its offsets are kept."""
+        """Return no more messages of the topic; its offsets are kept."""
         wrapped = self._namespace.wrap(topic)
         self._config.listeners.pop(wrapped, None)
         if self._config.subscriptions.pop(wrapped, None) is not None and self._runtime is not None:
@@ -159,11 +165,14 @@ class PullConsumer(Service):
     def assign(
         self, queues: Collection[MessageQueue], *, tags: str | None = None, sql: str | None = None
     ) -> None:
-        """These queues and no others, whatever other members do. The filter is for all their topics. ConfigError."""
+        """Consume these queues, whatever other members do.
+
+        The filter applies to all their topics. ConfigError.
+        """
         if self._config.subscriptions:
-            raise ConfigError("topics were subscribed to: a consumer either assigns or subscribes")
+            raise ConfigError("topics are subscribed: use either assign or subscribe, not both")
         if not queues:
-            raise ConfigError("queues: at least one is wanted")
+            raise ConfigError("queues: at least one queue is required")
         wrapped = frozenset(self._wrapped(queue) for queue in queues)
         for topic in {queue.topic for queue in wrapped}:
             self._config.expressions[topic] = Subscription.of(check_topic(topic), tags, sql)
@@ -173,7 +182,7 @@ class PullConsumer(Service):
             self._runtime.assign(wrapped)
 
     def assignment(self) -> set[MessageQueue]:
-        """The queues that are ours now."""
+        """The queues that this consumer reads now."""
         if self._runtime is None:
             return {self._unwrapped(queue) for queue in self._config.assigned or ()}
         return {self._unwrapped(queue) for queue in self._runtime.tasks.table}
@@ -185,23 +194,25 @@ class PullConsumer(Service):
     ) -> list[ReceivedMessage]:
         """The next messages of one queue, at most `pull_batch`; an empty list after `timeout_s`.
 
-        Says that what was polled before is done. What was cached of a paused queue is still given out.
+        Marks the previously polled messages as done. Messages of a paused queue that are cached are still
+        returned.
         """
         runtime, loop = self._running(), self.instance.loop
         wait_s = self.options.poll_timeout_s if timeout_s is None else timeout_s
-        most = self.options.pull_batch if max_messages is None else max_messages
-        if wait_s < 0 or most < 1:
+        count_max = self.options.pull_batch if max_messages is None else max_messages
+        if wait_s < 0 or count_max < 1:
             raise ConfigError(
-                f"timeout_s must be at least 0 and max_messages 1, not {timeout_s}, {max_messages}"
+                "timeout_s must be at least 0 and max_messages at least 1, "
+                f"not {timeout_s} and {max_messages}"
             )
         runtime.tasks.commit_delivered()
         if self.options.auto_commit and loop.time() >= self._commit_at_s:
             runtime.commit_done()
             self._commit_at_s = loop.time() + self.options.auto_commit_s
-        taken = await runtime.tasks.poll_batch(wait_s, most)
-        if taken is None:
+        batch = await runtime.tasks.poll_batch(wait_s, count_max)
+        if batch is None:
             return []
-        queue, messages = taken
+        queue, messages = batch
         for message in messages:
             message.topic = self._namespace.unwrap(message.topic)
         if self._tracing is not None and self._tracing.hooks:
@@ -209,7 +220,7 @@ class PullConsumer(Service):
         return messages
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        """One message after the other, until the consumer is closed; each is done when you come for the next."""
+        """Yield messages until the consumer is closed; each is done when the next one is requested."""
         while self.state is ServiceState.RUNNING:
             for message in await self.poll(max_messages=1):
                 yield message
@@ -224,7 +235,7 @@ class PullConsumer(Service):
         for hook in hooks:
             run_hook(hook.after, context)
 
-    # ---- how far ----
+    # ---- offsets ----
 
     async def commit(
         self,
@@ -232,22 +243,22 @@ class PullConsumer(Service):
         *,
         persist: bool = True,
     ) -> None:
-        """What was polled is done: of all our queues, of those given, or as far as the mapping says.
+        """Commit what was polled: of all our queues, of these queues, or up to the offsets of a mapping.
 
-        `persist=False` only notes it; it is told to the broker within `persist_offsets_s`. Queues that are not ours
-        (any more), and those of which nothing is known, are passed over: somebody else answers for them.
+        `persist=False` stores it in memory; the broker gets it within `persist_offsets_s`. Queues that are
+        not ours any more, and those without a known offset, are skipped: another member commits them.
         """
         runtime = self._running()
         runtime.tasks.commit_delivered()
-        given = offsets if isinstance(offsets, Mapping) else {}
-        wanted = None if offsets is None else {self._wrapped(queue) for queue in offsets}
-        told = {self._wrapped(queue): offset for queue, offset in given.items()}
-        if any(offset < 0 for offset in told.values()):
-            raise ConfigError("offsets: none may be negative")
+        mapping = offsets if isinstance(offsets, Mapping) else {}
+        queues = None if offsets is None else {self._wrapped(queue) for queue in offsets}
+        explicit = {self._wrapped(queue): offset for queue, offset in mapping.items()}
+        if any(offset < 0 for offset in explicit.values()):
+            raise ConfigError("offsets: an offset must not be negative")
         committed = []
         for queue, pulled in runtime.tasks.table.items():
-            offset = told.get(queue, -1 if given else pulled.done)
-            if offset >= 0 and (wanted is None or queue in wanted):
+            offset = explicit.get(queue, -1 if mapping else pulled.done)
+            if offset >= 0 and (queues is None or queue in queues):
                 runtime.offsets.update(queue, offset)
                 committed.append(queue)
         if persist:
@@ -255,24 +266,33 @@ class PullConsumer(Service):
                 await runtime.offsets.persist(queue)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The group's offset in a queue, ours or not; None if it has none. OffsetUnknown: it cannot be told."""
+        """The group's offset in a queue, ours or not; None if it has none.
+
+        OffsetUnknown: it cannot be read.
+        """
         offset = await self._running().offsets.read(self._wrapped(queue), ReadOffset.MEMORY_FIRST)
         return offset if offset >= 0 else None
 
     def position(self, queue: MessageQueue) -> int | None:
-        """The offset behind what polls have given out; None if that is not known yet. ConfigError: it is not ours."""
+        """The offset after the last polled message; None: not known yet.
+
+        ConfigError: the queue is not ours.
+        """
         position = self._ours(queue).position
         return position if position >= 0 else None
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Poll goes on from there. ConfigError: not one of our queues, or beyond what the broker has."""
+        """Continue polling at `offset`.
+
+        ConfigError: the queue is not ours, or the broker has no such offset.
+        """
         runtime = self._running()
         pulled = self._ours(queue)
         first, last = await self.first_offset(queue), await self.last_offset(queue)
         if not first <= offset <= last:
             raise ConfigError(f"{queue}: offset {offset} is not within {first}..{last}")
         if runtime.tasks.table.get(pulled.queue) is not pulled:
-            raise ConfigError(f"{queue} is not ours any more")
+            raise ConfigError(f"{queue} was assigned to another member during the seek")
         runtime.tasks.seek(pulled, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -282,7 +302,7 @@ class PullConsumer(Service):
         await self.seek(queue, await self.last_offset(queue))
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Pull no more of these for now; what is cached already is still given out. ConfigError: not ours."""
+        """Stop pulling these queues; cached messages are still returned. ConfigError: a queue is not ours."""
         for pulled in [self._ours(queue) for queue in queues]:
             pulled.resumed.clear()
 
@@ -290,16 +310,16 @@ class PullConsumer(Service):
         for pulled in [self._ours(queue) for queue in queues]:
             pulled.resumed.set()
 
-    # ---- what brokers know ----
+    # ---- queries to brokers ----
 
     async def fetch_queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of a topic that can be read, in order. ClientError: there is none."""
+        """All readable queues of a topic, sorted. ClientError: there is none."""
         self._running()
         queues = await fetch_queues(self.instance, self._namespace.wrap(topic))
         return [self._unwrapped(queue) for queue in queues]
 
     async def offset_for_time(self, queue: MessageQueue, when: datetime | int) -> int:
-        """The first message stored at `when` (a time, or ms since 1970) or later; else that of the next to come."""
+        """The first offset stored at `when` (int: ms since 1970) or later; if none, the next offset."""
         ms = when if isinstance(when, int) else int(when.timestamp() * 1000)
         return await self._running().queue_offsets.offset_at(self._wrapped(queue), ms)
 
@@ -307,27 +327,30 @@ class PullConsumer(Service):
         return await self._running().queue_offsets.min_offset(self._wrapped(queue))
 
     async def last_offset(self, queue: MessageQueue) -> int:
-        """That of the message that comes next."""
+        """The offset that the next message will get."""
         return await self._running().queue_offsets.max_offset(self._wrapped(queue))
 
     async def on_queues_changed(self, topic: str, listener: TopicListener) -> None:
-        """Tell `listener` when the topic has other queues than now; looked at each `check_queues_s`. One a topic."""
+        """Call `listener` when the topic's queues change; checked every `check_queues_s`.
+
+        One listener per topic.
+        """
         self._topic_listeners[topic] = (listener, set(await self.fetch_queues(topic)))
 
-    async def _compare_topics(self) -> None:
+    async def _check_topic_queues(self) -> None:
         for topic, (listener, known) in list(self._topic_listeners.items()):
             try:
                 queues = await self.fetch_queues(topic)
             except ClientError as error:
-                log.warning("queues of %s: %s", topic, error)
+                log.warning("the queues of topic %s cannot be checked: %s", topic, error)
                 continue
             if set(queues) != known:
                 self._topic_listeners[topic] = (listener, set(queues))
-                told = listener(topic, queues)
-                if inspect.isawaitable(told):
-                    await told
+                result = listener(topic, queues)
+                if inspect.isawaitable(result):
+                    await result
 
-    # ---- inside ----
+    # ---- internal ----
 
     def _running(self) -> PullConsumerRuntime:
         if self._runtime is None:
@@ -337,17 +360,17 @@ class PullConsumer(Service):
     def _ours(self, queue: MessageQueue) -> PrefetchedQueue:
         pulled = self._running().tasks.table.get(self._wrapped(queue))
         if pulled is None:
-            raise ConfigError(f"{queue} is not one of our queues; the group may be sharing them out anew")
+            raise ConfigError(f"{queue} is not assigned to this consumer; the group may be rebalancing")
         return pulled
 
-    def _listening(self, listener: QueueListener) -> QueueListener:
-        def told(
-            topic: str, everything: frozenset[MessageQueue], mine: frozenset[MessageQueue]
+    def _with_user_names(self, listener: QueueListener) -> QueueListener:
+        def call(
+            topic: str, all_queues: frozenset[MessageQueue], mine: frozenset[MessageQueue]
         ) -> Awaitable[None] | None:
-            both = (frozenset(map(self._unwrapped, queues)) for queues in (everything, mine))
+            both = (frozenset(map(self._unwrapped, queues)) for queues in (all_queues, mine))
             return listener(self._namespace.unwrap(topic), *both)
 
-        return told
+        return call
 
     def _wrapped(self, queue: MessageQueue) -> MessageQueue:
         if not self._namespace.name:

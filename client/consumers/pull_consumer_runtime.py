@@ -1,6 +1,6 @@
-"""PullConsumerRuntime: what a running pull consumer is made of, put together: offsets, pull tasks, rebalance.
+"""PullConsumerRuntime: the parts of a running pull consumer: offsets, prefetching, rebalance.
 
-What its instance knows of the consumer (a ConsumerRole). Made for one run: begun once, ended once. Event loop only.
+It is the ConsumerRole that the client instance calls. Used for one start and one end. Event loop only.
 """
 
 import inspect
@@ -34,7 +34,10 @@ log = logging.getLogger("firearrow.client")
 
 @dataclass(slots=True, kw_only=True)
 class PullConsumerConfig:
-    """What a user has said, by names that brokers know. He subscribes, or else he assigns: then `assigned` is a set."""
+    """The configuration of a pull consumer; names as brokers know them.
+
+    `assigned` is None if it subscribes.
+    """
 
     group: str
     options: PullConsumerOptions
@@ -44,7 +47,7 @@ class PullConsumerConfig:
     listeners: dict[str, QueueListener] = field(default_factory=dict)
     assigned: frozenset[MessageQueue] | None = None
     expressions: dict[str, Subscription] = field(default_factory=dict)
-    """What is wanted of the topics whose queues are assigned."""
+    """The filters of the topics whose queues are assigned."""
 
 
 class PullConsumerRuntime:
@@ -69,21 +72,21 @@ class PullConsumerRuntime:
             PrefetchContext(
                 options=options,
                 pull=PullClient(instance, self.group, config.filter_hooks).pull,
-                subscription=self._wanted,
+                subscription=self._subscription_of,
                 start_offset=self._start_offset,
                 exception_delay_s=instance.options.exception_delay_s,
             )
         )
         self.rebalancer = self._make_rebalancer()
 
-    # ---- what the instance asks ----
+    # ---- ConsumerRole: called by the client instance ----
 
     def topics(self) -> set[str]:
         assigned = self.config.assigned or frozenset()
         return {*self.config.subscriptions, *(queue.topic for queue in assigned)}
 
     def heartbeat_data(self) -> dict[str, object]:
-        """Java always tells LAST here."""
+        """Like Java's, it always reports CONSUME_FROM_LAST_OFFSET."""
         return {
             "groupName": self.group,
             "consumeType": "CONSUME_ACTIVELY",
@@ -119,10 +122,10 @@ class PullConsumerRuntime:
             stacks=stacks,
         )
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def begin(self) -> None:
-        """Join the group. RocketMQError: `end` must be called all the same."""
+        """Join the group. After a RocketMQError, too, `end` must be called."""
         await self.offsets.load()
         await self.instance.join_consumer(self)
         register_inspection_handlers(self.instance)
@@ -132,7 +135,7 @@ class PullConsumerRuntime:
             self.assign(self.config.assigned)
 
     async def end(self) -> None:
-        """Tell how far we are, leave the group. What is not committed is not told."""
+        """Persist the committed offsets and leave the group."""
         self.running = False
         self.rebalancer.stop()
         await self.tasks.close()
@@ -141,21 +144,21 @@ class PullConsumerRuntime:
             await self.instance.leave_consumer(self)
         self.rebalancer.close()
 
-    # ---- which queues ----
+    # ---- queues ----
 
     def subscriptions_changed(self) -> None:
-        """Brokers hear of it, and queues come and go, in the background."""
+        """Notify the brokers and rebalance, in the background."""
         if self.running:
             self.instance.spawn(self._send_first_heartbeats())
 
     def release_topic(self, topic: str) -> None:
-        """At once; the next round of the rebalance tells the offsets."""
+        """Drop the topic's queues at once; the next rebalance persists their offsets."""
         for queue in [queue for queue in self.tasks.table if queue.topic == topic]:
             self._leave(queue)
         self.subscriptions_changed()
 
     def assign(self, queues: frozenset[MessageQueue]) -> None:
-        """These queues and no others, from now on."""
+        """Replace the assigned queues."""
         self.config.assigned = queues
         if not self.running:
             return
@@ -166,7 +169,7 @@ class PullConsumerRuntime:
             self.tasks.begin(queue, ProcessQueue())
 
     def commit_done(self) -> None:
-        """In memory: what the user is done with, of every queue that is ours."""
+        """Commit, in memory, what the user has processed of all our queues."""
         for queue in self.tasks.table:
             self._commit(queue)
 
@@ -176,7 +179,7 @@ class PullConsumerRuntime:
             self.offsets.update(queue, pulled.done)
 
     def _leave(self, queue: MessageQueue) -> None:
-        """Before the offset is persisted for the last time."""
+        """Drop a queue, before its offset is persisted for the last time."""
         if self.options.auto_commit:
             self._commit(queue)
         self.tasks.drop(queue)
@@ -187,7 +190,10 @@ class PullConsumerRuntime:
             self.offsets.remove(queue)
 
     async def _send_first_heartbeats(self) -> None:
-        """A topic that does not exist yet will be found later. ClientError: no name server."""
+        """Fetch routes, send heartbeats, rebalance.
+
+        A topic may be created later. ClientError: no name server.
+        """
         for topic in sorted(self.topics()):
             try:
                 await self.instance.routes.refresh(topic)
@@ -197,29 +203,29 @@ class PullConsumerRuntime:
         await self.instance.heartbeat_all()
         self.instance.rebalance_soon()
 
-    async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
-        """The broker must know the newer version before the first pull tells it."""
-        wanted = self.config.subscriptions.get(topic)
-        if wanted is not None:
-            self.config.subscriptions[topic] = wanted.renewed(now_ms())
+    async def _changed(self, topic: str, all_queues: Queues, mine: Queues) -> None:
+        """Brokers must know the new subscription version before the first pull that contains it."""
+        subscription = self.config.subscriptions.get(topic)
+        if subscription is not None:
+            self.config.subscriptions[topic] = subscription.renewed(now_ms())
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()
         listener = self.config.listeners.get(topic)
         if listener is not None:
-            told = listener(topic, everything, mine)
-            if inspect.isawaitable(told):
-                await told
+            result = listener(topic, all_queues, mine)
+            if inspect.isawaitable(result):
+                await result
 
     def _begin(self, request: PullRequest) -> None:
         if self.running:
             self.tasks.begin(request.queue, request.process_queue, request.next_offset)
 
-    def _wanted(self, topic: str) -> Subscription | None:
+    def _subscription_of(self, topic: str) -> Subscription | None:
         if self.config.assigned is None:
             return self.config.subscriptions.get(topic)
         return self.config.expressions.get(topic)
 
-    # ---- parts ----
+    # ---- composition ----
 
     def _default_offsets(self) -> OffsetStore:
         if self.options.model is MessageModel.CLUSTERING:
@@ -228,7 +234,7 @@ class PullConsumerRuntime:
 
     def _make_rebalancer(self) -> Rebalancer:
         subscriptions: Mapping[str, Subscription] = self.config.subscriptions
-        parts = RebalanceContext(
+        context = RebalanceContext(
             instance=self.instance,
             group=self.group,
             model=self.options.model,
@@ -241,23 +247,26 @@ class PullConsumerRuntime:
             active=True,
             leaving=self._leave,
         )
-        return Rebalancer(parts, self._process_queues)
+        return Rebalancer(context, self._process_queues)
 
 
 class StreamRequestHook:
-    """An RpcHook that marks requests as those of who takes a stream of messages, as Java's pull consumers do."""
+    """An RpcHook that marks requests as those of a streaming consumer, as Java's pull consumers do."""
 
     def before(self, address: str, request: RemotingCommand, /) -> None:
         request.ext["ReqT"] = "0"
 
     def after(self, address: str, request: RemotingCommand, answer: RemotingCommand, /) -> None:
-        """Nothing is done with answers."""
+        """Nothing to do."""
 
 
 async def fetch_queues(instance: ClientInstance, topic: str) -> list[MessageQueue]:
-    """From a fresh route. ClientError: there is none, or no queue can be read."""
+    """The readable queues of a topic, from a new route.
+
+    ClientError: there is no route or no readable queue.
+    """
     await instance.routes.refresh(topic)
     queues = instance.routes.known_subscribe_queues(topic)
     if not queues:
-        raise ClientError(f"topic {topic}: no queue can be read")
+        raise ClientError(f"topic {topic} has no readable queue")
     return queues

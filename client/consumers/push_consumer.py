@@ -1,6 +1,7 @@
-"""PushConsumer: messages of a group's topics, brought to handlers: plain functions (in threads) or coroutine functions.
+"""PushConsumer: passes a group's messages to handlers, which are plain functions (in threads) or coroutines.
 
-The public face and its life; what works within is PushConsumerRuntime. Belongs to the event loop it was started in.
+The public API and lifecycle; PushConsumerRuntime does the work. Belongs to the event loop in which it was
+started.
 """
 
 import asyncio
@@ -21,11 +22,11 @@ from firearrow.client.consume.subscriptions import Subscriptions
 from firearrow.client.consumers.push_consumer_runtime import PushConsumerRuntime
 from firearrow.client.consumers.push_settings import PushConsumerConfig
 from firearrow.client.diagnostics.stats import ConsumeStatus
-from firearrow.client.remoting.service import Service
 from firearrow.client.rebalance.allocate_strategies import strategy_of
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.rebalance import QueueListener
 from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.service import Service
 
 log = logging.getLogger("firearrow.client")
 
@@ -33,10 +34,13 @@ AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
 class PushConsumer(Service):
-    """One member of a group. Each topic has a handler, which gets a list of at most `batch_size` messages.
+    """One member of a group.
 
-    A handler that returns (None, True, ConsumeResult.SUCCESS) is done with its messages; one that raises, or returns
-    False or RETRY_LATER, gets them again later. In Java nothing returned means again; here it is the ordinary case.
+    Each topic has a handler, which is called with a list of at most `batch_size` messages.
+
+    A handler that returns None, True or ConsumeResult.SUCCESS has consumed its messages. They are redelivered
+    later if it raises or returns False or RETRY_LATER. (In Java, returning null means retry; here None means
+    success.)
     """
 
     def __init__(
@@ -50,7 +54,10 @@ class PushConsumer(Service):
         queue_listener: QueueListener | None = None,
         **hooks: Unpack[ConsumerHooks],
     ) -> None:
-        """ConfigError. `offset_store` instead of the broker's (CLUSTERING) or the local file (BROADCASTING)."""
+        """`offset_store` replaces the broker's offsets (CLUSTERING) or the local file (BROADCASTING).
+
+        ConfigError.
+        """
         check_known(hooks, ConsumerHooks)
         self.options = options or PushConsumerOptions()
         super().__init__(
@@ -75,7 +82,7 @@ class PushConsumer(Service):
         self._stopped = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
 
-    # ---- what is wanted ----
+    # ---- subscriptions ----
 
     @overload
     def subscribe(
@@ -88,9 +95,10 @@ class PushConsumer(Service):
     def subscribe(
         self, topic: str, handler: Handler | None = None, *, tags: str | None = None, sql: str | None = None
     ) -> "SubscribeDecorator | Handler":
-        """Send the topic's messages to `handler`; without one, decorates it. Once running, brokers are told at once.
+        """Pass the topic's messages to `handler`; without a handler, return a decorator. ConfigError.
 
-        `tags`: several separated by `||`; `sql`: an SQL92 expression over properties; neither: all. ConfigError.
+        `tags`: separated by `||`; `sql`: an SQL92 expression over properties; neither: all messages. While
+        the consumer runs, brokers are notified at once.
         """
         check_topic(topic)
         if handler is None:
@@ -98,25 +106,25 @@ class PushConsumer(Service):
         if not callable(handler):
             raise ConfigError(f"{topic}: a handler must be callable, not {type(handler).__name__}")
         self._config.subscriptions.add(topic, tags, sql, handler)
-        self._tell()
+        self._notify_runtime()
         return handler
 
     def unsubscribe(self, topic: str) -> None:
-        """Want no more of it. What was pulled before still goes to its handler."""
+        """Stop pulling the topic. Messages that were pulled before still go to the handler."""
         if self._config.subscriptions.drop(topic):
-            self._tell()
+            self._notify_runtime()
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def start(self) -> Self:
-        """Join the group. A start that failed may be tried again. ConfigError, ClientError."""
+        """Join the group. A failed start may be repeated. ConfigError, ClientError."""
         await super().start()
-        log.info("consumer %s runs as %s", self.group, self.client_id)
+        log.info("consumer of group %s started with client id %s", self.group, self.client_id)
         return self
 
     def _prepare(self) -> None:
         if not self._config.subscriptions.handled:
-            raise ConfigError("nothing is subscribed to: a consumer needs a handler")
+            raise ConfigError("no topic is subscribed: a push consumer needs a handler, call subscribe first")
         if self.options.model is MessageModel.CLUSTERING:
             self._config.subscriptions.add_all_of(retry_topic(self.group))
 
@@ -129,9 +137,11 @@ class PushConsumer(Service):
             raise
 
     async def close(self, drain_s: float | None = None) -> None:
-        """Leave for good. Handlers that run may finish for so long (`drain_s` of the options), and count.
+        """Leave the group.
 
-        Not for handlers, which it would wait for: they call `stop`.
+        Running handlers have `drain_s` to finish (default: the option); their results count.
+
+        Handlers must not call it, since it waits for them: they call `stop`.
         """
         self._stopped.set()
         if self._ending is None:
@@ -141,7 +151,7 @@ class PushConsumer(Service):
         await asyncio.shield(self._ending)
 
     async def run(self) -> None:
-        """Start unless started, and work until `stop` or `close` is called or SIGTERM or SIGINT comes; then drain."""
+        """Start if necessary, run until `stop`, `close`, SIGTERM or SIGINT, then drain and close."""
         with on_stop_signals(self.stop):
             if self.state is not ServiceState.RUNNING:
                 await self.start()
@@ -151,36 +161,36 @@ class PushConsumer(Service):
                 await self.close()
 
     def stop(self) -> None:
-        """Let `run` come to its end. Event loop only."""
+        """Make `run` return. Event loop only."""
         self._stopped.set()
 
     def pause(self) -> None:
-        """Pull no more until `resume`; what was pulled is still handled."""
+        """Stop pulling until `resume`; pulled messages are still handled."""
         self._running().pause()
 
     def resume(self) -> None:
         self._running().resume()
 
-    # ---- what is ----
+    # ---- properties ----
 
     @property
     def group(self) -> str:
-        """By its name at the brokers."""
+        """The group by its name at the brokers."""
         return self._config.group
 
     @property
     def client_id(self) -> str | None:
-        """None: not started."""
+        """None before the start."""
         return None if self._instance is None else self._instance.client_id
 
     @property
     def queues(self) -> frozenset[MessageQueue]:
-        """Those that are ours now; topics by their names at the brokers."""
+        """The queues that this consumer owns now; topics by their names at the brokers."""
         table = {} if self._runtime is None else self._runtime.table
-        return frozenset(queue for queue, held in table.items() if not held.dropped)
+        return frozenset(queue for queue, process_queue in table.items() if not process_queue.dropped)
 
     def stats(self, topic: str) -> ConsumeStatus:
-        """How fast it pulls and handles a topic, named as users name it."""
+        """How fast the consumer pulls and handles a topic; without the namespace prefix."""
         return self._running().stats.status(self._namespace.wrap(topic))
 
     @property
@@ -192,7 +202,7 @@ class PushConsumer(Service):
             raise self._not_running()
         return self._runtime
 
-    def _tell(self) -> None:
+    def _notify_runtime(self) -> None:
         if self._runtime is not None and self.state is ServiceState.RUNNING:
             self._runtime.instance.spawn(self._runtime.subscriptions_changed())
 
@@ -203,7 +213,7 @@ class PushConsumer(Service):
 
 
 class SubscribeDecorator:
-    """The decorator that `subscribe` gives without a handler; `subscribe` is that with all but the handler."""
+    """The decorator that `subscribe` returns when it is called without a handler."""
 
     def __init__(self, subscribe: Callable[[Handler], object]) -> None:
         self._subscribe = subscribe

@@ -1,14 +1,8 @@
-"""PushConsumerRuntime: what a running push consumer is made of, put together: offsets, handlers, pulls, rebalance, locks.
+"""PushConsumerRuntime: the parts of a running push consumer: offsets, handlers, pulls, rebalance, locks.
 
-What its instance knows of the consumer (a ConsumerRole). Made for one run: begun once, ended once. Event loop only.
-
-The consume service of a push consumer, concurrent or in order, put together from what its user has said.
-
-Nothing here runs: the service does, once it is started.
-
-PopRuntime: the POP side of a push consumer whose queues brokers assign: loop, service and acknowledgements together.
-
-It works beside the pull side, with the same handlers. Event loop only.
+It is the ConsumerRole that the client instance calls. Used for one start and one end. `consume_service`
+composes the concurrent or orderly service; PopRuntime is the POP side of a consumer whose queues brokers
+assign: it runs beside the pull side with the same handlers. Event loop only.
 """
 
 import asyncio
@@ -74,13 +68,16 @@ def consume_service(
     locks: BrokerLocks | None,
     publish: Callable[[Message], Awaitable[object]],
 ) -> ConsumeService:
-    """`locks`: in order, and other members must be kept away. `publish`: to the group's retry topic."""
+    """The concurrent or orderly service.
+
+    `locks`: broker locks of an orderly group. `publish`: sends to its retry topic.
+    """
     options = config.options
-    called = handlers(config, hooks, stats)
+    invoker = handlers(config, hooks, stats)
     back = send_back(config, instance, publish)
     if options.orderly:
         return OrderlyService(
-            called,
+            invoker,
             offsets=offsets,
             locks=locks,
             publish=back.publish,
@@ -90,7 +87,7 @@ def consume_service(
             auto_commit=options.auto_commit,
         )
     return ConcurrentService(
-        called,
+        invoker,
         offsets=offsets,
         send_back=back.back if options.model is MessageModel.CLUSTERING else None,
         queues=table.values,
@@ -100,7 +97,7 @@ def consume_service(
 
 
 def handlers(config: PushConsumerConfig, hooks: Sequence[ConsumeHook], stats: ConsumerStats) -> Handlers:
-    """As the user's options want them, with threads of their own."""
+    """The handler calls by the user's options, with a separate thread pool."""
     options = config.options
     threads = HandlerThreads(f"ConsumeMessageThread_{config.group}", options.threads)
     calls = ListenerInvoker(
@@ -118,12 +115,12 @@ def handlers(config: PushConsumerConfig, hooks: Sequence[ConsumeHook], stats: Co
 def send_back(
     config: PushConsumerConfig, instance: ClientInstance, publish: Callable[[Message], Awaitable[object]]
 ) -> SendBack:
-    most = config.options.max_reconsume_times
-    if most < 0:
-        most = ORDERLY_RECONSUME_MAX if config.options.orderly else RECONSUME_MAX
+    times_max = config.options.max_reconsume_times
+    if times_max < 0:
+        times_max = ORDERLY_RECONSUME_MAX if config.options.orderly else RECONSUME_MAX
     return SendBack(
         group=config.group,
-        max_reconsume_times=most,
+        max_reconsume_times=times_max,
         caller=instance,
         publish=publish,
         namespace=config.namespace,
@@ -169,7 +166,7 @@ class PopRuntime:
         self.loop.begin(queue, process_queue)
 
     async def stop(self, drain_s: float) -> None:
-        """Pop no more; handlers that run may finish for so long, and their results are told."""
+        """Stop popping. Running handlers have `drain_s` seconds to finish; their results are acknowledged."""
         await self.loop.stop()
         await self.service.stop(drain_s)
 
@@ -178,7 +175,7 @@ log = logging.getLogger("firearrow.client")
 
 
 class PushConsumerRuntime:
-    """`running`: pulls may go on."""
+    """`running`: pulls may continue."""
 
     def __init__(self, instance: ClientInstance, config: PushConsumerConfig) -> None:
         self.instance = instance
@@ -190,7 +187,7 @@ class PushConsumerRuntime:
         self._sampler: Cancellable | None = None
         self.table: dict[MessageQueue, ProcessQueue] = {}
         self.offsets = config.offset_store or self._default_offsets()
-        self._republisher = RetryProducer(instance.options)
+        self._retry_producer = RetryProducer(instance.options)
         self._tracing = ConsumeTracing(config, instance)
         self._locks = _PersistingLocks(self) if options.orderly and self._clustering else None
         self.service = consume_service(
@@ -201,9 +198,9 @@ class PushConsumerRuntime:
             table=self.table,
             stats=self.stats,
             locks=self._locks,
-            publish=self._republisher.publish,
+            publish=self._retry_producer.publish,
         )
-        self._pops = None if options.client_rebalance else self._make_pops()
+        self._pop_runtime = None if options.client_rebalance else self._make_pop_runtime()
         self._start_offset = start_offset(
             self.offsets,
             QueueOffsets(instance),
@@ -224,7 +221,7 @@ class PushConsumerRuntime:
         register_inspection_handlers(instance)
         register_consume_directly_handler(instance)
 
-    # ---- what the instance asks ----
+    # ---- ConsumerRole: invoker by the client instance ----
 
     def topics(self) -> set[str]:
         return set(self.config.subscriptions)
@@ -236,13 +233,13 @@ class PushConsumerRuntime:
             "messageModel": self.options.model.value,
             "consumeFromWhere": self.options.from_where.value,
             "subscriptionDataSet": [
-                wanted.heartbeat_json() for wanted in self.config.subscriptions.for_heartbeat()
+                subscription.heartbeat_json() for subscription in self.config.subscriptions.for_heartbeat()
             ],
             "unitMode": False,
         }
 
     async def rebalance(self) -> bool:
-        """A paused consumer keeps what it has."""
+        """A paused consumer keeps its queues."""
         if not self.running:
             return True
         return not self.pulls.paused and await self.rebalancer.run()
@@ -250,10 +247,10 @@ class PushConsumerRuntime:
     async def persist_offsets(self) -> None:
         await self.offsets.persist_all(list(self.table))
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def begin(self) -> None:
-        """Join the group, in Java's order. RocketMQError: `end` must be called all the same."""
+        """Join the group, in Java's order. After a RocketMQError, too, `end` must be invoker."""
         await self.offsets.load()
         await self.service.start()
         await self.instance.join_consumer(self)
@@ -266,13 +263,13 @@ class PushConsumerRuntime:
         await self._tracing.start()
 
     async def end(self, drain_s: float) -> None:
-        """Pull no more, let handlers finish, tell how far we are, leave the group."""
+        """Stop pulling, let handlers finish, persist the offsets, leave the group."""
         self.running = False
         self.rebalancer.stop()
         await self.pulls.stop()
         stopping = [self.service.stop(drain_s)]
-        if self._pops is not None:
-            stopping.append(self._pops.stop(drain_s))
+        if self._pop_runtime is not None:
+            stopping.append(self._pop_runtime.stop(drain_s))
         try:
             await asyncio.gather(*stopping)
             if self.instance.consumers.get(self.group) is self:
@@ -285,25 +282,25 @@ class PushConsumerRuntime:
             self._sampler.cancel()
         await self.instance.leave_consumer(self)
         self.rebalancer.close()
-        await self._republisher.close()
+        await self._retry_producer.close()
         await self._tracing.close()
 
     async def subscriptions_changed(self) -> None:
-        """Java waits for its timers instead: up to half a minute."""
+        """Notify brokers and rebalance at once. Java waits for its timers: up to half a minute."""
         await self._fetch_routes()
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()
         self.instance.rebalance_soon()
 
     async def _fetch_routes(self) -> None:
-        """A topic that does not exist yet will be found later. ClientError: no name server."""
+        """A topic that does not exist yet may be created later. ClientError: no name server."""
         for topic in self.config.subscriptions:
             try:
                 await self.instance.routes.refresh(topic)
             except NoRoute as error:
                 log.log(logging.DEBUG if topic.startswith("%") else logging.WARNING, "%s", error)
 
-    # ---- what operators ask ----
+    # ---- requests of operators ----
 
     def known_offsets(self, topic: str) -> dict[MessageQueue, int]:
         return self.offsets.snapshot(topic)
@@ -333,29 +330,29 @@ class PushConsumerRuntime:
         self.pulls.paused = False
         self.instance.rebalance_soon()
 
-    # ---- what queues go through ----
+    # ---- events of queues ----
 
-    async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
-        """Brokers first, then the user; pulls of new queues come after."""
+    async def _changed(self, topic: str, all_queues: Queues, mine: Queues) -> None:
+        """Notify brokers, then the user, before new queues are pulled."""
         self.config.subscriptions.renew(topic)
         self.pulls.thresholds.spread(self.options, len(self.table))
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()
         if self.config.queue_listener is not None:
-            told = self.config.queue_listener(topic, everything, mine)
-            if isawaitable(told):
-                await told
+            result = self.config.queue_listener(topic, all_queues, mine)
+            if isawaitable(result):
+                await result
 
     async def _repair(self, request: PullRequest) -> None:
-        """The broker has no such offset. The stored one is frozen, so that late results do not undo the repair."""
+        """The broker has no such offset: store a valid one, frozen, so that late results do not change it."""
         self.offsets.update_and_freeze(request.queue, request.next_offset)
         await self.offsets.persist(request.queue)
         await self.rebalancer.remove(request.queue)
         self.instance.rebalance_soon()
 
-    def _pop_retry(self, retry: str, wanted: bool) -> None:
-        """The broker lets us pull again what was popped before: what failed then lies in a topic of its own."""
-        if not wanted:
+    def _pop_retry(self, retry: str, subscribe: bool) -> None:
+        """The broker switched us from POP to pull: failed messages are in POP's separate retry topic."""
+        if not subscribe:
             self.config.subscriptions.drop(retry)
         elif retry not in self.config.subscriptions:
             self.config.subscriptions.add_retries(retry, retry.removeprefix(f"{retry_topic(self.group)}_"))
@@ -369,10 +366,10 @@ class PushConsumerRuntime:
             self.pulls.begin(request)
 
     def _begin_pop(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
-        if self.running and self._pops is not None:
-            self._pops.begin(queue, process_queue)
+        if self.running and self._pop_runtime is not None:
+            self._pop_runtime.begin(queue, process_queue)
 
-    # ---- parts ----
+    # ---- composition ----
 
     @property
     def _clustering(self) -> bool:
@@ -383,13 +380,13 @@ class PushConsumerRuntime:
             return RemoteOffsetStore(self.instance, self.group)
         return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
 
-    def _make_pops(self) -> PopRuntime:
+    def _make_pop_runtime(self) -> PopRuntime:
         return PopRuntime(
             self.config,
             self._tracing.hooks,
             instance=self.instance,
             stats=self.stats,
-            back=send_back(self.config, self.instance, self._republisher.publish),
+            back=send_back(self.config, self.instance, self._retry_producer.publish),
             running=lambda: self.running,
             paused=lambda: self.pulls.paused,
         )
@@ -411,7 +408,7 @@ class PushConsumerRuntime:
         )
 
     def _make_rebalancer(self) -> Rebalancer:
-        parts = RebalanceContext(
+        context = RebalanceContext(
             instance=self.instance,
             group=self.group,
             model=self.options.model,
@@ -426,25 +423,25 @@ class PushConsumerRuntime:
             begin_pop=self._begin_pop,
             pop_retry=self._pop_retry,
         )
-        return Rebalancer(parts, self.table)
+        return Rebalancer(context, self.table)
 
 
 def register_consume_directly_handler(instance: ClientInstance) -> None:
-    """Answer operators who want one message handled here and now, for all push consumers of the instance."""
+    """Handle CONSUME_MESSAGE_DIRECTLY for all push consumers of the instance."""
 
     def service_of(group: str) -> ConsumeService | None:
         consumer = instance.consumers.get(group)
         return consumer.service if isinstance(consumer, PushConsumerRuntime) else None
 
     async def directly(request: RemotingCommand, address: str) -> RemotingCommand:
-        log.info("%s has a message handled directly", address)
+        log.info("%s requests to consume a message directly", address)
         return await answer_consume_directly(request, service_of, open_body)
 
     instance.register_handler(RequestCode.CONSUME_MESSAGE_DIRECTLY, directly)
 
 
 class _PersistingLocks(QueueLocks):
-    """Locks whose queues nobody gets before he can read how far we are."""
+    """Queue locks that persist our offsets before other members can get the queues."""
 
     def __init__(self, runtime: PushConsumerRuntime) -> None:
         super().__init__(runtime.instance, runtime.group, runtime.table)

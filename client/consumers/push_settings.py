@@ -1,4 +1,7 @@
-"""PushConsumerConfig: what a user has said of a push consumer, before it runs and while it does. Values only."""
+"""PushConsumerConfig: the configuration of a push consumer; subscriptions may change while it runs.
+
+Values only.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +16,7 @@ from firearrow.client.rebalance.rebalance import QueueListener
 
 @dataclass(slots=True, kw_only=True)
 class PushConsumerConfig:
-    """What a user has said. `group` by its name at the brokers."""
+    """`group` is the group's name at the brokers."""
 
     group: str
     options: PushConsumerOptions

@@ -1,7 +1,7 @@
-"""Republisher: sends a consumer's messages to its own retry topic when the broker could not be asked to do that itself.
+"""RetryProducer: sends a message to the group's retry topic when the broker did not take it back.
 
-Its producer is made when first wanted, with a client id and sockets of its own, so that no other is in its way. Event
-loop only.
+Its producer is created at first use, with a separate client id and separate connections, so that it does not
+compete with others. Event loop only.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class RetryProducer:
         self._starting = asyncio.Lock()
 
     async def publish(self, message: Message) -> None:
-        """RocketMQError: it was not taken."""
+        """RocketMQError: the message was not stored."""
         async with self._starting:
             if self._producer is None:
                 producer = Producer(GROUP, options=ProducerOptions(), client=self._client)

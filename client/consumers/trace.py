@@ -1,4 +1,4 @@
-"""ConsumeTracing: a consumer's traces, if its user wants any; it works without them, too. Event loop only."""
+"""ConsumeTracing: the message trace of a consumer, if it is enabled. Event loop only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class TraceOptions(Protocol):
 
 
 class TracedConsumer(Protocol):
-    """What consumers have said of themselves, as far as it is asked here."""
+    """The part of a consumer's configuration that is needed here."""
 
     @property
     def group(self) -> str: ...
@@ -45,7 +45,7 @@ class TracedConsumerConfig:
 
 
 class ConsumeTracing:
-    """`hooks`: the user's, and behind them the one that notes what becomes of messages."""
+    """`hooks`: the user's hooks, followed by the one that records traces."""
 
     def __init__(self, config: TracedConsumer, instance: ClientInstance) -> None:
         options = config.options
@@ -67,6 +67,6 @@ class ConsumeTracing:
             await self._dispatcher.start()
 
     async def close(self) -> None:
-        """What waits is sent first, if that does not take too long."""
+        """Send pending traces, within a time limit, and close."""
         if self._dispatcher is not None:
             await self._dispatcher.close()

@@ -1,10 +1,7 @@
-"""What brokers ask of a client: running info, statistics, resets.
+"""Requests of operators to consumers: running info, statistics, offset resets.
 
-- `inspection`: What operators ask of the consumers of an instance: reset offsets (220), tell them (221),
-  tell how they run (307)
-- `reset_offsets`: an operator sets a group to another place (220) while its consumers run
-- `running_info`: What operators see of a consumer (`mqadmin consumerStatus`): its options, subscriptions,
-  queues, speeds and stacks
-- `stats`: how fast a consumer pulls and how its handlers do, by topic, over the last minute and the last
-  hour
+- `inspection`: handles the requests of operators to consumers: 220, 221 and 307
+- `reset_offsets`: resets the offsets of a group while its consumers run (220)
+- `running_info`: the running info of a consumer (307, `mqadmin consumerStatus`)
+- `stats`: pull and handler statistics by topic, of the last minute and the last hour
 """

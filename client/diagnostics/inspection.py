@@ -1,6 +1,7 @@
-"""What operators ask of the consumers of an instance: reset offsets (220), tell them (221), tell how they run (307).
+"""Handles requests of operators to consumers: reset (220) and report (221) offsets, running info (307).
 
-Finds the consumer by its group and answers as Java does. Knows no consumer but by Inspected. Event loop only.
+Finds the consumer by its group and answers as Java does. Knows consumers only by the Protocols here. Event
+loop only.
 """
 
 import logging
@@ -18,37 +19,38 @@ log = logging.getLogger("firearrow.client")
 
 @runtime_checkable
 class InspectableConsumer(Protocol):
-    """A consumer that can be looked at."""
+    """A consumer that reports its state."""
 
     def known_offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """What its offset store has in memory of one topic, or of all if that is empty."""
+        """The offsets in memory of one topic, or of all topics if `topic` is empty."""
 
     async def running_info(self, *, stacks: bool) -> dict[str, object]: ...
 
 
 @runtime_checkable
 class ResettableConsumer(Protocol):
-    """A consumer that goes elsewhere when told to: the push consumer."""
+    """A consumer whose offsets an operator can reset: the push consumer."""
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None: ...
 
 
 def register_inspection_handlers(instance: ClientInstance) -> None:
-    """Answer operators for all consumers of the instance. Doing it again changes nothing."""
+    """Register the handlers for all consumers of the instance. Idempotent."""
 
     async def reset(request: RemotingCommand, address: str) -> None:
-        wanted = ResetRequest.of(request)
-        consumer = instance.consumers.get(wanted.group)
+        reset_request = ResetRequest.of(request)
+        group = reset_request.group
+        consumer = instance.consumers.get(group)
         if not isinstance(consumer, ResettableConsumer):
-            log.info("%s sets offsets of %s: no such consumer is here", address, wanted.group)
+            log.info("%s resets offsets of group %s, which has no push consumer here", address, group)
             return
-        log.info("%s sets %d offsets of %s", address, len(wanted.offsets), wanted.group)
-        await consumer.reset_offsets(wanted.topic, wanted.offsets)
+        log.info("%s resets %d offsets of group %s", address, len(reset_request.offsets), group)
+        await consumer.reset_offsets(reset_request.topic, reset_request.offsets)
 
     def status(request: RemotingCommand, address: str) -> RemotingCommand:
         group = request.text("group")
         consumer = instance.consumers.get(group)
-        log.debug("%s asks for the offsets of %s", address, group)
+        log.debug("%s requests the offsets of group %s", address, group)
         table: dict[MessageQueue, int] = {}
         if isinstance(consumer, InspectableConsumer):
             table = consumer.known_offsets(request.text_or("topic", ""))
@@ -60,9 +62,9 @@ def register_inspection_handlers(instance: ClientInstance) -> None:
         if not isinstance(consumer, InspectableConsumer):
             text = f"The Consumer Group <{group}> not exist in this consumer"
             return request.answer(ResponseCode.SYSTEM_ERROR, text)
-        log.debug("%s asks how %s runs", address, group)
-        told = await consumer.running_info(stacks=request.boolean_or("jstackEnable", False))
-        return request.answer(body=fastjson.dumps(told))
+        log.debug("%s requests the running info of group %s", address, group)
+        info_json = await consumer.running_info(stacks=request.boolean_or("jstackEnable", False))
+        return request.answer(body=fastjson.dumps(info_json))
 
     instance.register_handler(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, reset)
     instance.register_handler(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, status)

@@ -1,7 +1,7 @@
-"""OffsetReset: an operator sets a group to another place (220) while its consumers run.
+"""OffsetReset: an operator resets the offsets of a group (220) while its consumers run.
 
-The queues are given up first, so that nothing that was pulled before can move the offsets again; then they are begun
-anew at the place. One reset at a time. Event loop only.
+Drops the queues first, so that messages pulled before cannot change the offsets again; then the rebalance
+starts them at the new offsets. One reset at a time. Event loop only.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from firearrow.client.rebalance.rebalance import Rebalancer
 
 log = logging.getLogger("firearrow.client")
 SETTLE_S = 10.0
-"""What handlers that run get to come to an end; with locks, at most so long for each queue."""
+"""How long running handlers may take to finish; for orderly consumers, the limit for each queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,20 @@ class ResetRequest:
         if request.body:
             content = fastjson.loads(request.body)
             if not isinstance(content, dict):
-                raise fastjson.JsonError("an object with offsetTable is wanted")
+                raise fastjson.JsonError("the body must be an object with offsetTable")
             offsets = fastjson.queue_offsets(content.get("offsetTable") or {})
         for queue, offset in offsets.items():
             if offset < 0:
-                raise fastjson.JsonError(f"{queue}: {offset} is no offset")
+                raise fastjson.JsonError(f"{queue}: {offset} is not an offset")
         return ResetRequest(request.text("topic"), request.text("group"), offsets)
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetReset:
-    """`pause` stops pulls and rebalancing, `resume` starts both again, whatever happened between. `orderly`: in order,
-    a queue is waited for by its lock."""
+    """`pause` stops pulls and rebalancing, `resume` starts both again, also after an error.
+
+    `orderly`: wait for each queue's consume lock instead of a fixed time.
+    """
 
     rebalancer: Rebalancer
     offsets: OffsetStore
@@ -54,26 +56,26 @@ class OffsetReset:
     orderly: bool = False
     settle_s: float = SETTLE_S
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Queues that are not ours are passed over."""
-        async with self._alone:
+        """Reset the offsets of our queues; other queues are skipped."""
+        async with self._lock:
             self.pause()
             try:
-                held = {
+                ours = {
                     queue: process_queue
                     for queue, process_queue in self.rebalancer.table.items()
                     if queue.topic == topic and queue in offsets
                 }
-                for process_queue in held.values():
+                for process_queue in ours.values():
                     process_queue.dropped = True
                     process_queue.clear()
-                if held and not self.orderly:
+                if ours and not self.orderly:
                     await self.sleep(self.settle_s)
-                for queue, process_queue in held.items():
+                for queue, process_queue in ours.items():
                     await self._move(queue, process_queue, offsets[queue])
-                log.info("%s: %d queues were set to other offsets", topic, len(held))
+                log.info("topic %s: the offsets of %d queues were reset", topic, len(ours))
             finally:
                 await self.resume()
 
@@ -83,7 +85,7 @@ class OffsetReset:
                 async with asyncio.timeout(self.settle_s), process_queue.consume_lock:
                     pass
             except TimeoutError:
-                log.warning("%s is still worked on, its offset is set nevertheless", queue)
-        self.offsets.remove(queue)  # a frozen one would stay
+                log.warning("a handler still runs for %s, its offset is reset nevertheless", queue)
+        self.offsets.remove(queue)  # since a frozen offset cannot be updated
         self.offsets.update(queue, offset)
         await self.rebalancer.remove(queue)

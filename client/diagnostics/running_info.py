@@ -1,7 +1,7 @@
-"""What operators see of a consumer (`mqadmin consumerStatus`): its options, subscriptions, queues, speeds and stacks.
+"""The running info of a consumer (307, `mqadmin consumerStatus`): options, queues, statistics, stacks.
 
-The fields are those of Java's ConsumerRunningInfo; tools judge by them whether queues are blocked or subscriptions
-differ. Reads only. Event loop only.
+The fields are those of Java's ConsumerRunningInfo; tools use them to find blocked queues and different
+subscriptions. Reads only. Event loop only.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Queues = Mapping[MessageQueue, ProcessQueue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningConsumer:
-    """A consumer as it is now. `passive`: it is pushed to, in operators' words."""
+    """The state of a consumer. `passive`: it is a push consumer (CONSUME_PASSIVELY)."""
 
     instance: ClientInstance
     group: str
@@ -48,24 +48,26 @@ class RunningConsumer:
 
 
 async def running_info(running: RunningConsumer, *, stacks: bool = False) -> dict[str, object]:
-    """The JSON object of the answer to 307. `stacks`: of all threads and tasks, as text."""
-    told = {subscription.topic: subscription for subscription in running.subscriptions}
-    moment = _ClockPair()
+    """The JSON object of the answer to 307. `stacks`: include the stacks of all threads and tasks."""
+    subscriptions = {subscription.topic: subscription for subscription in running.subscriptions}
+    clocks = _ClockPair()
     queues = {
-        queue: _pulled(running.table[queue], await _committed(running.offsets, queue), moment)
+        queue: _pulled(running.table[queue], await _committed(running.offsets, queue), clocks)
         for queue in sorted(running.table)
-        if queue in running.table  # what is awaited may have changed the table
+        if queue in running.table  # the table may have changed during the await
     }
     info: dict[str, object] = {
         "mqPopTable": {
-            queue: _popped(running.pop_table[queue], moment) for queue in sorted(running.pop_table)
+            queue: _popped(running.pop_table[queue], clocks) for queue in sorted(running.pop_table)
         },
         "mqTable": queues,
         "properties": properties(running),
         "statusTable": {
-            topic: running.stats.status(topic).json() for topic in sorted(told) if running.stats is not None
+            topic: running.stats.status(topic).json()
+            for topic in sorted(subscriptions)
+            if running.stats is not None
         },
-        "subscriptionSet": [told[topic].heartbeat_json() for topic in sorted(told)],
+        "subscriptionSet": [subscriptions[topic].heartbeat_json() for topic in sorted(subscriptions)],
         "userConsumerInfo": dict(running.notes),
     }
     if stacks:
@@ -74,9 +76,9 @@ async def running_info(running: RunningConsumer, *, stacks: bool = False) -> dic
 
 
 def properties(running: RunningConsumer) -> dict[str, str]:
-    """Options by the names of Java's getters, all as text, durations in ms. No secret is among them."""
+    """Options by the names of Java's getters, all as strings, durations in ms. Contains no secrets."""
     options, instance = running.options, running.instance
-    told: dict[str, object] = {
+    values: dict[str, object] = {
         "PROP_CLIENT_VERSION": VERSION_TEXT,
         "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY" if running.passive else "CONSUME_ACTIVELY",
         "PROP_CONSUMEORDERLY": False,
@@ -92,12 +94,12 @@ def properties(running: RunningConsumer) -> dict[str, str]:
         "pullThresholdSizeForQueue": options.queue_bytes_max // MIB,
         "pullBatchSize": options.pull_batch,
     }
-    told |= _client_properties(instance.options)
+    values |= _client_properties(instance.options)
     if isinstance(options, PushConsumerOptions):
-        told |= _push_properties(options)
+        values |= _push_properties(options)
     else:
-        told |= _pull_properties(options)
-    return {name: _text(value) for name, value in sorted(told.items())}
+        values |= _pull_properties(options)
+    return {name: _text(value) for name, value in sorted(values.items())}
 
 
 def _client_properties(options: ClientOptions) -> dict[str, object]:
@@ -156,7 +158,7 @@ def _pull_properties(options: PullConsumerOptions) -> dict[str, object]:
     }
 
 
-def _pulled(queue: ProcessQueue, committed: int, moment: "_ClockPair") -> dict[str, object]:
+def _pulled(queue: ProcessQueue, committed: int, clocks: "_ClockPair") -> dict[str, object]:
     waiting, taken = queue.waiting_range(), queue.taken_range()
     taken_count = queue.taken_count
     return {
@@ -166,9 +168,9 @@ def _pulled(queue: ProcessQueue, committed: int, moment: "_ClockPair") -> dict[s
         "cachedMsgSizeInMiB": queue.message_bytes // MIB,
         "commitOffset": committed,
         "droped": queue.dropped,
-        "lastConsumeTimestamp": moment.wall_ms(queue.last_consume_s),
-        "lastLockTimestamp": moment.wall_ms(queue.last_lock_s),
-        "lastPullTimestamp": moment.wall_ms(queue.last_pull_s),
+        "lastConsumeTimestamp": clocks.wall_ms(queue.last_consume_s),
+        "lastLockTimestamp": clocks.wall_ms(queue.last_lock_s),
+        "lastPullTimestamp": clocks.wall_ms(queue.last_pull_s),
         "locked": queue.locked,
         "transactionMsgCount": taken_count,
         "transactionMsgMaxOffset": taken[1] if taken else 0,
@@ -177,10 +179,10 @@ def _pulled(queue: ProcessQueue, committed: int, moment: "_ClockPair") -> dict[s
     }
 
 
-def _popped(queue: ProcessQueue, moment: "_ClockPair") -> dict[str, object]:
+def _popped(queue: ProcessQueue, clocks: "_ClockPair") -> dict[str, object]:
     return {
         "droped": queue.dropped,
-        "lastPopTimestamp": moment.wall_ms(queue.last_pop_s),
+        "lastPopTimestamp": clocks.wall_ms(queue.last_pop_s),
         "waitAckCount": queue.unacknowledged,
     }
 
@@ -193,31 +195,31 @@ async def _committed(offsets: OffsetStore, queue: MessageQueue) -> int:
 
 
 class _ClockPair:
-    """Now on both clocks: what is kept in seconds that only grow is told in milliseconds since 1970."""
+    """The current time on both clocks; converts monotonic seconds to milliseconds since 1970."""
 
     def __init__(self) -> None:
-        self._wall_ms, self._grown_s = time.time() * 1000, time.monotonic()
+        self._wall_ms, self._monotonic_s = time.time() * 1000, time.monotonic()
 
-    def wall_ms(self, grown_s: float) -> int:
+    def wall_ms(self, monotonic_s: float) -> int:
         """Rounded down: never later than now."""
-        return math.floor(self._wall_ms - (self._grown_s - grown_s) * 1000)
+        return math.floor(self._wall_ms - (self._monotonic_s - monotonic_s) * 1000)
 
 
 def stack_dump() -> str:
-    """The stacks of all threads and of the running loop's tasks, each cut to its innermost frames."""
+    """The stacks of all threads and of the running loop's tasks, each limited to its innermost frames."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    pieces = []
+    lines = []
     for ident, frame in sys._current_frames().items():
-        pieces.append(f"Thread {names.get(ident, '?')} ({ident}):\n")
-        pieces += traceback.format_stack(frame)[-FRAMES_MAX:]
+        lines.append(f"Thread {names.get(ident, '?')} ({ident}):\n")
+        lines += traceback.format_stack(frame)[-FRAMES_MAX:]
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     for task in tasks[:TASKS_MAX]:
-        pieces.append(f"Task {task.get_name()}:\n")
+        lines.append(f"Task {task.get_name()}:\n")
         for frame in task.get_stack(limit=FRAMES_MAX):
-            pieces += traceback.format_stack(frame, limit=1)
+            lines += traceback.format_stack(frame, limit=1)
     if len(tasks) > TASKS_MAX:
-        pieces.append(f"and {len(tasks) - TASKS_MAX} more tasks\n")
-    return "".join(pieces)
+        lines.append(f"and {len(tasks) - TASKS_MAX} more tasks\n")
+    return "".join(lines)
 
 
 def _ms(seconds: float) -> int:

@@ -1,7 +1,7 @@
-"""ConsumerStats: how fast a consumer pulls and how its handlers do, by topic, over the last minute and the last hour.
+"""ConsumerStats: pull and handler statistics by topic, of the last minute and the last hour.
 
-What operators are told with the running info (Java logs a day besides). Event loop only; `sample` is to be called each
-10 s.
+Operators get them with the running info (Java also logs a day). Event loop only; `sample` must be called
+every 10 s.
 """
 
 import time
@@ -20,7 +20,7 @@ class Sample(NamedTuple):
 
 
 class WindowSum(NamedTuple):
-    """What came within a window."""
+    """The sums within a window."""
 
     seconds: float
     times: int
@@ -36,9 +36,9 @@ class WindowSum(NamedTuple):
 
 
 class Window:
-    """Totals as they were each `period_s`, `kept` times: a window reaches from the oldest one to now.
+    """The totals at the last `kept` periods of `period_s`: the window extends from the oldest sample to now.
 
-    One that has just begun is taken as one period old, as Java does: a few messages are no high speed.
+    A new window counts as one period old, as in Java, so that a few messages do not look like a high rate.
     """
 
     def __init__(self, period_s: float, kept: int, now_s: float) -> None:
@@ -57,7 +57,7 @@ class Window:
 
 
 class StatsItem:
-    """One quantity: how often, and how much in all."""
+    """One quantity: a count and a total."""
 
     def __init__(self, now_s: float) -> None:
         self._times = 0
@@ -83,7 +83,7 @@ class StatsItem:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeStatus:
-    """Milliseconds for a pull and a call of a handler, messages for each second; failures of the last hour."""
+    """Milliseconds per pull and handler call, messages per second; `failed`: failures of the last hour."""
 
     pull_ms: float
     pulled_per_s: float
@@ -112,26 +112,26 @@ class _TopicStats:
         self.failed = StatsItem(now_s)
 
     def sample(self, now_s: float) -> None:
-        for counted in (self.pull_ms, self.pulled, self.consume_ms, self.succeeded, self.failed):
-            counted.sample(now_s)
+        for stats in (self.pull_ms, self.pulled, self.consume_ms, self.succeeded, self.failed):
+            stats.sample(now_s)
 
 
 class ConsumerStats:
-    """`topic` is that of the queue, a retry topic counts by itself."""
+    """`topic` is the queue's topic: a retry topic is stats separately."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._topics: dict[str, _TopicStats] = {}
 
     def pull_took(self, topic: str, elapsed_s: float) -> None:
-        """A pull that found messages."""
+        """Count a pull that found messages."""
         self._of(topic).pull_ms.add(elapsed_s * 1000)
 
     def pulled(self, topic: str, messages: int) -> None:
         self._of(topic).pulled.add(messages)
 
     def consumed(self, topic: str, elapsed_s: float) -> None:
-        """A call of a handler."""
+        """Count a handler call."""
         self._of(topic).consume_ms.add(elapsed_s * 1000)
 
     def succeeded(self, topic: str, messages: int) -> None:
@@ -141,29 +141,29 @@ class ConsumerStats:
         self._of(topic).failed.add(messages)
 
     async def sample(self) -> None:
-        """Let the windows move on; fits an instance's `every`."""
+        """Move the windows. Scheduled with the instance's `every`."""
         now_s = self._clock()
-        for counted in self._topics.values():
-            counted.sample(now_s)
+        for stats in self._topics.values():
+            stats.sample(now_s)
 
     def status(self, topic: str) -> ConsumeStatus:
-        counted, now_s = self._topics.get(topic), self._clock()
-        if counted is None:
+        stats, now_s = self._topics.get(topic), self._clock()
+        if stats is None:
             return ConsumeStatus(0.0, 0.0, 0.0, 0.0, 0.0, 0)
-        consume = counted.consume_ms.minute(now_s)
+        consume = stats.consume_ms.minute(now_s)
         if not consume.total:
-            consume = counted.consume_ms.hour(now_s)
+            consume = stats.consume_ms.hour(now_s)
         return ConsumeStatus(
-            pull_ms=counted.pull_ms.minute(now_s).mean,
-            pulled_per_s=counted.pulled.minute(now_s).per_second,
+            pull_ms=stats.pull_ms.minute(now_s).mean,
+            pulled_per_s=stats.pulled.minute(now_s).per_second,
             consume_ms=consume.mean,
-            ok_per_s=counted.succeeded.minute(now_s).per_second,
-            failed_per_s=counted.failed.minute(now_s).per_second,
-            failed=int(counted.failed.hour(now_s).total),
+            ok_per_s=stats.succeeded.minute(now_s).per_second,
+            failed_per_s=stats.failed.minute(now_s).per_second,
+            failed=int(stats.failed.hour(now_s).total),
         )
 
     def _of(self, topic: str) -> _TopicStats:
-        counted = self._topics.get(topic)
-        if counted is None:
-            counted = self._topics[topic] = _TopicStats(self._clock())
-        return counted
+        stats = self._topics.get(topic)
+        if stats is None:
+            stats = self._topics[topic] = _TopicStats(self._clock())
+        return stats

@@ -1,7 +1,4 @@
-"""BackPressure: how many sends, and bytes of bodies, are on the way at a time. First come, first served.
-
-Loop thread.
-"""
+"""BackPressure: the limit on sends, and bytes of bodies, in flight. First come, first served. Loop thread."""
 
 import asyncio
 import contextlib
@@ -13,7 +10,10 @@ from firearrow.client.base.errors import TooManyRequests
 
 
 class BackPressure(InFlightLimit):
-    """An Allowance that can be waited for. `waits`: `wait_for_capacity` waits when it is full."""
+    """An InFlightLimit whose capacity can be awaited.
+
+    `waits` false: `wait_for_capacity` raises when it is full.
+    """
 
     def __init__(self, count_max: int, bytes_max: int, waits: bool = True) -> None:
         super().__init__(count_max, bytes_max)
@@ -22,12 +22,12 @@ class BackPressure(InFlightLimit):
         self._idle = asyncio.Event()
 
     def claim(self, size: int) -> None:
-        """Take room at once. TooManyRequests: there is none."""
+        """Take capacity at once. TooManyRequests: there is none."""
         if not self.try_acquire(size):
             raise self.full()
 
     async def wait_for_capacity(self, size: int, timeout_s: float) -> float:
-        """Take room, waiting for it if that is wanted; how much of the time is left then. TooManyRequests."""
+        """Take capacity, waiting if the producer may wait; the rest of `timeout_s`. TooManyRequests."""
         if self.try_acquire(size):
             return timeout_s
         if not self._waits:
@@ -38,11 +38,11 @@ class BackPressure(InFlightLimit):
         return timeout_s - (loop.time() - began_s)
 
     def hold(self, size: int, future: asyncio.Future[Any]) -> None:
-        """Room that was taken is given back when the future is done."""
+        """Release the capacity when the future is done."""
         future.add_done_callback(lambda _: self.release(size))
 
     async def wait(self, size: int, timeout_s: float) -> None:
-        """Take room, waiting for it if need be. TooManyRequests: not within `timeout_s`."""
+        """Take capacity, waiting if necessary. TooManyRequests: not within `timeout_s`."""
         if self.try_acquire(size):
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -58,29 +58,29 @@ class BackPressure(InFlightLimit):
             else:
                 with contextlib.suppress(ValueError):
                     self._waiting.remove(entry)
-                self._serve()
+                self._wake_waiters()
             if isinstance(error, TimeoutError):
                 raise self.full() from None
             raise
 
     def freed(self) -> None:
-        self._serve()
+        self._wake_waiters()
         if not self.count:
             self._idle.set()
 
     async def idle(self) -> None:
-        """Until nothing is on the way."""
+        """Wait until nothing is in flight."""
         while self.count:
             self._idle.clear()
             await self._idle.wait()
 
     def full(self) -> TooManyRequests:
         return TooManyRequests(
-            f"{self.count} messages of {self.bytes} bytes are on the way, at most {self.count_max} and "
-            f"{self.bytes_max} bytes may be"
+            f"{self.count} messages of {self.bytes} bytes are in flight, "
+            f"the limit is {self.count_max} messages and {self.bytes_max} bytes"
         )
 
-    def _serve(self) -> None:
+    def _wake_waiters(self) -> None:
         while self._waiting and self.fits(self._waiting[0][1]):
             waiter, size = self._waiting.popleft()
             if waiter.done():

@@ -1,8 +1,7 @@
-"""Batches: messages that travel and are stored as one request. What may go together, and how many.
+"""Batches: which messages may share a request, and how large it may be.
 
-Accumulator: single sends that are held back a moment and leave together as batches (auto_batch). Loop thread.
-
-A message that may not be sent fails alone, not with those that happen to be beside it.
+Accumulator delays single sends for a moment and sends them as batches (`auto_batch`); a message that is
+refused fails alone, the others of its batch are sent. Loop thread.
 """
 
 import asyncio
@@ -16,42 +15,47 @@ from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import ProducerOptions
 
 ITEM_BYTES = 4 + 4 + 4 + 4 + 4 + 2
-"""What an item has besides its body and properties."""
+"""The size of an item without its body and properties."""
 FIXED_BYTES = ITEM_BYTES + len("UNIQ_KEY") + 2 + len("WAIT") + 2 + len("false")
 UNIQUE_ID_BYTES = 56
-"""The longest that we make."""
+"""The longest id that we generate."""
 PRIORITY_BYTES = len("_SYS_MSG_PRIORITY_") + 2 + 10
 
 
 def check_batch(messages: Sequence[Message], anywhere: bool = True) -> None:
-    """MessageRefused: empty, or not alike in what a batch must be alike in.
+    """MessageRefused: the batch is empty, or its messages differ in what must be equal.
 
-    A batch that may go `anywhere` goes where its one sharding key says, if there is one.
+    `anywhere`: no queue was given. Then all messages must have the same sharding key, which selects the
+    queue.
     """
     if not messages:
-        raise MessageRefused("batch: no message")
+        raise MessageRefused("batch: it contains no message")
     first = messages[0]
     if first.topic.startswith(RETRY):
-        raise MessageRefused("batch: not for retry topics")
+        raise MessageRefused("batch: messages to retry topics must be sent one by one")
     if alike(messages):
         return
     for message in messages:
         if message.topic != first.topic:
-            raise MessageRefused(f"batch: topics {first.topic} and {message.topic}; one is wanted")
+            raise MessageRefused(
+                f"batch: topics {first.topic} and {message.topic}, but all messages must have the same topic"
+            )
         if message.wait_store is not first.wait_store:
-            raise MessageRefused("batch: wait_store must be the same for all")
+            raise MessageRefused("batch: all messages must have the same wait_store")
         if message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None:
-            raise MessageRefused("batch: not for delayed messages")
+            raise MessageRefused("batch: delayed messages must be sent one by one")
         if anywhere and message.sharding_key != first.sharding_key:
-            raise MessageRefused("batch: one sharding_key is wanted for all, or a queue")
+            raise MessageRefused(
+                "batch: all messages must have the same sharding_key, or a queue must be given"
+            )
 
 
 def split(
     messages: Iterable[Message], bytes_max: int = 1 << 20, count_max: int = 4096
 ) -> Iterator[list[Message]]:
-    """Lists that each fit into one batch of at most `bytes_max`, in the order given.
+    """Split messages, in order, into batches of at most `bytes_max` and `count_max`.
 
-    A message that is larger alone is a list of its own.
+    A message that is larger than `bytes_max` gets a list of its own.
     """
     batch: list[Message] = []
     size = 0
@@ -67,7 +71,7 @@ def split(
 
 
 def encoded_bytes(message: Message) -> int:
-    """What the message takes in a batch; a little more while it has no unique id yet."""
+    """The size of the message in a batch; an upper bound while it has no unique id yet."""
     size = FIXED_BYTES + len(message.body)
     size += UNIQUE_ID_BYTES if message.unique_id is None else _utf8_bytes(message.unique_id)
     for name, value in message.properties.items():
@@ -85,7 +89,7 @@ def encoded_bytes(message: Message) -> int:
 
 def _utf8_bytes(text: str) -> int:
     if not isinstance(text, str):
-        raise MessageRefused(f"{text!r}: a str is wanted, not {type(text).__name__}")
+        raise MessageRefused(f"{text!r} must be a str, not {type(text).__name__}")
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -100,8 +104,8 @@ class _OpenBatch:
     futures: list[asyncio.Future[SendResult]] = field(default_factory=list)
     size: int = 0
 
-    def leave_out_cancelled(self) -> None:
-        """Whoever gave up before the batch left."""
+    def remove_cancelled(self) -> None:
+        """Remove messages whose sends were cancelled before the batch was sent."""
         if any(future.cancelled() for future in self.futures):
             kept = [n for n, future in enumerate(self.futures) if not future.cancelled()]
             self.messages = [self.messages[n] for n in kept]
@@ -109,9 +113,9 @@ class _OpenBatch:
 
 
 class Accumulator:
-    """A batch leaves when it is large or old enough; when all together hold too much, messages go by themselves.
+    """Sends a batch when it is large or old enough, and accepts nothing while the open batches are too large.
 
-    `send` gives the future of a batch's result, or raises at once.
+    `send` returns the future of a batch's result, or raises.
     """
 
     def __init__(self, options: ProducerOptions, send: SendBatch) -> None:
@@ -121,7 +125,7 @@ class Accumulator:
         self.bytes = 0
 
     def accepts(self, message: Message) -> bool:
-        """What may not be in a batch, or finds no room, does not wait here."""
+        """Whether the message may be batched and there is capacity; otherwise send it alone."""
         return (
             not message.topic.startswith(RETRY)
             and not message.delay_level
@@ -136,7 +140,7 @@ class Accumulator:
         )
 
     def add(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
-        """Its own result: its place in the queue, its ids."""
+        """Add a message; the future of its own result, with its own offset and ids."""
         loop = asyncio.get_running_loop()
         key = (message.topic, queue, message.wait_store, message.tags)
         batch = self._open_batches.get(key)
@@ -154,14 +158,14 @@ class Accumulator:
         return future
 
     def flush(self) -> None:
-        """Let all that waits leave now."""
+        """Send all open batches now."""
         for key in list(self._open_batches):
             self._flush(key)
 
     def _flush(self, key: Key) -> None:
         batch = self._open_batches.pop(key)
         batch.timer.cancel()
-        batch.leave_out_cancelled()
+        batch.remove_cancelled()
         if not batch.messages:
             self.bytes -= batch.size
             return
@@ -178,7 +182,7 @@ class Accumulator:
             sent.add_done_callback(lambda done: self._sent(batch, done))
 
     def _flush_one_by_one(self, batch: _OpenBatch, key: Key) -> None:
-        """One of them spoils the batch."""
+        """Some message makes the batch invalid: send each alone."""
         self.bytes -= batch.size
         for message, future in zip(batch.messages, batch.futures, strict=True):
             alone = _OpenBatch(batch.timer, [message], [future], encoded_bytes(message))
@@ -199,13 +203,15 @@ class Accumulator:
             return
         self.bytes -= batch.size
         whole = done.result()
-        places = whole.offset_message_id.split(",")
+        offset_ids = whole.offset_message_id.split(",")
         for number, (message, future) in enumerate(zip(batch.messages, batch.futures, strict=True)):
             if not future.done():
                 future.set_result(
                     whole._replace(
                         message_id=message.unique_id or "",
-                        offset_message_id=places[number] if len(places) == len(batch.messages) else "",
+                        offset_message_id=offset_ids[number]
+                        if len(offset_ids) == len(batch.messages)
+                        else "",
                         queue_offset=whole.queue_offset + number,
                     )
                 )

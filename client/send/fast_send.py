@@ -1,6 +1,7 @@
-"""Lanes: the short way of ordinary messages, one Lane for each topic of a producer. An optimisation and nothing else.
+"""FastSends: the fast path of plain messages, one TopicFastSend for each topic of a producer.
 
-What is not ordinary, or does not succeed at once, goes the way of Submission. Loop thread.
+Only an optimisation: other messages, and sends that do not succeed at the first attempt, go through SendTask.
+Loop thread.
 """
 
 import random
@@ -17,11 +18,11 @@ from firearrow.client.send.prepare import MessagePreparer
 from firearrow.client.send.send_task import SendEnvironment, SendTask
 
 SPECIAL = frozenset({Property.MULTI_DISPATCH, Property.MESSAGE_TYPE, Property.TRANSACTION_PREPARED})
-"""Properties that change more than the text of properties."""
+"""Properties that change how a message is sent; a message that has one is not plain."""
 
 
 class SlowPath:
-    """Goes on with what a lane could not end: a Submission that begins with its second try."""
+    """Continues a send that failed on the fast path, with a SendTask that starts at the second attempt."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class SlowPath:
 
 
 class FastSends:
-    """`slow_path` of `submit`: a Beyond for the rules that the caller goes by."""
+    """The fast sends of one producer. The `slow_path` of `submit` carries the caller's retry rules."""
 
     def __init__(
         self, environment: SendEnvironment, preparer: MessagePreparer, ids: UniqueIds, limit: InFlightLimit
@@ -83,7 +84,7 @@ class FastSends:
         self._body_bytes_max = min(options.message_bytes_max, options.compress_over_bytes - 1)
 
     def submit(self, message: Message, timeout_s: float, slow_path: SlowPath) -> Future[SendResult] | None:
-        """None: it must go the whole way. MessageRefused."""
+        """The future of the result; None: the message needs a SendTask. MessageRefused."""
         if not self._open or self._environment.hooks or not self._channels.plain:
             return None
         topic_send = self._topic_sends.get(message.topic)
@@ -101,7 +102,10 @@ class FastSends:
         return None
 
     def _topic_send(self, name: str) -> "TopicFastSend[Message, MessageQueue, SendResult] | None":
-        """The topic's lane to all its queues; None while a route or a connection is missing, and for static topics."""
+        """Set up the topic's fast path to all its queues.
+
+        None: a route or a connection is missing, or the topic is static or a retry topic.
+        """
         topic = self._preparer.topics.get(name)
         if topic is None or topic.wrapped.startswith(RETRY):
             return None
@@ -119,9 +123,17 @@ class FastSends:
         topic_send = self._topic_sends.get(name)
         if topic_send is None:
             topic_send = self._topic_sends[name] = TopicFastSend(
-                self._environment.instance.loop, topic.wrapped, topic.frames, self._ids, self._limit,
-                infos=self._environment.instance.routes.publish_infos, special=SPECIAL, body_bytes_max=self._body_bytes_max,
-                result_type=SendResult, stored=SendStatus.SEND_OK, next_queue=random.randrange(1 << 31),
-            )  # fmt: skip
+                self._environment.instance.loop,
+                topic.wrapped,
+                topic.frames,
+                self._ids,
+                self._limit,
+                infos=self._environment.instance.routes.publish_infos,
+                special=SPECIAL,
+                body_bytes_max=self._body_bytes_max,
+                result_type=SendResult,
+                stored=SendStatus.SEND_OK,
+                next_queue=random.randrange(1 << 31),
+            )
         topic_send.set_queues(info, targets)
         return topic_send

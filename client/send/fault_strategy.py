@@ -1,8 +1,7 @@
-"""LatencyFaultTolerance: brokers that answered slowly or failed, and until when they are passed over. Loop thread.
+"""LatencyFaultTolerance: brokers that failed or answered slowly are avoided for a time. Loop thread.
 
-The detector probes brokers in the table with a small question, so that one that is back is used again at once.
-
-How a producer finds out whether a broker that failed can be reached again: it asks for the end of some queue.
+The detector probes such brokers by asking for the maximum offset of a queue, so that a broker that is
+reachable again is used at once.
 """
 
 import asyncio
@@ -19,11 +18,17 @@ from firearrow.client.remoting.queue_offsets import QueueOffsets
 log = logging.getLogger("firearrow.client")
 
 LATENCY_STEPS_S = (
-    (0.05, 0.0), (0.1, 0.0), (0.55, 2.0), (1.8, 5.0), (3.0, 6.0), (5.0, 10.0), (15.0, 30.0),
-)  # fmt: skip
-"""An answer that took at least the first is passed over for the second."""
+    (0.05, 0.0),
+    (0.1, 0.0),
+    (0.55, 2.0),
+    (1.8, 5.0),
+    (3.0, 6.0),
+    (5.0, 10.0),
+    (15.0, 30.0),
+)
+"""(latency, pause): a broker that took at least `latency` seconds is avoided for `pause` seconds."""
 ISOLATION_S = 10.0
-"""A broker that failed is held to have taken this long."""
+"""The latency that is assumed for a failure."""
 PROBE_EACH_S = 3.0
 
 
@@ -35,7 +40,10 @@ class _FaultItem:
 
 
 class LatencyFaultTolerance:
-    """`clock` in seconds. `probe(broker name)` asks the broker something small and says whether it answered."""
+    """`clock` in seconds.
+
+    `probe(broker name)` returns whether the broker answered; None: it is not known any more.
+    """
 
     def __init__(
         self,
@@ -53,7 +61,7 @@ class LatencyFaultTolerance:
         return self._probe is not None
 
     def update(self, broker: str, took_s: float, *, isolate: bool = False, reachable: bool = True) -> None:
-        """What came of a try. The end of an availability is only ever moved later."""
+        """Record the outcome of an attempt. It never shortens the time for which the broker is avoided."""
         latency = ISOLATION_S if isolate else took_s
         pause = next((pause for least, pause in reversed(LATENCY_STEPS_S) if latency >= least), 0.0)
         now = self._clock()
@@ -73,7 +81,7 @@ class LatencyFaultTolerance:
         return fault is None or fault.reachable
 
     async def detect(self) -> None:
-        """Probe those whose time has come. One that nobody knows any more (None) is forgotten."""
+        """Probe the brokers that are due, and forget those that are not known any more (None)."""
         if self._probe is None:
             return
         now = self._clock()
@@ -85,12 +93,12 @@ class LatencyFaultTolerance:
             if answered is None:
                 del self._faults[broker]
             elif answered and not fault.reachable:
-                log.info("broker %s can be reached again", broker)
+                log.info("broker %s is reachable again", broker)
                 fault.reachable = True
 
 
 def latency_faults(instance: ClientInstance, options: ProducerOptions) -> LatencyFaultTolerance:
-    """With a probe if `fault_detector` is on."""
+    """The fault tolerance of a producer; it has a probe if `fault_detector` is on."""
     queue_offsets = QueueOffsets(instance)
 
     async def probe(broker_name: str) -> bool | None:

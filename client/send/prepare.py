@@ -1,6 +1,6 @@
-"""Prepared: a message (or batch) as it leaves: checked, its properties encoded, its body packed. Knows no broker.
+"""MessagePreparer: validates, encodes and compresses a message or batch before it is sent. Knows no broker.
 
-The unique ids of this process: Java's form. Any thread.
+Also the unique ids of this process, in Java's form. Any thread.
 """
 
 import functools
@@ -28,7 +28,7 @@ BATCH, REPLY = int(RequestCode.SEND_BATCH_MESSAGE), 325
 
 @dataclass(frozen=True, slots=True)
 class SendTopic:
-    """One topic of a producer: its name at the brokers, and what all frames to it have in common."""
+    """One topic of a producer: `wrapped` is its name at the brokers, `frames` encodes the requests to it."""
 
     topic: str
     wrapped: str
@@ -37,7 +37,10 @@ class SendTopic:
 
 @dataclass(slots=True)
 class PreparedMessage:
-    """`size` counts against the back-pressure; `kind` is that of hooks and traces."""
+    """A message or batch that can be sent.
+
+    `size` counts for back-pressure; `kind` is shown to hooks and traces.
+    """
 
     topic: SendTopic
     message: Message
@@ -70,7 +73,10 @@ class PreparedMessage:
 
 
 class MessagePreparer:
-    """Of one producer. `group` as brokers know it. ConfigError: the package that would compress is missing."""
+    """The preparer of one producer.
+
+    `group` as brokers know it. ConfigError: the compression package is missing.
+    """
 
     def __init__(
         self, group: str, options: ProducerOptions, namespace: Namespace, ids: UniqueIds, binary: bool
@@ -81,11 +87,14 @@ class MessagePreparer:
         self._namespace = namespace
         self._ids = ids
         self._binary = binary
-        self._more = {Property.INSTANCE_ID: namespace.name} if namespace.name else None
+        self._extra_properties = {Property.INSTANCE_ID: namespace.name} if namespace.name else None
         self.topics: dict[str, SendTopic] = {}
 
     def prepare(self, message: Message) -> PreparedMessage:
-        """MessageRefused: it may not be sent as it is; nothing was done to it but for a unique id."""
+        """Prepare one message; it is not changed, except that it gets a unique id.
+
+        MessageRefused: it is invalid.
+        """
         topic = self.topics.get(message.topic) or self._topic(message.topic)
         body = message.body
         if len(body) > self._options.message_bytes_max:
@@ -94,14 +103,23 @@ class MessagePreparer:
             return self._with_properties(topic, message)
         fields = SendFields(flag=message.flag)
         prepared = PreparedMessage(
-            topic, message, (message,), body, self._text(message, self._more), len(body), fields
+            topic,
+            message,
+            (message,),
+            body,
+            self._encode_properties(message, self._extra_properties),
+            len(body),
+            fields,
         )
         if len(body) >= self._options.compress_over_bytes or not body:
             self._compress(prepared)
         return prepared
 
     def prepare_batch(self, messages: Sequence[Message], anywhere: bool = True) -> PreparedMessage:
-        """`anywhere`: to no queue that was chosen. MessageRefused: see check_batch; or its body is too large."""
+        """Prepare a batch.
+
+        `anywhere`: no queue was given. MessageRefused: see check_batch; or the body is too large.
+        """
         check_batch(messages, anywhere)
         first = messages[0]
         topic = self.topics.get(first.topic) or self._topic(first.topic)
@@ -112,21 +130,29 @@ class MessagePreparer:
         if len(body) > self._options.message_bytes_max:
             raise MessageRefused(f"batch: {len(body)} bytes, at most {self._options.message_bytes_max}")
         whole = Message(first.topic, body, wait_store=first.wait_store, sharding_key=first.sharding_key)
-        text, fields = self._text(whole, self._more), SendFields(code=BATCH, flag=whole.flag)
+        text, fields = (
+            self._encode_properties(whole, self._extra_properties),
+            SendFields(code=BATCH, flag=whole.flag),
+        )
         return PreparedMessage(topic, whole, messages, body, text, len(body), fields)
 
     def _with_properties(self, topic: SendTopic, message: Message) -> PreparedMessage:
-        """What properties of the message mean for its frame."""
-        properties, more = message.properties, dict(self._more or {})
+        """Prepare a message whose properties change its header."""
+        properties, more = message.properties, dict(self._extra_properties or {})
         if "/" in properties.get(Property.MULTI_DISPATCH, ""):
             raise MessageRefused(f"property {Property.MULTI_DISPATCH}: `/` is not allowed")
         reconsumed, reconsume_max, sent = 0, -1, message
         if topic.wrapped.startswith(RETRY):
-            sent, reconsumed, reconsume_max = _moved(message)
+            sent, reconsumed, reconsume_max = _move_retry_counts(message)
         prepared = PreparedMessage(
-            topic, message, (message,), message.body, self._text(sent, more), len(message.body),
+            topic,
+            message,
+            (message,),
+            message.body,
+            self._encode_properties(sent, more),
+            len(message.body),
             SendFields(flag=message.flag, reconsume_times=reconsumed, max_reconsume_times=reconsume_max),
-        )  # fmt: skip
+        )
         message.unique_id = sent.unique_id
         if properties.get(Property.MESSAGE_TYPE) == "reply":
             prepared.fields.code = REPLY
@@ -136,14 +162,14 @@ class MessagePreparer:
             prepared.fields.sys_flag |= HALF
         return prepared
 
-    def _text(self, message: Message, more: dict[str, str] | None) -> bytes:
+    def _encode_properties(self, message: Message, more: dict[str, str] | None) -> bytes:
         try:
             return message_properties(message, self._ids, more)
         except ValueError as error:
             raise MessageRefused(str(error)) from None
 
     def _compress(self, prepared: PreparedMessage) -> None:
-        """An empty body is packed, too: brokers refuse a request without one, and every reader opens zlib."""
+        """An empty body is compressed, too: brokers refuse an empty one, and every client can read zlib."""
         options = self._options
         kind = options.compression if prepared.body else CompressionKind.ZLIB
         prepared.fields.sys_flag, prepared.body = pack(kind, options.compress_level, prepared.body)
@@ -154,33 +180,36 @@ class MessagePreparer:
         except ConfigError as error:
             raise MessageRefused(str(error)) from None
         if topic in NOT_FOR_SENDING:
-            raise MessageRefused(f"topic {topic} is the broker's own")
+            raise MessageRefused(f"topic {topic} is reserved for the broker")
         wrapped = self._namespace.wrap(topic)
         frames = SendFrames(
-            self._group, wrapped, default_topic=self._options.template_topic,
-            default_queues=self._options.default_queues, binary=self._binary,
-        )  # fmt: skip
+            self._group,
+            wrapped,
+            default_topic=self._options.template_topic,
+            default_queues=self._options.default_queues,
+            binary=self._binary,
+        )
         made = self.topics[topic] = SendTopic(topic, wrapped, frames)
         return made
 
 
-def _moved(message: Message) -> tuple[Message, int, int]:
-    """For retry topics: the counts travel in the header, not among the properties."""
+def _move_retry_counts(message: Message) -> tuple[Message, int, int]:
+    """For retry topics: move the retry counts from the properties to the header."""
     properties = dict(message.properties)
-    times = _count(properties, Property.RECONSUME_TIME, 0)
-    most = _count(properties, Property.MAX_RECONSUME_TIMES, -1)
-    return replace(message, properties=properties), times, most
+    times = _pop_count(properties, Property.RECONSUME_TIME, 0)
+    times_max = _pop_count(properties, Property.MAX_RECONSUME_TIMES, -1)
+    return replace(message, properties=properties), times, times_max
 
 
-def _count(properties: dict[str, str], name: str, default: int) -> int:
-    """Take a number out of the properties. MessageRefused: it is none of 32 bits."""
+def _pop_count(properties: dict[str, str], name: str, default: int) -> int:
+    """Take a number out of the properties. MessageRefused: it is not a number of 32 bits."""
     text = properties.pop(name, None)
     if text is None:
         return default
     try:
         count = int(text)
     except ValueError:
-        raise MessageRefused(f"property {name}: {text[:40]!r} is no number") from None
+        raise MessageRefused(f"property {name}: {text[:40]!r} is not a number") from None
     if not -1 <= count <= COUNT_MAX:
         raise MessageRefused(f"property {name}: {count} is not within -1..{COUNT_MAX}")
     return count
@@ -188,7 +217,7 @@ def _count(properties: dict[str, str], name: str, default: int) -> int:
 
 @functools.cache
 def unique_ids() -> UniqueIds:
-    """One for the process, so that no two producers make the same id."""
+    """The id generator of this process: two producers never make the same id."""
     ip = local_ip()
     family = socket.AF_INET6 if ip.startswith("[") else socket.AF_INET
     host = socket.inet_pton(family, ip.strip("[]"))

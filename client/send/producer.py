@@ -1,6 +1,6 @@
-"""Producer: sends messages. The public face and its life; a message's way is Submission's.
+"""Producer: the public API and lifecycle; SendTask and FastSends do the sending.
 
-Belongs to the event loop it was started in.
+Belongs to the event loop in which it was started.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from firearrow.client.base.message import Message, MessageQueue, SendResult
 from firearrow.client.base.names import check_group
 from firearrow.client.base.options import ClientOptions, ProducerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.remoting.service import Service
 from firearrow.client.remoting.client_instance import ClientInstance
+from firearrow.client.remoting.service import Service
 from firearrow.client.send.back_pressure import BackPressure
 from firearrow.client.send.batch import Accumulator
 from firearrow.client.send.fast_send import FastSends, SlowPath
@@ -46,10 +46,11 @@ from firearrow.client.trace.dispatcher import TraceSide, trace_dispatcher
 
 
 class Producer(Service):
-    """Sends the messages of one group. `checker` answers for transactions that were left open.
+    """Sends messages in the name of a producer group. `checker` answers for transactions that were left open.
 
-    `send` waits for the answer and tries other brokers by Java's rules for a synchronous send; `submit` gives a future
-    at once and tries again only what no broker answered. Both can be called by any number of tasks at a time.
+    `send` waits for the result and retries at other brokers by Java's rules for synchronous sends; `submit`
+    returns a future at once and retries only when no broker answered. Any number of tasks may call both
+    concurrently.
     """
 
     def __init__(
@@ -86,19 +87,25 @@ class Producer(Service):
         self._accumulator = Accumulator(self.options, self._submit_batch) if self.options.auto_batch else None
         self._retry_codes = retry_on_other_broker(self.options.retry_codes)
 
-    # ---- life ----
+    # ---- lifecycle ----
 
     async def _begin(self, instance: ClientInstance) -> None:
-        """ClientError if a route of `options.topics` cannot be had."""
+        """ClientError: a route of `options.topics` is not found."""
         await instance.join_producer(self)
         faults = latency_faults(instance, self.options) if self.options.latency_faults else None
         self._environment = SendEnvironment(
-            self._group, instance, self.options, self._namespace, QueueSelector(faults), faults,
-            self._send_hooks, self._forbidden,
-        )  # fmt: skip
+            self._group,
+            instance,
+            self.options,
+            self._namespace,
+            QueueSelector(faults),
+            faults,
+            self._send_hooks,
+            self._forbidden,
+        )
         self._fast_sends = FastSends(self._environment, self._preparer, unique_ids(), self._back_pressure)
-        self._beyond_send = self._slow_path("sync", self.options.retries, self._retry_codes)
-        self._beyond_submit = self._slow_path("async", self.options.async_retries, is_transport_error)
+        self._send_slow_path = self._slow_path("sync", self.options.retries, self._retry_codes)
+        self._submit_slow_path = self._slow_path("async", self.options.async_retries, is_transport_error)
         self.requests = Requests(self)
         self._transactions = Transactions(self)
         if self._checker is not None:
@@ -107,8 +114,13 @@ class Producer(Service):
             self._detector = instance.every(PROBE_EACH_S, faults.detect)
         if self.options.trace:
             dispatcher = trace_dispatcher(
-                Producer, self._group, TraceSide.PRODUCE, self._client, self.options.trace_topic, self.options.trace_batch
-            )  # fmt: skip
+                Producer,
+                self._group,
+                TraceSide.PRODUCE,
+                self._client,
+                self.options.trace_topic,
+                self.options.trace_batch,
+            )
             self._tracing = ProduceTracing(
                 dispatcher, self._namespace, self._send_hooks, self._end_transaction_hooks
             )
@@ -118,7 +130,7 @@ class Producer(Service):
         await instance.heartbeat_all()
 
     async def close(self) -> None:
-        """Let what is on the way be answered, within the time that sending may take; then leave for good."""
+        """Wait for the sends in flight, for at most `send_timeout_s`; then leave. Cannot be started again."""
         if self.state is ServiceState.RUNNING:
             self.state = ServiceState.SHUTDOWN_ALREADY
             if self._accumulator is not None:
@@ -148,23 +160,27 @@ class Producer(Service):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> SendResult:
-        """Its result, which may be stored less safely than asked: see `raise_for_status`.
+        """Send a message; its result (stored less safely than requested? see `raise_for_status`).
 
-        MessageRefused, NoRoute, BrokerError, TransportError, TooManyRequests. A queue that is chosen (`queue`,
-        `selector`, or the message's sharding key) is tried once.
+        MessageRefused, NoRoute, BrokerError, TransportError, TooManyRequests. There is only one attempt if
+        the queue is fixed by `queue`, `selector` or the message's sharding key.
         """
         environment = self._running()
         if self._can_batch(message, selector):
-            await self._back_pressure.wait_for_capacity(len(message.body), self._time(timeout_s))
+            await self._back_pressure.wait_for_capacity(
+                len(message.body), self._timeout_or_default(timeout_s)
+            )
             return await self._add_to_batch(message, queue)
         if queue is None and selector is None:
-            left_s = self._time(timeout_s)
-            future = self._fast_sends.submit(message, left_s, self._beyond_send)
+            left_s = self._timeout_or_default(timeout_s)
+            future = self._fast_sends.submit(message, left_s, self._send_slow_path)
             if future is not None:
                 return await future
         prepared = self._preparer.prepare(message)
         chosen, selector = target(message, queue, selector, self._namespace)
-        left_s = await self._back_pressure.wait_for_capacity(prepared.size, self._time(timeout_s))
+        left_s = await self._back_pressure.wait_for_capacity(
+            prepared.size, self._timeout_or_default(timeout_s)
+        )
         tries = 1 if chosen is not None or selector is not None else 1 + self.options.retries
         send_task = SendTask(
             environment, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector
@@ -179,31 +195,31 @@ class Producer(Service):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> asyncio.Future[SendResult]:
-        """The same at once: the future of the result. MessageRefused, and TooManyRequests when too many are on the way.
+        """Send without waiting; the future of the result. MessageRefused, TooManyRequests.
 
-        A try that failed goes to another queue, and says so to the broker; Java's asynchronous send keeps the number
-        of the old one.
+        A retry goes to another queue and names that queue in its header; Java's asynchronous send keeps the
+        old queue id.
         """
         environment = self._running()
         if self._can_batch(message, selector):
             self._back_pressure.claim(len(message.body))
             return self._add_to_batch(message, queue)
-        left_s = self._time(timeout_s)
+        left_s = self._timeout_or_default(timeout_s)
         if queue is None and selector is None:
-            future = self._fast_sends.submit(message, left_s, self._beyond_submit)
+            future = self._fast_sends.submit(message, left_s, self._submit_slow_path)
             if future is not None:
                 return future
         prepared = self._preparer.prepare(message)
         chosen, selector = target(message, queue, selector, self._namespace)
         self._back_pressure.claim(prepared.size)
         return self._run_task(
-            self._asynchronous(environment, prepared, left_s, chosen, selector), prepared.size
+            self._async_task(environment, prepared, left_s, chosen, selector), prepared.size
         )
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, selector: Selector | None = None
     ) -> None:
-        """Let it leave and expect no answer. Only what goes wrong on our side is raised; a full socket is awaited."""
+        """Send without an answer. Raises only errors on our side; waits while the socket's buffer is full."""
         environment = self._running()
         prepared = self._preparer.prepare(message)
         chosen, selector = target(message, queue, selector, self._namespace)
@@ -222,14 +238,16 @@ class Producer(Service):
         timeout_s: float | None = None,
         queue: MessageQueue | None = None,
     ) -> SendResult:
-        """Messages of one topic as one request, stored together in one queue. One result for all. As `send`.
+        """Send messages of one topic as one request, stored together in one queue, with one result.
 
-        A sharding key, the same for all, chooses the queue.
+        Errors as for `send`. A sharding key must be the same for all; it selects the queue.
         """
         environment = self._running()
         prepared = self._preparer.prepare_batch(messages, queue is None)
         chosen, selector = target(prepared.message, queue, None, self._namespace)
-        left_s = await self._back_pressure.wait_for_capacity(prepared.size, self._time(timeout_s))
+        left_s = await self._back_pressure.wait_for_capacity(
+            prepared.size, self._timeout_or_default(timeout_s)
+        )
         tries = 1 if chosen is not None or selector is not None else 1 + self.options.retries
         send_task = SendTask(
             environment, prepared, "sync", left_s, tries, self._retry_codes, chosen, selector
@@ -237,7 +255,7 @@ class Producer(Service):
         return await self._run_task(send_task, prepared.size)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Those that can be written to, for `send(message, queue=...)`. NoRoute."""
+        """The topic's writable queues, for `send(message, queue=...)`. NoRoute."""
         environment, options = self._running(), self.options
         info = await environment.instance.routes.publish_info(
             self._namespace.wrap(topic), options.template_topic, options.default_queues
@@ -245,7 +263,7 @@ class Producer(Service):
         return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in info.queues]
 
     async def recall(self, topic: str, handle: str) -> str:
-        """Call back a timer message that is not due yet, by its `recall_handle`; its message id. BrokerError."""
+        """Recall a timer message that is not due yet, by its `recall_handle`; its message id. BrokerError."""
         self._running()
         named, wrapped = RecallHandle.decode(handle), self._namespace.wrap(topic)
         answer = await recall(self.instance, self._group, wrapped, named, handle, self.options.send_timeout_s)
@@ -258,14 +276,14 @@ class Producer(Service):
     def transaction(self, message: Message, *, timeout_s: float | None = None) -> Transaction:
         """`async with producer.transaction(message):` commits at the end, rolls back on an exception."""
         self._running()
-        return self._two_phase().transaction(message, timeout_s)
+        return self._transactions_checked().transaction(message, timeout_s)
 
     async def send_in_transaction(
         self, message: Message, local: Local, argument: object = None, *, timeout_s: float | None = None
     ) -> TransactionResult:
-        """Send, do the local work, tell the outcome, as Java's TransactionMQProducer."""
+        """Send a half message, do the local work, commit or roll back, as Java's TransactionMQProducer."""
         self._running()
-        return await self._two_phase().run(message, local, argument, timeout_s)
+        return await self._transactions_checked().run(message, local, argument, timeout_s)
 
     async def request(
         self,
@@ -275,20 +293,20 @@ class Producer(Service):
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> ReceivedMessage:
-        """Send and wait for who replies. RequestReplyTimeout, and what `send` raises."""
+        """Send and wait for the reply. RequestReplyTimeout, and the errors of `send`."""
         self._running()
         assert self.requests is not None
         return await self.requests.request(message, timeout_s, queue=queue, selector=selector)
 
     async def reply(self, request: ReceivedMessage, body: bytes) -> SendResult:
-        """Reply to a message that was consumed. NoReplyAddress: it is no request."""
+        """Reply to a consumed message. NoReplyAddress: it is not a request."""
         return await self.send(reply_message(request, body))
 
-    # ---- what is ----
+    # ---- properties ----
 
     @property
     def group(self) -> str:
-        """As brokers know it."""
+        """The group by its name at the brokers."""
         return self._group
 
     @property
@@ -298,27 +316,29 @@ class Producer(Service):
     def topics(self) -> set[str]:
         return {topic.wrapped for topic in self._preparer.topics.values()}
 
-    # ---- within ----
+    # ---- internal ----
 
     def _running(self) -> SendEnvironment:
         if self.state is not ServiceState.RUNNING or self._environment is None:
             raise self._not_running()
         return self._environment
 
-    def _slow_path(self, mode: str, retries: int, worth: Callable[[BaseException], bool]) -> SlowPath:
+    def _slow_path(self, mode: str, retries: int, should_retry: Callable[[BaseException], bool]) -> SlowPath:
         assert self._environment is not None
-        return SlowPath(self._environment, self._preparer, self._back_pressure, mode, 1 + retries, worth)
+        return SlowPath(
+            self._environment, self._preparer, self._back_pressure, mode, 1 + retries, should_retry
+        )
 
-    def _two_phase(self) -> Transactions:
+    def _transactions_checked(self) -> Transactions:
         if self._checker is None:
-            raise ConfigError("transactions need a checker: Producer(group, checker=...)")
+            raise ConfigError("transactions need a checker: use Producer(group, checker=...)")
         assert self._transactions is not None
         return self._transactions
 
-    def _time(self, timeout_s: float | None) -> float:
+    def _timeout_or_default(self, timeout_s: float | None) -> float:
         return self.options.send_timeout_s if timeout_s is None else timeout_s
 
-    def _asynchronous(
+    def _async_task(
         self,
         environment: SendEnvironment,
         prepared: PreparedMessage,
@@ -333,7 +353,7 @@ class Producer(Service):
         return self._accumulator is not None and selector is None and self._accumulator.accepts(message)
 
     def _add_to_batch(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
-        """It leaves in a batch; its room was taken."""
+        """Add a message, whose capacity was taken already, to a batch."""
         assert self._accumulator is not None
         try:
             future = self._accumulator.add(message, queue)
@@ -346,13 +366,13 @@ class Producer(Service):
     def _submit_batch(
         self, messages: Sequence[Message], queue: MessageQueue | None
     ) -> asyncio.Future[SendResult]:
-        """A batch of the accumulator: room was taken for each message."""
+        """Send a batch of the accumulator; the capacity of its messages was taken already."""
         environment = self._environment
         if environment is None:
             raise self._not_running()
         prepared = self._preparer.prepare_batch(messages)
         chosen, _ = target(prepared.message, queue, None, self._namespace)
-        send_task = self._asynchronous(environment, prepared, self.options.send_timeout_s, chosen, None)
+        send_task = self._async_task(environment, prepared, self.options.send_timeout_s, chosen, None)
         send_task.attempt()
         return send_task.future
 

@@ -1,12 +1,8 @@
-"""Where a message must go: one queue, a queue that somebody chooses, or anywhere.
+"""Queue selection: which queue a message goes to, and which errors are retried.
 
-Selectors: which queue a message goes to, by its own content. Plain functions; users write their own the same way.
-
-QueueSelector: which queue the next message goes to: one after the other, not to the broker that just failed.
-
-With latency faults, brokers that were slow or failed are passed over for a while. Loop thread.
-
-Which failures are worth another try, by whether the caller waits (`send`) or not (`submit`).
+Selectors choose a queue by the message's content; they are plain functions, and users can write their own.
+QueueSelector takes the queues round robin, but not at the broker that just failed; with fault tolerance it
+avoids slow and failed brokers for a time. Loop thread.
 """
 
 import random
@@ -26,11 +22,11 @@ from firearrow.client.remoting.routes import PublishInfo
 from firearrow.client.send.fault_strategy import LatencyFaultTolerance
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-"""Given all queues that can be written to, and the message."""
+"""Called with all writable queues and the message; returns one of the queues."""
 
 
 def by_hash(key: str) -> Selector:
-    """Equal keys go to the same queue, the one that Java's client chooses for a String."""
+    """Equal keys select the same queue, the one that Java's client selects for a String."""
 
     def select(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
         return queues[hash_index(key, len(queues))]
@@ -43,23 +39,25 @@ def by_random(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
 
 
 def hash_index(key: str, count: int) -> int:
-    """Java's arithmetic: the remainder has the sign of the hash; then its absolute value."""
+    """Java's arithmetic: the absolute value of a remainder that has the sign of the hash."""
     return abs(java_hash(key)) % count
 
 
 def target(
     message: Message, queue: MessageQueue | None, selector: Selector | None, namespace: Namespace
 ) -> tuple[MessageQueue | None, Selector | None]:
-    """The queue by its name at the brokers, or who chooses, by the sharding key if nobody else; or neither.
+    """(queue by its name at the brokers, selector): at most one is set. A sharding key acts as a selector.
 
-    MessageRefused: the queue is another topic's.
+    MessageRefused: the queue belongs to another topic.
     """
     if queue is None:
         if selector is None and message.sharding_key is not None:
             return None, by_hash(message.sharding_key)
         return None, selector
     if queue.topic != message.topic:
-        raise MessageRefused(f"queue of topic {queue.topic}, message of topic {message.topic}")
+        raise MessageRefused(
+            f"the queue belongs to topic {queue.topic}, the message to topic {message.topic}"
+        )
     if not namespace.name:
         return queue, None
     return MessageQueue(namespace.wrap(queue.topic), queue.broker_name, queue.queue_id), None
@@ -69,21 +67,23 @@ COUNT_MAX = 0x7FFFFFFF
 
 
 class QueueSelector:
-    """Each topic has a counter of its own, which begins anywhere, so that clients do not walk in step."""
+    """Round robin with one counter per topic.
+
+    It starts at a random value, so that clients do not move in step.
+    """
 
     def __init__(self, faults: LatencyFaultTolerance | None = None) -> None:
         self.faults = faults
         self._counts: dict[str, int] = {}
 
     def choose(self, info: PublishInfo, avoid: str | None = None) -> MessageQueue:
-        """The next queue; not at broker `avoid` if there is another. `info` has at least one queue."""
+        """The next queue, not at broker `avoid` if there is another broker. `info` has at least one queue."""
         queues = info.queues
         if avoid is None and self.faults is None:
             return queues[self._next(info.topic) % len(queues)]
         if avoid is not None and self.faults is not None:
-            self._counts.pop(
-                info.topic, None
-            )  # begin anywhere again: a walk in step would find the same neighbours
+            # a new random start: clients that retry in step would all choose the same next broker
+            self._counts.pop(info.topic, None)
         if avoid is not None and len(info.brokers) < 2:
             avoid = None
         for fits in self._filters(avoid):
@@ -94,7 +94,7 @@ class QueueSelector:
         return queues[self._next(info.topic) % len(queues)]
 
     def _filters(self, avoid: str | None) -> list[Callable[[str], bool]]:
-        """What a broker must be, the best first."""
+        """Conditions on the broker, the strictest first."""
         faults = self.faults
         if faults is None:
             return [lambda broker: broker != avoid]
@@ -112,7 +112,7 @@ class QueueSelector:
 
 
 def retry_on_other_broker(codes: frozenset[int]) -> Callable[[BaseException], bool]:
-    """The rule of `send`: anything but refusals of brokers that would be the same elsewhere."""
+    """The rule of `send`: retry all client errors, and broker errors with one of these codes."""
 
     def retries(error: BaseException) -> bool:
         return error.code in codes if isinstance(error, BrokerError) else isinstance(error, ClientError)
@@ -121,7 +121,7 @@ def retry_on_other_broker(codes: frozenset[int]) -> Callable[[BaseException], bo
 
 
 def is_transport_error(error: BaseException) -> bool:
-    """The rule of `submit`: only what no broker answered."""
+    """The rule of `submit`: retry only if no broker answered."""
     return isinstance(error, TransportError) and not isinstance(error, TooManyRequests)
 
 

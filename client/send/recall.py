@@ -1,4 +1,4 @@
-"""Recalls: a timer message that is not due yet is called back by the handle that its send gave. Loop thread."""
+"""Recalls a timer message that is not due yet, by the handle that its send returned. Loop thread."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ HANDLE_CHARS_MAX = 1024
 
 
 class RecallHandle(NamedTuple):
-    """What is written in a handle. `topic` is by its name at the broker."""
+    """The content of a handle. `topic` is the topic's name at the broker."""
 
     topic: str
     broker_name: str
@@ -23,7 +23,7 @@ class RecallHandle(NamedTuple):
 
     @staticmethod
     def decode(text: str) -> "RecallHandle":
-        """URL-safe base64 of `v1 topic broker time id`. MessageRefused: it is no handle."""
+        """Decode URL-safe base64 of `v1 topic broker time id`. MessageRefused: the text is not a handle."""
         try:
             if len(text) > HANDLE_CHARS_MAX:
                 raise ValueError(f"{len(text)} characters")
@@ -32,15 +32,15 @@ class RecallHandle(NamedTuple):
                 raise ValueError(f"version {version}, time {time}")
             return RecallHandle(topic, broker_name, int(time), message_id)
         except (binascii.Error, ValueError) as error:
-            raise MessageRefused(f"{text[:80]!r} is no recall handle: {error}") from error
+            raise MessageRefused(f"{text[:80]!r} is not a recall handle: {error}") from error
 
 
 async def recall(
     instance: ClientInstance, group: str, topic: str, handle: RecallHandle, text: str, timeout_s: float
 ) -> RemotingCommand:
-    """The broker's answer, whatever its code. Names as brokers know them. MessageRefused, TransportError."""
+    """The broker's answer with any code. Names as brokers know them. MessageRefused, TransportError."""
     if topic.startswith((RETRY, DLQ)):
-        raise MessageRefused(f"topic {topic}: nothing of a retry or dead-letter topic can be called back")
+        raise MessageRefused(f"topic {topic}: messages of retry and dead-letter topics cannot be recalled")
     ext = {"producerGroup": group, "topic": topic, "recallHandle": text, "bname": handle.broker_name}
     request = RemotingCommand.request(RequestCode.RECALL_MESSAGE, ext)
     return await instance.call_master(handle.broker_name, request, timeout_s, topic=topic, any_code=True)

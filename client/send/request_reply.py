@@ -1,9 +1,8 @@
-"""Request and reply: a message that is answered by whoever consumes it. Loop thread.
+"""Request and reply: a message whose consumer sends an answer back. Loop thread.
 
-A reply comes to the client id that asked, by any broker that it told of itself, and finds by its correlation id who
-waits for it. What nobody waits for any more is dropped.
-
-A reply as it is pushed to us, made into what consumers receive. Values only: any thread.
+A broker that knows the requester's client id pushes the reply to it; the correlation id identifies the
+waiting request. Replies that no request waits for any more are dropped. `reply_of` makes a ReceivedMessage of
+a pushed reply (any thread).
 """
 
 import asyncio
@@ -36,8 +35,8 @@ TOPIC_BYTES_MAX = 32767
 
 
 def reply_of(push: RemotingCommand, now_ms: int) -> ReceivedMessage:
-    """PUSH_REPLY_MESSAGE_TO_CLIENT → the message. FieldError, ClientError (both name the field)."""
-    sys_flag, body = _opened(push.integer("sysFlag", 32), push.body)
+    """Decode PUSH_REPLY_MESSAGE_TO_CLIENT. FieldError, ClientError (both name the field)."""
+    sys_flag, body = _decompress(push.integer("sysFlag", 32), push.body)
     born, store = _host(push, "bornHost"), _host(push, "storeHost")
     sys_flag |= (BORN_V6 if len(born) > 8 else 0) | (STORE_V6 if len(store) > 8 else 0)
     topic = _text(push, "topic", TOPIC_BYTES_MAX)
@@ -56,12 +55,12 @@ def reply_of(push: RemotingCommand, now_ms: int) -> ReceivedMessage:
     return message
 
 
-def _opened(sys_flag: int, body: bytes) -> tuple[int, bytes]:
-    """Clients of other languages flag replies as compressed that are not: then the body is taken as it is."""
+def _decompress(sys_flag: int, body: bytes) -> tuple[int, bytes]:
+    """Some clients flag replies as compressed that are not: such a body is passed on unchanged."""
     try:
         body = open_body(sys_flag, body)
     except BodyUnreadable as error:
-        log.info("a reply is taken as it came: %s", error)
+        log.info("a reply's body cannot be decompressed and is passed on unchanged: %s", error)
     return sys_flag & ~(COMPRESSED | KIND_BITS | BORN_V6 | STORE_V6 | 0xC0), body
 
 
@@ -72,7 +71,7 @@ def _host(push: RemotingCommand, name: str) -> bytes:
         host, port = host_port(text)
         return ipaddress.ip_address(host).packed + struct.pack(">i", port)
     except (ConfigError, ValueError) as error:
-        raise ClientError(f"{name}: {text[:80]!r} is no address") from error
+        raise ClientError(f"{name}: {text[:80]!r} is not an address") from error
 
 
 def _text(push: RemotingCommand, name: str, bytes_max: int) -> bytes:
@@ -87,7 +86,7 @@ REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 
 
 class RequestSender(Protocol):
-    """The part of a producer that requests need."""
+    """What requests need of a producer."""
 
     @property
     def instance(self) -> ClientInstance: ...
@@ -112,7 +111,7 @@ class RequestingProducer(Protocol):
 
 
 class Requests:
-    """Of one producer."""
+    """The requests of one producer that wait for replies."""
 
     def __init__(self, sender: RequestSender) -> None:
         instance = sender.instance
@@ -122,7 +121,7 @@ class Requests:
         self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
         instance.register_handler(
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
-            lambda push, address: pushed(instance, push, address),
+            lambda push, address: handle_pushed_reply(instance, push, address),
         )
 
     async def request(
@@ -133,65 +132,68 @@ class Requests:
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
     ) -> ReceivedMessage:
-        """The reply. RequestReplyTimeout: sent, but nobody replied within `timeout_s`; else what sending raises."""
+        """Send and return the reply.
+
+        RequestReplyTimeout: no reply within `timeout_s`; and the errors of a send.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         await self._first_heartbeat.ensure_known(self._namespace.wrap(message.topic))
         correlation_id = str(uuid.uuid4())
-        asking = self._marked(message, correlation_id, timeout_s)
+        request = self._as_request(message, correlation_id, timeout_s)
         reply: asyncio.Future[ReceivedMessage] = loop.create_future()
         self._waiting[correlation_id] = reply
         try:
             left_s = max(deadline - loop.time(), 0.001)
-            await self._sender.send(asking, timeout_s=left_s, queue=queue, selector=selector)
+            await self._sender.send(request, timeout_s=left_s, queue=queue, selector=selector)
             async with asyncio.timeout_at(deadline):
                 return await reply
         except TimeoutError:
             raise RequestReplyTimeout(
-                f"topic {message.topic}: sent, but no reply within {timeout_s} s"
+                f"topic {message.topic}: the request was sent, but no reply came within {timeout_s} s"
             ) from None
         except ClientError:
             if reply.done():
                 return reply.result()
             raise
         finally:
-            message.unique_id = asking.unique_id
+            message.unique_id = request.unique_id
             del self._waiting[correlation_id]
 
     def replied(self, correlation_id: str, reply: ReceivedMessage) -> bool:
-        """Hand a reply to who waits for it; false: nobody here does."""
+        """Complete the request that waits for this reply; false: none does."""
         waiting = self._waiting.get(correlation_id)
         if waiting is None or waiting.done():
             return False
         waiting.set_result(reply)
         return True
 
-    def _marked(self, message: Message, correlation_id: str, ttl_s: float) -> Message:
-        """A copy, so that the user's message can be sent again."""
-        marks = {
+    def _as_request(self, message: Message, correlation_id: str, ttl_s: float) -> Message:
+        """A copy with the properties of a request, so that the user's message can be sent again."""
+        request_properties = {
             Property.CORRELATION_ID: correlation_id,
             Property.REPLY_TO_CLIENT: self._sender.instance.client_id,
             Property.TTL: str(int(ttl_s * 1000)),
         }
-        return replace(message, properties=message.properties | marks)
+        return replace(message, properties=message.properties | request_properties)
 
 
 def reply_message(request: ReceivedMessage, body: bytes) -> Message:
-    """The reply to a message that was received, to be sent by any producer. NoReplyAddress: it is no request."""
+    """The reply to a received message; any producer may send it. NoReplyAddress: it is not a request."""
     properties = {Property.MESSAGE_TYPE: REPLY}
     for name in (Property.CORRELATION_ID, Property.REPLY_TO_CLIENT, Property.TTL):
         value = request.get_property(name)
         if value is None:
-            raise NoReplyAddress(f"message {request.message_id} is no request: it has no {name}")
+            raise NoReplyAddress(f"message {request.message_id} is not a request: it has no property {name}")
         properties[name] = value
     cluster = request.get_property(Property.CLUSTER)
     if cluster is None:
-        raise NoReplyAddress(f"message {request.message_id} does not say by which cluster it came")
+        raise NoReplyAddress(f"message {request.message_id} has no property {Property.CLUSTER}")
     return Message(cluster + REPLY_TOPIC_SUFFIX, body, properties=properties)
 
 
-def pushed(instance: ClientInstance, push: RemotingCommand, address: str) -> RemotingCommand:
-    """PUSH_REPLY_MESSAGE_TO_CLIENT, whichever producer of the instance waits. FieldError, ClientError."""
+def handle_pushed_reply(instance: ClientInstance, push: RemotingCommand, address: str) -> RemotingCommand:
+    """Handle PUSH_REPLY_MESSAGE_TO_CLIENT for all producers of the instance. FieldError, ClientError."""
     reply = reply_of(push, now_ms())
     correlation_id = reply.get_property(Property.CORRELATION_ID)
     if correlation_id is None:
@@ -201,5 +203,5 @@ def pushed(instance: ClientInstance, push: RemotingCommand, address: str) -> Rem
         if requests is not None and requests.replied(correlation_id, reply):
             break
     else:
-        log.info("%s: nobody waits for reply %s any more", address, correlation_id)
+        log.info("%s: reply %s is dropped, its request does not wait any more", address, correlation_id)
     return push.answer()

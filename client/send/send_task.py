@@ -1,8 +1,7 @@
-"""Submission: one message on its way to a broker, with its tries, until it has a result. Loop thread.
+"""SendTask: one send with all its attempts, until it has a result. Loop thread.
 
-A chain of callbacks: as long as route and channel are at hand no task is made. Who gave up on the future ends it.
-
-What a broker answers to a send, however it came. Only reads.
+A chain of callbacks: while route and connection are available, no asyncio task is created. Cancelling the
+future ends the attempts.
 """
 
 import asyncio
@@ -38,7 +37,7 @@ from firearrow.client.send.queue_selection import QueueSelector, Selector
 
 
 class Answer(Protocol):
-    """What is read of an answer: `_native.wire.sends.SendAnswer` or CommandAnswer."""
+    """A broker's answer to a send: `_native.wire.send_request.SendAnswer` or CommandAnswer."""
 
     @property
     def code(self) -> int: ...
@@ -64,7 +63,7 @@ class Answer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """The same, of an answer that came as a RemotingCommand. FieldError from `of`."""
+    """The Answer that a RemotingCommand contains. `of` raises FieldError."""
 
     code: int
     remark: str | None
@@ -81,21 +80,28 @@ class CommandAnswer:
     def of(answer: RemotingCommand) -> "CommandAnswer":
         ext = answer.ext
         return CommandAnswer(
-            answer.code, answer.remark, answer.integer_or("queueId", -1), answer.integer_or("queueOffset", -1),
-            ext.get("msgId"), ext.get("transactionId"), ext.get("batchUniqId"), ext.get("recallHandle"),
-            ext.get("MSG_REGION", "DefaultRegion"), ext.get("TRACE_ON") != "false",
-        )  # fmt: skip
+            answer.code,
+            answer.remark,
+            answer.integer_or("queueId", -1),
+            answer.integer_or("queueOffset", -1),
+            ext.get("msgId"),
+            ext.get("transactionId"),
+            ext.get("batchUniqId"),
+            ext.get("recallHandle"),
+            ext.get("MSG_REGION", "DefaultRegion"),
+            ext.get("TRACE_ON") != "false",
+        )
 
 
 STATUSES = {status.value: status for status in SendStatus}
 VIP_PORT_BELOW = 2
-CONGESTED_S = 0.005
-"""How often it is looked whether a socket takes more one-way requests."""
+WRITE_PAUSED_POLL_S = 0.005
+"""How often a one-way send checks whether a full socket accepts more bytes."""
 
 
 @dataclass(slots=True)
 class SendEnvironment:
-    """What all submissions of a producer share."""
+    """What all sends of a producer share."""
 
     group: str
     instance: ClientInstance
@@ -107,7 +113,7 @@ class SendEnvironment:
     forbidden: Sequence[ForbiddenCheck]
 
     def address(self, queue: MessageQueue) -> str | None:
-        """Where the master that has the queue is sent to, if that is known."""
+        """The address of the queue's master, if it is known."""
         routes = self.instance.routes
         address = routes.master(routes.broker_name_of(queue))
         return address if address is None else self.vip(address)
@@ -120,12 +126,29 @@ class SendEnvironment:
 
 
 class SendTask:
-    """`retries(error)` says whether what failed is worth another try; `tries` is how many there are in all."""
+    """`retries(error)`: whether the error is worth another attempt.
+
+    `tries`: the number of attempts in all.
+    """
 
     __slots__ = (
-        "_redirected", "_began_s", "_broker", "_context", "_deadline_s", "_error", "_fixed", "_kept", "_mode", "_prepared",
-        "_queue", "_retries", "_selector", "_tries", "_environment", "future",
-    )  # fmt: skip
+        "_began_s",
+        "_broker",
+        "_context",
+        "_deadline_s",
+        "_environment",
+        "_error",
+        "_fallback_result",
+        "_fixed_queue",
+        "_mode",
+        "_prepared",
+        "_queue",
+        "_redirected",
+        "_retries",
+        "_selector",
+        "_tries",
+        "future",
+    )
 
     def __init__(
         self,
@@ -144,7 +167,7 @@ class SendTask:
         self._deadline_s = environment.instance.loop.time() + timeout_s
         self._tries = tries
         self._retries = retries
-        self._fixed = queue
+        self._fixed_queue = queue
         self._selector = selector
         self._queue = queue
         self._broker: str | None = None
@@ -152,19 +175,19 @@ class SendTask:
         self._began_s = 0.0
         self._error: BaseException | None = None
         self._context: SendContext | None = None
-        self._kept: SendResult | None = None
+        self._fallback_result: SendResult | None = None
         self.future: Future[SendResult] = environment.instance.loop.create_future()
 
     def attempt(self) -> None:
-        """One try, at once if it can be, else as soon as route and connection are there."""
+        """Make one attempt: at once, or as soon as route and connection are available."""
         if self.future.done():
             return
         routes = self._environment.instance.routes
-        queue = self._fixed
+        queue = self._fixed_queue
         if queue is None:
             info = routes.known_publish_info(self._prepared.topic.wrapped)
             if info is None or not info.queues:
-                self._spawn(self._find())
+                self._spawn(self._fetch_route())
                 return
             queue = self._choose(info)
             if queue is None:
@@ -172,7 +195,7 @@ class SendTask:
         address = self._environment.address(queue)
         channel = None if address is None else self._environment.instance.channels.held(address)
         if address is None or channel is None:
-            self._spawn(self._reach(queue))
+            self._spawn(self._connect(queue))
         else:
             self._send(queue, address, channel)
 
@@ -183,7 +206,7 @@ class SendTask:
         deadline_s: float,
         outcome: Answer | BaseException,
     ) -> None:
-        """Go on where a try that somebody else made for `future` has ended."""
+        """Continue after an attempt that the fast path made for `future`."""
         self.future = future
         self._deadline_s = deadline_s
         self._queue, self._broker = queue, queue.broker_name
@@ -191,10 +214,10 @@ class SendTask:
         self._answered(outcome)
 
     async def send_oneway(self) -> None:
-        """One try, of which nothing is heard. NoRoute, ConnectFailed; RequestTimeout: the socket takes no more."""
+        """One attempt without an answer. NoRoute, ConnectFailed; RequestTimeout: the socket stayed full."""
         environment, prepared = self._environment, self._prepared
         options, routes, topic = environment.options, environment.instance.routes, prepared.topic.wrapped
-        queue = self._fixed
+        queue = self._fixed_queue
         if queue is None:
             info = await routes.publish_info(topic, options.template_topic, options.default_queues)
             queue = self._choose(info)
@@ -202,25 +225,27 @@ class SendTask:
                 await self.future
                 return
         address = environment.vip(await environment.instance.master_of(queue))
-        if (environment.hooks or environment.forbidden) and not self._before(queue, address):
+        if (environment.hooks or environment.forbidden) and not self._run_before_hooks(queue, address):
             await self.future
             return
         try:
-            await self._leave(queue, address)
+            await self._write_oneway(queue, address)
         except Exception as error:
-            self._ended(None, error)
+            self._run_after_hooks(None, error)
             raise
-        self._ended(None, None)
+        self._run_after_hooks(None, None)
 
-    async def _leave(self, queue: MessageQueue, address: str) -> None:
-        """One way, when the socket takes it."""
+    async def _write_oneway(self, queue: MessageQueue, address: str) -> None:
+        """Write the request once the socket accepts it."""
         instance = self._environment.instance
         channels, now_s = instance.channels, instance.loop.time
         channel = channels.held(address) or await channels.open(address, self._deadline_s - now_s())
         while channel.write_paused:
             if now_s() >= self._deadline_s or channel.closed:
-                raise RequestTimeout(f"{address}: takes no more one-way requests")
-            await asyncio.sleep(CONGESTED_S)
+                raise RequestTimeout(
+                    f"{address}: the socket's buffer is full, the one-way request was not sent"
+                )
+            await asyncio.sleep(WRITE_PAUSED_POLL_S)
         opaque, born_ms = channel.next_opaque(), now_ms()
         holder = instance.routes.broker_name_of(queue)
         frame = self._prepared.frame(opaque, queue.queue_id, holder, born_ms, True)
@@ -229,32 +254,32 @@ class SendTask:
         else:
             await channels.oneway(address, RemotingCommand.decode(frame))
 
-    def _spawn(self, way: Coroutine[Any, Any, None]) -> None:
-        self._environment.instance.spawn(way).add_done_callback(self._task_ended)
+    def _spawn(self, steps: Coroutine[Any, Any, None]) -> None:
+        self._environment.instance.spawn(steps).add_done_callback(self._task_ended)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """Whatever ends a task on the way ends the future, too: a close, or an RpcHook that forbids."""
+        """A task that failed or was cancelled (a close, an RpcHook that refuses) also ends the future."""
         error = NotRunning("the client was closed") if task.cancelled() else task.exception()
         if error is not None:
-            self._ended(None, error)
+            self._run_after_hooks(None, error)
             self._fail(error)
 
-    # ---- where ----
+    # ---- route and connection ----
 
-    async def _find(self) -> None:
-        """The route first."""
+    async def _fetch_route(self) -> None:
+        """Fetch the route, then continue."""
         options, routes = self._environment.options, self._environment.instance.routes
         try:
             topic = self._prepared.topic.wrapped
             info = await routes.publish_info(topic, options.template_topic, options.default_queues)
             queue = self._choose(info)
             if queue is not None:
-                await self._reach(queue)
+                await self._connect(queue)
         except RocketMQError as error:
             self._fail(error)
 
-    async def _reach(self, queue: MessageQueue) -> None:
-        """The connection first."""
+    async def _connect(self, queue: MessageQueue) -> None:
+        """Open the connection, then send."""
         instance = self._environment.instance
         self._began_s = instance.loop.time()
         self._queue, self._broker = queue, queue.broker_name
@@ -265,28 +290,28 @@ class SendTask:
         except NoRoute as error:
             self._fail(error)
         except RocketMQError as error:
-            self._tried(error)
+            self._attempt_failed(error)
         else:
             if not self.future.done():
                 self._send(queue, address, channel)
 
     def _choose(self, info: PublishInfo) -> MessageQueue | None:
-        """None: there is no such queue, and the future knows."""
+        """Select a queue. None: the selector failed, and so did the future."""
         if self._selector is None:
             return self._environment.choice.choose(info, self._broker)
         topic = self._prepared.topic
         shown = [MessageQueue(topic.topic, q.broker_name, q.queue_id) for q in info.queues]
         try:
             chosen = self._selector(shown, self._prepared.message)
-            self._fixed = info.queues[shown.index(chosen)]
+            self._fixed_queue = info.queues[shown.index(chosen)]
         except Exception as error:
             failure = ClientError(f"the selector failed: {error!r}")
             failure.__cause__ = error
             self._fail(failure)
             return None
-        return self._fixed
+        return self._fixed_queue
 
-    # ---- one try ----
+    # ---- one attempt ----
 
     def _send(self, queue: MessageQueue, address: str, channel: Channel) -> None:
         environment = self._environment
@@ -294,11 +319,13 @@ class SendTask:
         self._began_s = environment.instance.loop.time()
         timeout_s = self._deadline_s - self._began_s
         if timeout_s <= 0:
-            self._fail(self._error or RequestTimeout("no time is left for another try"))
+            self._fail(
+                self._error or RequestTimeout("the timeout is over, no time is left for another attempt")
+            )
             return
         if environment.options.attempt_timeout_s is not None and self._tries > 1:
             timeout_s = min(timeout_s, environment.options.attempt_timeout_s)
-        if (environment.hooks or environment.forbidden) and not self._before(queue, address):
+        if (environment.hooks or environment.forbidden) and not self._run_before_hooks(queue, address):
             return
         opaque = channel.next_opaque()
         born_ms = now_ms()
@@ -310,13 +337,13 @@ class SendTask:
             else:
                 self._spawn(self._call(address, frame, timeout_s))
         except RocketMQError as error:
-            self._tried(error)
+            self._attempt_failed(error)
         except ValueError as error:
-            self._ended(None, error)
+            self._run_after_hooks(None, error)
             self._fail(MessageRefused(str(error)))
 
     async def _call(self, address: str, frame: bytes, timeout_s: float) -> None:
-        """With fields added to the request: hooks, signature, namespace."""
+        """Send through the instance, which adds fields to the request: hooks, signature, namespace."""
         try:
             request = RemotingCommand.decode(frame)
             answer = await self._environment.instance.call(address, request, timeout_s)
@@ -326,19 +353,19 @@ class SendTask:
 
     def _answered(self, answer: Answer | BaseException) -> None:
         if isinstance(answer, RocketMQError):
-            self._tried(answer)
+            self._attempt_failed(answer)
             return
         if isinstance(answer, BaseException):
-            self._tried(ClientError(f"an answer of {self._broker} that cannot be read: {answer}"))
+            self._attempt_failed(ClientError(f"the answer of broker {self._broker} cannot be read: {answer}"))
             return
         status = STATUSES.get(answer.code)
         queue = self._queue
         assert queue is not None
         if status is None:
-            self._tried(BrokerError(answer.code, answer.remark or "", queue.broker_name))
+            self._attempt_failed(BrokerError(answer.code, answer.remark or "", queue.broker_name))
             return
         result = self._result(status, answer, queue)
-        self._ended(result, None)
+        self._run_after_hooks(result, None)
         if self._environment.faults is not None:
             took_s = self._environment.instance.loop.time() - self._began_s
             self._environment.faults.update(queue.broker_name, took_s)
@@ -349,7 +376,7 @@ class SendTask:
             and self._tries > 1
         ):
             self._tries -= 1
-            self._kept = result
+            self._fallback_result = result
             self.attempt()
         elif not self.future.done():
             self.future.set_result(result)
@@ -372,9 +399,9 @@ class SendTask:
             answer.trace_on,
         )
 
-    def _tried(self, error: BaseException) -> None:
-        """This try failed: another one, or the end."""
-        self._ended(None, error)
+    def _attempt_failed(self, error: BaseException) -> None:
+        """Start another attempt, or fail."""
+        self._run_after_hooks(None, error)
         self._record_fault(error)
         if self._redirected_by_broker(error):
             self.attempt()
@@ -387,7 +414,7 @@ class SendTask:
             self._fail(error)
 
     def _redirected_by_broker(self, error: BaseException) -> bool:
-        """A broker that goes away took nothing: another connection is tried, once without counting it."""
+        """A broker that shuts down (GO_AWAY) stored nothing: reconnect once without counting the attempt."""
         if not isinstance(error, BrokerError) or error.code != ResponseCode.GO_AWAY or self._queue is None:
             return False
         address = self._environment.address(self._queue)
@@ -397,11 +424,11 @@ class SendTask:
         return again
 
     def _fail(self, error: BaseException) -> None:
-        """The end, unless an earlier try had stored it, if less safely than asked."""
+        """Complete the future: with an earlier attempt's result if there is one, else with the error."""
         if self.future.done():
             return
-        if self._kept is not None:
-            self.future.set_result(self._kept)
+        if self._fallback_result is not None:
+            self.future.set_result(self._fallback_result)
         else:
             self.future.set_exception(error)
 
@@ -419,12 +446,18 @@ class SendTask:
 
     # ---- hooks ----
 
-    def _before(self, queue: MessageQueue, address: str) -> bool:
+    def _run_before_hooks(self, queue: MessageQueue, address: str) -> bool:
         prepared = self._prepared
         self._context = context = SendContext(
-            self._environment.group, prepared.message, prepared.messages, queue, address, self._mode, prepared.kind,
+            self._environment.group,
+            prepared.message,
+            prepared.messages,
+            queue,
+            address,
+            self._mode,
+            prepared.kind,
             len(prepared.body),
-        )  # fmt: skip
+        )
         try:
             for check in self._environment.forbidden:
                 check.check(context)
@@ -436,8 +469,8 @@ class SendTask:
             run_hook(hook.before, context)
         return True
 
-    def _ended(self, result: SendResult | None, error: BaseException | None) -> None:
-        """A try has ended: tell those who heard of its beginning."""
+    def _run_after_hooks(self, result: SendResult | None, error: BaseException | None) -> None:
+        """Call the hooks after an attempt that `before` announced to them."""
         context, self._context = self._context, None
         if context is None:
             return

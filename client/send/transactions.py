@@ -1,12 +1,9 @@
-"""Transactions: messages that become visible when what they tell of has been done, or never.
+"""Transactional messages: a half message is stored first and becomes visible once its producer commits.
 
-A half message is stored first, then the local work is done, then the broker is told what becomes of the message. If it
-is not told, it asks: the checker answers (see transaction_checks). Loop thread; plain functions run in threads.
-
-TransactionChecks: a broker asks what became of a half message, and the checker of its producer answers.
-
-A question that is not answered is asked again: one too many is dropped, one at which the checker fails stays unknown.
-Loop thread; a plain checker runs in threads of its own.
+Order: store the half message, do the local work, send the broker the decision. Without a decision the broker
+asks later: TransactionChecks calls the producer's checker and answers. The broker repeats checks that stay
+unanswered, so excess ones are dropped; if the checker fails, the answer is UNKNOWN. Loop thread; plain
+functions, and plain checkers, run in threads.
 """
 
 import asyncio
@@ -35,10 +32,10 @@ log = logging.getLogger("firearrow.client")
 
 
 class TransactionState(Enum):
-    """What becomes of a half message. The value is what brokers are told."""
+    """The decision about a half message. The values are those of the protocol."""
 
     UNKNOWN = 0
-    """Not known yet: the broker will ask the checker."""
+    """Not decided yet: the broker will ask the checker."""
     COMMIT = 8
     ROLLBACK = 12
 
@@ -52,12 +49,15 @@ JAVA_NAMES = {
 DELAYS = {Property.DELAY, Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS}
 
 Local = Callable[[Message, Any], Any]
-"""The local work, given the message and the caller's argument: a TransactionState, or None (UNKNOWN); may be async."""
+"""The local work: (message, argument) → a TransactionState or None (UNKNOWN); may be async."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """What was sent and what became of it. `error` is what the local work raised; the broker will ask the checker."""
+    """The send and the decision.
+
+    `error` was raised by the local work; then the broker will ask the checker.
+    """
 
     sent: SendResult
     state: TransactionState
@@ -65,7 +65,7 @@ class TransactionResult:
 
 
 class HalfSender(Protocol):
-    """The part of a producer that transactions need."""
+    """What transactions need of a producer."""
 
     @property
     def group(self) -> str: ...
@@ -79,7 +79,7 @@ class HalfSender(Protocol):
 
 
 class Transactions:
-    """Of one producer that has a checker."""
+    """The transactions of one producer that has a checker."""
 
     def __init__(self, sender: HalfSender) -> None:
         self._sender = sender
@@ -92,15 +92,15 @@ class Transactions:
     async def run(
         self, message: Message, local: Local, argument: object = None, timeout_s: float | None = None
     ) -> TransactionResult:
-        """Send the half, do the work, tell the outcome. What the work raises is not raised here: see TransactionResult.
+        """Send the half message, do the work, send the decision. The result carries errors of the work.
 
-        A half message that is stored less safely than asked is rolled back at once.
+        A half message that is stored less safely than requested is rolled back at once.
         """
         half, sent = await self.begin(message, timeout_s)
         state, error = TransactionState.ROLLBACK, None
         if sent.status is SendStatus.SEND_OK:
             try:
-                state = state_of(await _work(local, half, argument))
+                state = state_of(await _run_local(local, half, argument))
             except Exception as failure:
                 log.warning("the local work of transaction %s failed", sent.message_id, exc_info=failure)
                 state, error = TransactionState.UNKNOWN, failure
@@ -108,10 +108,10 @@ class Transactions:
         return TransactionResult(sent, state, error)
 
     async def begin(self, message: Message, timeout_s: float | None) -> tuple[Message, SendResult]:
-        """Send it as a half message, after making sure that brokers know whom to ask. The copy that was sent."""
+        """Send the half message after brokers know this producer; the copy that was sent, and its result."""
         delayed = message.delay_level or message.delay_s is not None or message.deliver_at_ms is not None
         if delayed or not DELAYS.isdisjoint(message.properties):
-            raise MessageRefused("a message of a transaction cannot be delayed")
+            raise MessageRefused("a transactional message cannot be delayed")
         await self._first_heartbeat.ensure_known(self._namespace.wrap(message.topic))
         prepared = {Property.TRANSACTION_PREPARED: "true", Property.PRODUCER_GROUP: self._sender.group}
         half = replace(message, properties=message.properties | prepared)
@@ -126,13 +126,13 @@ class Transactions:
     async def end(
         self, half: Message, sent: SendResult, state: TransactionState, error: BaseException | None = None
     ) -> None:
-        """Tell the broker. If that fails, it is logged: the broker will ask."""
+        """Send the decision to the broker. A failure is only logged: the broker will ask."""
         queue = replace(sent.queue, topic=self._namespace.wrap(half.topic))
         try:
             instance = self._sender.instance
             _, physical_offset = decode_offset_id(sent.offset_message_id)
             address = await instance.master_of(queue)
-            self._tell_hooks(half, sent.message_id, sent.transaction_id or "", address, state)
+            self._run_hooks(half, sent.message_id, sent.transaction_id or "", address, state)
             request = end_request(
                 self._sender.group,
                 queue.topic,
@@ -145,9 +145,11 @@ class Transactions:
                 request.remark = f"executeLocalTransactionBranch exception: {type(error).__name__}: {error}"
             await instance.channels.oneway(address, request)
         except RocketMQError as failure:
-            log.warning("transaction %s: the broker could not be told: %s", sent.message_id, failure)
+            log.warning(
+                "transaction %s: the decision was not sent, the broker will ask: %s", sent.message_id, failure
+            )
 
-    def _tell_hooks(
+    def _run_hooks(
         self, half: Message, message_id: str, transaction_id: str, address: str, state: TransactionState
     ) -> None:
         for hook in self._sender.end_transaction_hooks:
@@ -158,10 +160,11 @@ class Transactions:
 
 
 class Transaction:
-    """`async with`: commits at the end of the block, rolls back on an exception (which goes on).
+    """`async with`: commits at the end of the block, rolls back on an exception (which propagates).
 
-    A block that is cancelled leaves it open, and so does `leave_unknown`: then the broker asks the checker. Entering
-    raises what sending raises, and BrokerError if the half is stored less safely than asked (it is rolled back then).
+    Cancelling the block, and `leave_unknown`, leave the transaction open: the broker asks the checker.
+    Entering raises the errors of a send, and BrokerError if the half message was stored less safely than
+    requested (and so rolled back).
     """
 
     def __init__(self, transactions: Transactions, message: Message, timeout_s: float | None) -> None:
@@ -170,14 +173,14 @@ class Transaction:
         """None until the block has ended."""
         self._transactions = transactions
         self._timeout_s = timeout_s
-        self._wanted = TransactionState.COMMIT
+        self._decision = TransactionState.COMMIT
         self._half = message
         self._sent: SendResult | None = None
 
     @property
     def sent(self) -> SendResult:
         if self._sent is None:
-            raise NotRunning("the transaction has not begun: `async with`")
+            raise NotRunning("the transaction has not begun: enter it with `async with`")
         return self._sent
 
     @property
@@ -186,16 +189,16 @@ class Transaction:
         return self.sent.message_id
 
     def leave_unknown(self) -> None:
-        """Decide nothing: the broker will ask the checker."""
-        self._wanted = TransactionState.UNKNOWN
+        """Leave the transaction open: the broker will ask the checker."""
+        self._decision = TransactionState.UNKNOWN
 
     def roll_back(self) -> None:
-        """Nobody is to see the message, though no exception is raised."""
-        self._wanted = TransactionState.ROLLBACK
+        """Roll back at the end of the block although no exception was raised."""
+        self._decision = TransactionState.ROLLBACK
 
     async def __aenter__(self) -> Self:
         if self._sent is not None:
-            raise ConfigError("a transaction can be entered once")
+            raise ConfigError("a transaction can be entered only once")
         self._half, self._sent = await self._transactions.begin(self.message, self._timeout_s)
         if self._sent.status is not SendStatus.SEND_OK:
             await self._end(TransactionState.ROLLBACK, None)
@@ -205,11 +208,11 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        wanted = self._wanted
-        if error is not None and wanted is TransactionState.COMMIT:
+        decision = self._decision
+        if error is not None and decision is TransactionState.COMMIT:
             failed = isinstance(error, Exception)
-            wanted = TransactionState.ROLLBACK if failed else TransactionState.UNKNOWN
-        await self._end(wanted, error)
+            decision = TransactionState.ROLLBACK if failed else TransactionState.UNKNOWN
+        await self._end(decision, error)
 
     async def _end(self, state: TransactionState, error: BaseException | None) -> None:
         self.state = state
@@ -221,7 +224,7 @@ def state_of(answer: object) -> TransactionState:
     if answer is None:
         return TransactionState.UNKNOWN
     if not isinstance(answer, TransactionState):
-        raise TypeError(f"{answer!r}: a TransactionState or None is wanted")
+        raise TypeError(f"{answer!r} is neither a TransactionState nor None")
     return answer
 
 
@@ -229,21 +232,30 @@ def end_request(
     group: str,
     topic: str,
     broker_name: str,
-    place: tuple[int, int],
+    offsets: tuple[int, int],
     ids: tuple[str, str],
     state: TransactionState,
     from_check: bool = False,
 ) -> RemotingCommand:
-    """END_TRANSACTION. `place`: offsets in the queue of half messages and in the log. `ids`: message, transaction."""
+    """END_TRANSACTION.
+
+    `offsets`: in the queue of half messages, in the commit log. `ids`: message, transaction.
+    """
     ext = {
-        "topic": topic, "producerGroup": group, "tranStateTableOffset": str(place[0]), "commitLogOffset": str(place[1]),
-        "commitOrRollback": str(state.value), "fromTransactionCheck": str(from_check).lower(), "msgId": ids[0],
-        "transactionId": ids[1], "bname": broker_name,
-    }  # fmt: skip
+        "topic": topic,
+        "producerGroup": group,
+        "tranStateTableOffset": str(offsets[0]),
+        "commitLogOffset": str(offsets[1]),
+        "commitOrRollback": str(state.value),
+        "fromTransactionCheck": str(from_check).lower(),
+        "msgId": ids[0],
+        "transactionId": ids[1],
+        "bname": broker_name,
+    }
     return RemotingCommand.request(RequestCode.END_TRANSACTION, ext, oneway=True)
 
 
-async def _work(local: Local, message: Message, argument: object) -> object:
+async def _run_local(local: Local, message: Message, argument: object) -> object:
     if is_coroutine_function(local):
         return await local(message, argument)
     answer = await asyncio.to_thread(local, message, argument)
@@ -251,19 +263,19 @@ async def _work(local: Local, message: Message, argument: object) -> object:
 
 
 Checker = Callable[[ReceivedMessage], Any]
-"""What became of the work that this message tells of? A TransactionState, or None (UNKNOWN); may be async."""
+"""The outcome of a half message's local work: a TransactionState or None (UNKNOWN); may be async."""
 
 
 @runtime_checkable
 class CheckedProducer(Protocol):
-    """A producer that can be asked."""
+    """A producer that may have a checker."""
 
     @property
     def transaction_checks(self) -> "TransactionChecks | None": ...
 
 
 class TransactionChecks:
-    """Of one producer. At most `check_threads` checks at a time, and `checks_max` that wait."""
+    """The checks of one producer: at most `check_threads` run and `checks_max` are open; more are dropped."""
 
     def __init__(self, sender: HalfSender, checker: Checker) -> None:
         instance = sender.instance
@@ -271,8 +283,8 @@ class TransactionChecks:
         self._checker = checker
         self._namespace = Namespace(instance.options.namespace)
         self._threads = HandlerThreads(f"CheckThread_{sender.group}", sender.options.check_threads)
-        self._turns = asyncio.Semaphore(sender.options.check_threads)
-        self._waiting = 0
+        self._running_checks = asyncio.Semaphore(sender.options.check_threads)
+        self._open_checks = 0
         instance.register_handler(
             RequestCode.CHECK_TRANSACTION_STATE,
             lambda request, address: check_transaction_state(instance, request, address),
@@ -281,28 +293,38 @@ class TransactionChecks:
     def close(self) -> None:
         self._threads.close()
 
-    async def answer(self, question: RemotingCommand, message: ReceivedMessage, address: str) -> None:
-        """Ask the checker and tell the broker that asked. FieldError: the question names no place."""
-        place = question.integer("tranStateTableOffset"), question.integer("commitLogOffset")
-        if self._waiting >= self._sender.options.checks_max:
-            log.warning("check of %s dropped: %d wait already", message.message_id, self._waiting)
+    async def answer(self, request: RemotingCommand, message: ReceivedMessage, address: str) -> None:
+        """Call the checker and answer the broker. FieldError: the request contains no offsets."""
+        offsets = request.integer("tranStateTableOffset"), request.integer("commitLogOffset")
+        if self._open_checks >= self._sender.options.checks_max:
+            log.warning(
+                "the check of %s is dropped: %d checks are open already",
+                message.message_id,
+                self._open_checks,
+            )
             return
-        self._waiting += 1
+        self._open_checks += 1
         try:
-            async with self._turns:
-                state, failure = await self._ask(message)
+            async with self._running_checks:
+                state, failure = await self._call_checker(message)
         finally:
-            self._waiting -= 1
-        self._tell_hooks(message, address, question.text_or("transactionId", ""), state)
-        ids = message.message_id, question.text_or("transactionId", "")
-        request = end_request(
-            self._sender.group, question.text_or("topic", ""), message.broker_name, place, ids, state, from_check=True
-        )  # fmt: skip
+            self._open_checks -= 1
+        self._run_hooks(message, address, request.text_or("transactionId", ""), state)
+        ids = message.message_id, request.text_or("transactionId", "")
+        decision = end_request(
+            self._sender.group,
+            request.text_or("topic", ""),
+            message.broker_name,
+            offsets,
+            ids,
+            state,
+            from_check=True,
+        )
         if failure is not None:
-            request.remark = f"checkLocalTransactionState Exception: {type(failure).__name__}: {failure}"
-        await self._sender.instance.channels.oneway(address, request)
+            decision.remark = f"checkLocalTransactionState Exception: {type(failure).__name__}: {failure}"
+        await self._sender.instance.channels.oneway(address, decision)
 
-    async def _ask(self, message: ReceivedMessage) -> tuple[TransactionState, Exception | None]:
+    async def _call_checker(self, message: ReceivedMessage) -> tuple[TransactionState, Exception | None]:
         message.topic = self._namespace.unwrap(message.topic)
         try:
             if is_coroutine_function(self._checker):
@@ -310,28 +332,41 @@ class TransactionChecks:
             answer = await self._threads.run(lambda messages: self._checker(messages[0]), [message])
             return state_of(await answer if inspect.isawaitable(answer) else answer), None
         except Exception as error:
-            log.exception("the checker of %s failed at %s", self._sender.group, message.message_id)
+            log.exception(
+                "the checker of group %s failed for message %s", self._sender.group, message.message_id
+            )
             return TransactionState.UNKNOWN, error
 
-    def _tell_hooks(
+    def _run_hooks(
         self, message: ReceivedMessage, address: str, transaction_id: str, state: TransactionState
     ) -> None:
         for hook in self._sender.end_transaction_hooks:
             context = EndTransactionContext(
-                self._sender.group, message, address, message.message_id, transaction_id, JAVA_NAMES[state], True
-            )  # fmt: skip
+                self._sender.group,
+                message,
+                address,
+                message.message_id,
+                transaction_id,
+                JAVA_NAMES[state],
+                True,
+            )
             run_hook(hook.ended, context)
 
 
 async def check_transaction_state(instance: ClientInstance, request: RemotingCommand, address: str) -> None:
-    """CHECK_TRANSACTION_STATE: the producer is named by the message in the body. RecordError, ClientError."""
+    """Handle CHECK_TRANSACTION_STATE: the message in the body names the producer.
+
+    RecordError, ClientError.
+    """
     broker_name = request.text_or("bname", "")
     messages = decode_messages(request.body, broker_name, open_body)
     if len(messages) != 1:
-        raise ClientError(f"{address}: a check of {len(messages)} messages instead of one")
+        raise ClientError(f"{address}: the check contains {len(messages)} messages instead of one")
     group = messages[0].get_property(Property.PRODUCER_GROUP)
     producer = instance.producers.get(group) if group is not None else None
     if not isinstance(producer, CheckedProducer) or producer.transaction_checks is None:
-        log.warning("%s asks about transactions of %s: no such producer with a checker", address, group)
+        log.warning(
+            "%s checks a transaction of group %s, which has no producer with a checker here", address, group
+        )
         return
     await producer.transaction_checks.answer(request, messages[0], address)

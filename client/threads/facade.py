@@ -1,6 +1,6 @@
-"""Facade: an object of the event loop, used from other threads: each verb is done in the loop and waited for.
+"""Facade: blocking methods for an object of the event loop: each call runs in the loop, the caller waits.
 
-Holds no logic of its own. Any thread, but the loop's own.
+Contains no logic of its own. Any thread except the loop's own.
 """
 
 from collections.abc import Callable, Coroutine
@@ -20,9 +20,10 @@ AnyFacade = TypeVar("AnyFacade", bound="Facade[Any]")
 
 
 class Facade(Generic[Inner]):
-    """`make` makes the object within, in the loop. Use it in `with`, or `start` and `close` it.
+    """`make` creates the inner object, in the loop. Use the façade in `with`, or call `start` and `close`.
 
-    Made before a fork it is of no use after it. What is open when the interpreter ends is closed then.
+    A façade that was made before a fork does not work in the child. Open ones are closed when the interpreter
+    exits.
     """
 
     def __init__(self, make: Callable[[], Inner]) -> None:
@@ -55,7 +56,7 @@ class Facade(Generic[Inner]):
 def makes(
     inner: Callable[P, Inner],
 ) -> Callable[[Callable[[AnyFacade, Callable[[], Inner]], None]], Callable[Concatenate[AnyFacade, P], None]]:
-    """Decorates the `__init__` of a façade: callers give the arguments of `inner`, it gets what makes one with them."""
+    """Give a façade's `__init__` the signature of `inner`; it receives a factory of the inner object."""
 
     def decorate(
         init: Callable[[AnyFacade, Callable[[], Inner]], None],
@@ -70,7 +71,7 @@ def makes(
 
 
 class Verb(Generic[P, Result]):
-    """An asynchronous verb of the object within, with the same arguments, result and errors."""
+    """A coroutine method of the inner object, with the same arguments, result and errors."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Result]]) -> None:
         self.__wrapped__ = method
@@ -88,7 +89,7 @@ class Verb(Generic[P, Result]):
 
 
 class LoopVerb(Generic[P, Result]):
-    """A verb of the object within that does not wait for anything but must be called in the loop."""
+    """A plain method of the inner object that must be called in the loop."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Result]) -> None:
         self.__wrapped__ = method

@@ -1,6 +1,7 @@
-"""Handover: messages of any thread reach a producer's loop, many by one wake-up; their results come as thread futures.
+"""ThreadBridge: messages from any thread to a producer's loop, many with one wake-up.
 
-No more are on the way than there is room for: who brings one more waits, but never in the loop itself.
+Results are futures of concurrent.futures. The number of messages in flight is limited: a caller that exceeds
+it waits, unless it runs in the loop itself.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ Submit = Callable[[], asyncio.Future[SendResult]]
 
 
 class InFlightOptions(Protocol):
-    """How much may be on the way, and how long to wait for room: ProducerOptions."""
+    """How many messages may be in flight, and how long to wait for capacity: see ProducerOptions."""
 
     @property
     def in_flight_max(self) -> int: ...
@@ -33,16 +34,21 @@ class ThreadBridge:
     def __init__(self, thread: LoopThread, options: InFlightOptions) -> None:
         self._thread = thread
         self._options = options
-        self._room = threading.BoundedSemaphore(options.in_flight_max)
+        self._capacity = threading.BoundedSemaphore(options.in_flight_max)
         self._waiting: deque[tuple[Future[SendResult], Submit]] = deque()
         self._woken = False
 
     def submit(self, submit: Submit) -> Future[SendResult]:
-        """Have the loop call it. TooManyRequests: no room in time. What `submit` raises, the future raises."""
+        """Have the loop call `submit`, whose errors the future carries.
+
+        TooManyRequests: no capacity in time.
+        """
         self._thread.check()
         wait = self._options.wait_when_full and not self._thread.is_here
-        if not self._room.acquire(blocking=wait, timeout=self._options.send_timeout_s if wait else None):
-            raise TooManyRequests(f"{self._options.in_flight_max} messages are on the way already")
+        if not self._capacity.acquire(blocking=wait, timeout=self._options.send_timeout_s if wait else None):
+            raise TooManyRequests(
+                f"{self._options.in_flight_max} messages are in flight, no more are allowed"
+            )
         future: Future[SendResult] = Future()
         self._waiting.append((future, submit))
         if not self._woken:
@@ -51,22 +57,22 @@ class ThreadBridge:
         return future
 
     def _collect(self) -> None:
-        self._woken = False  # before the first is taken: whoever comes later wakes again
+        self._woken = False  # first: a message that is submitted from here on wakes the loop again
         while self._waiting:
             future, submit = self._waiting.popleft()
             if not future.set_running_or_notify_cancel():
-                self._room.release()
+                self._capacity.release()
                 continue
             try:
                 sending = submit()
             except Exception as error:
-                self._room.release()
+                self._capacity.release()
                 future.set_exception(error)
                 continue
             sending.add_done_callback(partial(self._done, future))
 
     def _done(self, future: Future[SendResult], sending: asyncio.Future[SendResult]) -> None:
-        self._room.release()
+        self._capacity.release()
         if sending.cancelled():
             future.set_exception(NotRunning("the producer was closed"))
         elif (error := sending.exception()) is not None:

@@ -1,7 +1,8 @@
-"""LoopThread: one event loop in a thread of its own, which all blocking objects of a process share.
+"""LoopThread: the event loop thread that all blocking objects of a process share.
 
-Any thread may call `run`, `call` and `post`, the loop's own excepted, which would wait for itself. It begins with the
-first object and ends with the interpreter, after what is still open was closed. After a fork the child has none of it.
+Any thread may call `run`, `call` and `post`; `run` refuses the loop's own thread, which would wait for
+itself. The thread starts with the first object and ends with the interpreter, after open objects were closed.
+A forked child does not inherit it.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ log = logging.getLogger("firearrow.client")
 
 Result = TypeVar("Result")
 EXIT_S = 10.0
-"""How long what is open may take to close when the interpreter ends."""
+"""How long open objects may take to close when the interpreter exits."""
 
 
 class Closable(Protocol):
@@ -32,11 +33,11 @@ class LoopThread:
     _current: ClassVar["LoopThread | None"] = None
     _making: ClassVar[threading.Lock] = threading.Lock()
     _of_parents: ClassVar[list["LoopThread"]] = []
-    """Kept for good: a forked child must never tear down what it shares with its parent."""
+    """Never released: a forked child must not tear down what it shares with its parent."""
 
     @classmethod
     def current(cls) -> "LoopThread":
-        """That of this process; begun if need be."""
+        """The loop thread of this process, started if necessary."""
         with cls._making:
             if cls._current is None or cls._current._ended:
                 cls._current = cls()
@@ -52,47 +53,52 @@ class LoopThread:
 
     @property
     def is_here(self) -> bool:
-        """The caller runs in the loop's thread."""
+        """Whether the caller runs in the loop's thread."""
         return threading.current_thread() is self._thread
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Do it in the loop, wait for it; what it raises is raised here. An interrupt cancels it. NotRunning."""
+        """Run a coroutine in the loop, wait, return its result or raise its error.
+
+        An interrupt cancels it. NotRunning.
+        """
         self.check()
         if self.is_here:
             raise NotRunning(
-                "a blocking verb was called in the client's own loop, which would wait for itself: coroutines must "
-                "use the objects of firearrow.client"
+                "a blocking method was called in the client's own event loop, which would wait for itself: "
+                "use the classes of firearrow.client in coroutines"
             )
         return self._wait(work)
 
     def call(self, function: Callable[[], Result]) -> Result:
-        """Call it in the loop, wait for it. In the loop's own thread it is simply called."""
+        """Call a function in the loop and wait. In the loop's own thread it is called directly."""
         self.check()
         if self.is_here:
             return function()
 
-        async def calling() -> Result:
+        async def call_function() -> Result:
             return function()
 
-        return self._wait(calling)
+        return self._wait(call_function)
 
     def post(self, function: Callable[[], object]) -> None:
-        """Have the loop call it soon, and do not wait. NotRunning."""
+        """Have the loop call a function soon; do not wait. NotRunning."""
         self.check()
         try:
             self.loop.call_soon_threadsafe(function)
         except RuntimeError:
-            raise NotRunning("the client's loop has ended") from None
+            raise NotRunning("the client's event loop is closed") from None
 
     def check(self) -> None:
-        """NotRunning: this process is a fork of the one that the loop lives in, or it is coming to its end."""
+        """NotRunning: the loop belongs to the parent of this fork, or the interpreter is exiting."""
         if os.getpid() != self._pid:
-            raise NotRunning("made before a fork: producers and consumers must be made anew in the child")
+            raise NotRunning(
+                "this object was made before a fork: create producers and consumers in the child process"
+            )
         if self._ended:
-            raise NotRunning("the client's loop has ended with the interpreter")
+            raise NotRunning("the client's event loop is closed: the interpreter is exiting")
 
     def opened(self, inner: Closable) -> None:
-        """To be closed at the end at the latest."""
+        """Close `inner` at exit unless `closed` is called before."""
         self._open.add(inner)
 
     def closed(self, inner: Closable) -> None:
@@ -101,18 +107,18 @@ class LoopThread:
     def _wait(
         self, work: Callable[[], Coroutine[Any, Any, Result]], timeout_s: float | None = None
     ) -> Result:
-        doing = work()
+        coroutine = work()
         try:
-            future = asyncio.run_coroutine_threadsafe(doing, self.loop)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         except RuntimeError:
-            doing.close()
-            raise NotRunning("the client's loop has ended") from None
+            coroutine.close()
+            raise NotRunning("the client's event loop is closed") from None
         try:
             return future.result(timeout_s)
         except concurrent.futures.CancelledError:
-            raise NotRunning("the client's loop has ended") from None
+            raise NotRunning("the client's event loop is closed") from None
         finally:
-            future.cancel()  # after an interrupt; else it is done
+            future.cancel()  # has an effect only after an interrupt
 
     def _work(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -120,13 +126,13 @@ class LoopThread:
         self.loop.close()
 
     def _end(self) -> None:
-        """Close what is open, then the loop."""
+        """Close open objects, then the loop."""
         if os.getpid() != self._pid or self._ended:
             return
         try:
             self._wait(self._close_all, EXIT_S)
         except Exception:
-            log.warning("not everything could be closed at the end", exc_info=True)
+            log.warning("some clients could not be closed at exit", exc_info=True)
         self._ended = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(1)
@@ -135,11 +141,14 @@ class LoopThread:
         closing = [inner.close() for inner in self._open]
         for result in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(result, Exception):
-                log.warning("closing at the end: %s", result)
+                log.warning("a client could not be closed at exit: %s", result)
 
     @classmethod
     def _forked(cls) -> None:
-        """In the child: nothing runs here. The lock may have been held by a thread that is not there any more."""
+        """Forget the parent's thread in a forked child.
+
+        The old lock may be held by a thread that no longer exists.
+        """
         if cls._current is not None:
             cls._of_parents.append(cls._current)
         cls._current, cls._making = None, threading.Lock()

@@ -1,4 +1,4 @@
-"""ProduceTracing: a producer's traces, for as long as it runs, if its user wants any. Loop thread."""
+"""ProduceTracing: the trace of a running producer, if it is enabled. Loop thread."""
 
 from firearrow.client.base.hooks import EndTransactionHook, SendHook
 from firearrow.client.base.names import Namespace
@@ -7,7 +7,7 @@ from firearrow.client.trace.hooks import ProduceTrace
 
 
 class ProduceTracing:
-    """Its `hook` is behind the user's in both lists from start to close."""
+    """From start to close, its `hook` follows the user's hooks in both lists."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class ProduceTracing:
         await self._dispatcher.start()
 
     async def close(self) -> None:
-        """What waits is sent first, if that does not take too long."""
+        """Send pending traces, within a time limit, and close."""
         self._send_hooks.remove(self.hook)
         self._end_transaction_hooks.remove(self.hook)
         await self._dispatcher.close()

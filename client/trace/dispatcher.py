@@ -1,6 +1,7 @@
-"""Trace: what became of messages, gathered and sent to the trace topic behind the back of who produces and consumes.
+"""TraceDispatcher: collects trace records and sends them to the trace topic in the background.
 
-Never holds up a sender: what finds no room is counted and dropped. `append` from any thread, all else in the loop.
+Never blocks a producer or consumer: records are counted and dropped when the buffer is full. Call `append`
+from any thread, everything else in the loop.
 """
 
 import asyncio
@@ -22,10 +23,10 @@ from firearrow.client.trace.records import TraceRecord, searchable
 log = logging.getLogger("firearrow.client")
 
 WAITING_MAX = 2048
-"""Contexts that wait to be sent."""
+"""At most this many contexts are buffered."""
 BODY_BYTES_MAX = 128000
 KEYS_BYTES_MAX = 24000
-"""Of one trace message, that its properties stay below what the wire can carry."""
+"""The limit for one trace message, so that its properties stay below the limit of the protocol."""
 FLUSH_S = 5.0
 CLOSE_S = 5.0
 SENDING_MAX = 4
@@ -39,14 +40,17 @@ class TraceSide(StrEnum):
 
 
 class TraceContext(NamedTuple):
-    """Records that belong together. `topic` is that of the message: records of one topic share a trace message."""
+    """Records of one event.
+
+    `topic` is the topic of the traced message: records of a topic share trace messages.
+    """
 
     topic: str
     records: Sequence[TraceRecord]
 
 
 class TraceSender(Protocol):
-    """The producer that takes traces away; it is never traced itself."""
+    """The producer that sends traces; it is never traced itself."""
 
     async def start(self) -> object: ...
     async def send(self, message: Message, /) -> object: ...
@@ -54,15 +58,15 @@ class TraceSender(Protocol):
 
 
 def sender_group(group: str, side: TraceSide) -> str:
-    """The group of the producer that sends the traces of `group`, cut where brokers would refuse it."""
+    """The group of the producer that sends the traces of `group`, truncated to the maximum length."""
     number = str(next(_numbers))
     prefix = "_INNER_TRACE_PRODUCER-"
-    room = GROUP_CHARS_MAX - len(prefix) - len(side) - len(number) - 2
-    return f"{prefix}{group[:room]}-{side}-{number}"
+    chars_left = GROUP_CHARS_MAX - len(prefix) - len(side) - len(number) - 2
+    return f"{prefix}{group[:chars_left]}-{side}-{number}"
 
 
 def sender_client(client: ClientOptions) -> ClientOptions:
-    """Traces have sockets of their own, shared by all that trace to the same name servers."""
+    """The options of a separate client instance, which all traces for the same name servers share."""
     name = f"PID_CLIENT_INNER_TRACE_PRODUCER_{client.name_server}"
     return replace(client, instance_name=name, namespace=None, vip_channel=False)
 
@@ -75,13 +79,16 @@ def trace_dispatcher(
     topic: str,
     batch: int,
 ) -> "TraceDispatcher":
-    """For a group of producers or consumers; `producer` is the class that sends (it imports us)."""
+    """The dispatcher for a group.
+
+    `producer` is the class that sends; it is passed in, since it imports this module.
+    """
     sender = producer(sender_group(group, side), options=SENDER_OPTIONS, client=sender_client(client))
     return TraceDispatcher(sender, topic, batch)
 
 
 class TraceDispatcher:
-    """`batch` contexts are sent together, fewer after `flush_s`. Once started it is to be closed."""
+    """Sends `batch` contexts together, or fewer after `flush_s`. Must be closed after a start."""
 
     def __init__(self, sender: TraceSender, topic: str, batch: int, flush_s: float = FLUSH_S) -> None:
         self.topic = topic
@@ -98,20 +105,24 @@ class TraceDispatcher:
         self._closed = False
 
     async def start(self) -> None:
-        """A sender that cannot start is logged: it costs traces, not messages."""
+        """If the sender cannot start, log it: traces are lost, messages are not affected."""
         self._loop = asyncio.get_running_loop()
         try:
             await self._sender.start()
         except RocketMQError as error:
-            log.warning("nothing is traced to %s: %s", self.topic, error)
+            log.warning("no traces are sent to %s, the trace producer did not start: %s", self.topic, error)
         self._worker = self._loop.create_task(self._work())
 
     def append(self, context: TraceContext) -> bool:
-        """Take it if there is room; false: it is dropped."""
+        """Buffer the records; false: the buffer is full or closed, they are dropped."""
         if len(self._waiting) >= WAITING_MAX or self._closed:
             self.dropped += 1
             if self.dropped % WAITING_MAX == 1:
-                log.warning("traces for %s do not leave fast enough: %d dropped", self.topic, self.dropped)
+                log.warning(
+                    "traces for %s are dropped, they are not sent fast enough: %d so far",
+                    self.topic,
+                    self.dropped,
+                )
             return False
         self._waiting.append(context)
         if len(self._waiting) >= self._batch and self._loop is not None and not self._due.is_set():
@@ -119,11 +130,11 @@ class TraceDispatcher:
         return True
 
     def concerns(self, topic: str) -> bool:
-        """Whether messages of this topic are traced: those of the trace topic itself are not."""
+        """Whether messages of this topic are traced; those of the trace topic itself are not."""
         return not topic.startswith(self.topic)
 
     async def close(self) -> None:
-        """Send what waits, for at most CLOSE_S, and close the sender. Nothing to do unless started."""
+        """Send buffered traces for at most CLOSE_S and close the sender. No effect unless started."""
         if self._worker is None:
             return
         self._closed = True
@@ -134,7 +145,7 @@ class TraceDispatcher:
                 if self._tasks:
                     await asyncio.wait(self._tasks)
         except TimeoutError:
-            log.warning("traces for %s are lost: not sent within %g s", self.topic, CLOSE_S)
+            log.warning("traces for %s are lost, they were not sent within %g s", self.topic, CLOSE_S)
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -147,35 +158,36 @@ class TraceDispatcher:
                     await self._due.wait()
             self._due.clear()
             contexts = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            for package in trace_messages(contexts):
+            for message in trace_messages(contexts):
                 await self._sending.acquire()
-                task = asyncio.get_running_loop().create_task(self._send(package))
+                task = asyncio.get_running_loop().create_task(self._send(message))
                 self._tasks.add(task)
                 task.add_done_callback(self._sent)
 
-    async def _send(self, package: "TraceMessage") -> None:
+    async def _send(self, message: "TraceMessage") -> None:
         try:
-            await self._sender.send(Message(self.topic, package.body, keys=package.keys))
+            await self._sender.send(Message(self.topic, message.body, keys=message.keys))
         except RocketMQError as error:
-            log.warning("a trace of %d bytes for %s is lost: %s", len(package.body), self.topic, error)
+            log.warning("a trace of %d bytes for %s is lost: %s", len(message.body), self.topic, error)
 
     def _sent(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._sending.release()
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a trace is lost", exc_info=error)
+            log.error("a trace for %s is lost", self.topic, exc_info=error)
 
 
 @dataclass(frozen=True, slots=True)
 class TraceMessage:
-    """One trace message."""
-
     body: bytes
     keys: tuple[str, ...]
 
 
 def trace_messages(contexts: Iterable[TraceContext]) -> Iterator[TraceMessage]:
-    """The contexts of each topic together, cut between records before a limit. A record over it alone is dropped."""
+    """One or more messages for each topic, split between records at the size limits.
+
+    Larger records are dropped.
+    """
     by_topic: dict[str, list[TraceRecord]] = {}
     for context in contexts:
         by_topic.setdefault(context.topic, []).extend(context.records)
@@ -184,28 +196,28 @@ def trace_messages(contexts: Iterable[TraceContext]) -> Iterator[TraceMessage]:
 
 
 def _split_records(records: Iterable[TraceRecord]) -> Iterator[TraceMessage]:
-    pieces: list[bytes] = []
+    encoded: list[bytes] = []
     keys: set[str] = set()
     body_bytes = keys_bytes = 0
     for record in records:
-        piece = record.encode().encode("utf-8", "replace")
-        if len(piece) > BODY_BYTES_MAX:
-            log.warning("a trace record of %d bytes is dropped, at most %d fit", len(piece), BODY_BYTES_MAX)
+        line = record.encode().encode("utf-8", "replace")
+        if len(line) > BODY_BYTES_MAX:
+            log.warning("a trace record of %d bytes is dropped, the limit is %d", len(line), BODY_BYTES_MAX)
             continue
         found, found_bytes = _keys(record)
-        if pieces and (body_bytes + len(piece) > BODY_BYTES_MAX or keys_bytes + found_bytes > KEYS_BYTES_MAX):
-            yield TraceMessage(b"".join(pieces), tuple(sorted(keys)))
-            pieces, keys, body_bytes, keys_bytes = [], set(), 0, 0
-        pieces.append(piece)
+        if encoded and (body_bytes + len(line) > BODY_BYTES_MAX or keys_bytes + found_bytes > KEYS_BYTES_MAX):
+            yield TraceMessage(b"".join(encoded), tuple(sorted(keys)))
+            encoded, keys, body_bytes, keys_bytes = [], set(), 0, 0
+        encoded.append(line)
         keys.update(found)
-        body_bytes += len(piece)
+        body_bytes += len(line)
         keys_bytes += found_bytes
-    if pieces:
-        yield TraceMessage(b"".join(pieces), tuple(sorted(keys)))
+    if encoded:
+        yield TraceMessage(b"".join(encoded), tuple(sorted(keys)))
 
 
 def _keys(record: TraceRecord) -> tuple[list[str], int]:
-    """What fits of it, and how many bytes that is."""
+    """The record's keys that fit into a message, and their size in bytes."""
     found: list[str] = []
     total = 0
     for key in searchable(record):

@@ -1,4 +1,4 @@
-"""What producers and consumers do to be traced: hooks that note records for a dispatcher. Loop thread."""
+"""The hooks of producers and consumers that make trace records for a dispatcher. Loop thread."""
 
 import uuid
 from collections.abc import Callable
@@ -21,8 +21,8 @@ from firearrow.client.trace.records import (
 )
 
 DEFAULT_REGION = "DefaultRegion"
-BEGAN_MS = "firearrow.trace.began_ms"
-BEGUN = "firearrow.trace.begun"
+START_MS = "firearrow.trace.began_ms"
+BEFORE_RECORDS = "firearrow.trace.begun"
 _KINDS = {
     "half": MessageKind.HALF,
     "delay": MessageKind.DELAY,
@@ -32,7 +32,7 @@ _KINDS = {
 
 
 class _Trace:
-    """Where a hook notes its records."""
+    """What both hooks need to make records."""
 
     def __init__(
         self,
@@ -50,17 +50,17 @@ class ProduceTrace(_Trace):
 
     def before(self, context: SendContext, /) -> None:
         if self._dispatcher.concerns(context.message.topic):
-            context.extra[BEGAN_MS] = self._clock_ms()
+            context.extra[START_MS] = self._clock_ms()
 
     def after(self, context: SendContext, /) -> None:
-        """Only what brokers answered is told, and not if they want no traces."""
-        began_ms, result = context.extra.get(BEGAN_MS), context.result
-        if began_ms is None or result is None or not result.trace_on:
+        """Record a send that the broker answered, unless the broker switches traces off."""
+        start_ms, result = context.extra.get(START_MS), context.result
+        if start_ms is None or result is None or not result.trace_on:
             return
         message = context.message
         topic = self._namespace.unwrap(message.topic)
         record = PubRecord(
-            time_ms=began_ms,
+            time_ms=start_ms,
             region=result.region,
             group=self._namespace.unwrap(context.group),
             topic=topic,
@@ -69,7 +69,7 @@ class ProduceTrace(_Trace):
             keys=" ".join(message.keys) or None,
             store_host=context.broker_address,
             body_bytes=context.body_bytes,
-            cost_ms=self._clock_ms() - began_ms,
+            cost_ms=self._clock_ms() - start_ms,
             kind=_KINDS.get(context.kind, MessageKind.NORMAL),
             offset_message_id=result.offset_message_id,
             success=result.status is SendStatus.SEND_OK,
@@ -98,7 +98,7 @@ class ProduceTrace(_Trace):
         self._dispatcher.append(TraceContext(topic, [record]))
 
     def recalled(self, group: str, topic: str, message_id: str, answer: RemotingCommand) -> None:
-        """A broker that does not say its region is not one that traces recalls."""
+        """Record a recall; brokers that do not answer with their region do not trace recalls."""
         region = answer.ext.get(Property.REGION)
         if region is None or not self._dispatcher.concerns(topic):
             return
@@ -111,10 +111,10 @@ class ConsumeTrace(_Trace):
     """A ConsumeHook."""
 
     def before(self, context: ConsumeContext, /) -> None:
-        """Messages of brokers that want no traces, or that do not say their region, are left out."""
+        """Record messages, except those whose broker switches traces off or does not report its region."""
         group = self._namespace.unwrap(context.group)
         time_ms, request_id = self._clock_ms(), uuid.uuid4().hex.upper()
-        begun = [
+        before_records = [
             SubBeforeRecord(
                 time_ms,
                 region,
@@ -127,18 +127,18 @@ class ConsumeTrace(_Trace):
             for message in context.messages
             if (region := _region(message)) is not None and self._dispatcher.concerns(message.topic)
         ]
-        if begun:
-            context.extra[BEGUN] = begun
-            self._dispatcher.append(TraceContext(self._topic(context), begun))
+        if before_records:
+            context.extra[BEFORE_RECORDS] = before_records
+            self._dispatcher.append(TraceContext(self._topic(context), before_records))
 
     def after(self, context: ConsumeContext, /) -> None:
-        begun: list[SubBeforeRecord] = context.extra.get(BEGUN, [])
-        if not begun:
+        before_records: list[SubBeforeRecord] = context.extra.get(BEFORE_RECORDS, [])
+        if not before_records:
             return
         time_ms = self._clock_ms()
-        cost_ms = (time_ms - begun[0].time_ms) // len(context.messages)
+        cost_ms = (time_ms - before_records[0].time_ms) // len(context.messages)
         returned = ReturnType[context.return_type] if context.return_type else ReturnType.SUCCESS
-        ended = [
+        after_records = [
             SubAfterRecord(
                 each.request_id,
                 each.message_id,
@@ -149,9 +149,9 @@ class ConsumeTrace(_Trace):
                 time_ms,
                 each.group,
             )
-            for each in begun
+            for each in before_records
         ]
-        self._dispatcher.append(TraceContext(self._topic(context), ended))
+        self._dispatcher.append(TraceContext(self._topic(context), after_records))
 
     def _topic(self, context: ConsumeContext) -> str:
         return self._namespace.unwrap(context.messages[0].topic)

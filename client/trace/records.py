@@ -1,6 +1,6 @@
-"""Trace records: what producers and consumers note of messages on their way, as Apache's clients write and read it.
+"""Trace records: what producers and consumers record about messages, in the format of Apache's clients.
 
-Fields end with byte 1, records with byte 2; a field that is None is the text `null`. Values only: any thread.
+Fields end with byte 1, records with byte 2; None is written as `null`. Values only: any thread.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,11 +16,11 @@ FIELD_CHARS_MAX = 1 << 20
 
 
 class InvalidTrace(RocketMQError, ValueError):
-    """A text that is no trace; says which field of which record."""
+    """The text is not a valid trace; the message names the record and the field."""
 
 
 class MessageKind(Enum):
-    """The value is what stands in a record."""
+    """The values are those in a record."""
 
     NORMAL = 0
     HALF = 1
@@ -30,7 +30,7 @@ class MessageKind(Enum):
 
 
 class ReturnType(Enum):
-    """How a handler ended. The value is what stands in a record."""
+    """How a handler ended. The values are those in a record."""
 
     SUCCESS = 0
     TIME_OUT = 1
@@ -59,14 +59,26 @@ class PubRecord:
 
     def encode(self) -> str:
         return _line(
-            "Pub", self.time_ms, self.region, self.group, self.topic, self.message_id, self.tags, self.keys,
-            self.store_host, self.body_bytes, self.cost_ms, self.kind, self.offset_message_id, self.success,
-        )  # fmt: skip
+            "Pub",
+            self.time_ms,
+            self.region,
+            self.group,
+            self.topic,
+            self.message_id,
+            self.tags,
+            self.keys,
+            self.store_host,
+            self.body_bytes,
+            self.cost_ms,
+            self.kind,
+            self.offset_message_id,
+            self.success,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class SubBeforeRecord:
-    """`SubBefore`: a handler is about to get a message. One call of it has one request id."""
+    """`SubBefore`: a handler is about to be called with a message. Each call has one request id."""
 
     time_ms: int
     region: str
@@ -78,14 +90,20 @@ class SubBeforeRecord:
 
     def encode(self) -> str:
         return _line(
-            "SubBefore", self.time_ms, self.region, self.group, self.request_id, self.message_id, self.retries,
+            "SubBefore",
+            self.time_ms,
+            self.region,
+            self.group,
+            self.request_id,
+            self.message_id,
+            self.retries,
             self.keys,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class SubAfterRecord:
-    """`SubAfter`: the handler answered. `time_ms` is 0 and `group` None where the writer left them out."""
+    """`SubAfter`: the handler returned. `time_ms` is 0 and `group` is None if the writer left them out."""
 
     request_id: str
     message_id: str
@@ -98,14 +116,21 @@ class SubAfterRecord:
 
     def encode(self) -> str:
         return _line(
-            "SubAfter", self.request_id, self.message_id, self.cost_ms, self.success, self.keys, self.returned,
-            self.time_ms, self.group,
-        )  # fmt: skip
+            "SubAfter",
+            self.request_id,
+            self.message_id,
+            self.cost_ms,
+            self.success,
+            self.keys,
+            self.returned,
+            self.time_ms,
+            self.group,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionRecord:
-    """`EndTransaction`: what was decided, and whether because the broker asked. `state` is Java's name of it."""
+    """`EndTransaction`: the decision (`state`, Java's name) and whether a broker's check led to it."""
 
     time_ms: int
     region: str
@@ -122,14 +147,25 @@ class EndTransactionRecord:
 
     def encode(self) -> str:
         return _line(
-            "EndTransaction", self.time_ms, self.region, self.group, self.topic, self.message_id, self.tags, self.keys,
-            self.store_host, self.kind, self.transaction_id, self.state, self.from_check,
-        )  # fmt: skip
+            "EndTransaction",
+            self.time_ms,
+            self.region,
+            self.group,
+            self.topic,
+            self.message_id,
+            self.tags,
+            self.keys,
+            self.store_host,
+            self.kind,
+            self.transaction_id,
+            self.state,
+            self.from_check,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class RecallRecord:
-    """`Recall`: a timer message was called back."""
+    """`Recall`: a timer message was recalled."""
 
     time_ms: int
     region: str
@@ -148,16 +184,16 @@ TraceRecord = PubRecord | SubBeforeRecord | SubAfterRecord | EndTransactionRecor
 
 
 def searchable(record: TraceRecord) -> Iterator[str]:
-    """By what the record is to be found: message ids (a batch has many) and keys."""
+    """The keys under which the record can be found: message ids (a batch has several) and message keys."""
     yield from record.message_id.split(",")
     if not isinstance(record, RecallRecord) and record.keys:
         yield from record.keys.split()
 
 
 def decode(text: str) -> list[TraceRecord]:
-    """The records of one trace message; kinds that we do not know are left out. InvalidTrace."""
+    """The records of one trace message; unknown kinds are skipped. InvalidTrace."""
     if len(text) > TEXT_MAX:
-        raise InvalidTrace(f"a trace of {len(text)} characters, at most {TEXT_MAX}")
+        raise InvalidTrace(f"the trace has {len(text)} characters, at most {TEXT_MAX} are allowed")
     return list(_decoded(text.split(RECORD)))
 
 
@@ -170,7 +206,7 @@ def _decoded(lines: Iterable[str]) -> Iterator[TraceRecord]:
 
 
 class _Fields:
-    """Hands out the fields of one record in their order."""
+    """Reads the fields of one record in order."""
 
     def __init__(self, kind: str, fields: list[str]) -> None:
         self._kind = kind
@@ -180,23 +216,25 @@ class _Fields:
     def __len__(self) -> int:
         return len(self._fields)
 
-    def maybe(self, name: str) -> str | None:
+    def optional_text(self, name: str) -> str | None:
         if self._at >= len(self._fields):
             raise InvalidTrace(f"{self._kind}: {name} is missing")
         text = self._fields[self._at]
         self._at += 1
         if len(text) > FIELD_CHARS_MAX:
-            raise InvalidTrace(f"{self._kind}: {name} has {len(text)} characters, at most {FIELD_CHARS_MAX}")
+            raise InvalidTrace(
+                f"{self._kind}: {name} has {len(text)} characters, at most {FIELD_CHARS_MAX} are allowed"
+            )
         return None if text == NULL else text
 
     def text(self, name: str) -> str:
-        return self.maybe(name) or ""
+        return self.optional_text(name) or ""
 
     def number(self, name: str) -> int:
         text = self.text(name)
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
-            raise InvalidTrace(f"{self._kind}: {name}: {text[:40]!r} is no number")
+            raise InvalidTrace(f"{self._kind}: {name}: {text[:40]!r} is not a number")
         return int(text)
 
     def flag(self, name: str) -> bool:
@@ -205,13 +243,13 @@ class _Fields:
     def kind(self) -> MessageKind:
         number = self.number("kind")
         if number not in _KINDS:
-            raise InvalidTrace(f"{self._kind}: kind: there is no kind {number}")
+            raise InvalidTrace(f"{self._kind}: kind: {number} is unknown")
         return MessageKind(number)
 
     def returned(self) -> ReturnType:
         number = self.number("returned")
         if number not in _RETURNS:
-            raise InvalidTrace(f"{self._kind}: returned: there is no return type {number}")
+            raise InvalidTrace(f"{self._kind}: returned: {number} is unknown")
         return ReturnType(number)
 
 
@@ -219,55 +257,86 @@ _KINDS = {kind.value for kind in MessageKind}
 _RETURNS = {kind.value for kind in ReturnType}
 
 
-def _sent(fields: _Fields) -> PubRecord:
-    """The oldest end with the kind, then came the success, then the offset id before it."""
+def _read_pub(fields: _Fields) -> PubRecord:
+    """The oldest version ends with the kind; later ones added the success, then the offset id before it."""
     number = len(fields)
     return PubRecord(
-        fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("topic"),
-        fields.text("message_id"), fields.maybe("tags"), fields.maybe("keys"), fields.maybe("store_host"),
-        fields.number("body_bytes"), fields.number("cost_ms"), fields.kind(),
-        fields.maybe("offset_message_id") if number >= 13 else None,
+        fields.number("time_ms"),
+        fields.text("region"),
+        fields.text("group"),
+        fields.text("topic"),
+        fields.text("message_id"),
+        fields.optional_text("tags"),
+        fields.optional_text("keys"),
+        fields.optional_text("store_host"),
+        fields.number("body_bytes"),
+        fields.number("cost_ms"),
+        fields.kind(),
+        fields.optional_text("offset_message_id") if number >= 13 else None,
         fields.flag("success") if number >= 12 else True,
-    )  # fmt: skip
+    )
 
 
-def _begun(fields: _Fields) -> SubBeforeRecord:
+def _read_sub_before(fields: _Fields) -> SubBeforeRecord:
     return SubBeforeRecord(
-        fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("request_id"),
-        fields.text("message_id"), fields.number("retries"), fields.maybe("keys"),
-    )  # fmt: skip
+        fields.number("time_ms"),
+        fields.text("region"),
+        fields.text("group"),
+        fields.text("request_id"),
+        fields.text("message_id"),
+        fields.number("retries"),
+        fields.optional_text("keys"),
+    )
 
 
-def _ended(fields: _Fields) -> SubAfterRecord:
+def _read_sub_after(fields: _Fields) -> SubAfterRecord:
     number = len(fields)
     return SubAfterRecord(
-        fields.text("request_id"), fields.text("message_id"), fields.number("cost_ms"), fields.flag("success"),
-        fields.maybe("keys"), fields.returned() if number >= 6 else ReturnType.SUCCESS,
-        fields.number("time_ms") if number >= 8 else 0, fields.maybe("group") if number >= 8 else None,
-    )  # fmt: skip
+        fields.text("request_id"),
+        fields.text("message_id"),
+        fields.number("cost_ms"),
+        fields.flag("success"),
+        fields.optional_text("keys"),
+        fields.returned() if number >= 6 else ReturnType.SUCCESS,
+        fields.number("time_ms") if number >= 8 else 0,
+        fields.optional_text("group") if number >= 8 else None,
+    )
 
 
-def _transaction_ended(fields: _Fields) -> EndTransactionRecord:
+def _read_end_transaction(fields: _Fields) -> EndTransactionRecord:
     return EndTransactionRecord(
-        fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("topic"),
-        fields.text("message_id"), fields.maybe("tags"), fields.maybe("keys"), fields.maybe("store_host"),
-        fields.kind(), fields.maybe("transaction_id"), fields.text("state"), fields.flag("from_check"),
-    )  # fmt: skip
+        fields.number("time_ms"),
+        fields.text("region"),
+        fields.text("group"),
+        fields.text("topic"),
+        fields.text("message_id"),
+        fields.optional_text("tags"),
+        fields.optional_text("keys"),
+        fields.optional_text("store_host"),
+        fields.kind(),
+        fields.optional_text("transaction_id"),
+        fields.text("state"),
+        fields.flag("from_check"),
+    )
 
 
-def _recalled(fields: _Fields) -> RecallRecord:
+def _read_recall(fields: _Fields) -> RecallRecord:
     return RecallRecord(
-        fields.number("time_ms"), fields.text("region"), fields.text("group"), fields.text("topic"),
-        fields.text("message_id"), fields.flag("success"),
-    )  # fmt: skip
+        fields.number("time_ms"),
+        fields.text("region"),
+        fields.text("group"),
+        fields.text("topic"),
+        fields.text("message_id"),
+        fields.flag("success"),
+    )
 
 
 _READERS: dict[str, Callable[[_Fields], TraceRecord]] = {
-    "Pub": _sent,
-    "SubBefore": _begun,
-    "SubAfter": _ended,
-    "EndTransaction": _transaction_ended,
-    "Recall": _recalled,
+    "Pub": _read_pub,
+    "SubBefore": _read_sub_before,
+    "SubAfter": _read_sub_after,
+    "EndTransaction": _read_end_transaction,
+    "Recall": _read_recall,
 }
 
 

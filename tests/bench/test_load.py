@@ -161,11 +161,11 @@ def test_answers_in_another_order_are_right() -> None:
     ("answers", "complaint"),
     [
         pytest.param((answer(1, code=1), answer(2)), "another code", id="code"),
-        pytest.param((answer(1), answer(1, queue_offset=1)), "were not asked", id="opaque twice"),
+        pytest.param((answer(1), answer(1, queue_offset=1)), "not those that were sent", id="opaque twice"),
         pytest.param((answer(1), answer(7, queue_offset=1)), "never sent", id="opaque"),
         pytest.param((answer(1), answer(2, queue_offset=2)), "not consecutive", id="gap"),
         pytest.param((answer(1), answer(2, queue_offset=0)), "not consecutive", id="offset twice"),
-        pytest.param((b"\xff" * 8,), "cannot be true", id="lengths"),
+        pytest.param((b"\xff" * 8,), "invalid lengths", id="lengths"),
     ],
 )
 def test_the_load_sees_wrong_answers_to_sends(answers: tuple[bytes, ...], complaint: str) -> None:
@@ -177,11 +177,11 @@ def test_the_load_sees_wrong_answers_to_sends(answers: tuple[bytes, ...], compla
     ("body", "complaint"),
     [
         pytest.param(b"", "found nothing", id="empty"),
-        pytest.param(record(b"a", crc=5), "another CRC", id="crc"),
+        pytest.param(record(b"a", crc=5), "CRC of a body is wrong", id="crc"),
         pytest.param(record(b"a") + record(b"b", queue_offset=2), "not consecutive", id="gap"),
-        pytest.param(record(b"a")[:-1], "longer than the answer", id="short"),
-        pytest.param(record(b"a")[:20], "is cut", id="cut"),
-        pytest.param(struct.pack(">i", 94) + bytes(90), "another magic", id="magic"),
+        pytest.param(record(b"a")[:-1], "longer than the response", id="short"),
+        pytest.param(record(b"a")[:20], "is incomplete", id="cut"),
+        pytest.param(struct.pack(">i", 94) + bytes(90), "wrong magic", id="magic"),
     ],
 )
 def test_the_load_sees_wrong_records(body: bytes, complaint: str) -> None:
@@ -216,10 +216,12 @@ class Again:
 @pytest.mark.parametrize(
     ("lie", "complaint"),
     [
-        pytest.param(lambda records: records[1:], "came instead of|is not behind", id="lost"),
-        pytest.param(lambda records: [*records, records[-1]], "came instead of", id="twice"),
-        pytest.param(lambda records: [each[:-20] + bytes(20) for each in records], "another CRC", id="torn"),
-        pytest.param(Again(), "came twice", id="body twice"),
+        pytest.param(lambda records: records[1:], "arrived instead of|does not follow", id="lost"),
+        pytest.param(lambda records: [*records, records[-1]], "arrived instead of", id="twice"),
+        pytest.param(
+            lambda records: [each[:-20] + bytes(20) for each in records], "CRC of a body is wrong", id="torn"
+        ),
+        pytest.param(Again(), "arrived twice", id="body twice"),
     ],
 )
 def test_consumers_see_what_is_wrong(lie: Lie, complaint: str) -> None:

@@ -89,5 +89,5 @@ def test_what_may() -> None:
     "more", [{"tags": 1}, {"keys": [1]}, {"properties": {"k": 1}}, {"properties": {1: "v"}}]
 )
 def test_what_is_no_text_is_refused(more: dict[str, Any]) -> None:
-    with pytest.raises(MessageRefused, match="a str is wanted"):
+    with pytest.raises(MessageRefused, match="must be a str"):
         encoded_bytes(Message("t", b"", **more))

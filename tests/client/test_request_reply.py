@@ -21,7 +21,7 @@ from firearrow.client.base.options import (
 from firearrow.client.consume.consume_results import ConsumeResult
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.send.producer import Producer
-from firearrow.client.send.request_reply import pushed, reply_message, reply_of
+from firearrow.client.send.request_reply import handle_pushed_reply, reply_message, reply_of
 from tests.client.conftest import unique
 from tests.interop.peers import BROKER, Peer
 
@@ -246,5 +246,5 @@ async def test_a_request_that_is_cancelled_waits_no_more_and_its_reply_is_droppe
         assert producer.requests is not None
         assert not producer.requests._waiting
         await producer.reply(asked[0], b"too late")
-        answer = pushed(producer.instance, push(), "h:1")
+        answer = handle_pushed_reply(producer.instance, push(), "h:1")
         assert answer.code == 0, "a reply that nobody waits for is no error"
