@@ -66,7 +66,7 @@ class LogReader:
         if why is End.BLANK:
             self._at = mapping.end
         elif why is End.BAD_CRC:
-            self._torn(mapping.base + place, self._at, "the body of a record does not have its CRC")
+            self._torn(mapping.base + place, self._at, "the body of a record does not match its CRC")
         elif why is End.UNWRITTEN and self._within_files and self._skip_to_next(mapping, place, stop):
             pass
         elif why is End.UNWRITTEN:

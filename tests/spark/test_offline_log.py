@@ -115,7 +115,7 @@ def test_a_wrong_crc_is_told_when_it_is_asked_for(root: Path) -> None:
         assert torn == []
         found = places(reader, torn=torn, check_crc=True)
         assert found == everything[:20] + everything[21:]
-    assert torn == [(everything[20], everything[21], "the body of a record does not have its CRC")]
+    assert torn == [(everything[20], everything[21], "the body of a record does not match its CRC")]
 
 
 def test_a_missing_file_is_told_and_passed_over(root: Path) -> None:

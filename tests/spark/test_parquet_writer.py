@@ -189,7 +189,7 @@ def files_up_to(size: int) -> Iterator[None]:
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     noise = random.Random(1).randbytes(200_000)
-    with files_up_to(100_000), pytest.raises(ExportFailed, match="make room and run it again"):
+    with files_up_to(100_000), pytest.raises(ExportFailed, match="free some space and run it again"):
         write(tmp_path, Layout(COLUMNS), batch(0, 1, body=noise))
     assert files(tmp_path) == []
 
