@@ -326,5 +326,5 @@ def test_stores_have_names_of_their_own(tmp_path: Path) -> None:
     assert [(store.name, store.root) for store in found] == [
         ("one", os.fspath(tmp_path / "one")), ("two", os.fspath(tmp_path / "one")),
     ]  # fmt: skip
-    with pytest.raises(InvalidOption, match="two stores are called 'one'"):
+    with pytest.raises(InvalidOption, match="two stores are named 'one'"):
         stores_of((str(tmp_path / "one"), str(tmp_path / "x" / "one")))

@@ -83,7 +83,7 @@ def test_a_folder_of_a_queue_that_cannot_be_read_is_a_finding(apache: Path) -> N
     seen = audited(apache)
     finding = only(seen, Kind.UNREADABLE)
     assert finding.file == str(folder)
-    assert "notes.txt is no file of a store" in finding.text
+    assert "notes.txt does not belong to a store" in finding.text
     assert only(seen, Kind.NO_ENTRY).file == str(folder)
 
 
