@@ -30,7 +30,7 @@ cdef enum:
     PORT_BYTES = 4
 
 SurveyedQueue = namedtuple(
-    "SurveyedQueue", "number topic queue_id messages bytes first_ms last_ms fitting low high light"
+    "SurveyedQueue", "number topic queue_id messages bytes first_ms last_ms fitting low high is_lmq"
 )
 TORN = {
     0: "it names another place than the one where it lies",

@@ -1,13 +1,9 @@
-"""A store's files read where they are: nothing is written, no lock is taken.
+"""Reads a store's files in place, while a broker runs or not: writes nothing, takes no lock.
 
-- `index_reader`: The key index of a store, asked for a few keys: what each file tells of where they may be
-- `log_file`: The commit log of one store: which file has a physical offset
-- `log_reader`: The records of a log one behind the other, as they were stored: for audits and for exports
-  without order
-- `mapped_files`: Mapped log files: a few at a time, and of those only the newest with their pages, however
-  large the store is
-- `queue_reader`: The entries of one queue as its files hold them: 20 bytes each, physical offset, size,
-  tags code
-- `segment_files`: The files of a rolled folder: one behind the other, each named by the position of its
-  first byte
+- `index_reader`: looks up a few keys in the key index of a store
+- `log_file`: the commit log of one store: finds the file that holds a physical offset
+- `log_reader`: reads the records of a log in log order, for audits and unordered exports
+- `mapped_files`: an LRU cache of mapped log files, with a limit on resident pages
+- `queue_reader`: reads the entries of one consume queue
+- `segment_files`: lists the segment files of a folder
 """

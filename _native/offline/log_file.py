@@ -1,6 +1,6 @@
-"""The commit log of one store: which file has a physical offset.
+"""LogFiles: the commit log of one store: finds the file that holds a physical offset.
 
-Listed when asked for what is not known yet, and at `refresh`. Never waits for a writer. One thread.
+Lists the folder at `refresh` and when an offset is not in a known file. Never waits for a writer. One thread.
 """
 
 import os
@@ -23,18 +23,18 @@ class LogFiles:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look which files there are now. StoreUnreadable: also if the folder is gone."""
+        """List the files again. StoreUnreadable: also if the folder is gone."""
         self.segments = rolled_files(self.folder)
         if not self.segments and not os.path.isdir(self.folder):
-            raise StoreUnreadable(f"{self.folder} is not there any more")
+            raise StoreUnreadable(f"{self.folder} does not exist any more")
 
     @property
     def first(self) -> int:
-        """Physical offset of the first byte that is still there."""
+        """Physical offset of the first byte that is still stored."""
         return self.segments[0].base if self.segments else 0
 
     def window(self, physical: int) -> MappedFile | None:
-        """The mapped file that has this offset; None: it is not there, maybe not any more."""
+        """The mapped file that holds this offset; None: no file does, perhaps because it was deleted."""
         found = self._window(physical)
         if found is None and physical >= self.first:
             self.refresh()
@@ -47,7 +47,8 @@ class LogFiles:
         return mapping if mapping is not None and physical < mapping.end else None
 
     def record(self, physical: int, size: int) -> bytes:
-        """The bytes there, if they begin as a record of that size; else none. Read, not mapped: it is only one."""
+        """The bytes at this offset if they begin with that size, else none. Uses `pread`: one record needs
+        no mapping."""
         segment = segment_at(self.segments, physical)
         if segment is None:
             self.refresh()
@@ -57,40 +58,40 @@ class LogFiles:
         return _read(segment.path, physical - segment.base, size)
 
     def next_file(self, physical: int) -> int | None:
-        """Where the first file behind this offset begins."""
+        """Where the first file past this offset begins."""
         return next_base(self.segments, physical)
 
     def begins(self, physical: int) -> bool:
-        """Whether something is written there."""
+        """Whether anything was written at this offset."""
         mapping = self.window(physical)
         if mapping is None:
             return False
-        place = physical - mapping.base
-        return walk(mapping.window, place, place + 1, base=mapping.base)[2] is not End.UNWRITTEN
+        position = physical - mapping.base
+        return walk(mapping.window, position, position + 1, base=mapping.base)[2] is not End.UNWRITTEN
 
     def newest(self) -> int:
-        """Where the last file begins that has something in it."""
+        """Where the last file begins that is not empty."""
         bases = [segment.base for segment in reversed(self.segments)]
         return next((base for base in bases if self.begins(base)), self.first)
 
     def end(self, physical: int) -> int:
-        """Where the row of whole records ends that begins at `physical`, a record's place."""
+        """Where the whole records end that follow each other from `physical`, the offset of a record."""
         at = physical
         while (mapping := self.window(at)) is not None:
-            _, place, why = walk(
+            _, position, why = walk(
                 mapping.window,
                 at - mapping.base,
                 len(mapping.window),
                 base=mapping.base,
                 bytes_max=WALK_BYTES,
             )
-            at = mapping.end if why is End.BLANK else mapping.base + place
+            at = mapping.end if why is End.BLANK else mapping.base + position
             if why not in (End.BLANK, End.LIMIT):
                 break
         return at
 
 
-def _read(path: str, place: int, size: int) -> bytes:
+def _read(path: str, position: int, size: int) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -98,7 +99,7 @@ def _read(path: str, place: int, size: int) -> bytes:
     except OSError as error:
         raise StoreUnreadable(f"{path} cannot be opened: {error.strerror}") from None
     try:
-        return os.pread(fd, size, place) if os.pread(fd, 4, place) == size.to_bytes(4, "big") else b""
+        return os.pread(fd, size, position) if os.pread(fd, 4, position) == size.to_bytes(4, "big") else b""
     except OSError as error:
         raise StoreUnreadable(f"{path} cannot be read: {error.strerror}") from None
     finally:

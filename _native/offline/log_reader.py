@@ -1,6 +1,6 @@
-"""The records of a log one behind the other, as they were stored: for audits and for exports without order.
+"""LogReader: reads the records of a log in log order, for audits and unordered exports.
 
-What is no record is told and passed over, never believed. One thread, that of the Log.
+Bytes that are not a record are reported and skipped. One thread, that of the LogFiles.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,15 +10,18 @@ from firearrow._native.columnar.unwritten import first_written
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.mapped_files import MappedFile
 
+HOLE = "nothing was written, but records follow"
+
 Torn = Callable[[int, int, str], None]
-"""Told of physical offsets [start, end) that hold no record that can be read, and why."""
+"""Called with physical offsets [start, end) that hold no readable record, and the reason."""
 
 
 class LogReader:
-    """One walk over [start, end) of physical offsets, `end` None: as far as something was written.
+    """One pass over physical offsets [start, end); `end` None: up to the last written byte.
 
-    `start` is the place of a record (`boundary`). It ends where nothing was written, unless a later file has something.
-    Behind bytes that are no record it goes on at the next bytes that are one and know their own place.
+    `start` is the offset of a record (see `boundary`). The pass ends at unwritten bytes, unless a later
+    file has data. After bytes that are not a record it resumes at the next whole record that names its own
+    offset.
     """
 
     def __init__(
@@ -31,8 +34,8 @@ class LogReader:
         check_crc: bool,
         within_files: bool = False,
     ) -> None:
-        """`within_files`: look for records behind what was not written in the same file, too. It reads all of that
-        file, so it is not for who comes again and again to a log's end."""
+        """`within_files`: also look for records after unwritten bytes of the same file. This reads the
+        whole file, so do not use it for polling the end of a log."""
         self._log = log
         self._within_files = within_files
         self._at = start
@@ -42,51 +45,56 @@ class LogReader:
         self._over = False
 
     def spans(self, bytes_max: int) -> Iterator[Spans]:
-        """Each about `bytes_max` at most."""
+        """The records, about `bytes_max` bytes at most in each Spans."""
         while not self._over and (self._end is None or self._at < self._end):
             mapping = self._log.window(self._at)
             if mapping is None:
-                self._skip_gap("no file of the log has them")
+                self._skip_gap("no file of the log has these bytes")
                 continue
             stop = len(mapping.window) if self._end is None else min(mapping.end, self._end) - mapping.base
-            place = self._at - mapping.base
-            found, behind, why = walk(
-                mapping.window, place, stop, base=mapping.base, check_crc=self._check_crc, bytes_max=bytes_max
+            position = self._at - mapping.base
+            found, next_position, why = walk(
+                mapping.window,
+                position,
+                stop,
+                base=mapping.base,
+                check_crc=self._check_crc,
+                bytes_max=bytes_max,
             )
             if len(found):
                 last = len(found) - 1
-                place = found.position(last) + found.size(last)
+                position = found.position(last) + found.size(last)
                 yield found
-            mapping.passed(behind)
-            self._go_on(mapping, place, behind, stop, why)
+            mapping.passed(next_position)
+            self._resume(mapping, position, next_position, stop, why)
 
-    def _go_on(self, mapping: MappedFile, place: int, behind: int, stop: int, why: End) -> None:
-        """From where the last good record ended, `place`, and the walk, `behind`."""
-        self._at = mapping.base + behind
+    def _resume(self, mapping: MappedFile, position: int, next_position: int, stop: int, why: End) -> None:
+        """Set where to read next. The last good record ended at `position`, the walk at `next_position`."""
+        self._at = mapping.base + next_position
         if why is End.BLANK:
             self._at = mapping.end
         elif why is End.BAD_CRC:
-            self._torn(mapping.base + place, self._at, "the body of a record does not have its CRC")
-        elif why is End.UNWRITTEN and self._within_files and self._skip_to_next(mapping, place, stop):
+            self._torn(mapping.base + position, self._at, "the body of a record does not match its CRC")
+        elif why is End.UNWRITTEN and self._within_files and self._skip_to_next(mapping, position, stop):
             pass
         elif why is End.UNWRITTEN:
-            self._skip_gap("nothing was written there, but behind")
+            self._skip_gap(HOLE)
         elif why is End.TORN:
-            found = find(mapping.window, place + 1, stop, base=mapping.base)
+            found = find(mapping.window, position + 1, stop, base=mapping.base)
             self._at = mapping.base + (stop if found < 0 else found)
-            self._torn(mapping.base + place, self._at, "bytes that are no record")
+            self._torn(mapping.base + position, self._at, "bytes that are not a record")
 
-    def _skip_to_next(self, mapping: MappedFile, place: int, stop: int) -> bool:
-        """Go on at the next record of this file, if there is one."""
-        written = first_written(mapping.window, place, stop)
-        found = find(mapping.window, place + 1, stop, base=mapping.base) if written < stop else -1
+    def _skip_to_next(self, mapping: MappedFile, position: int, stop: int) -> bool:
+        """Resume at the next record of this file, if there is one."""
+        written = first_written(mapping.window, position, stop)
+        found = find(mapping.window, position + 1, stop, base=mapping.base) if written < stop else -1
         if found >= 0:
             self._at = mapping.base + found
-            self._torn(mapping.base + place, self._at, "nothing was written there, but behind")
+            self._torn(mapping.base + position, self._at, HOLE)
         return found >= 0
 
     def _skip_gap(self, why: str) -> None:
-        """To the next file, if it has something; otherwise this is the end."""
+        """Resume at the next file if it has data; otherwise this is the end of the log."""
         following = self._log.next_file(self._at)
         if following is None or not self._log.begins(following):
             self._over = True
@@ -98,7 +106,8 @@ class LogReader:
 
 
 def boundary(log: LogFiles, physical: int) -> int | None:
-    """The place of the first record at `physical` or behind; None if there is none. For splitting a log into parts."""
+    """The offset of the first record at or after `physical`; None if there is none. Used to split a log
+    into parts."""
     at = physical
     while True:
         mapping = log.window(at)

@@ -1,9 +1,9 @@
-"""Mapped log files: a few at a time, and of those only the newest with their pages, however large the store is.
+"""MappedFiles: an LRU cache of mapped log files, with a limit on resident pages.
 
-To map pages again costs more than to read the records in them (measured: 1.7 against 13 million a second), so files
-that were used last keep theirs. A mapping that is let go lives on for as long as Spans stand on it. Mapped read-only,
-with the length that the file has at that moment: one that is deleted later stays readable, a grown one is mapped anew.
-One thread.
+Mapping pages again costs more than reading the records in them (measured: 1.7 against 13 million records a
+second), so the files used last keep their pages. An evicted mapping stays valid as long as Spans refer to
+it. Mappings are read-only and have the length of the file at that moment: a deleted file stays readable, a
+grown one is mapped again. One thread.
 """
 
 import mmap
@@ -15,37 +15,41 @@ from firearrow._native.offline.segment_files import SegmentFile
 from firearrow._native.store.files.errors import StoreUnreadable
 
 MAPPINGS_MAX = 16
-READ_BEHIND_BYTES = 32 << 20
+RELEASE_BYTES_MIN = 32 << 20
 RESIDENT_BYTES_MAX = 2 << 30
-"""Of files that keep their pages: two of Apache's usual size. They are the system's cache, not memory of our own."""
+"""Limit of files that keep their pages: two of Apache's default size. The pages are page cache, not private
+memory."""
 
 
 @dataclass(slots=True, eq=False)
 class MappedFile:
-    """`window` has the whole file; `base`: position of its first byte. `resident`: its pages may be in our memory."""
+    """`window` is the whole file; `base`: position of its first byte. `resident`: its pages may be mapped
+    in."""
 
     window: mmap.mmap
     base: int
     resident: bool = False
     released_below: int = 0
-    """Pages below were given back by `passed`."""
+    """Pages below this position were released by `passed`."""
 
     @property
     def end(self) -> int:
         return self.base + len(self.window)
 
-    def passed(self, place: int) -> None:
-        """For who reads a file once, front to back: what lies below this place of the window is not needed soon."""
-        place -= place % mmap.PAGESIZE
-        if place < self.released_below:
-            self.released_below = place
-        elif place - self.released_below >= READ_BEHIND_BYTES:
-            self.window.madvise(mmap.MADV_DONTNEED, self.released_below, place - self.released_below)
-            self.released_below = place
+    def passed(self, position: int) -> None:
+        """For sequential readers: pages below this position of the window are not needed soon and may be
+        released."""
+        position -= position % mmap.PAGESIZE
+        if position < self.released_below:
+            self.released_below = position
+        elif position - self.released_below >= RELEASE_BYTES_MIN:
+            self.window.madvise(mmap.MADV_DONTNEED, self.released_below, position - self.released_below)
+            self.released_below = position
 
 
 class MappedFiles:
-    """The last `count_max` files that were asked for; of those `resident_bytes_max` bytes, or one file, with pages."""
+    """Keeps the `count_max` files used last, and the pages of at most `resident_bytes_max` bytes, at least
+    one file."""
 
     def __init__(self, count_max: int = MAPPINGS_MAX, resident_bytes_max: int = RESIDENT_BYTES_MAX) -> None:
         self._count_max = count_max
@@ -57,7 +61,7 @@ class MappedFiles:
         return len(self._open)
 
     def get(self, segment: SegmentFile) -> MappedFile | None:
-        """None if the file is gone. StoreUnreadable: it may not be read."""
+        """None if the file is gone. StoreUnreadable: it cannot be opened or mapped."""
         found = self._open.get(segment.path)
         if found is None or found.end < segment.end:
             mapped = _map(segment)
@@ -71,12 +75,12 @@ class MappedFiles:
         return found
 
     def close(self) -> None:
-        """Let go of all."""
+        """Drop all mappings."""
         self._open.clear()
         self._newest = None
 
     def _release_oldest(self, newest: MappedFile) -> None:
-        """What is too much beside the newest, the oldest first."""
+        """Evict mappings and release pages beyond the limits, oldest first, never those of `newest`."""
         if len(self._open) > self._count_max:
             self._open.popitem(last=False)
         newest.resident = True
@@ -102,7 +106,8 @@ def _map(segment: SegmentFile) -> MappedFile | None:
         if not length:
             return None
         window = mmap.mmap(fd, length, access=mmap.ACCESS_READ)
-        window.madvise(mmap.MADV_SEQUENTIAL)  # from a disk: 1.2 to 1.6 times as fast, by queue and by log
+        # 1.2 to 1.6 times as fast from a disk, in queue order and in log order.
+        window.madvise(mmap.MADV_SEQUENTIAL)
         return MappedFile(window, segment.base)
     except (OSError, ValueError) as error:
         raise StoreUnreadable(f"{segment.path} cannot be mapped: {error}") from None

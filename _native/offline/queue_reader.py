@@ -1,6 +1,6 @@
-"""The entries of one queue as its files hold them: 20 bytes each, physical offset, size, tags code.
+"""QueueReader: reads the entries of one consume queue, 20 bytes each: physical offset, size, tags code.
 
-Read with `pread` into memory of our own, so that nothing changes under who looks at them. Knows no log. One thread.
+Copies them with `pread`, so that they cannot change while they are used. Does not read the log. One thread.
 """
 
 import os
@@ -13,7 +13,7 @@ from firearrow._native.store.files.errors import StoreUnreadable
 
 ENTRY = struct.Struct(">qiq")
 PRE_BLANK_SIZE = 0x7FFFFFFF
-"""Of the entries before the first one, where a queue began in the middle of a file."""
+"""Size in the blank entries before the first one, where a queue began in the middle of a file."""
 
 
 class Entry(NamedTuple):
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 
 class QueueReader:
-    """Entry n is at byte n x 20 of the row of files in `folder`. Holds one open file at a time."""
+    """Entry n is at byte n x 20 of the concatenated files in `folder`. Keeps one file open at a time."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class QueueReader:
         self._fd = -1
 
     def refresh(self) -> None:
-        """Look which files there are now. StoreUnreadable."""
+        """List the files again. StoreUnreadable."""
         self.close()
         self._files = rolled_files(self.folder)
 
@@ -54,7 +54,7 @@ class QueueReader:
         return -(-self._files[0].base // ENTRY.size) if self._files else 0
 
     def end(self) -> int:
-        """Behind the last entry that was written. Files behind it are empty."""
+        """Number after the last written entry. Later files are empty."""
         for file in reversed(self._files):
             low, high = -(-file.base // ENTRY.size), file.end // ENTRY.size
             begin = low
@@ -75,21 +75,23 @@ class QueueReader:
         return Entry(*ENTRY.unpack(data)) if data else None
 
     def read(self, start: int, stop: int) -> bytes:
-        """Whole entries from `start` on, to their file's end at most; none if no file has them. StoreUnreadable."""
+        """Whole entries from `start`, up to the end of their file; none if no file has them.
+        StoreUnreadable."""
         file = segment_at(self._files, start * ENTRY.size)
         if file is None or not self._open(file.path):
             return b""
-        wanted = min(stop, file.end // ENTRY.size) - start
+        count = min(stop, file.end // ENTRY.size) - start
+        if count <= 0:
+            return b""
         try:
-            data = (
-                os.pread(self._fd, wanted * ENTRY.size, start * ENTRY.size - file.base) if wanted > 0 else b""
-            )
+            data = os.pread(self._fd, count * ENTRY.size, start * ENTRY.size - file.base)
         except OSError as error:
             raise StoreUnreadable(f"{file.path} cannot be read: {error.strerror}") from None
         return data[: len(data) - len(data) % ENTRY.size]
 
     def runs(self, start: int, stop: int, count_max: int) -> Iterator[tuple[int, bytes]]:
-        """The entries of [start, stop) that have a file: (number of the first, at most `count_max` whole entries)."""
+        """The entries of [start, stop) that a file has, as (number of the first, at most `count_max` whole
+        entries)."""
         at: int | None = start
         while at is not None and at < stop:
             rows = self.read(at, min(stop, at + count_max))
@@ -98,7 +100,7 @@ class QueueReader:
             at = at + len(rows) // ENTRY.size if rows else self.next_present(at)
 
     def next_present(self, number: int) -> int | None:
-        """The first entry behind that has a file."""
+        """The first entry after `number` that a file has."""
         base = next_base(self._files, number * ENTRY.size)
         return None if base is None else -(-base // ENTRY.size)
 

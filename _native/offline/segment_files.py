@@ -1,6 +1,6 @@
-"""The files of a rolled folder: one behind the other, each named by the position of its first byte.
+"""Segment files of a folder in order, each named by the position of its first byte.
 
-A listing is a moment: while a broker runs, files are made behind it and deleted before it. Reads names and sizes only.
+Reads names and sizes only. A listing is a snapshot: a running broker adds and deletes files at any time.
 """
 
 import os
@@ -15,7 +15,7 @@ from firearrow._native.store.files.segment_files import FILE_NAME
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """One file. `base`: position of its first byte; `length` as it is on disk, bytes."""
+    """One file. `base`: position of its first byte; `length`: its size on disk in bytes."""
 
     path: str
     base: int
@@ -27,7 +27,7 @@ class SegmentFile:
 
 
 def rolled_files(folder: str) -> list[SegmentFile]:
-    """In their order, without files that are empty yet; none if there is no such folder. StoreUnreadable."""
+    """The files in order, without empty ones; none if the folder does not exist. StoreUnreadable."""
     found = []
     try:
         with os.scandir(folder) as entries:
@@ -35,7 +35,7 @@ def rolled_files(folder: str) -> list[SegmentFile]:
                 if entry.is_dir():
                     continue
                 if not FILE_NAME.fullmatch(entry.name):
-                    raise StoreUnreadable(f"{entry.path} is no file of a store: move it away")
+                    raise StoreUnreadable(f"{entry.path} does not belong to a store: move it away")
                 length = _length(entry)
                 if length > 0:
                     found.append(SegmentFile(entry.path, int(entry.name), length))
@@ -54,18 +54,18 @@ def _length(entry: "os.DirEntry[str]") -> int:
 
 
 def segment_at(segments: Sequence[SegmentFile], position: int) -> SegmentFile | None:
-    """The one that has the position."""
+    """The file that holds the position."""
     number = bisect_right(segments, position, key=lambda segment: segment.base) - 1
     return segments[number] if number >= 0 and position < segments[number].end else None
 
 
 def next_base(segments: Sequence[SegmentFile], position: int) -> int | None:
-    """Where the first file behind the position begins."""
+    """Where the first file past the position begins."""
     number = bisect_right(segments, position, key=lambda segment: segment.base)
     return segments[number].base if number < len(segments) else None
 
 
 def missing(segments: Sequence[SegmentFile]) -> list[tuple[int, int]]:
-    """Positions [start, end) between the first and the last file that no file has."""
+    """Positions [start, end) between the first and the last file that are in no file."""
     pairs = pairwise(segments)
-    return [(before.end, after.base) for before, after in pairs if before.end < after.base]
+    return [(left.end, right.base) for left, right in pairs if left.end < right.base]

@@ -1,7 +1,7 @@
-"""Queue allocation: how the members of a group split the queues of a topic, to the queue as Apache's strategies do.
+"""Queue allocation: how the members of a group split the queues of a topic, as Apache's strategies do.
 
-Queues and members come sorted as Java sorts them; every member computes the same split, so that each queue has exactly
-one owner. A member that is not listed gets none. Pure; any thread.
+Queues and members are sorted as Java sorts them. Every member computes the same split, so each queue has
+exactly one owner. A member that is not listed gets no queue. Pure; any thread.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ Queue = TypeVar("Queue")
 
 
 def averagely(member: str, queues: Sequence[Queue], members: Sequence[str]) -> Sequence[Queue]:
-    """Neighbouring queues; the first members get one more where it does not come out even. Java's `AVG`."""
+    """Adjacent queues; if they do not divide evenly, the first members get one more. Java's `AVG`."""
     if member not in members:
         return []
     index = members.index(member)

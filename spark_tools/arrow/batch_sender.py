@@ -1,7 +1,7 @@
-"""Outgoing: Arrow batches of message columns on their way to a cluster, as batch requests of each queue.
+"""BatchSender: sends Arrow batches of message columns to a cluster as batch requests for each queue.
 
-At least once: `finish` is back when all is acknowledged. Delayed messages, timers and retry topics go one by one, as
-brokers want them. Never more than a window of bytes is on the way. One thread.
+At least once: `finish` returns when all messages are acknowledged. Delayed messages, timers and retry
+topics are sent one by one, as brokers require. At most WINDOW_BYTES are in flight. One thread.
 """
 
 import hashlib
@@ -26,17 +26,17 @@ from firearrow.spark_tools.base.errors import InvalidOption, SendFailed, TopicNo
 
 BATCH_BYTES = 1 << 20
 WINDOW_BYTES = 32 << 20
-PACKED_BITS = 0x701
-"""Of a system flag: compressed or not, and how."""
+COMPRESSION_BITS = 0x701
+"""Bits of a system flag: whether the body is compressed, and how."""
 
 
 class PendingSend(Protocol):
     def wait(self) -> Sequence[int]:
-        """Queue offsets of what was sent. SendFailed."""
+        """Waits for the acknowledgement and returns the queue offsets of the messages. SendFailed."""
 
 
 class MessageSender(Protocol):
-    """What is asked of a Sender."""
+    """What the BatchSender needs of `live.sender.Sender`."""
 
     def queues(self, topic: str) -> list[MessageQueue]: ...
     def send_batch(
@@ -57,7 +57,8 @@ class MessageSender(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSettings:
-    """How rows become messages. Picklable. `topic` overrides the column; `job` names the source in provenance."""
+    """How rows become messages. Picklable. `topic` overrides the column; `job` names the source in
+    provenance."""
 
     topic: str | None = None
     job: str | None = None
@@ -68,18 +69,18 @@ class SinkSettings:
 
 @dataclass(slots=True)
 class SentTotals:
-    """What the target has acknowledged. Picklable."""
+    """The messages that the target has acknowledged. Picklable."""
 
     messages: int = 0
     bytes: int = 0
     queues: dict[MessageQueue, tuple[int, int]] = field(default_factory=dict)
-    """The lowest and the highest offset of each."""
+    """The lowest and the highest offset in each queue."""
 
     def __str__(self) -> str:
         return f"{self.messages} messages in {len(self.queues)} queues"
 
     def count(self, queue: MessageQueue, offsets: Sequence[int], size: int) -> None:
-        """`offsets` ascend."""
+        """Add acknowledged messages; `offsets` ascend."""
         self.messages += len(offsets)
         self.bytes += size
         first, last = self.queues.get(queue, (offsets[0], offsets[-1]))
@@ -87,23 +88,26 @@ class SentTotals:
 
 
 def unique_ids(*parts: object) -> str:
-    """20 hex digits that say where rows come from: equal for equal parts, so that what is sent twice is recognised."""
+    """The prefix of unique ids: 20 hex digits, equal for equal `parts`, so that messages sent twice can be
+    recognised."""
     return hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=10).hexdigest().upper()
 
 
 def first_id(now: datetime) -> int:
-    """A number for ids that begin now, where Java's ids have the time: ms of the month, and 16 bits to count with."""
+    """The first number of ids created now: ms of the month as in Java's ids, then 16 bits for a counter."""
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return int((now - month).total_seconds() * 1000) << 16
 
 
 def runs(flags: Indexes, rows: Indexes) -> list[Indexes]:
-    """Rows one behind the other whose bodies are compressed alike: a batch has one system flag, a queue its order."""
+    """Consecutive rows with the same compression: a batch has one system flag, and rows of a queue keep
+    their order."""
     return np.split(rows, np.flatnonzero(np.diff(flags[rows])) + 1) if len(rows) else []
 
 
 class BatchSender:
-    """`send` batch after batch, then `finish`. `ids`: see Rows; the number goes on with each row."""
+    """Call `send` for each batch, then `finish`. `ids`: see RowEncoder; the number grows by one with each
+    row."""
 
     def __init__(
         self, sender: MessageSender, sink_settings: SinkSettings, ids: tuple[str, int] | None = None
@@ -113,59 +117,60 @@ class BatchSender:
         self._sink_settings = sink_settings
         self._ids = ids
         self._queues: dict[str, list[MessageQueue]] = {}
-        self._turn = int(ids[0], 16) if ids else 0
-        self._waiting: deque[tuple[PendingSend, MessageQueue, int]] = deque()
-        self._on_way_bytes = 0
+        self._next_index = int(ids[0], 16) if ids else 0
+        self._pending: deque[tuple[PendingSend, MessageQueue, int]] = deque()
+        self._in_flight_bytes = 0
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Rows whose schema was checked. SendFailed, TopicNotFound, InvalidOption: none of what follows is sent."""
+        """Send rows; `check_columns` has passed their schema. SendFailed, TopicNotFound, InvalidOption end
+        the send."""
         try:
             rows = rows_of(batch, job=self._sink_settings.job, ids=self._ids)
             for run in list(
                 partition_rows(batch, self._sink_settings.topic, self._queues_of, self._sink_settings.queues)
             ):
-                self._send_stretch(batch, rows, run)
+                self._send_run(batch, rows, run)
         except ValueError as error:
             raise error if isinstance(error, InvalidOption) else InvalidOption(str(error)) from None
         if self._ids is not None:
             self._ids = self._ids[0], self._ids[1] + batch.num_rows
 
     def finish(self) -> SentTotals:
-        """All is acknowledged. SendFailed."""
-        self._settle(0)
+        """Waits until all messages are acknowledged. SendFailed."""
+        self._wait_until(0)
         return self.sent
 
-    def _send_stretch(self, batch: pa.RecordBatch, rows: RowEncoder, run: RowRun) -> None:
+    def _send_run(self, batch: pa.RecordBatch, rows: RowEncoder, run: RowRun) -> None:
         delays = DelayColumns(batch)
-        alone = delays.given(run.rows) | run.topic.startswith(RETRY)
+        single = delays.is_delayed(run.rows) | run.topic.startswith(RETRY)
         flags = self._sys_flags(batch)
-        for part in runs(flags, run.rows[~alone]):
-            self._send_batches(rows, run, part, int(flags[part[0]]))
-        for row in run.rows[alone].tolist():
+        for same_flag in runs(flags, run.rows[~single]):
+            self._send_batches(rows, run, same_flag, int(flags[same_flag[0]]))
+        for row in run.rows[single].tolist():
             flag, body, properties = rows.single(row)
             queue = run.queue or self._next_queue(run.topic)
             properties += delays.properties(row)
             pending = self._sender.send_one(
                 queue, flag, body, properties, sys_flag=int(flags[row]), born_ms=now_ms()
             )
-            self._waits(pending, queue, len(body) + len(properties))
+            self._add_pending(pending, queue, len(body) + len(properties))
 
-    def _send_batches(self, rows: RowEncoder, run: RowRun, part: Indexes, sys_flag: int) -> None:
+    def _send_batches(self, rows: RowEncoder, run: RowRun, same_flag: Indexes, sys_flag: int) -> None:
         start = 0
-        order = np.ascontiguousarray(part).data
-        while start < len(part):
+        order = np.ascontiguousarray(same_flag).data
+        while start < len(same_flag):
             body, stop = rows.batch(
                 order, start, bytes_max=self._sink_settings.batch_bytes, count_max=BATCH_COUNT_MAX
             )
             queue = run.queue or self._next_queue(run.topic)
             pending = self._sender.send_batch(queue, body, stop - start, sys_flag=sys_flag, born_ms=now_ms())
-            self._waits(pending, queue, len(body))
+            self._add_pending(pending, queue, len(body))
             start = stop
 
     def _sys_flags(self, batch: pa.RecordBatch) -> Indexes:
         if not self._sink_settings.packed_bodies:
             return np.zeros(batch.num_rows, dtype=np.int64)
-        return np.asarray(whole_numbers(batch.column("sysFlag"), null=0)) & PACKED_BITS
+        return np.asarray(whole_numbers(batch.column("sysFlag"), null=0)) & COMPRESSION_BITS
 
     def _queues_of(self, topic: str) -> list[MessageQueue]:
         found = self._queues.get(topic)
@@ -173,50 +178,52 @@ class BatchSender:
             found = self._queues[topic] = self._sender.queues(topic)
             if not found:
                 raise TopicNotFound(
-                    f"topic {topic} has no queue at the target that takes messages; mend its permissions"
+                    f"topic {topic} has no writable queue at the target; change its permissions"
                 )
         return found
 
     def _next_queue(self, topic: str) -> MessageQueue:
-        self._turn += 1
+        self._next_index += 1
         queues = self._queues_of(topic)
-        return queues[self._turn % len(queues)]
+        return queues[self._next_index % len(queues)]
 
-    def _waits(self, pending: PendingSend, queue: MessageQueue, size: int) -> None:
-        self._waiting.append((pending, queue, size))
-        self._on_way_bytes += size
-        self._settle(WINDOW_BYTES)
+    def _add_pending(self, pending: PendingSend, queue: MessageQueue, size: int) -> None:
+        self._pending.append((pending, queue, size))
+        self._in_flight_bytes += size
+        self._wait_until(WINDOW_BYTES)
 
-    def _settle(self, bytes_max: int) -> None:
-        while self._waiting and self._on_way_bytes > bytes_max:
-            pending, queue, size = self._waiting.popleft()
-            self._on_way_bytes -= size
+    def _wait_until(self, in_flight_max: int) -> None:
+        """Wait for the oldest sends until at most `in_flight_max` bytes are in flight. SendFailed."""
+        while self._pending and self._in_flight_bytes > in_flight_max:
+            pending, queue, size = self._pending.popleft()
+            self._in_flight_bytes -= size
             try:
                 self.sent.count(queue, pending.wait(), size)
             except SendFailed as error:
-                raise SendFailed(f"{error}; {self.sent} are at the target already and stay there") from error
+                raise SendFailed(f"{error}; {self.sent} were sent before and remain at the target") from error
 
 
 class DelayColumns:
-    """What the columns delayLevel and deliverTime say of rows."""
+    """The columns delayLevel and deliverTime of a batch."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         none = np.zeros(batch.num_rows, dtype=np.int64)
-        there = batch.schema.names
+        names = batch.schema.names
         self._levels = (
-            np.asarray(whole_numbers(batch.column("delayLevel"), null=0)) if "delayLevel" in there else none
+            np.asarray(whole_numbers(batch.column("delayLevel"), null=0)) if "delayLevel" in names else none
         )
         self._times = (
-            np.asarray(_milliseconds(batch.column("deliverTime"))) if "deliverTime" in there else none
+            np.asarray(_milliseconds(batch.column("deliverTime"))) if "deliverTime" in names else none
         )
 
-    def given(self, rows: Indexes) -> np.ndarray:
-        """Whether, for each of the rows. InvalidOption: both, or a level or a time below 0."""
+    def is_delayed(self, rows: Indexes) -> np.ndarray:
+        """Whether each of the rows is delayed. InvalidOption: a row has both columns, or a negative
+        value."""
         levels, times = self._levels[rows], self._times[rows]
         if ((levels != 0) & (times != 0)).any():
-            raise InvalidOption("columns delayLevel and deliverTime: both in one row; leave one null")
+            raise InvalidOption("columns delayLevel and deliverTime: a row has both; set one to null")
         if (levels < 0).any() or (times < 0).any():
-            raise InvalidOption("columns delayLevel and deliverTime: below 0 in a row; null is for no delay")
+            raise InvalidOption("columns delayLevel and deliverTime: negative in a row; null means no delay")
         return (levels > 0) | (times > 0)
 
     def properties(self, row: int) -> bytes:
@@ -228,7 +235,7 @@ class DelayColumns:
 
 
 def _milliseconds(column: pa.Array) -> memoryview:
-    """0 for null."""
+    """Ms since 1970; 0 for null."""
     if pa.types.is_timestamp(column.type):
         column = pc.floor_temporal(column, unit="millisecond").cast(
             pa.timestamp("ms", column.type.tz), safe=False

@@ -1,6 +1,7 @@
-"""The columns of messages, and records as Arrow batches of them; Spark's types of the same names beside.
+"""Columns of the source with their Arrow and Spark types, and records as Arrow batches.
 
-All are nullable, because Spark's own schema of a source is. Knows no session. Any thread, one batch at a time.
+All columns are nullable, because Spark makes the schema of a source nullable. Any thread, one batch at a
+time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,14 +23,14 @@ PROPERTY_OF = {"tags": b"TAGS", "keys": b"KEYS", "uniqKey": b"UNIQ_KEY"}
 
 
 class DecompressionFailed(SparkToolsError):
-    """A compressed body cannot be opened; the text names the message."""
+    """A compressed body cannot be decompressed; the text names the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     arrow: pa.DataType
     ddl: str
-    """Spark's name of the type."""
+    """Spark's name for the type."""
 
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -58,16 +59,17 @@ ALL = tuple(COLUMNS)
 
 
 def column_names(columns: Sequence[str], properties: bool = True) -> tuple[str, ...]:
-    """The names, each a column's and once, without `properties` if that is false. InvalidOption: it is not so."""
+    """Checks column names; `properties` false drops that column. InvalidOption: unknown, repeated or no
+    names."""
     for index, name in enumerate(columns):
         if name not in COLUMNS:
-            raise InvalidOption(f"columns: there is no {name!r}; there are {', '.join(ALL)}")
+            raise InvalidOption(f"columns: unknown column {name!r}; the columns are {', '.join(ALL)}")
         if name in columns[:index]:
             raise InvalidOption(f"columns: {name} is named twice; name it once")
-    wanted = tuple(name for name in columns if properties or name != "properties")
-    if not wanted:
-        raise InvalidOption("columns: none is left; name at least one")
-    return wanted
+    names = tuple(name for name in columns if properties or name != "properties")
+    if not names:
+        raise InvalidOption("columns: no column is left; name at least one")
+    return names
 
 
 def schema(columns: Sequence[str] = ALL, properties: bool = True) -> pa.Schema:
@@ -80,15 +82,19 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
 
 
 def spark_schema(columns: Sequence[str] = ALL, properties: bool = True) -> str:
-    """The same for Spark, as DDL."""
+    """The schema for Spark, as DDL."""
     return ", ".join(f"{name} {COLUMNS[name].ddl}" for name in column_names(columns, properties))
 
 
 def record_batch(
     spans: Spans, columns: Sequence[str], broker_name: str, *, open_bodies: bool
 ) -> pa.RecordBatch:
-    """All of `spans` as one batch. DecompressionFailed; OverflowError: a column would need 2 GiB; RecordError: bytes changed."""
-    found = Columns(spans, opener=_opener(columns, open_bodies), properties=_wants_properties(columns))
+    """All of `spans` as one batch.
+
+    DecompressionFailed; OverflowError: a column would need 2 GiB; RecordError: bytes changed while they
+    were read.
+    """
+    found = Columns(spans, opener=_opener(columns, open_bodies), properties=_needs_properties(columns))
     return _batch(found, columns, broker_name)
 
 
@@ -101,8 +107,9 @@ def record_batches(
     count_max: int = BATCH_RECORDS_MAX,
     bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """All of `spans` in batches of so many records at most, closed once they have `bytes_max`, bodies as opened."""
-    opener, properties = _opener(columns, open_bodies), _wants_properties(columns)
+    """All of `spans` in batches of at most `count_max` records. A batch ends when it has `bytes_max`
+    decompressed bytes."""
+    opener, properties = _opener(columns, open_bodies), _needs_properties(columns)
     first = 0
     while first < len(spans):
         found = Columns(
@@ -113,22 +120,25 @@ def record_batches(
 
 
 def arrays(spans: Spans, columns: Sequence[str], properties: Sequence[str]) -> list[pa.Array]:
-    """Columns, bodies as stored, and of each named property the values, null in a message that has none. RecordError:
-    bytes changed."""
+    """Columns with bodies as stored, then a column for each named property, null where a message does not
+    have it.
+
+    RecordError: bytes changed while they were read.
+    """
     fields = [*schema(columns), *(pa.field(name, pa.string()) for name in properties)]
-    asked = [*map(_field, columns), *(name.encode() for name in properties)]
-    return list(_taken(Columns(spans).batch(asked), pa.schema(fields)).columns)
+    names = [*map(_field, columns), *(name.encode() for name in properties)]
+    return list(_imported(Columns(spans).batch(names), pa.schema(fields)).columns)
 
 
 def _batch(found: Columns, columns: Sequence[str], broker_name: str) -> pa.RecordBatch:
-    return _taken(found.batch([*map(_field, columns)], broker_name), _schema(tuple(columns)))
+    return _imported(found.batch([*map(_field, columns)], broker_name), _schema(tuple(columns)))
 
 
 def _field(column: str) -> str | bytes:
     return PROPERTY_OF.get(column, column)
 
 
-def _taken(batch: ArrowBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _imported(batch: ArrowBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch._import_from_c(batch.address, schema)
 
 
@@ -136,7 +146,7 @@ def _opener(columns: Sequence[str], open_bodies: bool) -> Callable[[Record], byt
     return _opened if open_bodies and "body" in columns else None
 
 
-def _wants_properties(columns: Sequence[str]) -> bool:
+def _needs_properties(columns: Sequence[str]) -> bool:
     return "properties" in columns or not PROPERTY_OF.keys().isdisjoint(columns)
 
 
@@ -146,5 +156,5 @@ def _opened(record: Record) -> bytes:
     except BodyUnreadable as fault:
         where = f"topic {record.topic}, queue {record.queue_id}, offset {record.queue_offset}"
         raise DecompressionFailed(
-            f"{where}: {fault}; read it as it is stored with openBodies=false"
+            f"{where}: {fault}; set openBodies=false to read bodies as they are stored"
         ) from fault

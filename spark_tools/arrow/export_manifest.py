@@ -1,7 +1,7 @@
-"""The manifest of an export: from where, which ranges, which files, written last: a folder without one is not complete.
+"""ExportManifest: source, ranges and files of an export. Written last: without one, an export is not complete.
 
-`_manifest.json` in the export's folder; the underscore hides it from whatever reads the folder as a table. Reads and
-writes that one file and counts the bytes of others; imports neither Spark nor Arrow. Any thread.
+It is `_manifest.json` in the export's folder; the underscore hides it from programs that read the folder as a table.
+Imports neither Spark nor Arrow. Any thread.
 """
 
 import mmap
@@ -23,12 +23,12 @@ BYTES_MAX = 256 << 20
 
 
 class InvalidManifest(SparkToolsError):
-    """A manifest that cannot be read, or files that are not as it says."""
+    """A manifest cannot be read, or files do not match it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedRange:
-    """Offsets [start, end) of one queue at the source; `rows` of them were chosen and are in the files of `part`."""
+    """Offsets [start, end) of one queue at the source; `rows` of them matched and are in the files of `part`."""
 
     topic: str
     broker: str
@@ -41,9 +41,9 @@ class ExportedRange:
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """`path` below the folder, with `/`; `part`: which ranges its rows are of, in their order.
+    """`path`: relative to the folder, with `/`; `part`: number of the ranges that its rows come from, in order.
 
-    `crc32` is that of the file's bytes without the highest bit, as in records of a store.
+    `crc32`: of the file's bytes, without the highest bit, as in the records of a store.
     """
 
     path: str
@@ -55,8 +55,8 @@ class ExportedFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportManifest:
-    """What a finished export holds. `options` as they were given, `lost` the ranges that were gone at the source: of
-    many some are named, `lost_messages` and `lost_ranges` count all."""
+    """The contents of a finished export. `options`: as given by the user. `lost`: ranges that were missing at the
+    source; if there are many, only some are listed, but `lost_messages` and `lost_ranges` count all."""
 
     job: str
     source: str
@@ -81,7 +81,7 @@ class ExportManifest:
         return sum(each.bytes for each in self.files)
 
     def write(self, folder: Path) -> Path:
-        """On the disk when it returns; a reader finds the whole of it or none. NotWritten."""
+        """Writes the manifest atomically and durably. WriteFailed."""
         path, beside = folder / NAME, folder / f".{NAME}.{os.getpid()}"
         text = orjson.dumps(
             asdict(self) | {"rows": self.rows, "bytes": self.bytes}, option=orjson.OPT_INDENT_2
@@ -103,36 +103,47 @@ class ExportManifest:
         path = folder / NAME
         try:
             if path.stat().st_size > BYTES_MAX:
-                raise InvalidManifest(f"{path}: more than {BYTES_MAX >> 20} MiB, that is no manifest")
+                raise InvalidManifest(
+                    f"{path}: over {BYTES_MAX >> 20} MiB, which is too large for a manifest"
+                )
             found = orjson.loads(path.read_bytes())
         except FileNotFoundError:
             raise InvalidManifest(
-                f"{folder}: no {NAME} in it; the export has not finished, run it again with the same options"
+                f"{folder}: it has no {NAME}: the export is not finished; run it again with the same options"
             ) from None
         except (OSError, orjson.JSONDecodeError) as fault:
             raise InvalidManifest(f"{path}: {fault}") from fault
         try:
             return cls._of(found)
         except (KeyError, TypeError, ValueError, AttributeError) as fault:
-            raise InvalidManifest(f"{path}: not as an export writes it ({fault!r})") from fault
+            raise InvalidManifest(
+                f"{path}: not a valid manifest ({fault!r}); run the export again"
+            ) from fault
 
     @classmethod
     def _of(cls, found: dict[str, Any]) -> Self:
         if found["version"] != VERSION:
-            raise ValueError(f"version {found['version']}, this package knows {VERSION}")
+            raise ValueError(f"version {found['version']}, this package supports {VERSION}")
         files = tuple(ExportedFile(**each) for each in found["files"])
         for each in files:
             _check_path(each.path)
         return cls(
-            job=str(found["job"]), source=str(found["source"]), started_ms=int(found["started_ms"]),
-            finished_ms=int(found["finished_ms"]), options=dict(found["options"]), columns=tuple(found["columns"]),
-            partition_by=tuple(found["partition_by"]), files=files, lost=tuple(found["lost"]),
+            job=str(found["job"]),
+            source=str(found["source"]),
+            started_ms=int(found["started_ms"]),
+            finished_ms=int(found["finished_ms"]),
+            options=dict(found["options"]),
+            columns=tuple(found["columns"]),
+            partition_by=tuple(found["partition_by"]),
+            files=files,
+            lost=tuple(found["lost"]),
             ranges=tuple(ExportedRange(**each) for each in found["ranges"]),
-            lost_messages=int(found["lost_messages"]), lost_ranges=int(found["lost_ranges"]),
-        )  # fmt: skip
+            lost_messages=int(found["lost_messages"]),
+            lost_ranges=int(found["lost_ranges"]),
+        )
 
     def check_files(self, folder: Path, *, contents: bool = False) -> None:
-        """Every file is there with its size, and with `contents` its bytes are right. InvalidManifest names one."""
+        """Checks that every file exists with its size, and with `contents` its CRC. InvalidManifest names a file."""
         for each in self.files:
             path = folder / each.path
             try:
@@ -155,7 +166,7 @@ def file_crc(path: Path) -> int:
 
 
 def _check_path(path: str) -> None:
-    """A path of a manifest stays below its folder."""
+    """ValueError: the path would lead out of the export's folder."""
     parts = PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts or not parts.name:
         raise ValueError(f"path {path!r}")

@@ -1,6 +1,6 @@
-"""Which columns make a message, of which types; and an Arrow batch of them as native Rows.
+"""Message columns: the columns of the sink and their types, and an Arrow batch of them as a RowEncoder.
 
-Checked once for a schema, before anything is sent; `rows_of` then copies nothing but what must be cast. Any thread.
+A schema is checked once, before anything is sent; `rows_of` then copies only columns that must be cast. Any thread.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MessageColumn:
-    """A column of the sink: what types it may have, in code and in words, and what it is."""
+    """A column of the sink: the types it may have, as a test and as text, and its meaning."""
 
     fits: Callable[[pa.DataType], bool]
     types: str
@@ -95,29 +95,29 @@ MESSAGE_COLUMNS: dict[str, MessageColumn] = {
         pa.types.is_integer, "int", "How bodies are compressed, with the option `packedBodies`."
     ),
 }
-PASSED_OVER = frozenset(COLUMNS) - frozenset(MESSAGE_COLUMNS)
-"""Columns of the source that say nothing of a message to be sent."""
+IGNORED = frozenset(COLUMNS) - frozenset(MESSAGE_COLUMNS)
+"""Columns of the source that the sink does not use."""
 
 
 def columns_table() -> str:
-    """Markdown: a line for each column."""
-    lines = [f"| `{name}` | {taken.types} | {taken.note} |" for name, taken in MESSAGE_COLUMNS.items()]
+    """The columns as a Markdown table."""
+    lines = [f"| `{name}` | {column.types} | {column.note} |" for name, column in MESSAGE_COLUMNS.items()]
     return "\n".join(["| column | type | |", "|---|---|---|", *lines])
 
 
 def check_columns(schema: pa.Schema, topic: str | None, job: str | None = None, packed: bool = False) -> None:
-    """InvalidOption: the first thing about the columns that cannot be sent."""
+    """InvalidOption: the first error in the columns."""
     for field in schema:
-        taken = MESSAGE_COLUMNS.get(field.name)
-        if taken is None and field.name not in PASSED_OVER:
+        column = MESSAGE_COLUMNS.get(field.name)
+        if column is None and field.name not in IGNORED:
             known = ", ".join(MESSAGE_COLUMNS)
             raise InvalidOption(
-                f"column {field.name}: the sink does not know it; drop it or name it one of {known}"
+                f"column {field.name}: unknown to the sink; drop it or rename it to one of {known}"
             )
-        if taken is not None and not taken.fits(field.type):
-            raise InvalidOption(f"column {field.name}: {taken.types} is wanted, not {field.type}; cast it")
+        if column is not None and not column.fits(field.type):
+            raise InvalidOption(f"column {field.name}: must be {column.types}, not {field.type}; cast it")
         if schema.names.count(field.name) > 1:
-            raise InvalidOption(f"column {field.name} is there twice; drop one")
+            raise InvalidOption(f"column {field.name} appears twice; drop one")
     if "body" not in schema.names:
         raise InvalidOption(
             "column body is missing: binary or string; rename the column that holds the message"
@@ -127,22 +127,22 @@ def check_columns(schema: pa.Schema, topic: str | None, job: str | None = None, 
     if job is not None:
         check_provenance(schema, "provenance")
     if packed and "sysFlag" not in schema.names:
-        raise InvalidOption("packedBodies needs the column sysFlag, which says how bodies are compressed")
+        raise InvalidOption("packedBodies needs the column sysFlag, which states how bodies are compressed")
 
 
 def check_provenance(schema: pa.Schema, option: str) -> None:
-    """InvalidOption: the rows do not say where they were read."""
+    """InvalidOption: a column is missing that states where rows were read."""
     for either in (("brokerName",), ("queueOffset",), ("sourceTopic", "topic"), ("sourceQueueId", "queueId")):
         if not set(either) & set(schema.names):
             raise InvalidOption(
-                f"{option} needs the column {' or '.join(either)}, which says where a row was read"
+                f"{option} needs the column {' or '.join(either)}, which states where a row was read"
             )
 
 
 def rows_of(
     batch: pa.RecordBatch, *, job: str | None = None, ids: tuple[str, int] | None = None
 ) -> RowEncoder:
-    """The batch, whose schema was checked, as messages. `job`: name for provenance. `ids`: see Rows."""
+    """The batch as messages; `check_columns` has passed its schema. `job`: for provenance. `ids`: see RowEncoder."""
     body = texts(batch.column("body"))
     text_columns: dict[str, StringArray] = {}
     list_columns: dict[str, ListArray] = {}
@@ -153,8 +153,10 @@ def rows_of(
         else:
             list_columns[Property.KEYS] = lists(keys)
     for name, column in (
-        (Property.TAGS, "tags"), (Property.UNIQUE_KEY, "uniqKey"), (Property.SHARDING_KEY, "shardingKey")
-    ):  # fmt: skip
+        (Property.TAGS, "tags"),
+        (Property.UNIQUE_KEY, "uniqKey"),
+        (Property.SHARDING_KEY, "shardingKey"),
+    ):
         if column in batch.schema.names:
             text_columns[name] = texts(batch.column(column))
     numbers: dict[str, memoryview] = {}
@@ -163,14 +165,18 @@ def rows_of(
         text_columns[REPLAY_TOPIC] = texts(_first(batch, "sourceTopic", "topic"))
         numbers[REPLAY_QUEUE] = whole_numbers(_first(batch, "sourceQueueId", "queueId"))
         numbers[REPLAY_OFFSET] = whole_numbers(batch.column("queueOffset"))
-    there = batch.schema.names
+    names = batch.schema.names
     return RowEncoder(
-        body, texts=text_columns, lists=list_columns, numbers=numbers, ids=ids,
+        body,
+        texts=text_columns,
+        lists=list_columns,
+        numbers=numbers,
+        ids=ids,
         constants={REPLAY_JOB: job} if job is not None else {},
-        properties=pairs(batch.column("properties")) if "properties" in there else None,
+        properties=pairs(batch.column("properties")) if "properties" in names else None,
         dropped=BROKER_OWN.union(NAMES if job is not None else ()),
-        flags=whole_numbers(batch.column("flag"), pa.int32(), 0) if "flag" in there else None,
-    )  # fmt: skip
+        flags=whole_numbers(batch.column("flag"), pa.int32(), 0) if "flag" in names else None,
+    )
 
 
 def _first(batch: pa.RecordBatch, *columns: str) -> pa.Array | None:
@@ -178,13 +184,13 @@ def _first(batch: pa.RecordBatch, *columns: str) -> pa.Array | None:
 
 
 def whole_numbers(column: pa.Array, kind: pa.DataType | None = None, null: int = -1) -> memoryview:
-    """int64 unless `kind` says otherwise, `null` in place of nulls."""
+    """The numbers as int64, or as `kind`; nulls become `null`."""
     plain = column.cast(kind or pa.int64()).fill_null(null)
     return memoryview(plain.to_numpy(zero_copy_only=True))
 
 
 def texts(column: pa.Array) -> StringArray:
-    """Strings or bytes, whatever their offsets' size."""
+    """A column of strings or bytes, with offsets of either size."""
     if pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type):
         column = column.cast(pa.binary())
     valid, offsets, data = column.buffers()
@@ -199,7 +205,7 @@ def lists(column: pa.Array) -> ListArray:
 
 
 def pairs(column: pa.Array) -> ListArray:
-    """A map."""
+    """A column of maps."""
     valid, offsets = column.buffers()[:2]
     return ListArray(
         _window(offsets), _bits(valid), column.offset, len(column), texts(column.keys), texts(column.items)

@@ -1,7 +1,7 @@
-"""Parquet files of one task: batches go to `folder/[key=value/…]name.parquet`, under a hidden name until `finish`.
+"""ParquetWriter: writes the Parquet files of one task, `folder/[key=value/…]name.parquet`.
 
-Nothing has its final name before all of it is written; a task done again replaces the same files. Memory is bounded by
-what waits for its row group, files by WRITERS_MAX open ones. One thread. Knows no session.
+Files have hidden names until `finish`, so a file with its final name is complete; a task that runs again replaces the
+same files. Memory is limited by WAITING_BYTES_MAX, open files by WRITERS_MAX. One thread.
 """
 
 import os
@@ -27,11 +27,11 @@ from firearrow.spark_tools.base.errors import InvalidOption, WriteFailed
 
 ROW_GROUP_BYTES = 32 << 20
 WAITING_BYTES_MAX = 128 << 20
-"""Of all row groups that are gathered; beyond it the largest is written as it is."""
+"""Limit of all unfinished row groups; beyond it the largest one is written."""
 WRITERS_MAX = 64
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 OF_TIME = ("date", "hour")
-"""Partitions made of storeTimestamp, UTC."""
+"""Partitions computed from storeTimestamp, UTC."""
 PARTITIONS = ("topic", "queueId", "brokerName", "tags", *OF_TIME)
 DAY_US, HOUR_US = 86_400_000_000, 3_600_000_000
 NO_TIME = -(1 << 62)
@@ -39,27 +39,33 @@ EPOCH_DAY = date(1970, 1, 1).toordinal()
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 VALUE_CHARS_MAX = 120
 PAGE_BYTES, PAGE_ROWS = 256 << 10, 4096
-"""A page is closed by the first `PAGE_ROWS` rows with which it has so many bytes: what belongs to a page and to a call
-is paid seldom."""
+"""A page ends after the chunk of PAGE_ROWS rows with which it reaches PAGE_BYTES: few pages and calls, low overhead."""
 NULLABLE = frozenset({*PROPERTY_OF, "storeTimestamp", "bornTimestamp"})
-"""Columns that not every record has; nobody need look for nulls in others."""
+"""Columns that not every record has; readers need not look for nulls in the others."""
 REPEATED = ("topic", "brokerName", "tags", "properties.key_value.key", "bornHost", "storeHost")
-"""Texts with few values: a dictionary is worth it. Numbers of which nearly all are the same are as small without."""
+"""Strings with few values, for which a dictionary pays. Numbers that are nearly all equal are as small without one."""
 INDEXED_COLUMNS = (
-    "topic", "queueId", "queueOffset", "storeTimestamp", "bornTimestamp", "tags", "keys", "physicalOffset",
-)  # fmt: skip
-"""By their least and greatest value readers leave out row groups."""
-HIDDEN_END = ".writing"
+    "topic",
+    "queueId",
+    "queueOffset",
+    "storeTimestamp",
+    "bornTimestamp",
+    "tags",
+    "keys",
+    "physicalOffset",
+)
+"""Columns with statistics (minimum and maximum), by which readers skip row groups."""
+HIDDEN_SUFFIX = ".writing"
 SAFE = "-_.~!$+@ "
 
 
 class ExportFailed(WriteFailed):
-    """A file cannot be written; nothing of it is left under its final name."""
+    """A file cannot be written; no incomplete file has its final name."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """`path` below the folder, with `/`. `crc32` of the file's bytes without the highest bit."""
+    """`path`: relative to the folder, with `/`. `crc32`: of the file's bytes, without the highest bit."""
 
     path: str
     rows: int
@@ -69,7 +75,7 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What is written and how: picklable. Columns as of firearrow.spark_tools.arrow.columns, partitions one of PARTITIONS."""
+    """The format of the files. Picklable. `columns`: of arrow/columns.py; `partition_by`: of PARTITIONS."""
 
     columns: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
@@ -80,32 +86,38 @@ class Layout:
         column_names(self.columns)
         for index, name in enumerate(self.partition_by):
             if name not in PARTITIONS:
-                raise InvalidOption(f"--partition-by: {name!r}; there are {', '.join(PARTITIONS)} and none")
+                raise InvalidOption(f"--partition-by: unknown {name!r}; use {', '.join(PARTITIONS)}, or none")
             if name in self.partition_by[:index]:
                 raise InvalidOption(f"--partition-by: {name} is named twice; name it once")
         if self.compression not in COMPRESSIONS:
-            raise InvalidOption(f"--compression: {self.compression!r}; there are {', '.join(COMPRESSIONS)}")
+            raise InvalidOption(f"--compression: unknown {self.compression!r}; use {', '.join(COMPRESSIONS)}")
         if self.level is not None and (self.compression != "zstd" or not 1 <= self.level <= 22):
-            raise InvalidOption("--level: 1 to 22, and for zstd only")
+            raise InvalidOption("--level: only for zstd, from 1 to 22")
 
     @property
     def read(self) -> tuple[str, ...]:
-        """The columns that a batch must have: those to write, and those that tell its partition."""
+        """The columns that a batch must have: those to write, and those that determine its partition."""
         of_partition = ("storeTimestamp" if name in OF_TIME else name for name in self.partition_by)
         return tuple(dict.fromkeys((*self.columns, *of_partition)))
 
     def open(self, path: Path) -> pq.ParquetWriter:
         fields = [field.with_nullable(field.name in NULLABLE) for field in schema(self.columns)]
         return pq.ParquetWriter(
-            path, pa.schema(fields), compression=self.compression, compression_level=self.level,
-            use_dictionary=list(REPEATED), write_statistics=list(INDEXED_COLUMNS), store_schema=True, data_page_size=PAGE_BYTES,
+            path,
+            pa.schema(fields),
+            compression=self.compression,
+            compression_level=self.level,
+            use_dictionary=list(REPEATED),
+            write_statistics=list(INDEXED_COLUMNS),
+            store_schema=True,
+            data_page_size=PAGE_BYTES,
             write_batch_size=PAGE_ROWS,
-        )  # fmt: skip
+        )
 
 
 @dataclass(slots=True)
 class _OpenFile:
-    """One file while it is written; `waiting` becomes its next row group."""
+    """A file that is being written; `waiting` becomes its next row group."""
 
     final: Path
     hidden: Path
@@ -123,24 +135,24 @@ class _OpenFile:
 
 
 class ParquetWriter:
-    """The files of one task, named `name` in each partition's folder. Leave it by `finish`, else all of it vanishes."""
+    """Writes files named `name` in the folder of each partition. Without `finish`, they are deleted at the exit."""
 
     def __init__(self, folder: Path, name: str, layout: Layout, *, writers_max: int = WRITERS_MAX) -> None:
         self._folder, self._name, self._layout = folder, name, layout
         self._writers_max = writers_max
         self._open: dict[tuple[str, ...], _OpenFile] = {}
         self._closed: list[_OpenFile] = []
-        self._last_used: dict[tuple[str, ...], int] = {}
+        self._numbers: dict[tuple[str, ...], int] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """A batch with the columns of `layout.read`. ExportFailed."""
-        with self._told():
+        """Write a batch with the columns of `layout.read`. ExportFailed."""
+        with self._errors_as_export_failed():
             for values, rows in partitioned(batch, self._layout.partition_by):
                 self._add(values, rows.select(list(self._layout.columns)))
 
     def finish(self) -> list[WrittenFile]:
-        """Close all and give them their names. ExportFailed."""
-        with self._told():
+        """Close all files and give them their final names. ExportFailed."""
+        with self._errors_as_export_failed():
             for values in list(self._open):
                 self._close(values)
             for each in self._closed:
@@ -148,15 +160,15 @@ class ParquetWriter:
             return [self._written(each) for each in sorted(self._closed, key=lambda each: str(each.final))]
 
     def discard(self) -> None:
-        """Take away what has no final name."""
-        growing = [*self._closed, *self._open.values()]
+        """Delete all files that do not have their final name."""
+        unfinished = [*self._closed, *self._open.values()]
         self._closed, self._open = [], {}
-        for each in growing:
+        for each in unfinished:
             try:
                 if each.writer is not None:
                     each.writer.close()
             except (OSError, pa.ArrowException):
-                continue  # what ended the export is told already, and this file is deleted
+                continue  # the error that ended the export is reported already, and this file is deleted
             finally:
                 each.hidden.unlink(missing_ok=True)
 
@@ -169,44 +181,44 @@ class ParquetWriter:
         self.discard()
 
     def _add(self, values: tuple[str, ...], batch: pa.RecordBatch) -> None:
-        growing = self._growing(values)
-        growing.rows += len(batch)
-        growing.waiting.append(batch)
-        growing.waiting_bytes += batch.nbytes
-        if growing.waiting_bytes >= ROW_GROUP_BYTES:
-            growing.flush()
+        file = self._file_of(values)
+        file.rows += len(batch)
+        file.waiting.append(batch)
+        file.waiting_bytes += batch.nbytes
+        if file.waiting_bytes >= ROW_GROUP_BYTES:
+            file.flush()
         elif sum(each.waiting_bytes for each in self._open.values()) > WAITING_BYTES_MAX:
             max(self._open.values(), key=lambda each: each.waiting_bytes).flush()
 
-    def _growing(self, values: tuple[str, ...]) -> _OpenFile:
-        """The open file of a partition; the one that was not asked for longest makes room."""
+    def _file_of(self, values: tuple[str, ...]) -> _OpenFile:
+        """The open file of a partition; opens one, and closes the least recently used one if too many are open."""
         found = self._open.pop(values, None)
         if found is None:
             if len(self._open) >= self._writers_max:
                 self._close(next(iter(self._open)))
-            found = self._begin(values)
+            found = self._create(values)
         self._open[values] = found
         return found
 
-    def _begin(self, values: tuple[str, ...]) -> _OpenFile:
-        last_use = self._last_used[values] = self._last_used.get(values, -1) + 1
+    def _create(self, values: tuple[str, ...]) -> _OpenFile:
+        number = self._numbers[values] = self._numbers.get(values, -1) + 1
         folder = self._folder.joinpath(
             *(f"{key}={value}" for key, value in zip(self._layout.partition_by, values, strict=True))
         )
         folder.mkdir(parents=True, exist_ok=True)
-        name = f"{self._name}{f'-{last_use}' if last_use else ''}.parquet"
-        hidden = folder / f".{name}.{os.getpid()}{HIDDEN_END}"
-        growing = _OpenFile(folder / name, hidden, None)
-        self._open[values] = growing
-        growing.writer = self._layout.open(hidden)
-        return growing
+        name = f"{self._name}{f'-{number}' if number else ''}.parquet"
+        hidden = folder / f".{name}.{os.getpid()}{HIDDEN_SUFFIX}"
+        file = _OpenFile(folder / name, hidden, None)
+        self._open[values] = file
+        file.writer = self._layout.open(hidden)
+        return file
 
     def _close(self, values: tuple[str, ...]) -> None:
-        growing = self._open[values]
-        growing.flush()
-        if growing.writer is not None:
-            growing.writer.close()
-        growing.writer = None
+        file = self._open[values]
+        file.flush()
+        if file.writer is not None:
+            file.writer.close()
+        file.writer = None
         self._closed.append(self._open.pop(values))
 
     def _written(self, each: _OpenFile) -> WrittenFile:
@@ -216,7 +228,7 @@ class ParquetWriter:
         )
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_as_export_failed(self) -> Iterator[None]:
         try:
             yield
         except OSError as fault:
@@ -224,16 +236,16 @@ class ParquetWriter:
 
 
 def partitioned(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[tuple[str, ...], pa.RecordBatch]]:
-    """The rows of each partition, in their order, and its values as names of folders."""
+    """The rows of each partition in their order, with the partition's values as folder names."""
     if not by:
         yield (), batch
         return
     codes = np.zeros(len(batch), dtype=np.int64)
     names: list[tuple[str, ...]] = [()]
     for name in by:
-        column, texts = _folders(batch, name)
-        codes = codes * len(texts) + column
-        names = [(*before, text) for before in names for text in texts]
+        column, folders = _folders(batch, name)
+        codes = codes * len(folders) + column
+        names = [(*outer, folder) for outer in names for folder in folders]
     found = np.unique(codes)
     for code in found:
         rows = batch if len(found) == 1 else batch.filter(pa.array(codes == code))
@@ -241,7 +253,7 @@ def partitioned(batch: pa.RecordBatch, by: Sequence[str]) -> Iterator[tuple[tupl
 
 
 def _folders(batch: pa.RecordBatch, name: str) -> tuple[np.ndarray, list[str]]:
-    """A number for each row, and the folder's value of each number."""
+    """A code for each row, and the folder value of each code."""
     if name in OF_TIME:
         return _folders_of_time(batch.column("storeTimestamp"), name)
     coded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
@@ -252,7 +264,7 @@ def _folders(batch: pa.RecordBatch, name: str) -> tuple[np.ndarray, list[str]]:
 
 
 def _folders_of_time(column: pa.Array, name: str) -> tuple[np.ndarray, list[str]]:
-    """By whole numbers, because time zones need a database that not every machine has."""
+    """Computed with integers, because time zones need a database that not every machine has."""
     micros = pc.fill_null(column.cast(pa.int64()), NO_TIME).to_numpy()
     found, codes = np.unique(micros // (DAY_US if name == "date" else HOUR_US), return_inverse=True)
     none = NO_TIME // (DAY_US if name == "date" else HOUR_US)
@@ -264,7 +276,7 @@ def _folders_of_time(column: pa.Array, name: str) -> tuple[np.ndarray, list[str]
 
 
 def folder_value(text: str) -> str:
-    """As Spark and Hive write a value into a folder's name; a long one is cut, and a digest tells it apart."""
+    """A value in a folder name as Spark and Hive write it; a long one is cut and gets a digest to stay unique."""
     named = quote(text, safe=SAFE)
     if named in (".", ".."):
         return named.replace(".", "%2E")

@@ -1,19 +1,22 @@
-"""Bodies that are not what was stored once: their records are told as lost, never handed on. Pure; any thread."""
+"""Records whose bodies do not match their CRCs: reported as lost and left out. Pure; any thread."""
 
 from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.source import LMQ_PREFIX, OnDataLoss, QueueRange
 
-WHY = "the body of the record does not have its CRC"
+BAD_CRC = "the body of the record does not match its CRC"
 
 
 def with_valid_crc(spans: Spans, queue: MessageQueue, on_data_loss: OnDataLoss) -> Spans:
-    """The records whose bodies match their CRCs, on the same window. `on_data_loss` is told of others, neighbours as one."""
+    """The records whose bodies match their CRCs, on the same window.
+
+    The others are reported to `on_data_loss`, adjacent ones as one range.
+    """
     wrong = spans.wrong_bodies()
     if not wrong:
         return spans
-    for part in _ranges(spans, wrong, queue):
-        on_data_loss(part, WHY)
+    for lost in _ranges(spans, wrong, queue):
+        on_data_loss(lost, BAD_CRC)
     left_out = set(wrong)
     return spans.take(index for index in range(len(spans)) if index not in left_out)
 

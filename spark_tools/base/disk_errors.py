@@ -1,4 +1,4 @@
-"""Room: what a job says when a disk takes no more of its files. Everything that is finished stays finished."""
+"""Disk errors: the message of a job whose files cannot be written. Finished files are kept."""
 
 import errno
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @contextmanager
-def disk_errors(place: Path) -> Iterator[None]:
-    """WriteFailed: what the block wrote, or its folder, cannot be."""
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turns an OSError of the block, which writes `path` or makes its folder, into WriteFailed."""
     try:
         yield
-    except OSError as fault:
-        raise WriteFailed(disk_error_text(place, fault)) from fault
+    except OSError as error:
+        raise WriteFailed(disk_error_text(path, error)) from error
 
 
-def disk_error_text(place: Path, fault: OSError) -> str:
-    if fault.errno in DISK_FULL_ERRNOS:
-        return f"{place}: no room ({fault.strerror or fault}); make room and run it again, it goes on"
-    return f"{place}: cannot be written: {fault.strerror or fault}"
+def disk_error_text(path: Path, error: OSError) -> str:
+    if error.errno in DISK_FULL_ERRNOS:
+        return f"{path}: no space ({error.strerror or error}); free some space and run it again, it continues"
+    return f"{path}: cannot be written: {error.strerror or error}"

@@ -1,10 +1,10 @@
-"""What the Spark tools refuse, each in one sentence that says what to do."""
+"""Errors of the Spark tools: each text is one sentence that says what is wrong and what to do."""
 
-from firearrow._native.store.files.errors import StoreUnreadable as StoreUnreadable  # noqa: PLC0414 (handed on)
+from firearrow._native.store.files.errors import StoreUnreadable as StoreUnreadable  # noqa: PLC0414
 
 
 class SparkToolsError(Exception):
-    """Anything below; the text is for people."""
+    """Base of the errors below; the text is for users."""
 
 
 class InvalidOption(SparkToolsError, ValueError):
@@ -20,20 +20,21 @@ class DataLoss(SparkToolsError):
 
 
 class SendFailed(SparkToolsError):
-    """The target did not take messages; nothing behind them was counted as sent."""
+    """The target did not accept messages; none after them was counted as sent."""
 
 
 class Unreachable(SparkToolsError):
-    """Brokers or name servers gave no answer for as long as was waited; the text names them."""
+    """Brokers or name servers did not answer in time; the text names them."""
 
 
 class RequestRefused(SparkToolsError):
-    """A broker refused to answer a question, or to give messages; the text has its words."""
+    """A broker refused a query or a pull; the text quotes its remark."""
 
 
 class WriteFailed(SparkToolsError):
-    """A file of a job cannot be written, mostly for want of room; what was finished before is kept."""
+    """A file of a job cannot be written, mostly because the disk is full; what was finished before is
+    kept."""
 
 
 REFUSALS = (SparkToolsError, StoreUnreadable)
-"""Whatever ends a program of ours with one sentence."""
+"""Errors that end a command with one sentence instead of a traceback."""

@@ -1,4 +1,4 @@
-"""Choice: which messages of a range are wanted. Picklable; natives are made where it is used."""
+"""MessageFilter: which messages of a range are read. Picklable; native filters are built in the worker."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -10,26 +10,29 @@ from firearrow._native.columnar.record_filter import RecordFilter
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Everything given must hold; nothing given: every message. Times are ms, the second of a pair exclusive."""
+    """All conditions must hold; without any, every message matches.
+
+    `stored` and `born` are [start, end) in ms since 1970.
+    """
 
     tags: frozenset[str] = field(default_factory=frozenset)
-    """One of these."""
+    """The message's tag is one of these."""
     keys: frozenset[str] = field(default_factory=frozenset)
     """One of the message's keys is one of these."""
     unique_ids: frozenset[str] = field(default_factory=frozenset)
     stored: tuple[int | None, int | None] = (None, None)
     born: tuple[int | None, int | None] = (None, None)
     sql: str | None = None
-    """An SQL92 expression over properties, as brokers know it."""
+    """An SQL92 expression over properties, as brokers evaluate it."""
     check_crc: bool = True
-    """Records whose bodies do not match their CRCs are lost, see bodies.py; else they are taken as they lie there."""
+    """Whether records whose bodies do not match their CRCs count as lost (see body_check.py)."""
 
     def of_columns(self, columns: Collection[str]) -> Self:
-        """Where these are all that is handed on: a body that nobody gets is not looked at."""
+        """The filter for a reader of these columns: without `body`, bodies are not checked."""
         return replace(self, check_crc=self.check_crc and "body" in columns)
 
     def selection(self) -> RecordFilter:
-        """All of it but the expression."""
+        """All conditions except the SQL92 expression."""
         return RecordFilter(
             tags=self.tags or None,
             keys=self.keys or None,
@@ -41,5 +44,5 @@ class MessageFilter:
         )
 
     def tag_codes(self) -> frozenset[int] | None:
-        """What a queue's entries hold of the tags, None for any; different tags may have the same code."""
+        """The tags codes to look for in queue entries, None for any. Different tags may share a code."""
         return frozenset(map(java_hash, self.tags)) if self.tags else None

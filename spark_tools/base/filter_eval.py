@@ -1,6 +1,6 @@
-"""Predicate: a Choice at work on records. First what is compared natively, then SQL92 on the properties that it names.
+"""FilterEvaluator: applies a MessageFilter to records: native conditions first, then SQL92 on properties.
 
-Made where it is used, in the thread that uses it; keeps nothing of what it sees.
+Created in the worker and used by one thread; keeps no records.
 """
 
 from firearrow._native.columnar.record_spans import Spans
@@ -15,16 +15,17 @@ SQL_CHARS_MAX = 64 << 10
 
 
 class FilterEvaluator:
-    """InvalidOption when made: the choice's expression is none."""
+    """InvalidOption when created: the filter's SQL92 expression is invalid."""
 
     def __init__(self, message_filter: MessageFilter) -> None:
         self._selection = message_filter.selection()
         self._filter = None if message_filter.sql is None else _SqlFilter(message_filter.sql)
         self.everything = self._selection.everything and self._filter is None
-        """`keep` gives back what it gets."""
+        """`keep` returns its argument."""
 
     def keep(self, spans: Spans) -> Spans:
-        """The wanted ones, in their order, on the same window. RecordError: bytes have changed meanwhile."""
+        """The records that match, in their order, on the same window. RecordError: bytes changed while they
+        were read."""
         kept = self._selection.keep(spans)
         if self._filter is None:
             return kept
@@ -34,18 +35,18 @@ class FilterEvaluator:
 
 
 class _SqlFilter:
-    """As brokers do it: only True is a match; unknown is none, nor is a comparison that cannot be made."""
+    """As in brokers: only True is a match; an unknown value or an impossible comparison is not."""
 
     def __init__(self, sql: str) -> None:
         if len(sql) > SQL_CHARS_MAX:
-            raise InvalidOption(f"sql: an expression of {len(sql)} characters, at most {SQL_CHARS_MAX}")
+            raise InvalidOption(f"sql: {len(sql)} characters; an expression may have at most {SQL_CHARS_MAX}")
         try:
             expression = parse(sql)
-        except InvalidExpression as wrong:
-            raise InvalidOption(f"sql: {sql!r} is no SQL92 filter: {wrong}") from None
+        except InvalidExpression as error:
+            raise InvalidOption(f"sql: {sql!r} is not an SQL92 filter: {error}") from None
         self._evaluate = expression.evaluate
         self.names = {name.encode(): name for name in names_read(expression)}
-        """Of the properties that it reads."""
+        """The properties that the expression reads."""
 
     def accepts(self, properties: dict[str, str]) -> bool:
         try:

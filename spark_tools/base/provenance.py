@@ -1,6 +1,6 @@
-"""Where a message that was sent again came from, told by its own properties: what makes a repeat recognisable.
+"""Provenance: where a message that was sent again came from, by its own properties; identifies repeats.
 
-Written by `_native.bulk.batches` (Edits), read here. Knows no broker. Any thread.
+Written by `_native.columnar.property_edits`, read here. Any thread.
 """
 
 from collections.abc import Mapping
@@ -18,21 +18,36 @@ from firearrow._native.columnar.property_edits import (
 from firearrow.client.base.message import MessageQueue
 
 __all__ = [
-    "BROKER_OWN", "NAMES", "REPLAY_BROKER", "REPLAY_JOB", "REPLAY_OFFSET", "REPLAY_QUEUE", "REPLAY_TOPIC", "RETRIED",
+    "BROKER_OWN",
+    "NAMES",
+    "REPLAY_BROKER",
+    "REPLAY_JOB",
+    "REPLAY_OFFSET",
+    "REPLAY_QUEUE",
+    "REPLAY_TOPIC",
+    "RETRIED",
     "Provenance",
-]  # fmt: skip
+]
 
 NAMES = (REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC, REPLAY_QUEUE, REPLAY_OFFSET)
-RETRIED = frozenset({
-    "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "DLQ_ORIGIN_TOPIC",
-    "DLQ_ORIGIN_MESSAGE_ID", "ORIGIN_GROUP",
-})  # fmt: skip
-"""What a message has got on its way through retries to the dead letters: dropped where it is to begin anew."""
+RETRIED = frozenset(
+    {
+        "RETRY_TOPIC",
+        "ORIGIN_MESSAGE_ID",
+        "RECONSUME_TIME",
+        "MAX_RECONSUME_TIMES",
+        "DLQ_ORIGIN_TOPIC",
+        "DLQ_ORIGIN_MESSAGE_ID",
+        "ORIGIN_GROUP",
+    }
+)
+"""Properties that a message gets on its way through retries to the dead letters: dropped when it starts
+over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """`queue` and `queue_offset`: the record's own place at the source; `job`: who sent it again."""
+    """`queue` and `queue_offset`: of the record at the source; `job`: the job that sent it again."""
 
     job: str
     queue: MessageQueue
@@ -40,7 +55,7 @@ class Provenance:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self | None:
-        """None: it was not sent again by such a job, or not all of it is there."""
+        """None: the message was not sent again by such a job, or a property is missing or invalid."""
         try:
             job, broker_name, topic, queue_id, offset = (properties[name] for name in NAMES)
             return cls(job, MessageQueue(topic, broker_name, int(queue_id)), int(offset))

@@ -1,7 +1,8 @@
-"""Where messages are read from: what the files of stores and live brokers have in common.
+"""Source and SourceReader: the common interface of store files and live brokers.
 
-An Origin is a description and travels to the workers by pickle; a Reader is opened where it is used, by one thread,
-and reads: nothing is ever written at the source. Offsets are queue offsets, ends are exclusive, times ms since 1970.
+A Source is a description that is pickled for the workers; a SourceReader is opened in the worker and used
+by one thread. It never writes to the source. Offsets are queue offsets, ends are exclusive, times are ms
+since 1970.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from firearrow.spark_tools.base.filter import MessageFilter
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """Offsets [start, end) of one queue; `size` log bytes, maybe an estimate, 0 if not known."""
+    """Offsets [start, end) of one queue; `size`: log bytes, may be an estimate, 0 if unknown."""
 
     queue: MessageQueue
     start: int
@@ -31,39 +32,40 @@ class QueueRange:
 
 
 LMQ_PREFIX = "%LMQ%"
-"""Of topics whose queues are light: their records hold the queue and the queue offset of another."""
+"""Prefix of light queues: their records hold the topic, queue and queue offset of another queue."""
 OnDataLoss = Callable[[QueueRange, str], None]
-"""Told of each range that was asked for and is not there, and why; raises DataLoss or counts it."""
+"""Called with each requested range that is missing, and the reason; raises DataLoss or counts it."""
 
 
 class SourceReader(Protocol):
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc: object) -> None: ...
     def topics(self) -> list[str]:
-        """All, those of the system included."""
+        """All topics, including system topics."""
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Those that can be read, sorted. TopicMissing."""
+        """The readable queues of a topic, sorted. TopicNotFound."""
 
     def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
-        """First offset that is there, and the end."""
+        """The first available offset of each queue, and its end."""
 
     def tail_losses(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
-        """What the source has behind the ends of these queues and cannot give, and why."""
+        """Messages past the ends of these queues that the source has but cannot return, and why."""
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         """The first offset stored at `ms` or later; the end if there is none."""
 
     def bytes_of(self, part: QueueRange) -> int:
-        """Log bytes of the range, an estimate where it must be one."""
+        """Log bytes of the range; an estimate if they are not known exactly."""
 
     def read(
         self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int
     ) -> Iterator[Spans]:
-        """What is chosen of the range, in the queue's order; each about `bytes_max` at most."""
+        """The messages of the range that match, in queue order; each Spans has about `bytes_max` bytes at
+        most."""
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:
-        """Committed offsets of every consumer group."""
+        """The committed offsets of every consumer group."""
 
 
 class Source(Protocol):
@@ -72,4 +74,4 @@ class Source(Protocol):
     def open(self) -> SourceReader: ...
 
     def __str__(self) -> str:
-        """How people name it: the folders, or the name servers."""
+        """The source for users: its folders, or its name servers."""

@@ -1,4 +1,4 @@
-"""The Python worker that Spark forked for us: what its process needs once, before the first record is read."""
+"""Worker setup: what a Python worker forked by Spark needs once, before it reads the first record."""
 
 import gc
 from functools import cache
@@ -11,7 +11,10 @@ BUFFER_BYTES_MAX = 32 << 20
 
 @cache
 def setup_worker() -> None:
-    """Spark collects garbage behind each task, 20 ms for what is imported: it is left out from now on. A batch's
-    buffers are taken from those of the batch before, instead of new pages each time."""
+    """Exclude imported objects from garbage collection, and reuse freed buffers.
+
+    Spark collects garbage after each task, which takes 20 ms for the imported modules. With the malloc
+    thresholds, a batch reuses the buffers of the previous one instead of faulting in new pages.
+    """
     gc.freeze()
     malloc.set_malloc_thresholds(KEPT_BYTES, blocks_below=BUFFER_BYTES_MAX)

@@ -1,8 +1,8 @@
-"""Ranges narrowed to where the store's key index shows the wanted keys, so that a large store is not read for a few.
+"""Index plan: narrows ranges to the messages that the key index shows for the filter's keys.
 
-Nothing is left out on the word of what is damaged: parts of the log of which no index file tells, or only one that
-shows a key where it is not, and queues whose entries are not in the log's order are read as they would be without the
-index. Other messages stay in, as different keys may have the same hash: the choice is asked anyway.
+Nothing is left out because of damaged files: parts of the log that no index file covers, or only one with a
+wrong hit, and queues whose entries are not in log order are read as without the index. Different keys may
+have the same hash, so the result may include other messages; the filter is applied anyway.
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from firearrow._native.base.hash import key_hash
 from firearrow._native.columnar.record_spans import walk
-from firearrow._native.offline.index_reader import IndexHits, IndexReader, Stretch, outside
+from firearrow._native.offline.index_reader import IndexHits, IndexReader, Interval, outside
 from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.store.log.record import Record, RecordError
 from firearrow.spark_tools.base.filter import MessageFilter
@@ -19,90 +19,108 @@ from firearrow.spark_tools.offline.queue import StoredQueue
 from firearrow.spark_tools.offline.store import OfflineStore
 
 KEYS_MAX = 10_000
-"""Keys, times topics, that are looked up; of more the store is read."""
-PLACES_MAX = 10_000
-"""Entries of these keys in one store's index; of more it is read."""
-NEAR = 256
-"""Offsets of a queue that lie no farther apart are one range: to begin another costs as much as to read so many."""
-STEADY = 1000
-"""Entries around an edge that must be in the log's order."""
-ANYWHERE: Stretch = (0, (1 << 63) - 1)
+"""Keys times topics to look up; beyond that the store is read without the index."""
+HITS_MAX = 10_000
+"""Index entries of these keys in one store; beyond that the store is read without the index."""
+GAP_MAX = 256
+"""Hits at most this many queue offsets apart share a range: starting a range costs as much as reading so
+many."""
+SORTED_ENTRIES = 1000
+"""Entries on either side of a boundary that must be in log order."""
+WHOLE_LOG: Interval = (0, (1 << 63) - 1)
 log = logging.getLogger("firearrow.spark")
 
 
 def by_index(
     store: OfflineStore, parts: Sequence[QueueRange], message_filter: MessageFilter
 ) -> list[QueueRange]:
-    """What of `parts` may hold messages with one of the choice's unique ids, or else keys; sizes are not known. All as
-    they are if the choice has neither, or too many."""
-    wanted = message_filter.unique_ids or message_filter.keys
+    """The parts of `parts` that may hold messages with one of the filter's unique ids, or else keys; sizes
+    are unknown.
+
+    Returns `parts` unchanged if the filter has neither, or too many.
+    """
+    keys = message_filter.unique_ids or message_filter.keys
     topics = {part.queue.topic for part in parts}
-    if not wanted or not topics or not all(map(_is_hashed, wanted)):
+    if not keys or not topics or not all(map(_is_hashed, keys)):
         return list(parts)
-    if len(wanted) * len(topics) > KEYS_MAX:
+    if len(keys) * len(topics) > KEYS_MAX:
         log.warning(
-            "%s: its index is not asked for %d keys of %d topics", store.root, len(wanted), len(topics)
+            "%s: too many keys for its index, %d of %d topics: the whole ranges are read",
+            store.root,
+            len(keys),
+            len(topics),
         )
         return list(parts)
-    index = IndexReader(store.index, lambda why: log.warning("the log is read instead: %s", why))
+    index = IndexReader(store.index, lambda why: log.warning("%s; the log is read instead", why))
     within = _span(store, parts)
-    told = index.lookup({key_hash(topic, key) for topic in topics for key in wanted}, within, most=PLACES_MAX)
-    if told is None:
-        log.warning("%s: its index shows more than %d messages of these keys", store.root, PLACES_MAX)
+    hashes = {key_hash(topic, key) for topic in topics for key in keys}
+    found = index.lookup(hashes, within, hits_max=HITS_MAX)
+    if found is None:
+        log.warning(
+            "%s: its index shows more than %d messages with these keys: the whole ranges are read",
+            store.root,
+            HITS_MAX,
+        )
         return list(parts)
     hits: dict[tuple[str, int], set[int]] = {}
-    gaps = outside([each.stretch for each in told if _is_true(store.log, each, hits)], within)
-    return [piece for part in parts for piece in _narrowed(store, part, gaps, hits)]
+    gaps = outside([each.covered for each in found if _collect(store.log, each, hits)], within)
+    return [narrow for part in parts for narrow in _narrowed(store, part, gaps, hits)]
 
 
 def _is_hashed(key: str) -> bool:
-    """Brokers hash text; bytes that are none have no hash that all agree on."""
+    """Whether the key is valid text. Bytes that are not have no hash that all brokers agree on."""
     try:
         return bool(key.encode())
     except UnicodeEncodeError:
         return False
 
 
-def _span(store: OfflineStore, parts: Sequence[QueueRange]) -> Stretch:
-    """Where in the log the records of `parts` lie."""
-    low, high = ANYWHERE[1], 0
+def _span(store: OfflineStore, parts: Sequence[QueueRange]) -> Interval:
+    """The part of the log that holds the records of `parts`."""
+    low, high = WHOLE_LOG[1], 0
     for part in parts:
         with store.queue(part.queue) as queue:
-            start, stop = _there(queue, part)
+            start, stop = _available(queue, part)
             if start >= stop:
                 continue
-            heads = queue.places(start, min(start + STEADY, stop))
-            tails = queue.places(max(start, stop - STEADY), stop)
-            if len(heads) < min(STEADY, stop - start) or len(tails) < len(heads):
-                return ANYWHERE
+            heads = queue.physical_offsets(start, min(start + SORTED_ENTRIES, stop))
+            tails = queue.physical_offsets(max(start, stop - SORTED_ENTRIES), stop)
+            if len(heads) < min(SORTED_ENTRIES, stop - start) or len(tails) < len(heads):
+                return WHOLE_LOG
             low, high = min(low, int(heads.min())), max(high, int(tails.max()) + 1)
     return max(0, low), high
 
 
-def _is_true(records: LogFiles, told: IndexHits, hits: dict[tuple[str, int], set[int]]) -> bool:
-    """Whether each record that an index file shows has a key of that hash: if not, one of both is damaged. `hits` get
-    topic and queue id, and the queue offset."""
-    for wanted, place in told.entries:
-        record = _record(records, place)
-        if record is None or wanted not in _hashes(record):
-            log.warning("the log is read instead: %s shows a key at %d, where it is not", told.path, place)
+def _collect(records: LogFiles, found: IndexHits, hits: dict[tuple[str, int], set[int]]) -> bool:
+    """Add the hits of an index file to `hits`: (topic, queue id) → queue offsets.
+
+    False: a record does not have a key with that hash, so the index file or the log is damaged.
+    """
+    for hash_, physical in found.entries:
+        record = _record(records, physical)
+        if record is None or hash_ not in _hashes(record):
+            log.warning(
+                "%s shows a key at %d, but the record there does not have it; the log is read instead",
+                found.path,
+                physical,
+            )
             return False
         hits.setdefault((record.topic, record.queue_id), set()).add(record.queue_offset)
     return True
 
 
 def _hashes(record: Record) -> set[int]:
-    """Under which the index has it; new brokers' have the tag, too."""
+    """The hashes under which the index lists the record; newer brokers also index the tag."""
     named = record.properties
-    texts = [named.get("UNIQ_KEY", ""), *named.get("KEYS", "").split(" "), f"T#{named.get('TAGS', '')}"]
-    return {key_hash(record.topic, text) for text in texts if text}
+    keys = [named.get("UNIQ_KEY", ""), *named.get("KEYS", "").split(" "), f"T#{named.get('TAGS', '')}"]
+    return {key_hash(record.topic, key) for key in keys if key}
 
 
-def _record(records: LogFiles, place: int) -> Record | None:
-    mapping = records.window(place)
+def _record(records: LogFiles, physical: int) -> Record | None:
+    mapping = records.window(physical)
     if mapping is None:
         return None
-    at = place - mapping.base
+    at = physical - mapping.base
     spans, _, _ = walk(mapping.window, at, at + 1, base=mapping.base)
     try:
         return spans[0] if len(spans) else None
@@ -111,47 +129,57 @@ def _record(records: LogFiles, place: int) -> Record | None:
 
 
 def _narrowed(
-    store: OfflineStore, part: QueueRange, gaps: Sequence[Stretch], hits: Mapping[tuple[str, int], set[int]]
+    store: OfflineStore,
+    part: QueueRange,
+    gaps: Sequence[Interval],
+    hits: Mapping[tuple[str, int], set[int]],
 ) -> list[QueueRange]:
-    """The hits and what lies in gaps. Records of a light queue are indexed under another topic: it is left as it is."""
+    """The hits, and what the index does not cover. Light queues stay whole: their records have keys of
+    other topics."""
     with store.queue(part.queue) as queue:
-        start, stop = _there(queue, part)
+        start, stop = _available(queue, part)
         if queue.is_lmq or start >= stop:
             return [part]
-        found = [(part.start, start), (stop, part.end)]  # not there any more, which is told when it is read
+        found = [
+            (part.start, start),
+            (stop, part.end),
+        ]  # missing messages: reported as lost when they are read
         of_queue = hits.get((part.queue.topic, part.queue.queue_id), set())
         found += [(hit, hit + 1) for hit in of_queue if part.start <= hit < part.end]
         for gap in gaps:
-            low = _edge(queue, gap[0], start, stop)
-            high = None if low is None else _edge(queue, gap[1], low, stop)
+            low = _queue_offset(queue, gap[0], start, stop)
+            high = None if low is None else _queue_offset(queue, gap[1], low, stop)
             if low is None or high is None:
                 return [part]
             found.append((low, high))
-    near = _joined([each for each in found if each[0] < each[1]], NEAR)
-    return [QueueRange(part.queue, *each) for each in near]
+    joined = _joined([each for each in found if each[0] < each[1]], GAP_MAX)
+    return [QueueRange(part.queue, *each) for each in joined]
 
 
-def _there(queue: StoredQueue, part: QueueRange) -> tuple[int, int]:
+def _available(queue: StoredQueue, part: QueueRange) -> tuple[int, int]:
     first, end = queue.bounds()
     return max(part.start, first), min(part.end, end)
 
 
-def _edge(queue: StoredQueue, physical: int, start: int, stop: int) -> int | None:
-    """The first of [start, stop) whose record lies at `physical` or behind; None if entries around it are not in order,
-    or not there: one bad entry leads a binary search astray, and then stands beside what it finds."""
-    number = queue.offset_behind(physical, start, stop)
-    low, high = max(start, number - STEADY), min(stop, number + STEADY)
-    places = queue.places(low, high)
-    before, behind = places[: number - low], places[number - low :]
-    steady = len(places) == high - low and bool((before < physical).all() and (behind >= physical).all())
-    return number if steady else None
+def _queue_offset(queue: StoredQueue, physical: int, start: int, stop: int) -> int | None:
+    """The first offset of [start, stop) whose record is at or after `physical`.
+
+    None: the entries around it are missing or out of order. A bad entry misleads the binary search, and is
+    then next to what the search finds.
+    """
+    number = queue.offset_from(physical, start, stop)
+    low, high = max(start, number - SORTED_ENTRIES), min(stop, number + SORTED_ENTRIES)
+    found = queue.physical_offsets(low, high)
+    left, right = found[: number - low], found[number - low :]
+    in_order = len(found) == high - low and bool((left < physical).all() and (right >= physical).all())
+    return number if in_order else None
 
 
-def _joined(stretches: Iterable[Stretch], apart: int) -> list[Stretch]:
-    """The same and what is between such as are not more than `apart` from each other."""
-    found: list[Stretch] = []
-    for start, end in sorted(stretches):
-        if found and start - found[-1][1] <= apart:
+def _joined(intervals: Iterable[Interval], gap_max: int) -> list[Interval]:
+    """The intervals in order; those with a gap of at most `gap_max` become one."""
+    found: list[Interval] = []
+    for start, end in sorted(intervals):
+        if found and start - found[-1][1] <= gap_max:
             found[-1] = (found[-1][0], max(found[-1][1], end))
         else:
             found.append((start, end))

@@ -1,8 +1,8 @@
-"""Queues read abreast: a plan by pieces of the log instead of by queues, for who wants all of many queues.
+"""Log order splits: splits many queues by chunks of the log, so that the log is read only once.
 
-The records of all queues lie mixed in the log, so that reading one queue after another reads the log once for each. A
-group of ranges that lie in one piece of the log reads it once. The order within a queue holds within a group, and from
-group to group as they are listed.
+The records of all queues are interleaved in the log, so reading queue after queue reads the log once per
+queue. A group of ranges whose records are in one chunk of the log reads that chunk once. The order of a
+queue is kept within a group, and from group to group in list order.
 """
 
 from collections.abc import Sequence
@@ -18,43 +18,43 @@ CHUNKS_MAX = 100_000
 def log_order_splits(
     store: OfflineStore, parts: Sequence[QueueRange], bytes_each: int
 ) -> list[tuple[QueueRange, ...]]:
-    """Every offset of `parts` once, in groups of about `bytes_each` bytes of log; sizes in proportion."""
+    """Every offset of `parts` once, in groups of about `bytes_each` bytes of log; sizes are divided in
+    proportion."""
     parts = [part for part in parts if len(part)]
     size, count = sum(part.size for part in parts), sum(map(len, parts))
-    pieces = min(
-        round(size / max(1, bytes_each)), count, CHUNKS_MAX
-    )  # a small last one would keep a core waiting
-    places = [place for part in parts for place in _places(store, part)]
-    if pieces <= 1 or not places:
+    # Rounded: a small last chunk would leave the other cores idle.
+    chunks = min(round(size / max(1, bytes_each)), count, CHUNKS_MAX)
+    ends = [physical for part in parts for physical in _ends(store, part)]
+    if chunks <= 1 or not ends:
         return [tuple(parts)] if parts else []
-    low, high = min(places), max(places) + 1
-    edges = [low + (high - low) * number // pieces for number in range(1, pieces)]
-    groups: list[list[QueueRange]] = [[] for _ in range(pieces)]
+    low, high = min(ends), max(ends) + 1
+    edges = [low + (high - low) * number // chunks for number in range(1, chunks)]
+    groups: list[list[QueueRange]] = [[] for _ in range(chunks)]
     for part in parts:
-        for number, piece in enumerate(_cut(store, part, edges)):
-            if len(piece):
-                groups[number].append(piece)
+        for number, cut in enumerate(_cut(store, part, edges)):
+            if len(cut):
+                groups[number].append(cut)
     return [tuple(group) for group in groups if group]
 
 
-def _places(store: OfflineStore, part: QueueRange) -> list[int]:
-    """Where the first and the last record lie, as far as there are entries."""
+def _ends(store: OfflineStore, part: QueueRange) -> list[int]:
+    """The physical offsets of the first and last record, if they have entries."""
     with store.queue(part.queue) as queue:
         first, end = queue.bounds()
-        ends = (max(part.start, first), min(part.end, end) - 1)
-        found = [queue.place_of(number) for number in ends if first <= number < end]
-    return [place for place in found if place is not None]
+        numbers = (max(part.start, first), min(part.end, end) - 1)
+        found = [queue.physical_offset(number) for number in numbers if first <= number < end]
+    return [physical for physical in found if physical is not None]
 
 
 def _cut(store: OfflineStore, part: QueueRange, edges: list[int]) -> list[QueueRange]:
-    """One range a piece of the log, maybe empty. What is asked for and is not there goes with its neighbours."""
+    """One range for each chunk of the log, possibly empty. Missing offsets stay with their neighbours."""
     with store.queue(part.queue) as queue:
         first, end = queue.bounds()
         start, stop = max(part.start, first), min(part.end, end)
-        inner = [queue.offset_behind(edge, start, stop) if start < stop else part.end for edge in edges]
-    return [_chunk(part, *pair) for pair in pairwise([part.start, *inner, part.end])]
+        inner = [queue.offset_from(edge, start, stop) if start < stop else part.end for edge in edges]
+    return [_range(part, *pair) for pair in pairwise([part.start, *inner, part.end])]
 
 
-def _chunk(part: QueueRange, start: int, end: int) -> QueueRange:
+def _range(part: QueueRange, start: int, end: int) -> QueueRange:
     queue: MessageQueue = part.queue
     return QueueRange(queue, start, end, part.size * max(0, end - start) // len(part))

@@ -1,9 +1,8 @@
-"""Reading: one pass over a range of a stored queue. The entries say where the records lie; tags are refused on them.
+"""StoredRangeReader: reads a range of a stored queue; filters tags on the entries.
 
-What an entry promises and the log does not hold is told as lost, whether a file is gone or its bytes are others. Files
-that a broker deletes meanwhile stay readable where they are mapped already. One thread, that of the queue's store.
-
-Losses: what of one queue was asked for and is not there, told in ranges as long as they are. One thread.
+Records that entries point to but the log does not have are reported as lost, whether a file is gone or
+damaged. Mapped files stay readable even if a broker deletes them. LossRanges joins adjacent losses. One
+thread, that of the store.
 """
 
 from collections.abc import Iterator
@@ -23,7 +22,10 @@ from firearrow.spark_tools.offline.queue import ENTRIES_AT_ONCE, FIELDS, StoredQ
 
 
 class LossRanges:
-    """Neighbours are told as one, with the reason of the first. What `on_data_loss` raises goes through."""
+    """Reports lost offsets of one queue to `on_data_loss`, adjacent ones with the same reason as one range.
+
+    Exceptions of `on_data_loss` propagate.
+    """
 
     def __init__(self, queue: MessageQueue, on_data_loss: OnDataLoss) -> None:
         self._queue = queue
@@ -32,28 +34,29 @@ class LossRanges:
         self._why = ""
 
     def add(self, start: int, end: int, why: str) -> None:
-        """Queue offsets [start, end), behind what was added before; nothing if the range is empty."""
+        """Add queue offsets [start, end), which come after those added before; an empty range is ignored."""
         if end <= start:
             return
         if self._end > self._start and (start != self._end or why != self._why):
-            self.tell()
+            self.report()
         if self._end <= self._start:
             self._start, self._why = start, why
         self._end = end
 
-    def tell(self) -> None:
-        """What waits, if anything does."""
+    def report(self) -> None:
+        """Report the pending range, if any."""
         start, end, self._start = self._start, self._end, self._end
         if end > start:
             self._on_data_loss(QueueRange(self._queue, start, end), self._why)
 
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-"""Its entries hold the time of delivery where others hold the tag."""
+"""Its entries hold the time of delivery instead of the tags code."""
 
 
 class StoredRangeReader:
-    """`bytes_max`: about so many bytes of records at once. OptionWrong: the choice's expression is none."""
+    """`bytes_max`: about this many bytes of records at once. InvalidOption: the filter's SQL92 expression
+    is invalid."""
 
     def __init__(
         self, queue: StoredQueue, message_filter: MessageFilter, on_data_loss: OnDataLoss, bytes_max: int
@@ -67,12 +70,12 @@ class StoredRangeReader:
         self._bytes_max = max(1, bytes_max)
 
     def spans(self, start: int, end: int) -> Iterator[Spans]:
-        """What is chosen of queue offsets [start, end), in order."""
+        """The messages of queue offsets [start, end) that match, in order."""
         first, last = self._queue.bounds()
         losses, entries = self._losses, self._queue.entries
         losses.add(start, min(first, end), "they are not in the store any more")
         losses.add(max(last, start), end, "the store ends before them")
-        losses.tell()
+        losses.report()
         at, end = max(start, first), min(end, last)
         for number, rows in entries.runs(at, end, ENTRIES_AT_ONCE):
             losses.add(at, number, f"no file in {entries.folder} has their entries")
@@ -81,29 +84,35 @@ class StoredRangeReader:
                 if self._check_crc:
                     kept = with_valid_crc(kept, self._queue.queue, self._on_data_loss)
                 if len(kept):
-                    losses.tell()
+                    losses.report()
                     yield kept
             at = number + len(rows) // ENTRY.size
         losses.add(at, end, f"no file in {entries.folder} has their entries")
-        losses.tell()
+        losses.report()
 
     def _run(self, number: int, rows: bytes) -> Iterator[Spans]:
-        """The records of entries, the first of which is `number`."""
+        """The records of the entries `rows`, the first of which has queue offset `number`."""
         done, count, view, log = 0, len(rows) // ENTRY.size, memoryview(rows), self._queue.log
         while done < count:
             mapping = log.window(Entry(*ENTRY.unpack_from(rows, done * ENTRY.size)).physical)
             if mapping is None:
-                behind = self._behind_hole(rows, done)
-                self._losses.add(number + done, number + behind, f"no file in {log.folder} has them")
-                done = behind
+                following = self._after_gap(rows, done)
+                self._losses.add(number + done, number + following, f"no file in {log.folder} has them")
+                done = following
                 continue
             try:
                 spans, used = from_entries(
-                    mapping.window, view[done * ENTRY.size :], base=mapping.base, first=number + done,
-                    tags=self._tags, bytes_max=self._bytes_max, queue=self._queue.of, is_lmq=self._queue.is_lmq,
-                )  # fmt: skip
+                    mapping.window,
+                    view[done * ENTRY.size :],
+                    base=mapping.base,
+                    first=number + done,
+                    tags=self._tags,
+                    bytes_max=self._bytes_max,
+                    queue=self._queue.of,
+                    is_lmq=self._queue.is_lmq,
+                )
             except RecordError:
-                why = f"their entries in {self._queue.entries.folder} show no record of theirs"
+                why = f"their entries in {self._queue.entries.folder} do not point to their records"
                 self._losses.add(number + done, number + done + 1, why)
                 done += 1
                 continue
@@ -111,11 +120,11 @@ class StoredRangeReader:
             if len(spans):
                 yield spans
 
-    def _behind_hole(self, rows: bytes, done: int) -> int:
-        """The next entry whose record may lie in another file than that of entry `done`, which is not there."""
+    def _after_gap(self, rows: bytes, done: int) -> int:
+        """The next entry whose record may be in another file than that of entry `done`, which is missing."""
         physicals = np.frombuffer(rows, FIELDS)["physical"][done:]
-        hole_end = self._queue.log.next_file(int(physicals[0]))
+        gap_end = self._queue.log.next_file(int(physicals[0]))
         outside = physicals < physicals[0]
-        if hole_end is not None:
-            outside |= physicals >= hole_end
+        if gap_end is not None:
+            outside |= physicals >= gap_end
         return done + (int(outside.argmax()) if outside.any() else len(outside))

@@ -1,4 +1,4 @@
-"""OfflineReader: one or several stores as one place to read from. Writes nothing, locks nothing. One thread."""
+"""OfflineReader: reads one or several stores as one source. Writes nothing, takes no lock. One thread."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
@@ -19,7 +19,7 @@ from firearrow.spark_tools.offline.tail_check import check_tail
 
 
 class OfflineReader:
-    """A `Reader` (origin.py) over `(name, folder)` of stores, and their logs for who reads those."""
+    """A `SourceReader` of stores given as `(name, folder)`; also reads their logs."""
 
     def __init__(self, folders: Iterable[tuple[str, str]]) -> None:
         self._mappings = MappedFiles()
@@ -42,7 +42,7 @@ class OfflineReader:
         return sorted({topic for store in self._stores.values() for topic in store.topics()})
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Of all stores that have the topic. TopicNotFound, StoreUnreadable."""
+        """The queues of all stores that have the topic. TopicNotFound, StoreUnreadable."""
         found: list[MessageQueue] = []
         absent: TopicNotFound | None = None
         for store in self._stores.values():
@@ -55,7 +55,8 @@ class OfflineReader:
         return sorted(found)
 
     def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
-        """As they are now: records that are whole in the log, each queue at its own moment."""
+        """The readable range of each queue, up to its last whole record; the queues are read one after
+        another."""
         for name in {queue.broker_name for queue in queues}:
             self._store(name).log.refresh()
         return {queue: self._bounds(queue) for queue in queues}
@@ -90,7 +91,8 @@ class OfflineReader:
     def log_order_splits(
         self, parts: Sequence[QueueRange], *, bytes_each: int
     ) -> list[tuple[QueueRange, ...]]:
-        """The same offsets cut and grouped so that each group lies in one piece of a log, see abreast.py."""
+        """The same offsets, grouped so that the records of a group are in one chunk of a log; see
+        log_order_plan.py."""
         found: list[tuple[QueueRange, ...]] = []
         for name, store in self._stores.items():
             found += log_order_splits(
@@ -99,7 +101,8 @@ class OfflineReader:
         return found
 
     def by_index(self, parts: Sequence[QueueRange], message_filter: MessageFilter) -> list[QueueRange]:
-        """What of the ranges may hold the choice's keys or unique ids, see by_index.py; sorted, sizes not known."""
+        """The parts of the ranges that may hold the filter's keys or unique ids, see index_plan.py; sorted,
+        no sizes."""
         found: list[QueueRange] = []
         for name, store in self._stores.items():
             found += by_index(
@@ -108,7 +111,7 @@ class OfflineReader:
         return sorted(found, key=lambda part: (part.queue, part.start))
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:
-        """As last saved by the brokers: behind by some seconds where they run."""
+        """The committed offsets as the brokers last saved them: some seconds old while a broker runs."""
         found: dict[str, dict[MessageQueue, int]] = {}
         for store in self._stores.values():
             for group, queue, queue_offset in store.groups():
@@ -122,25 +125,25 @@ class OfflineReader:
         return self._store(broker).root
 
     def segments(self, broker: str) -> list[SegmentFile]:
-        """Files of the log in order, as they are now."""
+        """The files of the log in order, listed now."""
         log = self._store(broker).log
         log.refresh()
         return list(log.segments)
 
     def missing(self, broker: str) -> list[tuple[int, int]]:
-        """Physical offsets [start, end) within the log that no file has."""
+        """Physical offsets [start, end) within the log that are in no file."""
         return missing(self.segments(broker))
 
     def window(self, segment: SegmentFile) -> MappedFile | None:
-        """The file mapped, read-only; None if it is gone. Valid for as long as it is held."""
+        """The file mapped read-only; None if it is gone. Valid as long as it is referenced."""
         return self._mappings.get(segment)
 
     def log_end(self, broker: str) -> int:
-        """Physical offset behind the last whole record."""
+        """The physical end of the last whole record."""
         return self._store(broker).log_end()
 
     def boundary(self, broker: str, physical: int) -> int | None:
-        """Place of the first record at `physical` or behind; None: there is none."""
+        """The offset of the first record at or after `physical`; None: there is none."""
         return boundary(self._store(broker).log, physical)
 
     def read_log(
@@ -159,5 +162,7 @@ class OfflineReader:
     def _store(self, broker: str) -> OfflineStore:
         store = self._stores.get(broker)
         if store is None:
-            raise InvalidOption(f"path: no store is called {broker!r}, there are {', '.join(self._stores)}")
+            raise InvalidOption(
+                f"path: no store is named {broker!r}; the stores are {', '.join(self._stores)}"
+            )
         return store

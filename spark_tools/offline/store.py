@@ -1,4 +1,7 @@
-"""Store: one broker's folder, FireArrow's or Apache's: topics, queues, groups and the log. Read only, one thread."""
+"""OfflineStore: the store folder of one broker, FireArrow's or Apache's: topics, queues, groups and the log.
+
+Read only. One thread.
+"""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +16,7 @@ from firearrow.spark_tools.offline.store_config import QUEUE_ID, DeclaredTopics,
 
 
 class OfflineStore:
-    """`name` stands as broker name in its queues. StoreUnreadable: `root` is no store that can be read."""
+    """`name` is the broker name of its queues. StoreUnreadable: `root` is not a readable store."""
 
     def __init__(self, name: str, root: str, mappings: MappedFiles) -> None:
         self.name = name
@@ -23,19 +26,20 @@ class OfflineStore:
         self._queues = os.path.join(root, "consumequeue")
         self._batches = os.path.join(root, "batchconsumequeue")
         self.index = os.path.join(root, "index")
-        """Folder of the key index, which may not be there."""
+        """Folder of the key index; it may not exist."""
         self.log = LogFiles(os.path.join(root, "commitlog"), mappings)
 
     def topics(self) -> set[str]:
-        """All that are declared or have a queue."""
+        """All topics that are configured or have a queue."""
         return {*self._declared.queues(), *_folders(self._queues), *_folders(self._batches)}
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Those that are declared or have files, sorted. TopicNotFound; StoreUnreadable: it is a topic of batches."""
+        """The queues that are configured or have files, sorted. TopicNotFound; StoreUnreadable: a BatchCQ
+        topic."""
         if topic in _folders(self._batches):
             raise StoreUnreadable(
-                f"{topic} in {self.root} is kept in a queue of batches (queue.type=BatchCQ), which cannot be read "
-                "from files: read it from its broker, by nameServer"
+                f"{topic} in {self.root} has batch queues (queue.type=BatchCQ), which cannot be read from "
+                "files: read the topic from its broker, with the option nameServer"
             )
         declared = self._declared.queues().get(topic)
         if declared is None and topic not in _folders(self._queues):
@@ -44,22 +48,23 @@ class OfflineStore:
         return [MessageQueue(topic, self.name, number) for number in sorted(numbers)]
 
     def queue(self, queue: MessageQueue) -> StoredQueue:
-        """To be closed by who asks."""
+        """The caller closes the queue."""
         return StoredQueue(queue, self._folder(queue.topic, str(queue.queue_id)), self.log, self.log_end)
 
     def groups(self) -> Iterator[tuple[str, MessageQueue, int]]:
-        """Group, queue and the next offset that the group consumes there."""
+        """Yields group, queue and the next offset that the group consumes."""
         for (group, topic), queues in group_offsets(self.root).items():
             for number, queue_offset in queues.items():
                 yield group, MessageQueue(topic, self.name, number), queue_offset
 
     @property
     def is_marked(self) -> bool:
-        """By a broker that runs, or was killed."""
+        """Whether the abort file exists: a broker runs or was killed."""
         return os.path.exists(os.path.join(self.root, "abort"))
 
     def log_end(self) -> int:
-        """Physical offset behind the last whole record. The queues say where to look, so little is walked."""
+        """The physical end of the last whole record. Starts at the last records of the queues, so it walks
+        little."""
         self.log.refresh()
         known = self.log.newest()
         for topic in _folders(self._queues):
@@ -72,14 +77,14 @@ class OfflineStore:
         return [int(name) for name in _folders(self._folder(topic)) if QUEUE_ID.fullmatch(name)]
 
     def _folder(self, *names: str) -> str:
-        """Below `consumequeue`. TopicNotFound: no topic has a name that leads elsewhere."""
+        """A path below `consumequeue`. TopicNotFound: the name would lead out of it."""
         if any(os.sep in name or "\0" in name or name in ("", os.curdir, os.pardir) for name in names):
-            raise TopicNotFound(f"{names[0]!r} is no name of a topic")
+            raise TopicNotFound(f"{names[0]!r} is not a valid topic name")
         return os.path.join(self._queues, *names)
 
 
 def _folders(path: str) -> list[str]:
-    """Names of the folders in a folder, sorted; none if it is not there. StoreUnreadable."""
+    """The names of the folders in a folder, sorted; none if it does not exist. StoreUnreadable."""
     try:
         with os.scandir(path) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir())
@@ -91,17 +96,17 @@ def _folders(path: str) -> list[str]:
 
 def _check(root: str) -> None:
     if not os.path.isdir(root):
-        raise StoreUnreadable(f"{root} is no folder: name the folder that a broker has as its store")
+        raise StoreUnreadable(f"{root} is not a folder: give the store folder of a broker")
     if not os.path.isdir(os.path.join(root, "commitlog")):
         if any(FILE_NAME.fullmatch(name) for name in os.listdir(root)):
-            raise StoreUnreadable(f"{root} is a part of a store: name the folder above it")
+            raise StoreUnreadable(f"{root} is a folder inside a store: give the folder above it")
         raise StoreUnreadable(
-            f"{root} is no store, it has no commitlog: if storePathCommitLog puts that elsewhere, name a folder that "
-            "has links called commitlog, consumequeue and config to the three"
+            f"{root} is not a store: it has no folder commitlog. If storePathCommitLog is elsewhere, make a "
+            "folder with links to the three folders, named commitlog, consumequeue and config, and give that"
         )
     in_rocksdb = os.path.isdir(os.path.join(root, "consumequeue_r"))
     if in_rocksdb and not _folders(os.path.join(root, "consumequeue")):
         raise StoreUnreadable(
             f"{root} keeps its queues in RocksDB (consumequeue_r), which cannot be read from files: "
-            "read it from its broker, by nameServer"
+            "read it from its broker, with the option nameServer"
         )

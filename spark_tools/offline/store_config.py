@@ -1,7 +1,7 @@
-"""What a store's `config` folder says: topics and the offsets of groups, in Java's JSON. Read only, any thread.
+"""Store config: reads topics and consumer offsets from a store's `config` folder (Java's JSON). Any thread.
 
-A file that is missing says nothing. One that cannot be read is replaced by its `.bak`, as the broker would do it: it
-may be in the middle of being written.
+A missing file counts as empty. Instead of a file that cannot be parsed, its `.bak` is read, as a broker
+does: the file may be half written.
 """
 
 import os
@@ -18,7 +18,7 @@ OFFSET_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
 
 
 class DeclaredTopics:
-    """What `topics.json` says; read again only when it has changed."""
+    """The topics in `topics.json`; read again only when the file has changed."""
 
     def __init__(self, root: str) -> None:
         self._path = os.path.join(root, "config", "topics.json")
@@ -26,7 +26,7 @@ class DeclaredTopics:
         self._queues: dict[str, int] = {}
 
     def queues(self) -> dict[str, int]:
-        """Topic → how many queues can be read. StoreUnreadable."""
+        """Topic → number of readable queues. StoreUnreadable."""
         stamp = _stamp(self._path)
         if stamp != self._stamp:
             table = _member(self._path, "topicConfigTable")
@@ -36,17 +36,18 @@ class DeclaredTopics:
 
 
 def group_offsets(root: str) -> dict[tuple[str, str], dict[int, int]]:
-    """(Group, topic) → queue → the next offset to consume; of two files the newer one counts. StoreUnreadable."""
+    """(Group, topic) → queue id → the next offset to consume; the newer of two files wins.
+    StoreUnreadable."""
     found: dict[tuple[str, str], dict[int, int]] = {}
     paths = [os.path.join(root, "config", name) for name in OFFSET_FILES]
     for path in sorted(paths, key=_stamp):
         for key, queues in _member(path, "offsetTable").items():
-            topic, mark, group = key.partition("@")
-            if mark and isinstance(queues, dict):
+            topic, at_sign, group = key.partition("@")
+            if at_sign and isinstance(queues, dict):
                 found[group, topic] = _offsets(queues)
         for key, queue_offset in _member(path, "lmqOffsetTable").items():
-            topic, mark, group = key.partition("@")
-            if mark and type(queue_offset) is int:
+            topic, at_sign, group = key.partition("@")
+            if at_sign and type(queue_offset) is int:
                 found[group, topic] = {0: queue_offset}
     return found
 
@@ -65,33 +66,33 @@ def _offsets(queues: Mapping[object, object]) -> dict[int, int]:
 
 
 def _stamp(path: str) -> tuple[int, int]:
-    """When it changed, and its size."""
+    """Modification time and size; zeros if the file does not exist."""
     try:
-        about = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return 0, 0
-    return about.st_mtime_ns, about.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def _member(path: str, name: str) -> dict[str, object]:
-    """An object in the object that a file holds; empty if either is missing."""
-    wrong: JsonError | None = None
+    """The member `name` of the JSON object in a file; empty if the file or the member is missing."""
+    first_error: JsonError | None = None
     for each in (path, path + ".bak"):
         try:
-            whole = _read(each)
+            document = _read(each)
         except JsonError as error:
-            wrong = wrong or error
+            first_error = first_error or error
             continue
-        if whole is not None:
-            part = whole.get(name) if isinstance(whole, dict) else None
-            return {str(key): value for key, value in part.items()} if isinstance(part, dict) else {}
-    if wrong is not None:
-        raise StoreUnreadable(f"{path} cannot be read: {wrong}")
+        if document is not None:
+            member = document.get(name) if isinstance(document, dict) else None
+            return {str(key): value for key, value in member.items()} if isinstance(member, dict) else {}
+    if first_error is not None:
+        raise StoreUnreadable(f"{path} cannot be read: {first_error}")
     return {}
 
 
 def _read(path: str) -> object:
-    """None if there is nothing."""
+    """None if the file is missing or empty."""
     try:
         size = os.stat(path).st_size
         if size > BYTES_MAX:

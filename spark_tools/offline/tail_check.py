@@ -1,7 +1,7 @@
-"""What a store has behind the ends of its queues: entries without records, records without entries, torn bytes.
+"""Tail check: finds entries without records, records without entries and torn bytes past the ends of queues.
 
-A broker that was killed leaves them and mends them when it starts. One that runs shows them for moments, so what is
-seen is looked at again while there is a mark of one. One thread, that of the store.
+A killed broker leaves them and repairs them at its next start. A running broker shows them for moments, so
+findings are checked again while the abort file exists. One thread, that of the store.
 """
 
 import logging
@@ -15,13 +15,13 @@ from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.source import LMQ_PREFIX, QueueRange
 from firearrow.spark_tools.offline.store import OfflineStore
 
-NO_RECORD = "their entries show no whole record: the log ends before them"
-NO_ENTRY = "their records have no entries: start the broker once, it makes them"
+NO_RECORD = "their entries point to no whole record: the log ends before them"
+NO_ENTRY = "their records have no entries: start the broker once, it adds them"
 READS_MAX = 20
-REST_S = 0.05
+RETRY_S = 0.05
 WALK_BYTES = 16 << 20
 TRANSACTION, COMMITTED = 0xC, 0x8
-"""Bits of a sysFlag: what is prepared or rolled back has no entry."""
+"""Bits of a sysFlag: prepared and rolled back records have no entry."""
 log = logging.getLogger("firearrow.spark")
 Ranges = dict[tuple[MessageQueue, str], tuple[int, int]]
 """Queue and reason → offsets."""
@@ -31,42 +31,45 @@ Ranges = dict[tuple[MessageQueue, str], tuple[int, int]]
 class TailState:
     ranges: Ranges = field(default_factory=dict)
     torn: frozenset[int] = frozenset()
-    """Physical offsets from which on there are bytes that are no record."""
+    """Physical offsets where bytes begin that are not a record."""
 
     def __bool__(self) -> bool:
         return bool(self.ranges or self.torn)
 
     def and_still(self, later: "TailState") -> "TailState":
-        """What both show."""
+        """The findings that both states have."""
         shared = {
-            place: (max(start, later.ranges[place][0]), min(end, later.ranges[place][1]))
-            for place, (start, end) in self.ranges.items()
-            if place in later.ranges
+            key: (max(start, later.ranges[key][0]), min(end, later.ranges[key][1]))
+            for key, (start, end) in self.ranges.items()
+            if key in later.ranges
         }
-        ranges = {place: (start, end) for place, (start, end) in shared.items() if start < end}
+        ranges = {key: (start, end) for key, (start, end) in shared.items() if start < end}
         return TailState(ranges, self.torn & later.torn)
 
 
 def check_tail(
     store: OfflineStore, queues: Sequence[MessageQueue], pause: Callable[[float], None] = time.sleep
 ) -> list[tuple[QueueRange, str]]:
-    """Of these queues, in order, with the reason. Torn bytes belong to no queue: they are warned of."""
+    """The losses of these queues in order, with the reason. Torn bytes belong to no queue and are logged."""
     seen = read_tail(store, queues)
     for _ in range(READS_MAX if store.is_marked else 0):
         if not seen:
             break
-        pause(REST_S)
+        pause(RETRY_S)
         seen = seen.and_still(read_tail(store, queues))
     for physical in sorted(seen.torn):
         log.warning(
-            "%s: bytes that are no record from %d on, behind the ends of queues", store.root, physical
+            "%s: bytes that are not a record from %d on, past the ends of the queues", store.root, physical
         )
     return [(QueueRange(queue, *seen.ranges[queue, why]), why) for queue, why in sorted(seen.ranges)]
 
 
 def read_tail(store: OfflineStore, queues: Sequence[MessageQueue]) -> TailState:
-    """At this moment. Records are looked for from where the newest file begins, or behind the newest entry of these
-    queues; of queues without any entry none: their topic may have been deleted and made again."""
+    """The findings at this moment.
+
+    Looks for records from the start of the newest file or from the newest entry of these queues. Queues
+    without any entry are skipped: their topic may have been deleted and created again.
+    """
     ranges: Ranges = {}
     ends: dict[MessageQueue, int] = {}
     known = store.log.newest()
@@ -82,16 +85,16 @@ def read_tail(store: OfflineStore, queues: Sequence[MessageQueue]) -> TailState:
     torn: set[int] = set()
     walk = LogReader(store.log, known, None, lambda start, end, why: torn.add(start), check_crc=False)
     for spans in walk.spans(WALK_BYTES):
-        for queue, number in _to_be_entered(spans, store.name, ends):
+        for queue, number in _expected_entries(spans, store.name, ends):
             if number >= ends[queue]:
                 ranges[queue, NO_ENTRY] = ends[queue], number + 1
     return TailState(ranges, frozenset(torn))
 
 
-def _to_be_entered(
+def _expected_entries(
     spans: Spans, broker: str, ends: Mapping[MessageQueue, int]
 ) -> Iterator[tuple[MessageQueue, int]]:
-    """Queue and queue offset of each record there that should have an entry in one of these queues."""
+    """Queue and queue offset of each record that should have an entry in one of these queues."""
     topics = {queue.topic for queue in ends}
     for index in range(len(spans)):
         if (topic := spans.topic(index)) not in topics:

@@ -127,7 +127,7 @@ def test_what_cannot_be_read_is_said_and_passed_over(tmp_path: Path) -> None:
     assert [json.loads(line)["body"] for line in ran.out.splitlines()] == [
         text(number) for number in range(MESSAGES) if number != 4
     ]
-    assert f"from {places[4]} to {places[5]}: bytes that are no record" in ran.err
+    assert f"from {places[4]} to {places[5]}: bytes that are not a record" in ran.err
     queue = run("dump", tmp_path / "store", "--topic", "Orders", "--queue", "1", "--json")
     assert len(queue.out.splitlines()) == MESSAGES // 3 - 1
     assert f"entry 1 refers to {places[4]}" in queue.err

@@ -194,7 +194,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what an index shows: nothing is read because it lies beside what is wanted."""
-    monkeypatch.setattr(index_plan, "NEAR", 0)
+    monkeypatch.setattr(index_plan, "GAP_MAX", 0)
 
 
 @pytest.fixture(scope="session", params=["store-apache", "store-apache-crashed"])

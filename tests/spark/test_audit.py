@@ -115,7 +115,7 @@ def test_a_store_of_ours_has_no_findings(store: KnownStore) -> None:
     messages = seen.counts.topics().rows
     for topic in TOPICS:
         assert messages[(topic,)][0] == len(store.of(topic))
-    assert seen.numbers["keys_found"] == seen.numbers["keys_told"] > len(store.messages)
+    assert seen.numbers["keys_found"] == seen.numbers["keys_expected"] > len(store.messages)
 
 
 def test_a_store_that_a_broker_writes_has_no_findings(tmp_path: Path) -> None:
@@ -326,5 +326,5 @@ def test_stores_have_names_of_their_own(tmp_path: Path) -> None:
     assert [(store.name, store.root) for store in found] == [
         ("one", os.fspath(tmp_path / "one")), ("two", os.fspath(tmp_path / "one")),
     ]  # fmt: skip
-    with pytest.raises(InvalidOption, match="two stores are called 'one'"):
+    with pytest.raises(InvalidOption, match="two stores are named 'one'"):
         stores_of((str(tmp_path / "one"), str(tmp_path / "x" / "one")))

@@ -83,7 +83,7 @@ def test_a_folder_of_a_queue_that_cannot_be_read_is_a_finding(apache: Path) -> N
     seen = audited(apache)
     finding = only(seen, Kind.UNREADABLE)
     assert finding.file == str(folder)
-    assert "notes.txt is no file of a store" in finding.text
+    assert "notes.txt does not belong to a store" in finding.text
     assert only(seen, Kind.NO_ENTRY).file == str(folder)
 
 
@@ -149,7 +149,7 @@ def test_a_store_without_index_is_judged_without_it(apache: Path) -> None:
     seen = audited(apache)
     assert totals(seen) == {}
     assert seen.state == ["it has no index files: keys were not checked"]
-    assert seen.numbers["keys_told"] == 0
+    assert seen.numbers["keys_expected"] == 0
 
 
 def test_an_index_that_was_cut_at_its_beginning_is_judged_from_there_on(apache: Path) -> None:
@@ -157,7 +157,7 @@ def test_an_index_that_was_cut_at_its_beginning_is_judged_from_there_on(apache: 
     seen = audited(apache)
     assert totals(seen) == {}
     assert seen.state == [f"{seen.numbers['keys_outside']} keys of records that the index does not reach"]
-    assert seen.numbers["keys_outside"] + seen.numbers["keys_found"] == seen.numbers["keys_told"]
+    assert seen.numbers["keys_outside"] + seen.numbers["keys_found"] == seen.numbers["keys_expected"]
 
 
 # ---- groups ----------------------------------------------------------------------------------------------------------

@@ -117,7 +117,11 @@ def test_messages_with_a_delay_go_alone_and_the_others_together() -> None:
 def test_a_time_can_be_told_in_milliseconds_and_not_beside_a_level() -> None:
     batch = pa.record_batch({"body": ["a"], "deliverTime": [1234]})
     assert sent(batch, SinkSettings(topic="T"))[0].messages[0][2]["TIMER_DELIVER_MS"] == "1234"
-    for level, time, sentence in ((1, 1, "both in one row"), (-1, None, "below 0"), (None, -5, "below 0")):
+    for level, time, sentence in (
+        (1, 1, "a row has both"),
+        (-1, None, "negative in a row"),
+        (None, -5, "negative in a row"),
+    ):
         wrong = pa.record_batch({
             "body": ["a"], "delayLevel": pa.array([level], pa.int32()), "deliverTime": pa.array([time], pa.int64()),
         })  # fmt: skip
@@ -169,7 +173,9 @@ def test_a_failure_says_how_much_is_at_the_target_already() -> None:
     sender = FakeSender(fails_at=2)
     out = BatchSender(sender, SinkSettings(topic="T", batch_bytes=1024), IDS)
     out.send(pa.record_batch({"body": ["x" * 900] * 5}))
-    with pytest.raises(SendFailed, match="broker-a: gone; 2 messages in 2 queues are at the target already"):
+    with pytest.raises(
+        SendFailed, match="broker-a: gone; 2 messages in 2 queues were sent before and remain"
+    ):
         out.finish()
 
 
@@ -192,7 +198,9 @@ def test_nothing_of_a_batch_is_sent_when_a_row_has_no_place() -> None:
 
 
 def test_a_topic_that_takes_nothing_is_refused() -> None:
-    with pytest.raises(TopicNotFound, match="topic T has no queue at the target that takes messages"):
+    with pytest.raises(
+        TopicNotFound, match="topic T has no writable queue at the target; change its permissions"
+    ):
         sent(pa.record_batch({"body": ["a"]}), SinkSettings(topic="T"), count=0)
 
 

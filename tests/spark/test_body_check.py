@@ -93,7 +93,7 @@ def test_a_table_ends_or_goes_on_without_it(root: Path, columns: tuple[str, ...]
         return sum(map(len, work.of(RangePartition((WHOLE,)))))
 
     if "body" in columns:
-        with pytest.raises(DataLoss, match=r"T@s:0\[5\.\.6\): the body of the record does not have its CRC"):
+        with pytest.raises(DataLoss, match=r"T@s:0\[5\.\.6\): the body of the record does not match its CRC"):
             rows()
         assert rows(failOnDataLoss="false") == COUNT - 1
     assert rows(checkCrc="false") == COUNT

@@ -362,7 +362,7 @@ def test_without_properties_the_map_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
-        (["topic", "Topic"], "there is no 'Topic'"),
+        (["topic", "Topic"], "unknown column 'Topic'"),
         (["body", "body"], "named twice"),
         (["properties"], "none is left"),
     ],

@@ -78,7 +78,7 @@ def test_what_retention_took_before_it_was_copied_ends_it_or_is_counted(
 def test_a_folder_that_is_no_store_is_one_sentence(copy: Copy, tmp_path: Path) -> None:
     ran = copy("--path", tmp_path / "no-store", "--pattern", ".*")
     assert ran.code == 1
-    assert ran.err.startswith(f"firearrow: {tmp_path / 'no-store'} is no folder")
+    assert ran.err.startswith(f"firearrow: {tmp_path / 'no-store'} is not a folder")
     assert ran.err.count("\n") == 1
 
 

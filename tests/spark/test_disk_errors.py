@@ -40,7 +40,7 @@ def test_no_room_for_the_plan_is_one_sentence(
     ended = run(*words, checkpoint="disk/c")
     assert ended.code == 1
     place = disk.path / "c" / "plan.json"
-    told = f"firearrow: {place}: no room (No space left on device); make room and run it again, it goes on\n"
+    told = f"firearrow: {place}: no space (No space left on device); free some space and run it again, it continues\n"
     assert ended.err == told
     disk.make_room()
     went_on = run(*words, checkpoint="disk/c")
@@ -57,7 +57,7 @@ def test_no_room_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
     assert ended.exit_code == 1
     told = " ".join(ended.stdout.split())
     assert f"failed: {disk.path / 'c' / 'marks'}/" in told
-    assert "no room (No space left on device); make room and run it again, it goes on" in told
+    assert "no space (No space left on device); free some space and run it again, it continues" in told
     disk.make_room()
     assert run(export.cli, *words).exit_code == 0
     assert ExportManifest.read(tmp_path / "out").rows == len(store.messages)
@@ -66,7 +66,7 @@ def test_no_room_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
 def test_no_room_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
     manifest = ExportManifest("export", "/s", 1, 2, {}, ("topic",), ("topic",), (), ())
     disk.fill()
-    with pytest.raises(WriteFailed, match=r"_manifest\.json: no room .*make room and run it again"):
+    with pytest.raises(WriteFailed, match=r"_manifest\.json: no space .*free some space and run it again"):
         manifest.write(disk.path)
     assert not list(disk.path.glob(f"*{NAME}*"))
     disk.make_room()

@@ -183,7 +183,7 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(
     monkeypatch.setattr(export_task, "BUNDLE_BYTES_MIN", 1)
     with workers_write_at_most(spark, 4096):
         assert run("--path", store.root) == 1
-    assert "make room and run it again" in " ".join(capsys.readouterr().out.split())
+    assert "free some space and run it again" in " ".join(capsys.readouterr().out.split())
     assert not (tmp_path / "out" / "_manifest.json").exists()
     assert run("--path", store.root) == 0
     rows = rows_of(tmp_path / "out")

@@ -16,9 +16,9 @@ def run(*arguments: object) -> int:
     ("arguments", "told"),
     [
         ((), "--to: the folder of the export is needed"),
-        (("--to", "x", "--columns", "topic,price"), "columns: there is no 'price'"),
-        (("--to", "x", "--partition-by", "price"), "--partition-by: 'price'"),
-        (("--to", "x", "--compression", "rar"), "--compression: 'rar'"),
+        (("--to", "x", "--columns", "topic,price"), "columns: unknown column 'price'"),
+        (("--to", "x", "--partition-by", "price"), "--partition-by: unknown 'price'"),
+        (("--to", "x", "--compression", "rar"), "--compression: unknown 'rar'"),
         (("--to", "x", "--topics", "Nobody"), "Nobody"),
         (("--to", "x", "--from", "2026-01-02", "--until", "2026-01-01"), "--until"),
     ],

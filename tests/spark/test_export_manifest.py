@@ -39,7 +39,7 @@ def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_one_is_not_complete(tmp_path: Path) -> None:
-    with pytest.raises(InvalidManifest, match="has not finished, run it again"):
+    with pytest.raises(InvalidManifest, match="is not finished; run it again"):
         ExportManifest.read(tmp_path)
 
 
@@ -47,9 +47,9 @@ def test_a_folder_without_one_is_not_complete(tmp_path: Path) -> None:
     ("change", "told"),
     [
         ({"version": 2}, "version 2"),
-        ({"files": [{"path": "x"}]}, "not as an export writes it"),
-        ({"files": "none"}, "not as an export writes it"),
-        ({"rows": None, "job": None, "ranges": 7}, "not as an export writes it"),
+        ({"files": [{"path": "x"}]}, "not a valid manifest"),
+        ({"files": "none"}, "not a valid manifest"),
+        ({"rows": None, "job": None, "ranges": 7}, "not a valid manifest"),
     ],
 )
 def test_another_file_of_that_name_is_refused(tmp_path: Path, change: dict[str, object], told: str) -> None:

@@ -69,10 +69,10 @@ def test_nothing_given_keeps_what_it_got() -> None:
 @pytest.mark.parametrize(
     ("sql", "why"),
     [
-        ("a =", "sql: 'a =' is no SQL92 filter: .*ParseException"),
-        ("a = 'x", "sql: .* is no SQL92 filter: .*Lexical error at line 1"),
-        ("a = 1 OR " * SQL_CHARS_MAX, f"sql: an expression of {9 * SQL_CHARS_MAX} characters, at most"),
-        ("(" * 200 + "a" + ")" * 200, "sql: .* is no SQL92 filter"),
+        ("a =", "sql: 'a =' is not an SQL92 filter: .*ParseException"),
+        ("a = 'x", "sql: .* is not an SQL92 filter: .*Lexical error at line 1"),
+        ("a = 1 OR " * SQL_CHARS_MAX, f"sql: {9 * SQL_CHARS_MAX} characters; an expression may have at most"),
+        ("(" * 200 + "a" + ")" * 200, "sql: .* is not an SQL92 filter"),
     ],
 )
 def test_an_expression_that_is_none_names_the_option(sql: str, why: str) -> None:

@@ -97,7 +97,7 @@ def test_every_key_and_unique_id_is_found(indexed: Path) -> None:
 
 
 def test_what_lies_near_is_one_range(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_plan, "NEAR", 7)
+    monkeypatch.setattr(index_plan, "GAP_MAX", 7)
     with opened(indexed) as reader:
         parts = everything(reader, "T")[:1]
         apart = reader.by_index(parts, wanted(200, 216))
@@ -133,7 +133,7 @@ def test_too_many_keys_are_not_looked_up(indexed: Path, caplog: pytest.LogCaptur
     with opened(indexed) as reader:
         parts = everything(reader)
         assert reader.by_index(parts, many) == parts
-        assert "is not asked for 10001 keys of 1 topics" in caplog.text
+        assert "too many keys for its index, 10001 of 1 topics" in caplog.text
         assert reader.by_index(parts, MessageFilter()) == parts
         assert reader.by_index(parts, MessageFilter(keys=frozenset({"\udcff"}))) == parts
         assert reader.by_index([], wanted(1)) == []
@@ -145,9 +145,9 @@ def test_a_key_of_too_many_messages_is_not_looked_up(
     message_filter = MessageFilter(keys=frozenset({"hundred1", "hundred2"}))
     with opened(indexed) as reader:
         parts = everything(reader)
-        monkeypatch.setattr(index_plan, "PLACES_MAX", 12)
+        monkeypatch.setattr(index_plan, "HITS_MAX", 12)
         assert sum(map(len, reader.by_index(parts, message_filter))) < COUNT / 4
-        monkeypatch.setattr(index_plan, "PLACES_MAX", 11)
+        monkeypatch.setattr(index_plan, "HITS_MAX", 11)
         assert reader.by_index(parts, message_filter) == parts
         assert "more than 11" in caplog.text
         late = [QueueRange(part.queue, 200, part.end) for part in parts]

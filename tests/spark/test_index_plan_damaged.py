@@ -145,7 +145,7 @@ def test_garbled_entries_lead_nobody_astray(
     root: Path, number: int, physical: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They stand where a binary search looks for the ends of what no index file tells of."""
-    monkeypatch.setattr(index_plan, "STEADY", 5)
+    monkeypatch.setattr(index_plan, "SORTED_ENTRIES", 5)
     index_files(root)[2].unlink()
     path, position = entry_at(root, number)
     write_at(path, position, struct.pack(">q", physical))

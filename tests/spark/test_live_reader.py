@@ -200,7 +200,7 @@ def test_without_sql_at_the_broker_it_is_evaluated_here(broker: LocalBroker) -> 
 
 
 def test_an_expression_that_is_none_is_refused_with_its_place(reader: LiveReader, sent: Sent) -> None:
-    with pytest.raises(InvalidOption, match="sql: 'number >' is no SQL92 filter"):
+    with pytest.raises(InvalidOption, match="sql: 'number >' is not an SQL92 filter"):
         read(reader, sent.whole, MessageFilter(sql="number >"))
 
 
@@ -304,6 +304,6 @@ def test_a_body_that_was_changed_is_lost_unless_it_is_wanted_as_it_is(
     monkeypatch.setattr(PullPipeline, "answer", answer)
     lost: Lost = []
     assert read(reader, sent.whole, lost=lost) == [n for n in range(MESSAGES) if n != 250]
-    assert lost == [(QueueRange(sent.queue, 250, 251), "the body of the record does not have its CRC")]
+    assert lost == [(QueueRange(sent.queue, 250, 251), "the body of the record does not match its CRC")]
     as_it_is = read(reader, sent.whole, MessageFilter(check_crc=False))
     assert as_it_is == [999 if n == 250 else n for n in range(MESSAGES)]

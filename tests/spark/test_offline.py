@@ -213,20 +213,20 @@ def test_several_stores_are_read_as_one(golden_clean: Golden, store: KnownStore)
         assert {queue.broker_name for queue in reader.queues("Orders")} == {BROKER}
         mixed = [MessageQueue("Orders", BROKER, 0), MessageQueue("GoldenFill", "apache", 0)]
         assert reader.bounds(mixed)[mixed[1]] == (0, 399)
-        with pytest.raises(InvalidOption, match="no store is called 'other', there are apache, broker-a"):
+        with pytest.raises(InvalidOption, match="no store is named 'other'; the stores are apache, broker-a"):
             reader.bounds([MessageQueue("T", "other", 0)])
 
 
 @pytest.mark.parametrize(
     ("paths", "why"),
     [
-        ((), "name at least one store folder"),
-        (("/a/store", "/b/store"), "two stores are called 'store': name them, as NAME=FOLDER"),
-        (("x=/a/store", "x=/b/other"), "two stores are called 'x'"),
-        (("/",), "/ has no name that can be a broker's: write NAME=/"),
-        (("x=",), "'x=' names no folder"),
-        (("",), "'' names no folder"),
-        (("/a/b=c",), "/a/b=c has no name that can be a broker's: write NAME=/a/b=c"),
+        ((), "give at least one store folder"),
+        (("/a/store", "/b/store"), "two stores are named 'store': give them names, as NAME=FOLDER"),
+        (("x=/a/store", "x=/b/other"), "two stores are named 'x'"),
+        (("/",), "the name of / cannot be a broker name: write NAME=/"),
+        (("x=",), "'x=' has no folder"),
+        (("",), "'' has no folder"),
+        (("/a/b=c",), "the name of /a/b=c cannot be a broker name: write NAME=/a/b=c"),
     ],
 )
 def test_paths_that_name_no_store_are_refused(paths: tuple[str, ...], why: str) -> None:

@@ -39,7 +39,7 @@ def test_a_record_that_is_none_is_lost_and_the_rest_is_read(root: Path) -> None:
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
         assert offsets(reader, 0, COUNT, losses) == [n for n in range(COUNT) if n not in (30, 31, 77)]
     assert losses.ranges == [(30, 32), (77, 78)]
-    assert "show no record of theirs" in losses.reasons[0]
+    assert "do not point to their records" in losses.reasons[0]
     assert str(root / "consumequeue" / "T" / "0") in losses.reasons[0]
 
 
@@ -229,7 +229,7 @@ def test_a_queue_whose_records_are_all_gone_keeps_its_end(root: Path) -> None:
 def test_a_store_that_is_taken_away_is_an_error_and_not_empty(root: Path) -> None:
     with opened(root) as reader:
         root.rename(root.parent / "elsewhere")
-        with pytest.raises(StoreUnreadable, match="commitlog is not there any more"):
+        with pytest.raises(StoreUnreadable, match="commitlog does not exist any more"):
             reader.bounds([QUEUE])
 
 

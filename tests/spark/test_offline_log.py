@@ -100,8 +100,8 @@ def test_what_is_no_record_is_told_and_passed_over(root: Path) -> None:
     with opened(root) as reader:
         assert places(reader, torn=torn) == [p for n, p in enumerate(everything) if n not in (11, 12, 50)]
     assert torn == [
-        (everything[11], everything[13], "bytes that are no record"),
-        (everything[50], everything[51], "bytes that are no record"),
+        (everything[11], everything[13], "bytes that are not a record"),
+        (everything[50], everything[51], "bytes that are not a record"),
     ]
 
 
@@ -115,7 +115,7 @@ def test_a_wrong_crc_is_told_when_it_is_asked_for(root: Path) -> None:
         assert torn == []
         found = places(reader, torn=torn, check_crc=True)
         assert found == everything[:20] + everything[21:]
-    assert torn == [(everything[20], everything[21], "the body of a record does not have its CRC")]
+    assert torn == [(everything[20], everything[21], "the body of a record does not match its CRC")]
 
 
 def test_a_missing_file_is_told_and_passed_over(root: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_missing_file_is_told_and_passed_over(root: Path) -> None:
         assert reader.missing("s") == [(segments[1].base, segments[1].end)]
         assert reader.boundary("s", segments[1].base + 5) == segments[2].base
         assert reader.window(segments[1]) is None
-    assert torn == [(segments[1].base, segments[1].end, "no file of the log has them")]
+    assert torn == [(segments[1].base, segments[1].end, "no file of the log has these bytes")]
 
 
 def test_zeros_in_the_middle_are_told_and_at_the_end_are_the_end(root: Path) -> None:
@@ -141,7 +141,7 @@ def test_zeros_in_the_middle_are_told_and_at_the_end_are_the_end(root: Path) -> 
     with opened(root) as reader:
         found = places(reader, torn=torn)
     assert found == [place for place in everything if not hole <= place < segments[1].end]
-    assert torn == [(hole, segments[1].end, "nothing was written there, but behind")]
+    assert torn == [(hole, segments[1].end, "nothing was written, but records follow")]
 
 
 def test_a_torn_tail_is_told(root: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_torn_tail_is_told(root: Path) -> None:
         assert reader.log_end("s") == everything[-1]
         assert places(reader, torn=torn) == everything[:-1]
     [(start, _, why)] = torn
-    assert (start, why) == (everything[-1], "bytes that are no record")
+    assert (start, why) == (everything[-1], "bytes that are not a record")
 
 
 def test_an_empty_log_has_nothing(tmp_path: Path) -> None:

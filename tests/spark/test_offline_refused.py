@@ -15,14 +15,18 @@ from tests.support.stores import open_store, properties_of, put
 
 
 def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnreadable, match="nowhere is no folder: name the folder that a broker has"):
+    with pytest.raises(StoreUnreadable, match="nowhere is not a folder: give the store folder of a broker"):
         opened(tmp_path / "nowhere")
-    with pytest.raises(StoreUnreadable, match="is no store, it has no commitlog: if storePathCommitLog"):
+    with pytest.raises(
+        StoreUnreadable, match="is not a store: it has no folder commitlog. If storePathCommitLog"
+    ):
         opened(tmp_path)
 
 
 def test_a_part_of_a_store_is_refused(root: Path) -> None:
-    with pytest.raises(StoreUnreadable, match="commitlog is a part of a store: name the folder above it"):
+    with pytest.raises(
+        StoreUnreadable, match="commitlog is a folder inside a store: give the folder above it"
+    ):
         opened(root / "commitlog")
 
 
@@ -31,7 +35,7 @@ def test_queues_in_rocksdb_are_refused(root: Path) -> None:
     with opened(root) as reader:  # both are written by a broker on its way there
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
     shutil.rmtree(root / "consumequeue")
-    with pytest.raises(StoreUnreadable, match=r"RocksDB \(consumequeue_r\).* by nameServer"):
+    with pytest.raises(StoreUnreadable, match=r"RocksDB \(consumequeue_r\).* with the option nameServer"):
         opened(root)
 
 
@@ -39,14 +43,14 @@ def test_queues_of_batches_are_refused(root: Path) -> None:
     (root / "batchconsumequeue" / "B" / "0").mkdir(parents=True)
     with opened(root) as reader:
         assert "B" in reader.topics()
-        with pytest.raises(StoreUnreadable, match=r"B in .* queue of batches"):
+        with pytest.raises(StoreUnreadable, match=r"B in .* has batch queues"):
             reader.queues("B")
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "0", "00000000000000000000.bak", "٠" * 20])
 def test_files_that_are_none_of_a_store_are_named(root: Path, name: str) -> None:
     (root / "commitlog" / name).write_text("x")
-    with pytest.raises(StoreUnreadable, match="is no file of a store: move it away"):
+    with pytest.raises(StoreUnreadable, match="does not belong to a store: move it away"):
         opened(root)
 
 

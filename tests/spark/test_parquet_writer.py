@@ -189,7 +189,7 @@ def files_up_to(size: int) -> Iterator[None]:
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     noise = random.Random(1).randbytes(200_000)
-    with files_up_to(100_000), pytest.raises(ExportFailed, match="make room and run it again"):
+    with files_up_to(100_000), pytest.raises(ExportFailed, match="free some space and run it again"):
         write(tmp_path, Layout(COLUMNS), batch(0, 1, body=noise))
     assert files(tmp_path) == []
 
@@ -205,12 +205,12 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"columns": ("nonsense",)}, "columns: there is no 'nonsense'"),
-        ({"partition_by": ("body",)}, "--partition-by: 'body'"),
+        ({"columns": ("nonsense",)}, "columns: unknown column 'nonsense'"),
+        ({"partition_by": ("body",)}, "--partition-by: unknown 'body'"),
         ({"partition_by": ("topic", "topic")}, "named twice"),
-        ({"compression": "rar"}, "--compression: 'rar'"),
-        ({"level": 23}, "--level: 1 to 22"),
-        ({"compression": "none", "level": 3}, "for zstd only"),
+        ({"compression": "rar"}, "--compression: unknown 'rar'"),
+        ({"level": 23}, "--level: only for zstd, from 1 to 22"),
+        ({"compression": "none", "level": 3}, "only for zstd"),
     ],
 )
 def test_a_wrong_layout_is_refused(arguments: dict[str, object], told: str) -> None:

@@ -146,7 +146,7 @@ def test_batches_are_of_the_schema_that_spark_demands(log: FakeLog) -> None:
 @pytest.mark.parametrize(
     ("field", "told"),
     [
-        (StructField("offset", LongType()), "there is no 'offset'"),
+        (StructField("offset", LongType()), "unknown column 'offset'"),
         (StructField("queueId", LongType()), "schema: queueId is int32, not int64; cast it"),
         (StructField("topic", StringType(), nullable=False), "schema: topic cannot be `not null`"),
     ],
@@ -163,6 +163,6 @@ def test_the_schema_follows_columns_and_properties() -> None:
     assert schema() == columns.spark_schema()
     assert schema(columns="queueId,body") == "queueId int, body binary"
     assert "properties" not in schema(includeProperties="false")
-    with pytest.raises(InvalidOption, match="there is no 'bdy'"):
+    with pytest.raises(InvalidOption, match="unknown column 'bdy'"):
         schema(columns="bdy")
     assert schema(maxOffsetsPerTrigger="5") == columns.spark_schema()

@@ -116,7 +116,7 @@ def test_a_few_messages_are_found_by_the_index(
     store: KnownStore, target: LocalBroker, replay: Job, tmp_path: Path, option: str, numbers: tuple[int, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(index_plan, "NEAR", 0)
+    monkeypatch.setattr(index_plan, "GAP_MAX", 0)
     known = [message for message in store.of("Orders") if message.keys]
     ids = [known[number].unique_id for number in numbers]
     keys = [known[number].keys[0] for number in numbers]

@@ -36,24 +36,24 @@ SOURCE = pa.schema(
     ("columns", "sentence"),
     [
         ({"topic": pa.string()}, "column body is missing"),
-        ({"body": pa.int32()}, "column body: binary or string is wanted, not int32; cast it"),
+        ({"body": pa.int32()}, "column body: must be binary or string, not int32; cast it"),
         ({"body": pa.string()}, "no topic: add a column topic, or give the option topic"),
         (
             {"body": pa.string(), "tag": pa.string()},
-            "column tag: the sink does not know it; drop it or name it one of body",
+            "column tag: unknown to the sink; drop it or rename it to one of body",
         ),
         (
             {"body": pa.string(), "keys": pa.list_(pa.int32())},
-            "column keys: string or array<string> is wanted",
+            "column keys: must be string or array<string>",
         ),
         (
             {"body": pa.string(), "properties": pa.map_(pa.string(), pa.int32())},
-            "column properties: map<string,string>",
+            "column properties: must be map<string,string>",
         ),
-        ({"body": pa.string(), "queueId": pa.string()}, "column queueId: int is wanted"),
+        ({"body": pa.string(), "queueId": pa.string()}, "column queueId: must be int"),
         (
             {"body": pa.string(), "deliverTime": pa.float64()},
-            "column deliverTime: timestamp, or bigint in ms is wanted",
+            "column deliverTime: must be timestamp, or bigint in ms",
         ),
     ],
 )

@@ -160,7 +160,7 @@ def test_torn_bytes_at_the_end_are_warned_of(root: Path, caplog: pytest.LogCaptu
     write_at(path, behind_all, whole[position : position + 40])
     with caplog.at_level(logging.WARNING, "firearrow.spark"):
         assert rows(root) == 2 * COUNT
-    assert f"bytes that are no record from {base + behind_all} on" in caplog.text
+    assert f"bytes that are not a record from {base + behind_all} on" in caplog.text
 
 
 def test_apache_s_stores_have_nothing_that_is_lost(golden: Golden) -> None:
