@@ -1,14 +1,13 @@
-"""A store audited: log, queues, index and groups compared. Knows no Spark and no broker.
+"""Audits a store: compares log, queues, index and consumer groups. Independent of Spark and of the broker.
 
-- `audit`: One store audited from its log to its groups
-- `findings`: what an audit holds against a store, each with the file and the place
-- `groups`: How far consumer groups are behind, by the store's own files
-- `index`: Index files: what each one is, and whether its chains hold
-- `log_part`: A part of the log looked at once, in a worker: records, what their queues say of them, and
-  what the index does
-- `log_ranges`: The log cut into ranges, and ranges put together to parts: every byte is in exactly one
-- `merge_parts`: Parts of the log put together again: nothing between them may be lost or counted twice
-- `queues`: The files of queues: how far they go, what is missing in them, and which entries show no record
-- `store_files`: one store's folder as it lies, damaged or not
-- `top_counts`: messages and bytes by topic, queue, tag, hour and producer host
+- `audit`: audits one store, from its log to its consumer groups
+- `findings`: what is wrong with a store, with file and position
+- `groups`: the lag of consumer groups
+- `index`: checks index files and their chains
+- `log_part`: checks a part of the log in a worker, against its queues and the index
+- `log_ranges`: splits the log into ranges and groups them into parts
+- `merge_parts`: merges the results of the parts of the log
+- `queues`: checks the files of queues
+- `store_files`: the folder of the audited store
+- `top_counts`: counts messages and bytes by topic, queue, tag, hour and producer host
 """

@@ -1,7 +1,8 @@
-"""One store audited from its log to its groups. What runs in parallel goes through a lane, which is Spark's in its job.
+"""StoreAudit: audits one store, from its log to its consumer groups. Parallel work goes through an Executor.
 
-The order keeps a store that grows consistent: first the offsets of groups and the end of the log are read, then the log
-up to there, then the queues, in which what shows a place behind that end is passed over. Driver; one thread.
+The order gives consistent results for a growing store: first the offsets of groups and the end of the log
+are read, then the log up to that end, then the queues; entries that point past that end are ignored.
+Driver; one thread.
 """
 
 import os
@@ -38,10 +39,10 @@ R = TypeVar("R")
 
 
 class Executor(Protocol):
-    """Does work for each task, results in the tasks' order. `weights`: bytes of each, for progress."""
+    """Calls `work` for each task; results are in task order. `weights`: bytes of each task, for progress."""
 
     width: int
-    """How many tasks are worth making of one log."""
+    """Into how many tasks one log should be split."""
 
     def __call__(
         self, step: str, work: Callable[[T], R], tasks: Sequence[T], weights: Sequence[int]
@@ -49,7 +50,7 @@ class Executor(Protocol):
 
 
 class SerialExecutor:
-    """All tasks in this thread, one after the other."""
+    """Runs all tasks in this thread, one after the other."""
 
     def __init__(self, width: int = 4) -> None:
         self.width = width
@@ -62,7 +63,7 @@ class SerialExecutor:
 
 @dataclass(slots=True)
 class StoreResult:
-    """What an audit says of one store. `state`: notes that are no findings."""
+    """The result of an audit of one store. `state`: notes that are not findings."""
 
     store: AuditedStore
     state: list[str] = field(default_factory=list)
@@ -78,7 +79,7 @@ class StoreResult:
 
 @dataclass(frozen=True, slots=True)
 class LogPartTask:
-    """Picklable: looks at one part of the log."""
+    """Checks one part of the log. Picklable."""
 
     store: AuditedStore
     index: tuple[IndexFileInfo, ...]
@@ -92,12 +93,21 @@ class LogPartTask:
 
 
 class StoreAudit:
-    """`index_slots` 0: told from the index files. `run` once. StoreUnreadable: the folder is no store."""
+    """Call `run` once. `index_slots` 0: found from the index files. StoreUnreadable: the folder is not a
+    store."""
 
     def __init__(
-        self, store: AuditedStore, executor: Executor, offsets: ReadOffsets, *, check_crc: bool = True, with_index: bool = True,
-        delays_s: tuple[int, ...] = APACHE_DELAYS_S, index_slots: int = 0, range_bytes: int = 128 << 20,
-    ) -> None:  # fmt: skip
+        self,
+        store: AuditedStore,
+        executor: Executor,
+        offsets: ReadOffsets,
+        *,
+        check_crc: bool = True,
+        with_index: bool = True,
+        delays_s: tuple[int, ...] = APACHE_DELAYS_S,
+        index_slots: int = 0,
+        range_bytes: int = 128 << 20,
+    ) -> None:
         self._store, self._executor, self._range_bytes = store, executor, range_bytes
         self._offsets = offsets
         self._growing = store.is_running()
@@ -133,11 +143,9 @@ class StoreAudit:
         seen, store = self.seen, self._store
         seen.segments = len(segments)
         if self._growing:
-            seen.state.append("a broker is running: judged up to the end of the log when the audit began")
+            seen.state.append("a broker is running: checked up to where the log ended when the audit began")
         elif store.was_killed():
-            seen.state.append(
-                "the broker was not stopped cleanly: its next start looks at the end of the log"
-            )
+            seen.state.append("the broker was not stopped cleanly: its next start checks the end of the log")
         if not store.has_queues():
             seen.state.append("it has no folder consumequeue: queues were not checked")
         if self._settings.with_index and not index:
@@ -153,7 +161,7 @@ class StoreAudit:
         length = max((segment.length for segment in segments), default=0)
         for segment in segments[:-1] if self._growing else segments:
             if segment.length < length:
-                why = f"it has {segment.length} bytes, and others have {length}"
+                why = f"it has {segment.length} bytes, but other files have {length}"
                 self.seen.findings.add(
                     Finding(
                         Kind.CUT_FILE,
@@ -172,9 +180,9 @@ class StoreAudit:
                 f"{seen.numbers['unjudged']} records of batch queues: their queues were not checked"
             )
         if seen.numbers["gone"]:
-            seen.state.append("files of the log were taken away meanwhile: they were not checked")
+            seen.state.append("files of the log were deleted during the audit: they were not checked")
         if seen.numbers["keys_outside"]:
-            seen.state.append(f"{seen.numbers['keys_outside']} keys of records that the index does not reach")
+            seen.state.append(f"{seen.numbers['keys_outside']} keys of records that the index does not cover")
         if os.path.isdir(store.path("consumequeue_r")):
             seen.state.append("it has queues in RocksDB, which were not checked")
 
@@ -218,7 +226,7 @@ class StoreAudit:
             self._add_entries(lost)
 
     def _add_entries(self, findings: Findings) -> None:
-        """Entries that were named with their records are not named again."""
+        """Entries that are already listed with their records are not listed again."""
         known = [each for each in findings.listed if self.seen.findings.names(each.file, each.position)]
         findings.totals[str(Kind.LOST_RECORD)] -= sum(each.count for each in known)
         findings.listed = [each for each in findings.listed if each not in known]
@@ -226,7 +234,8 @@ class StoreAudit:
         self.seen.findings.merge(findings)
 
     def _look_again(self) -> None:
-        """While a broker writes, an entry may follow its record by a moment."""
+        """Check missing entries again: while a broker writes, an entry may be written a moment after its
+        record."""
         if not self._growing:
             return
         for each in [each for each in self.seen.findings.listed if each.kind is Kind.NO_ENTRY]:
@@ -245,7 +254,11 @@ class StoreAudit:
 
 
 def _index_from(segments: Sequence[SegmentFile], index: Sequence[IndexFileInfo]) -> int:
-    """Older index files may be gone, and with them some of the keys of the record with which the next one begins."""
+    """The first record whose keys the index must have.
+
+    Older index files may be deleted, and with them some keys of the record with which the oldest remaining
+    file begins.
+    """
     begin = index[0].head.begin_place if index else 0
     return begin if segments and begin == segments[0].base else begin + 1
 

@@ -1,8 +1,7 @@
-"""Findings: what an audit holds against a store, each with the file and the place. Bounded lists, exact counts.
+"""Findings: what is wrong with a store, each with file, position and a sentence.
 
-Knows no store; one thread each, merged afterwards.
-
-What native checks found, as findings for people: which file, which place in it, one sentence.
+Lists are bounded, counts are exact. Also turns the faults of native checks into findings. One thread for
+each Findings; they are merged afterwards.
 """
 
 from collections import Counter
@@ -18,14 +17,14 @@ from firearrow._native.offline.segment_files import SegmentFile, rolled_files, s
 from firearrow._native.store.files.errors import StoreUnreadable
 
 LISTED_MAX = 1000
-"""Findings of a kind that are listed; the others are counted."""
+"""Listed findings of a kind; more are only counted."""
 
 
 class Kind(StrEnum):
     MISSING_SEGMENT = "missing segment"
     CUT_FILE = "cut file"
     TORN = "torn"
-    """Bytes inside the log that are no record."""
+    """Bytes inside the log that are not a record."""
     TORN_TAIL = "torn tail"
     HOLE = "hole"
     """Nothing was written inside the log."""
@@ -52,7 +51,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`position`: bytes from the file's start. `count` things are wrong in the same way, `bytes` in all."""
+    """`position`: bytes from the file's start. `count`: adjacent faults of this kind, with `bytes` in
+    total."""
 
     kind: Kind
     store: str
@@ -86,19 +86,19 @@ class Findings:
         self.name(finding)
 
     def count(self, kind: Kind, number: int) -> None:
-        """So many of a kind, listed or not."""
+        """Count `number` findings of a kind without listing them."""
         if number:
             self.totals[str(kind)] += number
 
     def name(self, finding: Finding) -> None:
-        """Name one that is counted already."""
+        """List a finding that is already counted."""
         if self._kept[finding.kind] < LISTED_MAX:
             self._kept[finding.kind] += 1
             self._places.add((finding.file, finding.position))
             self.listed.append(finding)
 
     def retract(self, finding: Finding) -> None:
-        """It was none."""
+        """Remove a listed finding that turned out to be none."""
         self.listed.remove(finding)
         self._kept[finding.kind] -= 1
         self._places.discard((finding.file, finding.position))
@@ -106,7 +106,7 @@ class Findings:
         self.totals = +self.totals
 
     def names(self, file: str, position: int) -> bool:
-        """Whether one that is listed is there."""
+        """Whether a listed finding is at this position."""
         return (file, position) in self._places
 
     def merge(self, other: "Findings") -> None:
@@ -115,7 +115,7 @@ class Findings:
             self.name(finding)
 
     def ordered(self) -> list[Finding]:
-        """Those that are listed, by kind and place."""
+        """The listed findings, sorted by kind and position."""
         order = {kind: number for number, kind in enumerate(Kind)}
         return sorted(self.listed, key=lambda each: (order[each.kind], each.store, each.file, each.position))
 
@@ -140,27 +140,41 @@ def log_finding(store: AuditedStore, segments: Sequence[SegmentFile], fault: Fau
     """BAD_CRC and NO_KEY."""
     kind = KINDS[fault.kind]
     segment = segment_at(segments, fault.place)
-    assert segment is not None, "a fault lies in the segment that was walked"
+    assert segment is not None, "a fault is in the segment that was walked"
     of_body = kind is Kind.BAD_CRC
     text = (
-        "the body does not have the record's CRC"
+        "the body does not match the record's CRC"
         if of_body
-        else f"a key, hash {fault.seen}, is not in the index"
+        else f"a key with hash {fault.seen} is not in the index"
     )
     return Finding(
-        kind, store.name, segment.path, fault.place - segment.base, text + and_others(fault.times),
-        physical_offset=fault.place, count=fault.times, bytes=fault.size if of_body else 0,
-    )  # fmt: skip
+        kind,
+        store.name,
+        segment.path,
+        fault.place - segment.base,
+        text + and_others(fault.times),
+        physical_offset=fault.place,
+        count=fault.times,
+        bytes=fault.size if of_body else 0,
+    )
 
 
 def queue_finding(store: AuditedStore, topic: bytes, queue_id: int, fault: Fault) -> Finding:
     """All kinds of queue entries."""
     path, base = _queue_file(store, topic, queue_id, fault.number)
     return Finding(
-        KINDS[fault.kind], store.name, path, fault.number * ENTRY.size - base, _sentence(fault) + and_others(fault.times),
-        physical_offset=fault.place if fault.place >= 0 else None, topic=topic.decode("utf-8", "replace"),
-        queue_id=queue_id, queue_offset=fault.number, count=fault.times, bytes=fault.size,
-    )  # fmt: skip
+        KINDS[fault.kind],
+        store.name,
+        path,
+        fault.number * ENTRY.size - base,
+        _sentence(fault) + and_others(fault.times),
+        physical_offset=fault.place if fault.place >= 0 else None,
+        topic=topic.decode("utf-8", "replace"),
+        queue_id=queue_id,
+        queue_offset=fault.number,
+        count=fault.times,
+        bytes=fault.size,
+    )
 
 
 def gap_finding(
@@ -168,36 +182,41 @@ def gap_finding(
 ) -> Finding:
     """Physical offsets [start, end), `start` in the segment, hold no record."""
     return Finding(
-        kind, store.name, segment.path, start - segment.base, f"{end - start} bytes are no record: {why}",
-        physical_offset=start, bytes=end - start,
-    )  # fmt: skip
+        kind,
+        store.name,
+        segment.path,
+        start - segment.base,
+        f"{end - start} bytes are not a record: {why}",
+        physical_offset=start,
+        bytes=end - start,
+    )
 
 
 def and_others(count: int) -> str:
-    return f", and {count - 1} more behind it" if count > 1 else ""
+    return f", and {count - 1} more after it" if count > 1 else ""
 
 
 def _sentence(fault: Fault) -> str:
     number, place, seen = fault.number, fault.place, fault.seen
     match fault.kind:
         case FaultKind.NO_ENTRY:
-            return f"the record at {place} has queue offset {number}, and no entry is there"
+            return f"the record at {place} has queue offset {number}, but the queue has no such entry"
         case FaultKind.WRONG_ENTRY if seen == place:
-            return f"entry {number} shows {place} with another size than the record has"
+            return f"entry {number} points to {place} with another size than the record has"
         case FaultKind.WRONG_ENTRY:
-            return f"entry {number} shows {seen}, and its record lies at {place}"
+            return f"entry {number} points to {seen}, but its record is at {place}"
         case FaultKind.WRONG_TAGS:
-            return f"entry {number} has tags code {seen}, and the record at {place} has other tags"
+            return f"entry {number} has tags code {seen}, but the record at {place} has other tags"
         case FaultKind.LOST_RECORD:
-            return f"entry {number} shows {place}, where no record of it is"
+            return f"entry {number} points to {place}, where its record is not"
         case FaultKind.QUEUE_GAP:
             return f"nothing was written at queue offset {number}"
         case _:
-            return f"entry {number} shows {place}, out of order: beside it {seen}"
+            return f"entry {number} points to {place}, out of order: its neighbour points to {seen}"
 
 
 def _queue_file(store: AuditedStore, topic: bytes, queue_id: int, number: int) -> tuple[str, int]:
-    """The file that has an entry and its base; the folder if none has it."""
+    """The file that holds an entry, and its base; the folder if no file does."""
     folder = store.queue_folder(topic, queue_id)
     if folder is None:
         return store.path("consumequeue"), 0

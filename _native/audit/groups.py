@@ -1,4 +1,4 @@
-"""How far consumer groups are behind, by the store's own files. Reads `config` only."""
+"""Lag of consumer groups, from the store's `config` folder."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,12 +11,13 @@ from firearrow._native.store.files.errors import StoreUnreadable
 Offsets = Mapping[tuple[str, str], Mapping[int, int]]
 """(Group, topic) → queue id → the next offset to consume."""
 ReadOffsets = Callable[[str], Offsets]
-"""Of the store in that folder. StoreUnreadable."""
+"""Reads the offsets of the store in that folder. StoreUnreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """`offset`: the next one to consume; `lag`: messages from there, or from `first` if it is gone, to `end`."""
+    """`offset`: the next one to consume; `lag`: messages from there to `end`, or from `first` if `offset`
+    is deleted."""
 
     group: str
     topic: str
@@ -31,12 +32,12 @@ class GroupLag:
 
     @property
     def gone(self) -> int:
-        """Messages that were taken away before they were consumed."""
+        """Messages that were deleted before they were consumed."""
         return max(0, self.first - self.offset)
 
 
 def read_offsets(store: AuditedStore, read: ReadOffsets, findings: Findings) -> Offsets:
-    """What cannot be read is a finding, and says nothing."""
+    """Offsets that cannot be read are a finding and count as none."""
     try:
         return read(store.root)
     except StoreUnreadable as error:
@@ -47,7 +48,7 @@ def read_offsets(store: AuditedStore, read: ReadOffsets, findings: Findings) -> 
 def lags(
     store: AuditedStore, offsets: Offsets, queues: Mapping[QueueName, QueueResult], findings: Findings
 ) -> list[GroupLag]:
-    """Of the queues that the store has; an offset behind a queue's end is a finding."""
+    """The lag in each queue of the store; an offset past the end of a queue is a finding."""
     found = []
     for (group, topic), by_queue in sorted(offsets.items()):
         for queue_id, queue_offset in sorted(by_queue.items()):
@@ -63,6 +64,12 @@ def lags(
 def _beyond(store: AuditedStore, lag: GroupLag) -> Finding:
     text = f"group {lag.group} is at {lag.offset} of {lag.topic}:{lag.queue_id}, which ends at {lag.end}"
     return Finding(
-        Kind.OFFSET_BEYOND, store.name, store.path("config", "consumerOffset.json"), 0, text,
-        topic=lag.topic, queue_id=lag.queue_id, queue_offset=lag.offset,
-    )  # fmt: skip
+        Kind.OFFSET_BEYOND,
+        store.name,
+        store.path("config", "consumerOffset.json"),
+        0,
+        text,
+        topic=lag.topic,
+        queue_id=lag.queue_id,
+        queue_offset=lag.offset,
+    )

@@ -1,4 +1,4 @@
-"""Index files: what each one is, and whether its chains hold. Keys are compared with records by `log`. Reads only."""
+"""Index files: lists them and checks their chains. `log_part` compares keys with records. Reads only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ NO_HEAD = IndexHeader(0, 0, 0, -1, 0, 1)
 
 @dataclass(frozen=True, slots=True)
 class IndexFileInfo:
-    """`slots` 0: it has no entries, or they cannot be told from its slots; then it is not compared with records."""
+    """`slots` 0: the file has no entries, or its number of slots is unknown; then it is not compared with
+    records."""
 
     segment: SegmentFile
     head: IndexHeader
@@ -28,28 +29,29 @@ class IndexFileInfo:
 
     @property
     def is_whole(self) -> bool:
-        """It has room for as many entries as its head counts; `check_index` names one that has not."""
-        room = (self.segment.length - HEAD_BYTES - self.slots * SLOT_BYTES) // ENTRY_BYTES
-        return self.slots > 0 and self.head.next_entry <= max(1, room)
+        """Whether it is large enough for the entries that its head counts; `check_index` reports one that
+        is not."""
+        capacity = (self.segment.length - HEAD_BYTES - self.slots * SLOT_BYTES) // ENTRY_BYTES
+        return self.slots > 0 and self.head.next_entry <= max(1, capacity)
 
     def position(self, entry: int) -> int:
         return HEAD_BYTES + self.slots * SLOT_BYTES + entry * ENTRY_BYTES
 
     def finding(self, store: AuditedStore, fault: Fault) -> Finding:
-        """Of WRONG_KEY and the INDEX kinds."""
+        """The finding for a fault of kind WRONG_KEY or INDEX_*."""
         number, position = fault.number, self.position(fault.number)
         match fault.kind:
             case FaultKind.WRONG_KEY:
                 text = (
-                    f"entry {number} shows {fault.place}, and no record there has a key of hash {fault.seen}"
+                    f"entry {number} points to {fault.place}, where no record has a key of hash {fault.seen}"
                 )
             case FaultKind.INDEX_SLOT:
                 position = HEAD_BYTES + number * SLOT_BYTES
-                text = f"slot {number} names entry {fault.seen}, and the newest of its chain is {fault.place}"
+                text = f"slot {number} points to {fault.seen}, but its newest entry is {fault.place}"
             case FaultKind.INDEX_ORDER:
-                text = f"entry {number} shows {fault.place}, out of order"
+                text = f"entry {number} points to {fault.place}, out of order"
             case _:
-                text = f"entry {number} does not name the entry before it in its slot, but {fault.seen}"
+                text = f"entry {number} does not point to the previous entry of its slot, but to {fault.seen}"
         place = fault.place if fault.kind is not FaultKind.INDEX_SLOT else None
         return Finding(
             KINDS[fault.kind], store.name, self.path, position, text, physical_offset=place, bytes=fault.size
@@ -57,9 +59,9 @@ class IndexFileInfo:
 
 
 def index_files(store: AuditedStore, slots: int = 0) -> list[IndexFileInfo]:
-    """In the order in which they were made. `slots` 0: told from the files; those of one size have equally many."""
+    """Oldest first. `slots` 0: found from the files; files of the same size have the same number of slots."""
     maps, found = MappedFiles(1), []
-    told: dict[int, int] = {}
+    slots_by_length: dict[int, int] = {}
     for path in store.index_paths():
         mapping = maps.get(SegmentFile(path, 0, 0))
         if mapping is None:
@@ -67,21 +69,23 @@ def index_files(store: AuditedStore, slots: int = 0) -> list[IndexFileInfo]:
         length = len(mapping.window)
         whole = length >= HEAD_BYTES
         head = head_of(mapping.window) if whole else NO_HEAD
-        if head.next_entry > 1 and length not in told:
+        if head.next_entry > 1 and length not in slots_by_length:
             seen = slots or slots_of(mapping.window)
             if seen:
-                told[length] = seen
+                slots_by_length[length] = seen
         found.append(IndexFileInfo(SegmentFile(path, 0, length), head, 0))
     return [
         IndexFileInfo(
-            file.segment, file.head, told.get(file.segment.length, 0) if file.head.next_entry > 1 else 0
+            file.segment,
+            file.head,
+            slots_by_length.get(file.segment.length, 0) if file.head.next_entry > 1 else 0,
         )
         for file in found
     ]
 
 
 def check_index(store: AuditedStore, files: Sequence[tuple[IndexFileInfo, bool]]) -> tuple[Findings, int]:
-    """Each with whether it still grows: (findings, entries)."""
+    """Checks files, each given with whether it still grows: (findings, entries)."""
     findings, maps, entries = Findings(), MappedFiles(1), 0
     for file, growing in files:
         mapping = maps.get(file.segment)
@@ -89,7 +93,7 @@ def check_index(store: AuditedStore, files: Sequence[tuple[IndexFileInfo, bool]]
             continue
         if not file.slots:
             if file.head.next_entry > 1 or len(mapping.window) < HEAD_BYTES:
-                why = "its slots cannot be told from its entries: name how many there are with --index-slots"
+                why = "the number of its slots cannot be determined: give it with --index-slots"
                 findings.add(
                     Finding(Kind.INDEX_FILE, store.name, file.path, 0, why, bytes=len(mapping.window))
                 )

@@ -1,7 +1,7 @@
-"""A part of the log looked at once, in a worker: records, what their queues say of them, and what the index does.
+"""LogPart: checks a part of the log in a worker: its records, against their queue entries and the index.
 
-Ranges of one part lie behind each other, and each goes on where the one before ended; only the first one of a part that
-begins inside a segment looks for a record. Reads, never writes; one thread a part.
+The ranges of a part follow each other, and each continues where the previous one ended; only the first
+range of a part, if it begins inside a segment, searches for a record. Reads only; one thread for each part.
 """
 
 import os
@@ -35,9 +35,9 @@ from firearrow._native.store.files.errors import StoreUnreadable
 
 ENTRIES_AT_ONCE = 1 << 18
 CHUNK_BYTES = 64 << 20
-"""So much of the log is compared with queues and index at a time."""
+"""How much of the log is compared with queues and index at a time."""
 QUEUES_MAX = 8192
-"""Queues whose files are remembered."""
+"""Queues whose file lists are cached."""
 PLACE_MAX = (1 << 63) - 1
 COUNTED = (
     "records",
@@ -61,8 +61,8 @@ class PartEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartSettings:
-    """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds. `index_from`: the index knows the
-    keys of records from this place on."""
+    """`growing`: a broker writes the store. `delays_s`: of the delay levels, seconds. `index_from`: the
+    index has the keys of records from this physical offset on."""
 
     check_crc: bool = True
     with_index: bool = True
@@ -73,7 +73,7 @@ class PartSettings:
 
 @dataclass(slots=True)
 class PartResult:
-    """What a part of the log holds. Physical offsets; -1: no record begins there."""
+    """The result of a part of the log. Physical offsets; -1: no record begins in the part."""
 
     start: int = -1
     end: int = -1
@@ -83,7 +83,7 @@ class PartResult:
     findings: Findings = field(default_factory=Findings)
     counts: LogCounts = field(default_factory=LogCounts)
     fitting: dict[tuple[bytes, int], int] = field(default_factory=dict)
-    """Entries of each queue that records answer to."""
+    """Number of entries of each queue that match their records."""
     numbers: Counter[str] = field(default_factory=Counter)
 
 
@@ -129,7 +129,7 @@ class LogPart:
         return self._seen
 
     def _begin(self, mapping: MappedFile, part: LogRange) -> int:
-        """The first record of a range that may begin inside of one."""
+        """The offset of the first record of a range that may begin inside a record; -1: none."""
         if part.start == part.segment.base:
             return part.start
         found = find(mapping.window, part.start - mapping.base, part.stop - mapping.base, base=mapping.base)
@@ -144,7 +144,7 @@ class LogPart:
         return -1
 
     def _range(self, mapping: MappedFile, part: LogRange, at: int) -> int:
-        """From `at` to the range's end: where the next record begins, as far as it is known."""
+        """Checks from `at` to the range's end; returns where the next record begins, if known."""
         base, stop = mapping.base, min(part.stop, mapping.end)
         while at < stop:
             goal = min(stop, at + CHUNK_BYTES)
@@ -163,7 +163,7 @@ class LogPart:
         return at
 
     def _records(self, start: int, end: int, why: End) -> None:
-        """Whole records, or a blank, lie in [start, end). What was not before them is inside the log now."""
+        """Whole records, or a blank, are in [start, end); bytes skipped before them are inside the log."""
         seen = self._seen
         if seen.rest is not PartEnd.NOTHING and seen.end >= 0:
             self._inside(seen.rest_start, start, seen.rest, seen.rest_why)
@@ -173,21 +173,21 @@ class LogPart:
         seen.numbers["blanks"] += why is End.BLANK
 
     def _pass(self, mapping: MappedFile, at: int, stop: int, why: End) -> int:
-        """Over what is no record, to the next one or to the range's end."""
+        """Skips bytes that are not a record; returns the next record, or the range's end."""
         base = mapping.base
         written = first_written(mapping.window, at - base, stop - base) + base
         if why is End.UNWRITTEN and written >= stop:
-            self._remains(at, PartEnd.UNWRITTEN, "nothing was written there")
+            self._remains(at, PartEnd.UNWRITTEN, "nothing was written here")
             return stop
         found = find(mapping.window, at - base + 1, stop - base, base=base)
         torn = why is End.TORN
         self._remains(
             at,
             PartEnd.TORN if torn else PartEnd.UNWRITTEN,
-            TORN[self._survey.torn] if torn else "nothing was written there",
+            TORN[self._survey.torn] if torn else "nothing was written here",
         )
         if found < 0 and not torn:
-            self._seen.rest, self._seen.rest_why = PartEnd.TORN, f"bytes from {written} on are no record"
+            self._seen.rest, self._seen.rest_why = PartEnd.TORN, f"bytes from {written} on are not a record"
         return stop if found < 0 else base + found
 
     def _remains(self, start: int, rest: PartEnd, why: str) -> None:
@@ -199,17 +199,17 @@ class LogPart:
 
     def _inside(self, start: int, end: int, rest: PartEnd, why: str) -> None:
         segment = segment_at(self._segments(), start)
-        assert segment is not None, "what was walked lies in a segment"
+        assert segment is not None, "walked bytes are in a segment"
         kind = Kind.TORN if rest is PartEnd.TORN else Kind.HOLE
         self._seen.findings.add(gap_finding(self._store, segment, kind, start, end, why))
 
     def _segments(self) -> list[SegmentFile]:
         return [part.segment for part in self._ranges]
 
-    # ---- beside queues and index ----
+    # ---- comparison with queues and index ----
 
     def _settle(self, until: int) -> None:
-        """Compare what was walked over since the last time; then it is forgotten."""
+        """Compare the records walked since the last call, then forget them."""
         survey = self._survey
         if self._chunk >= 0 and until > self._chunk:
             if self._store.has_queues():
@@ -232,7 +232,7 @@ class LogPart:
         self._survey.settle(queue.number)
 
     def _entries_of(self, queue: SurveyedQueue) -> QueueReader | None:
-        """Which files a queue has is remembered, and looked up again when they do not go far enough."""
+        """The cached file list of a queue; listed again if it does not reach far enough."""
         key = queue.topic, queue.queue_id
         entries = self._entries.get(key)
         if entries is None or entries.at(queue.high) is None:
@@ -245,12 +245,13 @@ class LogPart:
             try:
                 entries.refresh()
             except StoreUnreadable:
-                return None  # `survey_queues` names it
+                return None  # `survey_queues` reports it
             self._entries[key] = entries
         return entries
 
     def _is_judged(self, queue: SurveyedQueue) -> bool:
-        """Light queues that were never made, and batch queues, have no entries to look for."""
+        """Whether the queue can be checked: light queues that were never created and batch queues have no
+        entries."""
         key = queue.topic, queue.queue_id
         if key not in self._judged:
             folder = self._store.queue_folder(*key)

@@ -1,4 +1,4 @@
-"""The log cut into ranges, and ranges put together to parts: every byte is in exactly one. Arithmetic only."""
+"""Log ranges: splits the log into ranges and groups them into parts; every byte is in exactly one. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ RANGE_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Physical offsets [start, stop) of one segment: the records that begin there."""
+    """Physical offsets [start, stop) of one segment; stands for the records that begin there."""
 
     segment: SegmentFile
     start: int
@@ -30,7 +30,7 @@ def split_log(segments: Sequence[SegmentFile], end: int | None, size: int = RANG
 
 
 def group_ranges(ranges: Sequence[LogRange], count: int) -> list[list[LogRange]]:
-    """Neighbours together, `count` parts at most, of about equal bytes."""
+    """Groups adjacent ranges into at most `count` parts of about the same size."""
     total = sum(map(len, ranges))
     found: list[list[LogRange]] = []
     passed = 0
@@ -43,6 +43,10 @@ def group_ranges(ranges: Sequence[LogRange], count: int) -> list[list[LogRange]]
     return found
 
 
-def from_offset(ranges: Sequence[LogRange], place: int) -> list[LogRange]:
-    """What of the ranges lies at `place` or behind."""
-    return [LogRange(each.segment, max(each.start, place), each.stop) for each in ranges if each.stop > place]
+def from_offset(ranges: Sequence[LogRange], physical: int) -> list[LogRange]:
+    """The parts of the ranges at or after `physical`."""
+    return [
+        LogRange(each.segment, max(each.start, physical), each.stop)
+        for each in ranges
+        if each.stop > physical
+    ]

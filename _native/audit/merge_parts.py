@@ -1,4 +1,4 @@
-"""Parts of the log put together again: nothing between them may be lost or counted twice. Driver only."""
+"""Merges the results of the parts of the log: nothing between them is lost or counted twice. Driver."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,12 +12,12 @@ from firearrow._native.audit.top_counts import LogCounts
 from firearrow._native.offline.segment_files import SegmentFile, segment_at
 
 Again = Callable[[Sequence[LogRange]], PartResult]
-"""Looks at a part whose first record begins where its first range does."""
+"""Checks a part again; its first record begins at the start of its first range."""
 
 
 @dataclass(slots=True)
 class LogResult:
-    """`end`: behind the last record, -1 if there is none."""
+    """`end`: of the last record, -1 if there is none."""
 
     end: int = -1
     findings: Findings = field(default_factory=Findings)
@@ -34,13 +34,13 @@ def merge_parts(
     *,
     growing: bool,
 ) -> LogResult:
-    """`seen` in the order of `parts`, which lie one behind the other."""
+    """`seen` is in the order of `parts`, which follow each other in the log."""
     log = LogResult()
     segments = [each.segment for part in parts for each in part]
     rest, rest_start, why = PartEnd.NOTHING, -1, ""
     for ranges, part in zip(parts, seen, strict=True):
         if 0 <= (part.start if part.start >= 0 else part.rest_start) < log.end:
-            # A record reaches into this part, farther than to what looked like the first one in it.
+            # A record reaches into this part, past what looked like its first record.
             left = from_offset(ranges, log.end)
             part = again(left) if left else PartResult()  # noqa: PLW2901 (it takes the other's place)
         if part.start >= 0:
@@ -71,11 +71,11 @@ def _between(
     store: AuditedStore,
     segments: Sequence[SegmentFile],
     kind: Kind,
-    places: tuple[int, int],
+    interval: tuple[int, int],
     why: str,
 ) -> None:
-    """Of each segment its part: a place between two segments is none of ours."""
-    start, end = places
+    """One finding for each segment; gaps between segments are reported elsewhere."""
+    start, end = interval
     for segment in dict.fromkeys(segments):
         low, high = max(start, segment.base), min(end, segment.end)
         if low < high:

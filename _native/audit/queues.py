@@ -1,7 +1,7 @@
-"""The files of queues: how far they go, what is missing in them, and which entries show no record.
+"""Queue checks: the range of each queue, gaps in its files, and entries without records.
 
-`survey_queues` counts entries by files alone; only queues whose count is not that of the records are compared entry by
-entry (`check_queue`). Reads only; one thread a call.
+`survey_queues` counts entries from the files alone; only queues whose count differs from that of the
+records are compared entry by entry (`check_queue`). Reads only; one thread for each call.
 """
 
 import os
@@ -22,7 +22,7 @@ QueueName = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """Physical offsets [start, end) that the log has, but for `holes`, each [start, end)."""
+    """Physical offsets [start, end) of the log, except `holes`, each [start, end)."""
 
     start: int
     end: int
@@ -32,7 +32,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class QueueResult:
-    """Queue offsets [first, end) can be read; `within` entries show a place in the log, `beyond` one behind."""
+    """Queue offsets [first, end) can be read; `within` entries point into the log, `beyond` past its end."""
 
     first: int
     end: int
@@ -101,24 +101,31 @@ def _find_gaps(
     found: Sequence[tuple[SegmentFile, EntriesResult]],
     findings: Findings,
 ) -> None:
-    """Between files, and at the end of files that others follow."""
+    """Gaps between files, and at the end of all files but the last."""
     for start, end in missing([file for file, _ in found]):
         findings.add(_gap(store, name, f"{start:020d}", start, end - start, "the file is missing"))
     for file, entries in found[:-1]:
-        behind = max(entries.end * ENTRY.size, file.base)
-        size = file.end - file.length % ENTRY.size - behind
+        start = max(entries.end * ENTRY.size, file.base)
+        size = file.end - file.length % ENTRY.size - start
         if size > 0:
-            findings.add(_gap(store, name, os.path.basename(file.path), behind, size, "nothing was written"))
+            findings.add(_gap(store, name, os.path.basename(file.path), start, size, "nothing was written"))
 
 
 def _gap(store: AuditedStore, name: QueueName, file: str, start: int, size: int, why: str) -> Finding:
     """`start`: the byte of the queue where the gap begins."""
     count, number = size // ENTRY.size, start // ENTRY.size
     return Finding(
-        Kind.QUEUE_GAP, store.name, store.path("consumequeue", name[0], str(name[1]), file), start - int(file),
-        f"{count} entries are missing from queue offset {number} on: {why}", topic=name[0], queue_id=name[1],
-        queue_offset=number, count=count, bytes=size,
-    )  # fmt: skip
+        Kind.QUEUE_GAP,
+        store.name,
+        store.path("consumequeue", name[0], str(name[1]), file),
+        start - int(file),
+        f"{count} entries are missing from queue offset {number} on: {why}",
+        topic=name[0],
+        queue_id=name[1],
+        queue_offset=number,
+        count=count,
+        bytes=size,
+    )
 
 
 def _take(store: AuditedStore, topic: bytes, queue_id: int, faults: Faults, findings: Findings) -> None:
@@ -131,7 +138,7 @@ def _take(store: AuditedStore, topic: bytes, queue_id: int, faults: Faults, find
 def check_queue(
     store: AuditedStore, name: QueueName, segments: Sequence[SegmentFile], log: LogBounds, *, is_lmq: bool
 ) -> Findings:
-    """Each entry that shows no record of the queue, or `is_lmq` no record at all."""
+    """Finds each entry that points to no record of the queue; with `is_lmq`, to no record at all."""
     topic, findings, faults = os.fsencode(name[0]), Findings(), Faults()
     maps, windows = MappedFiles(1), MappedFiles()
     for file in rolled_files(store.path("consumequeue", name[0], str(name[1]))):
@@ -147,9 +154,16 @@ def check_queue(
             )
             if window is not None:
                 check_entries(
-                    mapping.window, first, window.window, base=segment.base, until=until, topic=topic,
-                    queue_id=name[1], is_lmq=is_lmq, faults=faults,
-                )  # fmt: skip
+                    mapping.window,
+                    first,
+                    window.window,
+                    base=segment.base,
+                    until=until,
+                    topic=topic,
+                    queue_id=name[1],
+                    is_lmq=is_lmq,
+                    faults=faults,
+                )
         for start, end in (*log.holes, *(() if log.growing else ((log.end, (1 << 63) - 1),))):
             list_entries(mapping.window, first, place_from=start, place_to=end, faults=faults)
     findings.count(Kind.LOST_RECORD, faults.total(FaultKind.LOST_RECORD))
@@ -159,7 +173,7 @@ def check_queue(
 
 
 def is_written(store: AuditedStore, name: QueueName, start: int, count: int) -> bool:
-    """Whether there are entries at queue offsets [start, start + count) now."""
+    """Whether the entries at queue offsets [start, start + count) are written now."""
     entries = QueueReader(store.path("consumequeue", name[0], str(name[1])))
     entries.refresh()
     try:

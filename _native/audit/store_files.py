@@ -1,4 +1,4 @@
-"""AuditedStore: one store's folder as it lies, damaged or not. Opens nothing for writing, takes no lock."""
+"""AuditedStore: the folder of one store, damaged or not. Opens nothing for writing, takes no lock."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ FLOCK = struct.Struct("hhqqi4x")
 
 @dataclass(frozen=True, slots=True)
 class AuditedStore:
-    """`name`: of the broker, for people. Picklable."""
+    """`name`: the broker name, for reports. Picklable."""
 
     name: str
     root: str
@@ -28,15 +28,15 @@ class AuditedStore:
         return os.path.join(self.root, *parts)
 
     def segments(self) -> list[SegmentFile]:
-        """The log's files as they are, with what is missing between them. StoreUnreadable."""
+        """The files of the log, listed now; files may be missing between them. StoreUnreadable."""
         if not os.path.isdir(self.path("commitlog")):
             raise StoreUnreadable(
-                f"{self.root} is no store: it has no folder commitlog; name a store's folder with --path"
+                f"{self.root} is not a store: it has no folder commitlog; give a store folder with --path"
             )
         return rolled_files(self.path("commitlog"))
 
     def is_running(self) -> bool:
-        """Whether a broker holds the store's lock. Asks for it without taking it."""
+        """Whether a broker holds the store's lock. Queries the lock without taking it."""
         try:
             fd = os.open(self.path("lock"), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -44,17 +44,17 @@ class AuditedStore:
         except OSError as error:
             raise StoreUnreadable(f"{self.path('lock')} cannot be opened: {error.strerror}") from None
         try:
-            asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-            return bool(FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+            query = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+            return bool(FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, query))[0] != fcntl.F_UNLCK)
         finally:
             os.close(fd)
 
     def was_killed(self) -> bool:
-        """A broker left its mark: it runs, or was not stopped cleanly."""
+        """Whether the abort file exists: a broker runs, or was not stopped cleanly."""
         return os.path.exists(self.path("abort"))
 
     def log_end(self) -> int:
-        """Where the last whole record ends now, for stores that grow."""
+        """The current end of the last whole record, for a growing store."""
         log = LogFiles(self.path("commitlog"), MappedFiles(1))
         end = log.end(log.newest())
         while (following := boundary(log, end)) is not None:
@@ -65,20 +65,20 @@ class AuditedStore:
         return os.path.isdir(self.path("consumequeue"))
 
     def queues(self) -> Iterator[tuple[str, int]]:
-        """(topic, queue id) of each folder of a queue, sorted."""
+        """(topic, queue id) of each queue folder, sorted."""
         for topic in _folders(self.path("consumequeue")):
             ids = (name for name in _folders(self.path("consumequeue", topic)) if name.isdecimal())
             yield from ((topic, queue_id) for queue_id in sorted(map(int, ids)) if queue_id <= QUEUE_ID_MAX)
 
     def queue_folder(self, topic: bytes, queue_id: int) -> str | None:
-        """Where a record's queue must be; None if its name can be no folder's."""
+        """The folder of a record's queue; None if the topic cannot be a folder name."""
         usable = topic not in (b"", b".", b"..") and b"/" not in topic and b"\0" not in topic
         if not usable or len(topic) > NAME_BYTES_MAX or queue_id < 0:
             return None
         return self.path("consumequeue", os.fsdecode(topic), str(queue_id))
 
     def is_batch_topic(self, topic: bytes) -> bool:
-        """Topics of BatchCQ have queues of another kind."""
+        """Whether it is a BatchCQ topic, which has another kind of queues."""
         return os.path.isdir(self.path("batchconsumequeue", os.fsdecode(topic)))
 
     def index_paths(self) -> list[str]:

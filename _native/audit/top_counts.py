@@ -1,6 +1,7 @@
-"""Tallies: messages and bytes by topic, queue, tag, hour and producer host. Of names without end only the busiest stay.
+"""Top counts: messages and bytes by topic, queue, tag, hour and producer host. Memory is bounded.
 
-A pruned tally's counts are lower bounds; they and its rest together are exact. One thread each, merged afterwards.
+When there are too many keys, only the busiest are kept: pruned counts are lower bounds, but the sum of all
+counts and the rest is exact. One thread for each object; they are merged afterwards.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ Key = tuple[str | int, ...]
 
 @dataclass(slots=True)
 class TopCounts:
-    """Key → [messages, bytes]. `limit` 0: all keys stay."""
+    """Key → [messages, bytes]. `limit` 0: all keys are kept."""
 
     limit: int = NAMES_MAX
     rows: dict[Key, list[int]] = field(default_factory=dict)
@@ -35,7 +36,7 @@ class TopCounts:
         self.rows[key] = [messages, size]
 
     def add_counts(self, names: NameCounters, keys: Iterable[Key]) -> None:
-        """What was counted natively, with the keys in that order."""
+        """Add native counts; `keys` are in the order of `names.items()`."""
         for key, (_, _, messages, size) in zip(keys, names.items(), strict=True):
             self.add(key, messages, size)
         self._add_to_rest(names.rest_messages, names.rest_bytes)
@@ -48,7 +49,7 @@ class TopCounts:
         self.pruned |= other.pruned
 
     def busiest(self, count: int) -> list[tuple[Key, int, int]]:
-        """(key, messages, bytes), the most messages first."""
+        """(key, messages, bytes), most messages first."""
         ordered = sorted(self.rows.items(), key=lambda row: (-row[1][0], row[0]))
         return [(key, messages, size) for key, (messages, size) in ordered[:count]]
 
@@ -113,5 +114,5 @@ def text(name: bytes) -> str:
 
 
 def address(host: bytes) -> str:
-    """Of the 4 or 16 bytes of a record."""
+    """The IP address of the 4 or 16 bytes in a record."""
     return str(ip_address(host))

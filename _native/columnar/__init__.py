@@ -1,18 +1,17 @@
-"""Many records at once: from mapped files or answers to Arrow columns and message batches.
+"""Many records at once: from mapped files or pull responses to Arrow columns and message batches.
 
-- `arrow_export`: Arrow's C data interface, the side that hands over
-- `arrow_import`: Columns of texts and lists
-- `batch_encoder`: Bodies of batch requests from records as they lie in a window
-- `column_fill`: The loops that fill columns
-- `columns`: Columns of records: sizes first, then one loop of fills a column, without an object for a
-  record
-- `counters`: messages and bytes of each name
-- `entry_lookup`: Records looked up by the entries of a queue
-- `property_edits`: What is done to the properties of records on their way to a batch: Edits
-- `property_pairs`: Properties of records, found once
-- `record_filter`: which records are wanted
-- `record_spans`: Spans, and how they are found: by walking a log, in an answer
-- `row_encoder`: Columns as messages to be sent
-- `string_set`: which of very many texts are asked for
-- `unwritten`: Where nothing was written: files are reserved in zeros
+- `arrow_export`: exports columns through Arrow's C data interface
+- `arrow_import`: views of Arrow's string and list columns
+- `batch_encoder`: encodes stored records as bodies of batch requests
+- `column_fill`: the loops that fill columns
+- `columns`: converts records to columns, without a Python object for each record
+- `counters`: counts messages and bytes by name
+- `entry_lookup`: finds the records that queue entries point to
+- `property_edits`: edits the properties of records that are sent again
+- `property_pairs`: parses the properties of records into names and values
+- `record_filter`: selects records by topic, tag, key, unique id and time
+- `record_spans`: positions of whole records in a window of bytes
+- `row_encoder`: encodes rows of columns as messages
+- `string_set`: a set of strings that native code can query
+- `unwritten`: finds the first written byte after reserved zeros
 """

@@ -1,7 +1,7 @@
-"""ExportManifest: source, ranges and files of an export. Written last: without one, an export is not complete.
+"""ExportManifest: source, ranges and files of an export. Written last: an export without one is incomplete.
 
-It is `_manifest.json` in the export's folder; the underscore hides it from programs that read the folder as a table.
-Imports neither Spark nor Arrow. Any thread.
+It is `_manifest.json` in the export's folder; the underscore hides it from programs that read the folder as
+a table. Imports neither Spark nor Arrow. Any thread.
 """
 
 import mmap
@@ -28,7 +28,8 @@ class InvalidManifest(SparkToolsError):
 
 @dataclass(frozen=True, slots=True)
 class ExportedRange:
-    """Offsets [start, end) of one queue at the source; `rows` of them matched and are in the files of `part`."""
+    """Offsets [start, end) of one queue at the source; `rows` of them matched and are in the files of
+    `part`."""
 
     topic: str
     broker: str
@@ -41,7 +42,8 @@ class ExportedRange:
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """`path`: relative to the folder, with `/`; `part`: number of the ranges that its rows come from, in order.
+    """`path`: relative to the folder, with `/`; `part`: number of the ranges that its rows come from, in
+    order.
 
     `crc32`: of the file's bytes, without the highest bit, as in the records of a store.
     """
@@ -55,8 +57,9 @@ class ExportedFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportManifest:
-    """The contents of a finished export. `options`: as given by the user. `lost`: ranges that were missing at the
-    source; if there are many, only some are listed, but `lost_messages` and `lost_ranges` count all."""
+    """The contents of a finished export. `options`: as given by the user. `lost`: ranges that were missing
+    at the source; if there are many, only some are listed, but `lost_messages` and `lost_ranges` count
+    all."""
 
     job: str
     source: str
@@ -143,7 +146,8 @@ class ExportManifest:
         )
 
     def check_files(self, folder: Path, *, contents: bool = False) -> None:
-        """Checks that every file exists with its size, and with `contents` its CRC. InvalidManifest names a file."""
+        """Checks that every file exists with its size, and with `contents` its CRC. InvalidManifest names a
+        file."""
         for each in self.files:
             path = folder / each.path
             try:

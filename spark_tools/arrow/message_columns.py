@@ -1,6 +1,7 @@
 """Message columns: the columns of the sink and their types, and an Arrow batch of them as a RowEncoder.
 
-A schema is checked once, before anything is sent; `rows_of` then copies only columns that must be cast. Any thread.
+A schema is checked once, before anything is sent; `rows_of` then copies only columns that must be cast. Any
+thread.
 """
 
 from collections.abc import Callable
@@ -142,7 +143,8 @@ def check_provenance(schema: pa.Schema, option: str) -> None:
 def rows_of(
     batch: pa.RecordBatch, *, job: str | None = None, ids: tuple[str, int] | None = None
 ) -> RowEncoder:
-    """The batch as messages; `check_columns` has passed its schema. `job`: for provenance. `ids`: see RowEncoder."""
+    """The batch as messages; `check_columns` has passed its schema. `job`: for provenance. `ids`: see
+    RowEncoder."""
     body = texts(batch.column("body"))
     text_columns: dict[str, StringArray] = {}
     list_columns: dict[str, ListArray] = {}

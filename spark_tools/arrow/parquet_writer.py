@@ -1,7 +1,7 @@
 """ParquetWriter: writes the Parquet files of one task, `folder/[key=value/…]name.parquet`.
 
-Files have hidden names until `finish`, so a file with its final name is complete; a task that runs again replaces the
-same files. Memory is limited by WAITING_BYTES_MAX, open files by WRITERS_MAX. One thread.
+Files have hidden names until `finish`, so a file with its final name is complete; a task that runs again
+replaces the same files. Memory is limited by WAITING_BYTES_MAX, open files by WRITERS_MAX. One thread.
 """
 
 import os
@@ -39,11 +39,13 @@ EPOCH_DAY = date(1970, 1, 1).toordinal()
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 VALUE_CHARS_MAX = 120
 PAGE_BYTES, PAGE_ROWS = 256 << 10, 4096
-"""A page ends after the chunk of PAGE_ROWS rows with which it reaches PAGE_BYTES: few pages and calls, low overhead."""
+"""A page ends after the chunk of PAGE_ROWS rows with which it reaches PAGE_BYTES: few pages and calls, low
+overhead."""
 NULLABLE = frozenset({*PROPERTY_OF, "storeTimestamp", "bornTimestamp"})
 """Columns that not every record has; readers need not look for nulls in the others."""
 REPEATED = ("topic", "brokerName", "tags", "properties.key_value.key", "bornHost", "storeHost")
-"""Strings with few values, for which a dictionary pays. Numbers that are nearly all equal are as small without one."""
+"""Strings with few values, for which a dictionary pays. Numbers that are nearly all equal are as small
+without one."""
 INDEXED_COLUMNS = (
     "topic",
     "queueId",
@@ -135,7 +137,8 @@ class _OpenFile:
 
 
 class ParquetWriter:
-    """Writes files named `name` in the folder of each partition. Without `finish`, they are deleted at the exit."""
+    """Writes files named `name` in the folder of each partition. Without `finish`, they are deleted at the
+    exit."""
 
     def __init__(self, folder: Path, name: str, layout: Layout, *, writers_max: int = WRITERS_MAX) -> None:
         self._folder, self._name, self._layout = folder, name, layout
@@ -191,7 +194,8 @@ class ParquetWriter:
             max(self._open.values(), key=lambda each: each.waiting_bytes).flush()
 
     def _file_of(self, values: tuple[str, ...]) -> _OpenFile:
-        """The open file of a partition; opens one, and closes the least recently used one if too many are open."""
+        """The open file of a partition; opens one, and closes the least recently used one if too many are
+        open."""
         found = self._open.pop(values, None)
         if found is None:
             if len(self._open) >= self._writers_max:
@@ -276,7 +280,8 @@ def _folders_of_time(column: pa.Array, name: str) -> tuple[np.ndarray, list[str]
 
 
 def folder_value(text: str) -> str:
-    """A value in a folder name as Spark and Hive write it; a long one is cut and gets a digest to stay unique."""
+    """A value in a folder name as Spark and Hive write it; a long one is cut and gets a digest to stay
+    unique."""
     named = quote(text, safe=SAFE)
     if named in (".", ".."):
         return named.replace(".", "%2E")

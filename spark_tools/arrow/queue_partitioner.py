@@ -1,8 +1,8 @@
 """Queue partitioner: selects the queue of each row of an Arrow batch, without a Python object for each row.
 
-`queueId` takes precedence over `shardingKey`; rows with neither go to any queue. If several brokers have a queue with
-that id, the column `brokerName` decides, so that a source queue goes to one queue. Rows of one queue keep their order.
-Any thread.
+`queueId` takes precedence over `shardingKey`; rows with neither go to any queue. If several brokers have a
+queue with that id, the column `brokerName` decides, so that a source queue goes to one queue. Rows of one
+queue keep their order. Any thread.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,8 @@ class RowRun:
 def partition_rows(
     batch: pa.RecordBatch, topic: str | None, queues: Queues, use: QueueIdUse = QueueIdUse.EXACT
 ) -> Iterator[RowRun]:
-    """All rows. `topic` overrides the column. InvalidOption: a row without a topic, or a queue that does not exist."""
+    """All rows. `topic` overrides the column. InvalidOption: a row without a topic, or a queue that does
+    not exist."""
     for name, rows in topics_of(batch, topic):
         available = queues(name)
         selected = np.full(len(rows), -1, dtype=np.int64)
@@ -115,7 +116,8 @@ def _by_queue_id(
 
 
 def _at_broker(available: Sequence[MessageQueue], name: str) -> list[int]:
-    """Indexes of the queues of that broker; if there is none, of a broker that is always the same for the name."""
+    """Indexes of the queues of that broker; if there is none, of a broker that is always the same for the
+    name."""
     names = sorted({queue.broker_name for queue in available})
     broker = name if name in names else names[crc32(name.encode()) % len(names)]
     return [index for index, queue in enumerate(available) if queue.broker_name == broker]

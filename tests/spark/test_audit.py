@@ -123,7 +123,7 @@ def test_a_store_that_a_broker_writes_has_no_findings(tmp_path: Path) -> None:
         send_known(broker.name_server, 20)
         seen = audited(broker.store)
     assert totals(seen) == {}
-    assert seen.state == ["a broker is running: judged up to the end of the log when the audit began"]
+    assert seen.state == ["a broker is running: checked up to where the log ended when the audit began"]
     assert seen.numbers["records"] >= 20 * sum(TOPICS.values())
 
 
@@ -317,7 +317,7 @@ def test_bytes_behind_the_end_are_a_torn_tail(apache: Path) -> None:
 
 
 def test_a_folder_that_is_no_store_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnreadable, match="is no store: it has no folder commitlog"):
+    with pytest.raises(StoreUnreadable, match="is not a store: it has no folder commitlog"):
         audited(tmp_path)
 
 

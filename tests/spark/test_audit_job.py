@@ -86,7 +86,7 @@ def test_a_folder_that_is_no_store_is_one_sentence(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("--path", tmp_path) == 1
-    assert "is no store: it has no folder commitlog" in capsys.readouterr().err
+    assert "is not a store: it has no folder commitlog" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_an_index_that_was_cut_at_its_beginning_is_judged_from_there_on(apache: 
     index_file(apache).unlink()
     seen = audited(apache)
     assert totals(seen) == {}
-    assert seen.state == [f"{seen.numbers['keys_outside']} keys of records that the index does not reach"]
+    assert seen.state == [f"{seen.numbers['keys_outside']} keys of records that the index does not cover"]
     assert seen.numbers["keys_outside"] + seen.numbers["keys_found"] == seen.numbers["keys_expected"]
 
 

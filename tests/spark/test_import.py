@@ -172,7 +172,7 @@ def test_it_goes_on_behind_what_was_acknowledged(
     [
         ({"price": [1]}, ("--to-topic", "T"), "column body is missing"),
         ({"body": ["x"]}, (), "no topic: add a column topic"),
-        ({"body": [1]}, ("--to-topic", "T"), "column body: binary or string is wanted"),
+        ({"body": [1]}, ("--to-topic", "T"), "column body: must be binary or string"),
         ({"body": ["x"]}, ("--to-topic", "T", "--rate", "-1"), "--rate"),
     ],
 )
