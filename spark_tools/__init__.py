@@ -1,4 +1,4 @@
-"""RocketMQ's log in Apache Spark: a data source and sink, and bulk jobs. Never writes a store."""
+"""Apache Spark for RocketMQ logs: a data source, a sink and bulk jobs. Never writes to a store."""
 
 from firearrow.spark_tools.sessions import read_where, register, scan, session
 

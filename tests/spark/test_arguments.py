@@ -127,7 +127,7 @@ def test_what_is_no_option_of_the_client_is_refused(setting: str) -> None:
 
 def test_an_option_of_the_client_that_there_is_not_is_refused() -> None:
     with pytest.raises(
-        InvalidOption, match=r"rocketmq\.acesskey: there is no such option; known are rocketmq\."
+        InvalidOption, match=r"rocketmq\.acesskey: unknown option; the known ones are rocketmq\."
     ):
         sending("--target", "t:1", "--target-option", "rocketmq.acessKey=me").cluster()
 
@@ -172,7 +172,7 @@ def test_times_are_iso_or_milliseconds(text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--from", "yesterday"), "--from='yesterday': milliseconds since 1970 are wanted"),
+        (("--from", "yesterday"), "--from='yesterday': expected milliseconds since 1970"),
         (("--from", "2000", "--until", "2000"), "--until 2000 is not after --from 2000"),
         (("--tags", "A||"), "--tags="),
         (("--keys", ","), "--keys="),
