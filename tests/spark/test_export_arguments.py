@@ -40,7 +40,7 @@ def test_a_folder_with_something_in_it_is_left_alone(
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     assert run("--path", store.root, "--to", tmp_path) == 2
-    assert "holds notes.txt, which is not of this export" in capsys.readouterr().err
+    assert "contains notes.txt, which is not part of this export" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 

@@ -106,9 +106,14 @@ def audit(
     began, seen = time.monotonic(), []
     for store in stores:
         auditing = StoreAudit(
-            store, SparkExecutor(spark, quiet=quiet), group_offsets, check_crc=checks.crc, with_index=checks.index,
-            delays_s=delays_s, index_slots=checks.index_slots,
-        )  # fmt: skip
+            store,
+            SparkExecutor(spark, quiet=quiet),
+            group_offsets,
+            check_crc=checks.crc,
+            with_index=checks.index,
+            delays_s=delays_s,
+            index_slots=checks.index_slots,
+        )
         seen.append(auditing.run())
     doubles = find_duplicates(SparkSession(spark), stores) if checks.duplicates else None
     told = document(seen, top, round(time.monotonic() - began, 3))
@@ -128,8 +133,10 @@ def show(console: Console, stores: list[StoreResult], doubles: Duplicates | None
         console.print(
             f"{seen.store.name}: {numbers['records']:,} records, {numbers['log_bytes']:,} bytes, {len(seen.queues):,} "
             f"queues, {numbers['index entries']:,} index entries, {seen.seconds:.1f} s",
-            markup=False, highlight=False, soft_wrap=True,
-        )  # fmt: skip
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
         for line in seen.state:
             console.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
         if not seen.findings:

@@ -48,9 +48,13 @@ def find_duplicates(spark: SparkSession, stores: Sequence[AuditedStore]) -> Dupl
     )
     reader = reader.option("path", orjson.dumps([f"{store.name}={store.root}" for store in stores]).decode())
     counted = (
-        reader.load().where(F.col("uniqKey").isNotNull())
-        .groupBy("topic", "uniqKey").count().where(F.col("count") > 1).cache()
-    )  # fmt: skip
+        reader.load()
+        .where(F.col("uniqKey").isNotNull())
+        .groupBy("topic", "uniqKey")
+        .count()
+        .where(F.col("count") > 1)
+        .cache()
+    )
     [sums] = counted.agg(F.count("*").alias("keys"), F.sum(F.col("count") - 1).alias("surplus")).collect()
     rows = counted.orderBy(F.desc("count"), "topic", "uniqKey").limit(NAMED_MAX).collect()
     counted.unpersist()

@@ -152,11 +152,15 @@ def _store(seen: StoreResult, top: int) -> Iterable[str]:
 def _tiles(seen: StoreResult) -> str:
     numbers = seen.numbers
     tiles = {
-        "records": numbers["records"], "bytes of records": numbers["log_bytes"], "segments": seen.segments,
-        "topics": len({topic for topic, _ in seen.queues}), "queues": len(seen.queues),
-        "index entries": numbers["index entries"], "prepared or rolled back": numbers["half"],
+        "records": numbers["records"],
+        "bytes of records": numbers["log_bytes"],
+        "segments": seen.segments,
+        "topics": len({topic for topic, _ in seen.queues}),
+        "queues": len(seen.queues),
+        "index entries": numbers["index entries"],
+        "prepared or rolled back": numbers["half"],
         "findings": seen.findings.totals.total(),
-    }  # fmt: skip
+    }
     shown = (
         f'<div class="tile"><b title="{value:,}">{shortened(value)}</b>{name}</div>'
         for name, value in tiles.items()
