@@ -15,7 +15,7 @@ def run(*arguments: object) -> int:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "--to: the folder of the export is needed"),
+        ((), "--to: the folder of the export is required"),
         (("--to", "x", "--columns", "topic,price"), "columns: there is no 'price'"),
         (("--to", "x", "--partition-by", "price"), "--partition-by: 'price'"),
         (("--to", "x", "--compression", "rar"), "--compression: 'rar'"),

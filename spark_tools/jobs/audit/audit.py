@@ -1,8 +1,7 @@
-"""audit: stores checked in bulk, record by record, with their queues and index; and what is in them. For spark-submit.
+"""audit: checks stores in bulk: records, queues and index; counts what they contain. A program for
+spark-submit.
 
 Exit code 0: no findings, 1: findings, 2: wrong usage. The stores are only read.
-
-Which stores an audit looks at, by the paths that are given.
 """
 
 import time
@@ -33,7 +32,7 @@ from firearrow.spark_tools.offline.store_source import StoreSource
 
 
 def stores_of(paths: tuple[str, ...]) -> list[AuditedStore]:
-    """Of folders, or NAME=FOLDER. OptionWrong: none, or two of one name."""
+    """Stores of folders, or NAME=FOLDER. InvalidOption: no store, or two of one name."""
     named = (path.partition("=") for path in StoreSource(paths).paths)
     return [AuditedStore(name, root) for name, _, root in named]
 

@@ -1,7 +1,8 @@
-"""Messages of one topic with the same unique key: exactly, by Spark, which spills to disk what does not fit.
+"""Counts messages of one topic with the same unique key, exactly, with Spark, which spills to disk if
+necessary.
 
-A producer that was not answered sends again, so a few are no fault of a store. Topics of retries, dead letters and the
-system are left out: there a message comes again by right.
+A producer that was not answered sends again, so a few are no fault of a store. Topics of retries, dead
+letters and the system are left out: there a message comes again by right.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,8 @@ class DuplicateKey:
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """`keys` that more than one message has, `surplus` messages beyond the first of each; some of them named."""
+    """`keys` that more than one message has, `surplus` messages beyond the first of each; some of them
+    named."""
 
     keys: int
     surplus: int

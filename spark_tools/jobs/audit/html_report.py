@@ -1,8 +1,7 @@
-"""An audit as one HTML file: nothing is loaded from elsewhere, no script, dark or light as the reader has it.
+"""An audit as one self-contained HTML file without scripts; dark or light as the browser is set.
 
-Every name is escaped: topics, tags and groups come from outside.
-
-Plots as inline SVG: bars over time, and bars by name. Every name is escaped; colours come from the page's style.
+Charts are inline SVG: bars over time, and bars by name. Every name is escaped: topics, tags and groups come
+from outside.
 """
 
 from collections.abc import Iterable, Sequence

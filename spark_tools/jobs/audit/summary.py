@@ -1,4 +1,4 @@
-"""What an audit saw, as rows for tables, pages and JSON: the same numbers everywhere. No file, no session."""
+"""An audit's results as rows for tables, HTML and JSON. Opens no file and no session."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -28,7 +28,8 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """Offsets [first, end) can be read; messages and bytes are those in the log. Times ms, None without messages."""
+    """Offsets [first, end) can be read; messages and bytes are those in the log. Times ms, None without
+    messages."""
 
     topic: str
     queue_id: int
