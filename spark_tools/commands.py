@@ -1,7 +1,6 @@
-"""Jobs over the log with Apache Spark: replay, redrive, export, import, copy, audit.
+"""The command `firearrow spark NAME …`: bulk jobs with Apache Spark, and `pack`.
 
-`firearrow spark NAME …`, an entry point of `firearrow.commands`. Checks a job's arguments before a JVM is started for
-it.
+An entry point of `firearrow.commands`. Checks a job's arguments before it starts a JVM.
 """
 
 import sys
@@ -24,7 +23,7 @@ WRONG_USAGE = 2
 @dataclass(frozen=True, slots=True)
 class Job:
     module: str
-    """In firearrow.spark_tools.jobs; has the Typer program `cli`."""
+    """Module in firearrow.spark_tools.jobs that has the Typer program `cli`."""
     line: str
     jvm: str = submit.BULK_JVM
 
@@ -41,21 +40,21 @@ JOBS = {
     "copy": Job("copy_", "Copy topics between clusters, continuously.", jvm=""),
     "audit": Job("audit.audit", "Check stores in bulk: records, queues, index; count what is in them."),
 }
-PACK_LINE = "Make the archive that carries FireArrow to executors which lack it."
+PACK_LINE = "Make an archive of FireArrow for executors that do not have it."
 packing = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @packing.command(help=PACK_LINE)
 def pack(file: Annotated[Path, typer.Argument(help="The archive, e.g. firearrow.tar.gz")]) -> None:
-    from firearrow.spark_tools import pack as archive  # noqa: PLC0415 (seldom wanted)
+    from firearrow.spark_tools import pack as archive  # noqa: PLC0415 (rarely used)
 
     packed = archive.pack(file)
-    print(f"{packed.path}: {packed.files} files, {packed.bytes / 1e6:.1f} MB; give spark-submit:")
+    print(f"{packed.path}: {packed.files} files, {packed.bytes / 1e6:.1f} MB; pass to spark-submit:")
     print(" ".join(packed.arguments()))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code; not back at all if a job was submitted."""
+    """Return the exit code; does not return if a job is submitted."""
     try:
         given = submit.split(arguments)
         if not given.rest or given.rest[0] in ("--help", "-h"):
@@ -80,17 +79,17 @@ def usage() -> str:
         [
             "Usage: firearrow spark [OPTIONS OF spark-submit] NAME [OPTIONS]",
             "",
-            "  Jobs over the log with Apache Spark. Options of spark-submit may stand anywhere:",
+            "  Bulk jobs with Apache Spark. Options of spark-submit may be anywhere on the line:",
             "  --master (default local[*]), --conf, --driver-memory, --archives, …",
             "",
-            "Jobs, each with a --help of its own:",
+            "Jobs (NAME --help lists their options):",
             *(f"  {name:{width}}  {line}" for name, line in lines.items()),
         ]
     )
 
 
 def parsed(program: typer.Typer, name: str, arguments: Sequence[str], *, run: bool) -> int | None:
-    """The exit code of a program that ended: by an error, by --help, or with `run` by its end. None: it would run."""
+    """Parse the arguments, and with `run` run the program. The exit code, or None if it would run."""
     command = typer.main.get_command(program)
     reached: list[bool] = []
     if not run:
@@ -121,7 +120,5 @@ def _submit(job: Job, name: str, spark: Sequence[str], arguments: Sequence[str])
 
 def _unknown(name: str) -> str:
     if name.startswith("-"):
-        return (
-            f"{name}: no option of spark-submit that is passed on; a job's own options come behind its name"
-        )
-    return f"{name}: there is no such job; there are {', '.join([*JOBS, 'pack'])}"
+        return f"{name}: unknown option of spark-submit; put a job's own options after its name"
+    return f"{name}: unknown job; the jobs are {', '.join([*JOBS, 'pack'])}"

@@ -1,4 +1,4 @@
-"""Sessions of Spark that know the format `rocketmq`. PySpark is imported when asked for: the rest needs none."""
+"""Spark sessions with the format `rocketmq`. PySpark is imported only when it is used."""
 
 import os
 import sys
@@ -20,14 +20,19 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
 }
-"""Filters reach the source; a sink's batches stay small; JVM and Python workers speak over Unix sockets, a sixth
-cheaper for tables; no task is run twice at a time, which would send twice; the JVM does not look anew at the bounds of
-each value of a batch that our own worker made, a tenth cheaper; its parallel collector instead of G1, as measured
-another tenth. Who wants another collector gives both Java options himself."""
+"""Settings of a session:
+
+- Filters reach the source, and the batches of a sink stay small.
+- JVM and Python workers use Unix sockets: reading tables costs a sixth less.
+- No speculative tasks, which would send everything twice.
+- The JVM skips bounds checks in batches that our own worker made: a tenth less.
+- The parallel collector instead of G1: measured, another tenth. To use another one, set both Java options.
+"""
 
 
 def register(spark: "SparkSession") -> None:
-    """Makes `format("rocketmq")` known to this session, and to none made from it by `newSession`. CannotSubmit."""
+    """Register `format("rocketmq")` in this session, but not in those it makes by `newSession`.
+    CannotSubmit."""
     _check()
     from firearrow.spark_tools.datasource.source import RocketMQSource  # noqa: PLC0415
 
@@ -35,14 +40,15 @@ def register(spark: "SparkSession") -> None:
 
 
 def read_where(spark: "SparkSession", condition: str, **options: str) -> "DataFrame":
-    """A load of its own for one condition in SQL, which narrows what is read. Load again for the next condition: what
-    is scanned twice, as the halves of a union, gets the narrower plan in both places."""
+    """Load only what one SQL condition needs. Load again for each further condition: a load that is scanned
+    twice, as in a union, uses the narrower plan for both scans."""
     return spark.read.format("rocketmq").options(**{**options, "pushDown": "true"}).load().where(condition)
 
 
 def scan(spark: "SparkSession", **options: str) -> "DataFrame":
-    """The format's table, as it is now, in a quarter less time where most columns of most rows are wanted. Planned here
-    and not when it is used; conditions narrow nothing. With Spark Connect it is the format's own load. CannotSubmit."""
+    """The same table as `load()`, a quarter faster if most columns of most rows are needed. It is planned
+    here, not when it is used, and conditions do not reduce what is read. With Spark Connect it is a plain
+    load. CannotSubmit."""
     _check()
     from pyspark.sql.utils import is_remote  # noqa: PLC0415
 
@@ -56,11 +62,14 @@ def scan(spark: "SparkSession", **options: str) -> "DataFrame":
 def session(
     name: str = "firearrow", *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """The session of this process, or a new one, with SETTINGS and yours, the format registered. CannotSubmit."""
+    """The session of this process, or a new one, with SETTINGS and `settings`, and the format registered.
+    CannotSubmit."""
     _check()
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else sources are planned by whatever is python3
+    os.environ.setdefault(
+        "PYSPARK_PYTHON", sys.executable
+    )  # else Spark plans sources with the first python3 of PATH
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
@@ -72,7 +81,7 @@ def session(
 
 
 def _check() -> None:
-    """CannotSubmit: what Spark needs is not installed, or too old."""
-    from firearrow.spark_tools.submit import check_packages  # noqa: PLC0415 (whoever reads a table needs no more of it)
+    """CannotSubmit: a package that Spark needs is missing or too old."""
+    from firearrow.spark_tools.submit import check_packages  # noqa: PLC0415 (needed only for this check)
 
     check_packages()

@@ -1,6 +1,6 @@
-"""Submit: runs a job's file by spark-submit, after looking whether that can work at all.
+"""Runs a job with spark-submit, after checking Spark, Java and the Python packages.
 
-Never imports pyspark: what is missing is told in one sentence before a JVM starts. Replaces the process in the end.
+Never imports pyspark; a missing requirement gives one sentence before a JVM starts. Replaces this process.
 """
 
 import importlib.util
@@ -22,26 +22,49 @@ PYSPARK_MIN = (4, 2)
 VERSION = re.compile(r"""^__version__\b.*=\s*["']((\d+)\.(\d+)[^"']*)""", re.M)
 INSTALL = "pip install 'firearrow[spark]'"
 NEEDED = ("pyspark", "pyarrow", "numpy", "rich")
-VALUED = frozenset({
-    "--master", "--deploy-mode", "--conf", "--driver-memory", "--driver-cores", "--driver-java-options",
-    "--driver-class-path", "--driver-library-path", "--executor-memory", "--executor-cores", "--num-executors",
-    "--total-executor-cores", "--archives", "--files", "--jars", "--packages", "--repositories", "--py-files",
-    "--properties-file", "--proxy-user", "--principal", "--keytab", "--queue", "--name",
-})  # fmt: skip
-"""Options of spark-submit that are passed on, each with a value; no job has one of these names."""
+VALUED = frozenset(
+    {
+        "--master",
+        "--deploy-mode",
+        "--conf",
+        "--driver-memory",
+        "--driver-cores",
+        "--driver-java-options",
+        "--driver-class-path",
+        "--driver-library-path",
+        "--executor-memory",
+        "--executor-cores",
+        "--num-executors",
+        "--total-executor-cores",
+        "--archives",
+        "--files",
+        "--jars",
+        "--packages",
+        "--repositories",
+        "--py-files",
+        "--properties-file",
+        "--proxy-user",
+        "--principal",
+        "--keytab",
+        "--queue",
+        "--name",
+    }
+)
+"""Options of spark-submit that are passed on, each with a value. No job option has one of these names."""
 FLAGS = frozenset({"--verbose", "--supervise"})
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.speculation": "false",
 }
-"""Unless told otherwise. A second copy of a task would send everything twice."""
+"""Defaults. A speculative copy of a task would send everything twice."""
 BULK_JVM = "-XX:TieredStopAtLevel=1"
-"""The JVM of a bulk job sees no data: its second compiler would take a third of the job's CPU, for nothing."""
+"""The JVM of a bulk job handles no data; its second compiler would use a third of the job's CPU without
+benefit."""
 
 
 class CannotSubmit(SparkToolsError):
-    """Something that Spark needs is not here; the text says what to do."""
+    """A requirement of Spark is missing; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +75,7 @@ class SplitArguments:
 
 
 def split(arguments: Sequence[str]) -> SplitArguments:
-    """What spark-submit is to be told, wherever it stands, and what is left."""
+    """Separate the options of spark-submit, in any position, from the rest."""
     spark: list[str] = []
     rest: list[str] = []
     left = list(arguments)
@@ -87,17 +110,19 @@ def command(job: Path, spark: Sequence[str], arguments: Sequence[str], home: Pat
 def environment(
     given: Mapping[str, str], home: Path, spark: Sequence[str], *, jvm: str = ""
 ) -> dict[str, str]:
-    """This interpreter for driver and workers unless told otherwise; a local master stays on the loopback.
+    """Environment of spark-submit: this interpreter by default; a local master uses the loopback only.
 
-    Safe path: the folder of a job's file must not stand before the standard library.
+    PYTHONSAFEPATH: the folder of a job's file must not come before the standard library.
     """
     words = " ".join(spark)
     master = re.search(r"(?:--master[ =]|spark\.master=)(\S+)", words)
     local = {"SPARK_LOCAL_IP": "127.0.0.1"} if master is None or master[1].startswith("local") else {}
     ours = {
-        "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONSAFEPATH": "1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONSAFEPATH": "1",
         "SPARK_SUBMIT_OPTS": f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {jvm}".strip(),
-    }  # fmt: skip
+    }
     return {**ours, **local, **given, "SPARK_HOME": str(home)}
 
 
@@ -107,14 +132,14 @@ def spark_home(given: Mapping[str, str]) -> Path:
     home = given.get("SPARK_HOME") or _pyspark()
     if not (Path(home) / "bin" / "spark-submit").is_file():
         raise CannotSubmit(
-            f"SPARK_HOME: {home} has no bin/spark-submit; unset it, or name the folder of a Spark"
+            f"SPARK_HOME: {home} has no bin/spark-submit; unset it, or set it to the folder of a Spark"
         )
-    _check_version(Path(home) / "python" / "pyspark", "SPARK_HOME must be of such a Spark, or unset")
+    _check_version(Path(home) / "python" / "pyspark", "set SPARK_HOME to such a Spark, or unset it")
     return Path(home)
 
 
 def check_packages() -> None:
-    """CannotSubmit: a package of the extra is not here, or PySpark is too old. None of them is imported."""
+    """CannotSubmit: a package of the extra is missing, or PySpark is too old. Imports none of them."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise CannotSubmit(f"{' and '.join(missing)} cannot be imported: {INSTALL}")
@@ -130,12 +155,14 @@ def _pyspark() -> Path:
 
 
 def _check_version(package: Path, advice: str) -> None:
-    """Of a PySpark that tells its version, as all do that are installed."""
+    """Reads version.py, which every installed PySpark has."""
     file = package / "version.py"
     found = VERSION.search(file.read_text()) if file.is_file() else None
     if found is not None and (int(found[2]), int(found[3])) < PYSPARK_MIN:
         least = ".".join(map(str, PYSPARK_MIN))
-        raise CannotSubmit(f"PySpark {found[1]} in {package} is too old, {least} is the least: {advice}")
+        raise CannotSubmit(
+            f"PySpark {found[1]} in {package} is too old, {least} or later is required: {advice}"
+        )
 
 
 def check_java(given: Mapping[str, str]) -> None:
@@ -145,27 +172,28 @@ def check_java(given: Mapping[str, str]) -> None:
     where = f"JAVA_HOME {home}" if home else "PATH"
     if java is None:
         raise CannotSubmit(
-            f"Spark needs Java {JAVA_MIN} or later, and there is no java in {where}: install one (Debian: "
-            "openjdk-17-jre-headless), or set JAVA_HOME"
+            f"Spark needs Java {JAVA_MIN} or later, and there is no java in {where}; install one (Debian: "
+            "openjdk-17-jre-headless) or set JAVA_HOME"
         )
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=JAVA_S, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotSubmit(
             f"{java} does not run: {error}; set JAVA_HOME to a Java {JAVA_MIN} or later"
         ) from None
-    version = re.search(r'version "(?:1\.)?(\d+)', told)
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None or int(version[1]) < JAVA_MIN:
-        first = told.strip().partition("\n")[0][:100] or "silent"
+        first = output.strip().partition("\n")[0][:100] or "of an unknown version"
         raise CannotSubmit(
             f"Spark needs Java {JAVA_MIN} or later, and {java} is {first}; set JAVA_HOME to a newer one"
         )
 
 
 def submit(job: Path, spark: Sequence[str], arguments: Sequence[str], *, jvm: str) -> None:
-    """Run it in place of this process, in a JVM with these options; the exit code is the job's. CannotSubmit."""
+    """Run it in place of this process, in a JVM with these options; the exit code is the job's.
+    CannotSubmit."""
     home = spark_home(os.environ)
     check_java(os.environ)
     words = command(job, spark, arguments, home)

@@ -179,10 +179,8 @@ class ProducerOptions:
     in_flight_bytes: int = 100 * MIB
     """Most bytes of messages sent but not answered."""
     wait_when_full: bool = True
-    """True: `send` waits, within its timeout, at either limit.
-
-    False, and always for `submit`: TooManyRequests.
-    """
+    """True: `send` waits, within its timeout, at either limit; False, and
+    always for `submit`: TooManyRequests."""
     latency_faults: bool = False
     """Avoids a broker for a time after a slow or failed send."""
     fault_detector: bool = False
@@ -303,7 +301,7 @@ class PushConsumerOptions(_ConsumerOptions):
     drain_s: float = 10
     """Longest time that `close` waits for running handlers."""
     client_rebalance: bool = True
-    """True: members split the queues. False: brokers assign them, and may switch the group to POP."""
+    """True: members split the queues; False: brokers assign them, and may switch the group to POP."""
     pop_batch: int = 32
     """Most messages that one pop asks for."""
     pop_invisible_s: float = 60
@@ -345,7 +343,7 @@ class PullConsumerOptions(_ConsumerOptions):
     suspend_timeout_s: float = 30
     """Timeout of a pull; must not be below `suspend_s`."""
     auto_commit: bool = True
-    """True: `poll` and `close` commit the messages polled before. False: call `commit` yourself."""
+    """True: `poll` and `close` commit the messages polled before; False: call `commit` yourself."""
     auto_commit_s: float = 5
     """Shortest time between two such commits."""
     pull_batch: int = 10

@@ -1,16 +1,14 @@
-"""Spark's data source and sink.
+"""The format `rocketmq`: Spark's data source and sink.
 
-- `filters`: Spark's filters become a Narrowing
-- `progress`: Where streams are, as Spark tells it after each micro-batch: the lag, and a consumer group
-  that follows
-- `ranges`: the stream source again, whose rows are not messages but where they lie
-- `reader`: A table read: parts are planned once, in a process beside the driver
-- `rows`: What a task does: its ranges are read one behind the other and become Arrow batches, a chunk of
-  the log at a time
-- `scan`: The table as a function from batches to batches: one copy of each row less than the format's
-- `sink`: The sink of a batch write: Spark's face of Outgoing
-- `sink_options`: Every option of the sink, declared once
-- `source`: The format `rocketmq`
-- `stream`: A stream read: Spark's face of a Tail
-- `stream_sink`: The sink of a stream: each micro-batch is sent and acknowledged, then Spark hears of it
+- `filters`: translates Spark's filters to a Pushdown
+- `progress`: progress of streams after each micro-batch: their lag, and a consumer group that follows
+- `ranges`: a stream source whose rows are offset ranges instead of messages; used by the copy job
+- `reader`: batch read: plans partitions once and reads each in a task
+- `rows`: reads the ranges of one task as Arrow batches
+- `scan`: reads a table through `mapInArrow`, with one copy less of each row
+- `sink`: batch write: each task sends its rows
+- `sink_options`: every option of the sink
+- `source`: the data source that Spark imports for the format `rocketmq`
+- `stream`: stream read: plans micro-batches and reads their partitions
+- `stream_sink`: stream write: sends each micro-batch, then reports it to Spark
 """

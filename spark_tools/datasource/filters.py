@@ -1,5 +1,7 @@
-"""Spark's filters become a Narrowing. All of them stay with Spark, too, which costs nanoseconds a row: what is said
-here may let too much through, but never too little. Pure functions.
+"""Translates Spark's filters to a Pushdown. Pure functions.
+
+Spark applies all filters again, which costs nanoseconds a row. So the Pushdown may let too many rows through,
+but never drops a matching one.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +29,7 @@ LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 
 
 def pushdown_of(filters: Iterable[Filter]) -> Pushdown:
-    """What all of them together leave."""
+    """The Pushdown of all filters together."""
     found = Pushdown()
     for each in filters:
         found = _pushed(found, each)
@@ -59,7 +61,7 @@ def _pushed(found: Pushdown, each: Filter) -> Pushdown:
 
 
 def _one_of(found: Pushdown, column: str, values: Iterable[Any]) -> Pushdown:
-    """Null equals nothing. A value that is not understood leaves all as it is."""
+    """Null equals nothing. A value of another type changes nothing."""
     values = [value for value in values if value is not None]
     match column:
         case "topic" if _texts(values):
@@ -83,7 +85,7 @@ def _one_of(found: Pushdown, column: str, values: Iterable[Any]) -> Pushdown:
 
 
 def _with_span(found: Pushdown, column: str, value: object, span: Callable[[int], Span]) -> Pushdown:
-    """`span` is told the value in the column's own steps: numbers of 1, times of a microsecond."""
+    """`span` gets the value in the column's unit: a number, or a time in microseconds."""
     match column:
         case "queueId" if _numbers([value]):
             return replace(found, queue_id_span=span_and(found.queue_id_span, span(_number(value))))
@@ -97,13 +99,13 @@ def _with_span(found: Pushdown, column: str, value: object, span: Callable[[int]
 
 
 def _span_ms(span: Span) -> Span:
-    """Whole milliseconds within: columns have no finer steps."""
+    """The whole milliseconds in the span: columns have no finer unit."""
     low, high = (None if edge is None else -(-edge // 1000) for edge in span)
     return low, high
 
 
 def _microseconds(when: datetime) -> int:
-    """Exact; a time without zone is UTC, as the column."""
+    """Exact. A time without a zone is UTC, like the column."""
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return (when - EPOCH) // timedelta(microseconds=1)
 
@@ -125,7 +127,8 @@ def _texts(values: list[Any]) -> bool:
 
 
 def _exact(text: str) -> bool:
-    """Bytes that are no UTF-8 are shown as the replacement character; what has one may stand for other bytes."""
+    """Bytes that are not UTF-8 show as the replacement character, so a value with one may match other
+    bytes."""
     return REPLACEMENT not in text
 
 

@@ -1,7 +1,7 @@
-"""Where streams are, as Spark tells it after each micro-batch: the lag, and a consumer group that follows.
+"""Progress of streams after each micro-batch: their lag, and a consumer group that follows.
 
-Spark calls a listener in the driver, on a thread of its own, behind the micro-batch: what fails here is logged, not
-raised, and made good with the next one.
+Spark calls a listener in the driver, in a separate thread, after the micro-batch. A failure here is logged,
+not raised; the next micro-batch commits the offsets.
 """
 
 import json
@@ -32,7 +32,7 @@ log = logging.getLogger("firearrow.spark")
 
 
 def lag(progress: "StreamingQueryProgress") -> StreamLag:
-    """Of all sources of the format `rocketmq` together; as of the end of that micro-batch."""
+    """The lag of all sources of the format `rocketmq` together, at the end of that micro-batch."""
     read: Offsets = {}
     newest: Offsets = {}
     for _, source in _sources(progress):
@@ -42,10 +42,10 @@ def lag(progress: "StreamingQueryProgress") -> StreamLag:
 
 
 class GroupFollows(StreamingQueryListener):
-    """After each micro-batch, the offsets that were read become those of `group` at the brokers, never backwards.
+    """After each micro-batch, commits the offsets that were read for `group` at the brokers, never backwards.
 
-    `spark.streams.addListener(GroupFollows(target, "my-group", "my-query"))`, before the query of that name starts;
-    without a name all queries of the session are followed.
+    `spark.streams.addListener(GroupFollows(target, "my-group", "my-query"))`, before the query of that name
+    starts. Without a name, it follows all queries of the session.
     """
 
     def __init__(self, target: Cluster, group: str, query_name: str | None = None) -> None:
@@ -67,15 +67,15 @@ class GroupFollows(StreamingQueryListener):
 
 
 def publish(target: Cluster, group: str, offsets: Offsets) -> None:
-    """The stream's own offsets are in its checkpoint: brokers that are away are no reason to end it."""
+    """Commit offsets; log failures. The stream keeps its offsets in its checkpoint, so it need not end."""
     try:
         commit_offsets(target, group, offsets, WAIT_S)
     except (*REFUSALS, ClientError) as error:
-        log.warning("commitGroup: the offsets of %s were not told to %s: %s", group, target, error)
+        log.warning("commitGroup: could not commit the offsets of %s at %s: %s", group, target, error)
 
 
 def _sources(progress: "StreamingQueryProgress") -> "Iterator[tuple[Offsets, SourceProgress]]":
-    """End offsets of each source that is ours: no other has offsets of that form."""
+    """End offsets of each `rocketmq` source; other sources have no offsets of that form."""
     for source in progress.sources:
         offsets = _offsets(source.endOffset)
         if offsets:

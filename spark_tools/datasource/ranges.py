@@ -1,7 +1,8 @@
-"""Ranges: the stream source again, whose rows are not messages but where they lie; who gets a row fetches them itself.
+"""A stream source whose rows are offset ranges instead of messages; used by the copy job.
 
-Spark plans, limits and checkpoints; messages never come near the JVM. One partition, rows in the order of queues. What
-was found to be gone, and may be, comes with the rows of the next micro-batch: the planner's process has no other way.
+Spark plans, limits and checkpoints; the workers fetch the messages of a range themselves, so that none pass
+through the JVM. One partition, rows in the order of queues. Ranges that are gone, if that is allowed, are
+rows of the next micro-batch: the planner's process has no other way to report them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,17 +22,24 @@ from firearrow.spark_tools.plan.source import source_of
 from firearrow.spark_tools.plan.splits import InputSplit
 from firearrow.spark_tools.plan.stream_offsets import StreamCursor
 
-SCHEMA = pa.schema([
-    ("topic", pa.string()), ("brokerName", pa.string()), ("queueId", pa.int32()),
-    ("start", pa.int64()), ("end", pa.int64()), ("size", pa.int64()), ("gone", pa.string()),
-])  # fmt: skip
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("brokerName", pa.string()),
+        ("queueId", pa.int32()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("size", pa.int64()),
+        ("gone", pa.string()),
+    ]
+)
 DDL = "topic string, brokerName string, queueId int, start bigint, end bigint, size bigint, gone string"
 Gone = tuple[QueueRange, str]
-"""And why."""
+"""A missing range, and why."""
 
 
 class RangeSource(DataSource):
-    """Takes the options of `rocketmq` for streams."""
+    """Has the stream options of `rocketmq`."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,11 +68,11 @@ class RangeStreamReader(StreamReader):
 
     @cached_property
     def gone(self) -> list[Gone]:
-        """Told by the tail since a micro-batch was planned."""
+        """Reported by the cursor since the last micro-batch was planned."""
         return []
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One; Spark asks once for each micro-batch."""
+        """One partition; called once for each micro-batch."""
         found = tuple(part for each in super().partitions(start, end) for part in _parts(each))
         gone = tuple(self.gone)
         self.gone.clear()
@@ -83,13 +91,13 @@ def _parts(partition: InputPartition) -> tuple[QueueRange, ...]:
 
 
 def row_of(part: QueueRange, gone: str | None = None) -> dict[str, object]:
-    """`gone`: why it cannot be fetched."""
+    """`gone`: why the range cannot be fetched."""
     queue = part.queue
-    places = (queue.topic, queue.broker_name, queue.queue_id, part.start, part.end, part.size, gone)
-    return dict(zip(SCHEMA.names, places, strict=True))
+    values = (queue.topic, queue.broker_name, queue.queue_id, part.start, part.end, part.size, gone)
+    return dict(zip(SCHEMA.names, values, strict=True))
 
 
 def range_of(row: Mapping[str, Any]) -> QueueRange:
-    """What `row_of` made."""
+    """The inverse of `row_of`."""
     queue = MessageQueue(row["topic"], row["brokerName"], row["queueId"])
     return QueueRange(queue, row["start"], row["end"], row["size"])

@@ -1,6 +1,7 @@
-"""A table read: parts are planned once, in a process beside the driver; each is read by a task.
+"""Batch read: plans partitions once and reads each in a task.
 
-Pickled to the tasks after planning. Filters are pushed before `partitions` is asked for.
+Planned in a separate process next to the driver, then pickled to the tasks. Filters are pushed before
+`partitions` is called.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ class TableReader(DataSourceReader):
         self.columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        """TopicMissing, OptionWrong, DataLoss. Spark wants a list."""
+        """TopicNotFound, InvalidOption, DataLoss. Spark needs a list."""
         return [RangePartition(part) for part in self.plan.parts()] if self._message_filter() else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -36,10 +37,11 @@ class TableReader(DataSourceReader):
 
 
 class PushdownReader(TableReader):
-    """Reads less where the query's filters say so. For loads that are scanned once: Spark keeps one plan for each load,
-    and hands it to all scans of it, also to those without a filter. Spark refuses it where push-down is off."""
+    """Reads less if the query has filters. Only for loads that are scanned once: Spark keeps one plan for
+    each load and uses it for all its scans, also for those without a filter. Spark refuses it if push-down is
+    off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """All of them back: Spark looks at each row again, the plan only gets narrower."""
+        """Narrow the plan. Return all filters, so that Spark applies them again."""
         self.plan = replace(self.plan, pushdown=pushdown_of(filters))
         return filters

@@ -1,6 +1,7 @@
-"""What a task does: its ranges are read one behind the other and become Arrow batches, a chunk of the log at a time.
+"""Reads the ranges of one task as Arrow batches, a chunk of the log at a time.
 
-Travels to the worker by pickle; the reader is opened there, and closed with the last batch or when Spark has enough.
+Pickled to the worker. The reader is opened there, and closed after the last batch or when Spark needs no
+more.
 """
 
 import math
@@ -22,11 +23,11 @@ from firearrow.spark_tools.plan.options import SourceOptions
 from firearrow.spark_tools.plan.splits import InputSplit
 
 SIZES_ARE_OFF = 1.02
-"""Sizes of ranges are often shares of larger ones."""
+"""Margin for sizes, which are often estimated as shares of larger ranges."""
 
 
 class RangePartition(InputPartition):
-    """What one task reads. A kind of its own, because Spark makes a plain one when it is given none."""
+    """What one task reads. A subclass, because Spark makes a plain InputPartition when it gets none."""
 
     def __init__(self, part: InputSplit) -> None:
         super().__init__(part)
@@ -41,7 +42,7 @@ class TaskReader:
     options: SourceOptions
 
     def of(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Nothing for a partition that is not ours. DataLoss at the first range that is gone."""
+        """Yields nothing for a partition of another class. DataLoss at the first missing range."""
         if not isinstance(partition, RangePartition):
             return
         setup_worker()
@@ -52,19 +53,23 @@ class TaskReader:
                 bytes_max = even(part.size, options.batch_bytes)
                 for spans in reader.read(part, message_filter, lost, bytes_max=bytes_max):
                     yield from columns.record_batches(
-                        spans, self.columns, part.queue.broker_name, open_bodies=options.open_bodies,
-                        count_max=options.batch_rows, bytes_max=bytes_max,
-                    )  # fmt: skip
+                        spans,
+                        self.columns,
+                        part.queue.broker_name,
+                        open_bodies=options.open_bodies,
+                        count_max=options.batch_rows,
+                        bytes_max=bytes_max,
+                    )
 
 
 def even(size: int, about: int) -> int:
-    """Bytes of each batch of a range of `size`: no last one of a few rows, which costs as much as the others."""
+    """Batch size that divides a range of `size` evenly: a small last batch costs as much as a full one."""
     batches = max(1, round(size / about))
     return max(about, math.ceil(size / batches * SIZES_ARE_OFF))
 
 
 def asked_columns(schema: StructType) -> tuple[str, ...]:
-    """The names that a schema asks for. InvalidOption: a column that is none, or of another type."""
+    """The column names of a schema. InvalidOption: an unknown column, or one of another type."""
     wanted = to_arrow_schema(schema, timezone="UTC")
     names = columns.column_names(tuple(wanted.names))
     for field in columns.schema(names):
@@ -74,5 +79,5 @@ def asked_columns(schema: StructType) -> tuple[str, ...]:
                 f"schema: {field.name} is {field.type}, not {asked.type}; cast it in a select"
             )
         if not asked.nullable:
-            raise InvalidOption(f"schema: {field.name} cannot be `not null` here; leave that out")
+            raise InvalidOption(f"schema: {field.name} cannot be `not null`; remove that")
     return names

@@ -1,8 +1,8 @@
-"""The table as a function from batches to batches: one copy of each row less than the format's.
+"""Reads a table through `mapInArrow`, with one copy less of each row.
 
-Behind every source of rows Spark puts a projection that copies each row again; behind `mapInArrow` it puts none. For
-that the parts are planned when the frame is made, and no filter is pushed. Spark's public `mapInArrow` asks for pandas,
-which it does not use here.
+Spark adds a projection that copies each row after a data source, but none after `mapInArrow`. In return, the
+splits are planned when the data frame is created, and no filter is pushed. Spark's public `mapInArrow`
+requires pandas although it does not use it here, so this calls the internal one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from firearrow.spark_tools.datasource.source import RocketMQSource
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """In the worker: numbers of parts → their rows."""
+    """In the worker: partition numbers → their rows."""
 
     reader: DataSourceReader
     parts: Sequence[InputPartition]
@@ -32,7 +32,7 @@ class TableScan:
 
 
 def scanned(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """What the options of the format ask for, as it is now. OptionWrong, TopicMissing, DataLoss."""
+    """The table that the options describe, planned now. InvalidOption, TopicNotFound, DataLoss."""
     source = RocketMQSource(CaseInsensitiveDict(options))
     schema = StructType.fromDDL(source.schema())
     assert isinstance(schema, StructType)

@@ -1,8 +1,8 @@
-"""The sink of a batch write: Spark's face of Outgoing. It is made in one process, writes in tasks and ends in a third:
-what it holds travels by pickle.
+"""Batch write: each task sends its rows.
 
-At least once: a task that is tried again sends its rows again, with the same unique ids if they come in the same order.
-Brokers take nothing back, so a write that fails leaves what was sent.
+Created in one process, used in tasks, committed in a third; pickled in between. At least once: a retried task
+sends its rows again, with the same unique ids if they come in the same order. Brokers cannot roll back, so a
+failed write leaves what was sent.
 """
 
 import sys
@@ -33,15 +33,15 @@ from firearrow.spark_tools.live.sender import Sender
 
 @dataclass
 class TaskCommit(WriterCommitMessage):
-    """What one task sent, all of it acknowledged."""
+    """What one task sent; all of it is acknowledged."""
 
     sent: SentTotals
 
 
 def table_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> "TableWriter":
-    """Checked as far as it can be before a task runs. InvalidOption."""
+    """Check what can be checked before a task runs. InvalidOption."""
     if overwrite:
-        raise InvalidOption("mode overwrite: brokers keep what they have; write with .mode('append')")
+        raise InvalidOption("mode overwrite: brokers cannot replace messages; write with .mode('append')")
     options = SinkOptions.of(given, BATCH)
     checked_schema(schema, options)
     return TableWriter(Cluster.of(given), options)
@@ -60,7 +60,8 @@ def send_all(
     ids: tuple[str, int],
     timeout_s: float,
 ) -> SentTotals:
-    """All rows sent and acknowledged. SendFailed, TopicMissing, InvalidOption, Unreachable."""
+    """Send all rows and wait until they are acknowledged. SendFailed, TopicNotFound, InvalidOption,
+    Unreachable."""
     with Sender(target, timeout_s=timeout_s) as sender:
         batch_sender = BatchSender(sender, sink_settings, ids)
         for batch in batches:
@@ -73,7 +74,7 @@ class TableWriter(DataSourceArrowWriter):
         self.target = target
         self.options = options
         self.run = uuid.uuid4().hex
-        """The same for every attempt at a task of this write."""
+        """The same for every attempt of a task of this write."""
         self.first_id = first_id(datetime.now(UTC))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
@@ -85,13 +86,13 @@ class TableWriter(DataSourceArrowWriter):
         )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Says on stderr what is at the target all the same."""
+        """Print on stderr what the target stored nevertheless."""
         print(f"rocketmq sink: {report_aborted(messages)}", file=sys.stderr)
 
 
 def report_aborted(messages: list[WriterCommitMessage | None]) -> str:
     done = [message.sent.messages for message in messages if isinstance(message, TaskCommit)]
     return (
-        f"the write failed; the {sum(done)} messages of the {len(done)} finished of {len(messages)} tasks are at the "
-        "target and stay there, as do those that the others had sent: written again they are there twice"
+        f"the write failed; {len(done)} of {len(messages)} tasks finished, and the target keeps their {sum(done)} "
+        "messages and those that other tasks sent before they failed: writing again duplicates them"
     )

@@ -1,4 +1,4 @@
-"""Every option of the sink, declared once; SPARK.md's table is made of this. Opens nothing."""
+"""Every option of the sink. SPARK.md's table is generated from them. Opens nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from firearrow.spark_tools.plan.option_parsing import option, parse_duration, re
 
 BATCH, STREAM = "batch", "stream"
 PASSED = ("rocketmq.", "checkpointLocation", "queryName")
-"""What the client and Spark itself read of the same options."""
+"""Options that the client and Spark itself read."""
 
 
 def _topic(text: str) -> str:
@@ -35,7 +35,7 @@ def _group(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Of a write, batch or stream. None: not given."""
+    """Options of a batch or stream write. None: not set."""
 
     name_server: str | None = option(
         "nameServer",
@@ -43,54 +43,56 @@ class SinkOptions:
         None,
         "Required. `host:port` of the target's name servers, separated by `;`.",
     )
-    topic: str | None = option(
-        "topic", _topic, None, "The topic of all rows; it overrides the column `topic`."
-    )
+    topic: str | None = option("topic", _topic, None, "The topic of all rows. Overrides the column `topic`.")
     queues: str = option(
         "queues",
-        option_parsing.one_of(*(message_filter.value for message_filter in QueueIdUse)),
+        option_parsing.one_of(*(use.value for use in QueueIdUse)),
         QueueIdUse.EXACT.value,
-        "What the column `queueId` means: `exact`, a queue that is not there is an error; `modulo`, the remainder by "
-        "the number of queues; `any`, nothing.",
+        "How to use the column `queueId`: `exact` fails if the topic has no such queue; `modulo` takes the "
+        "remainder by "
+        "the number of queues; `any` ignores it.",
     )
     provenance: str | None = option(
         "provenance",
         option_parsing.plain,
         None,
-        "A name for this job: each message carries it and where its row was read, as the properties `REPLAY_…`.",
+        "A name for this job. Each message gets properties `REPLAY_…` with this name and where its row was "
+        "read.",
     )
     packed_bodies: bool = option(
         "packedBodies",
         option_parsing.flag,
         False,
-        "Whether bodies are as they were stored (`openBodies=false`); `sysFlag` then says how they are compressed.",
+        "Whether bodies are as stored (read with `openBodies=false`); `sysFlag` says how they are "
+        "compressed.",
     )
     batch_bytes: int = option(
         "sendBatchBytes",
         option_parsing.size(1 << 10, BATCH_BYTES_MAX),
         BATCH_BYTES,
-        "Bytes of one request at most.",
+        "Maximum size of one request, in bytes.",
         shown="`1m`",
     )
     timeout_s: float = option(
         "sendTimeout",
         parse_duration,
         60.0,
-        "How long a broker that does not answer is waited for, with the same request, before the task fails.",
+        "How long to retry a request to a broker that does not answer before the task fails.",
         shown="`60s`",
     )
     commit_group: str | None = option(
         "commitGroup",
         _group,
         None,
-        "A consumer group that gets the offset behind the rows of each micro-batch once they are all at the target.",
+        "A consumer group. After the target has stored all rows of a micro-batch, commit the offset after "
+        "its last row.",
         uses=STREAM,
     )
     commit_name_server: str | None = option(
         "commitNameServer",
         option_parsing.plain,
         None,
-        "Where the source's brokers are, which keep that group's offsets.",
+        "Name servers of the source's brokers, which keep the offsets of `commitGroup`.",
         uses=STREAM,
         shown="`nameServer`",
     )
@@ -100,13 +102,13 @@ class SinkOptions:
         """`use`: BATCH or STREAM. InvalidOption: one sentence that names the option."""
         if any(name.lower() == "path" for name in given):
             raise InvalidOption(
-                "path: a store's files are never written; nameServer says which brokers get the rows"
+                "path: a store's files are never written; set nameServer to the brokers that get the rows"
             )
         options = read_options(cls, given, use, passed=PASSED)
         if options.name_server is None:
-            raise InvalidOption("nameServer: `host:port` of the target's name server is wanted")
+            raise InvalidOption("nameServer: `host:port` of the target's name server is required")
         if options.commit_name_server is not None and options.commit_group is None:
-            raise InvalidOption("commitNameServer goes with commitGroup: give both or none")
+            raise InvalidOption("commitNameServer goes with commitGroup: set both or neither")
         return options
 
     def sink_settings(self) -> SinkSettings:

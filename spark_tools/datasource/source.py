@@ -1,5 +1,7 @@
-"""The format `rocketmq`. Spark imports this for every user of any Python source, so it imports nothing of ours before
-it is asked. Spark makes one for each process that needs one, and pickles it about: it holds options only.
+"""The data source that Spark imports for the format `rocketmq`.
+
+Spark imports this module for every user of any Python source, so it imports the rest of the package only when
+it is used. Spark creates one in each process that needs it and pickles it: it has options only.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RocketMQSource(DataSource):
-    """Each method raises OptionWrong for options that cannot be understood, before anything is opened."""
+    """Each method raises InvalidOption for malformed options before it opens anything."""
 
     @classmethod
     def name(cls) -> str:
@@ -26,7 +28,7 @@ class RocketMQSource(DataSource):
 
     def schema(self) -> str:
         """All columns, or those that the options name."""
-        from firearrow.spark_tools.arrow import columns  # noqa: PLC0415(see above, as all that follow)
+        from firearrow.spark_tools.arrow import columns  # noqa: PLC0415 (see above; so are the imports below)
 
         options = self._options(None)
         return columns.spark_schema(options.columns or columns.ALL, options.properties)
@@ -64,7 +66,7 @@ class RocketMQSource(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
     def _options(self, use: str | None) -> "SourceOptions":
-        """`use`: None where Spark does not say whether it is a batch or a stream."""
+        """`use`: None if Spark does not say whether it is a batch or a stream."""
         from firearrow.spark_tools.plan.options import SourceOptions  # noqa: PLC0415
 
         return SourceOptions.of(self.options, use)

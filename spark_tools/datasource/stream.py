@@ -1,7 +1,8 @@
-"""A stream read: Spark's face of a Tail. It lives in one process beside the driver; a copy reads in the tasks.
+"""Stream read: plans micro-batches and reads their partitions.
 
-Offsets are the JSON of plan.offsets. Spark never calls `stop`, and `commit` comes one batch late and for the last
-batch not at all: nothing here depends on either.
+Lives in one process next to the driver; a pickled copy reads in the tasks. Offsets are the JSON of
+`plan.offsets`. Spark never calls `stop`; it calls `commit` one batch late, and never for the last batch.
+Nothing depends on either.
 """
 
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def cursor(self) -> StreamCursor:
-        """Made where it is asked for, so that it never travels to a task."""
+        """Created on first use, so that it is never pickled to a task."""
         return StreamCursor(self.rows.message_source, self.options)
 
     def initialOffset(self) -> dict[str, Any]:
@@ -53,7 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.cursor.pin()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Spark knows one limit only; `latestOffset` heeds all, unless Spark says there is none."""
+        """Spark supports one limit; `latestOffset` applies all of them unless Spark sets none."""
         options = self.options
         if options.trigger_messages:
             return ReadMaxRows(options.trigger_messages)
@@ -70,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(offsets_json(self.cursor.newest()))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """One batch late, and never for the last: `GroupFollows` and the sink are in time."""
+        """One batch late, and never for the last; `GroupFollows` and the sink commit in time."""
         group = self.options.commit_group
         if group is not None and self.target is not None:
             publish(self.target, group, _read(end))

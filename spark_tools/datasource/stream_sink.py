@@ -1,7 +1,8 @@
-"""The sink of a stream: each micro-batch is sent and acknowledged, then Spark hears of it.
+"""Stream write: sends each micro-batch, then reports it to Spark.
 
-At least once: a micro-batch that is run again sends its rows again, with the same unique ids. With `commitGroup` the
-offsets behind the rows are committed to the source's brokers, never backwards, once the whole micro-batch is sent.
+At least once: a repeated micro-batch sends its rows again, with the same unique ids. With `commitGroup`, the
+offsets after its rows are committed at the source's brokers, never backwards, once the whole micro-batch is
+acknowledged.
 """
 
 import sys
@@ -26,21 +27,21 @@ from firearrow.spark_tools.live.client_link import SharedAdmin
 from firearrow.spark_tools.live.cluster import Cluster
 
 QUERY, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Spark's local properties of a task."""
+"""Local properties that Spark sets for a task."""
 Offsets = dict[MessageQueue, int]
 
 
 @dataclass
 class StreamTaskCommit(TaskCommit):
     read: Offsets = field(default_factory=dict)
-    """For each queue of the source the offset behind its last row."""
+    """For each queue of the source, the offset after its last row."""
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> "StreamWriter":
     """InvalidOption."""
     if overwrite:
         raise InvalidOption(
-            "outputMode complete: brokers keep what they have; write with .outputMode('append')"
+            "outputMode complete: brokers cannot replace messages; write with .outputMode('append')"
         )
     options = SinkOptions.of(given, STREAM)
     arrow = checked_schema(schema, options)
@@ -50,7 +51,7 @@ def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Spark makes one anew for each commit: nothing that `write` leaves is here then but its messages."""
+    """Spark creates a new one for each commit, so `commit` sees only the messages that `write` returned."""
 
     def __init__(self, target: Cluster, options: SinkOptions, source: Cluster) -> None:
         self.target = target
@@ -60,8 +61,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StreamTaskCommit:
         context = TaskContext.get()
         assert context is not None
-        places = [context.getLocalProperty(name) for name in (QUERY, BATCH_ID)]
-        ids = unique_ids(*places, context.partitionId()), 0
+        batch = [context.getLocalProperty(name) for name in (QUERY, BATCH_ID)]
+        ids = unique_ids(*batch, context.partitionId()), 0
         read: Offsets = {}
         batches = iterator if self.options.commit_group is None else recording_offsets(iterator, read)
         sent = send_all(batches, self.target, self.options.sink_settings(), ids, self.options.timeout_s)
@@ -77,23 +78,21 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def recording_offsets(batches: Iterator[pa.RecordBatch], read: Offsets) -> Iterator[pa.RecordBatch]:
-    """The same batches; `read` learns the offset behind each queue's last row."""
+    """Pass batches through; record the offset after each queue's last row in `read`."""
     for batch in batches:
-        there = batch.schema.names
-        places = [
-            "sourceTopic" if "sourceTopic" in there else "topic",
+        names = batch.schema.names
+        columns = [
+            "sourceTopic" if "sourceTopic" in names else "topic",
             "brokerName",
-            "sourceQueueId" if "sourceQueueId" in there else "queueId",
+            "sourceQueueId" if "sourceQueueId" in names else "queueId",
         ]
-        table = pa.Table.from_batches([batch.select([*places, "queueOffset"])])
-        found = table.group_by(places, use_threads=False).aggregate([("queueOffset", "max")])
+        table = pa.Table.from_batches([batch.select([*columns, "queueOffset"])])
+        found = table.group_by(columns, use_threads=False).aggregate([("queueOffset", "max")])
         for row in found.to_pylist():
-            place = [row[name] for name in places]
-            if None in place or row["queueOffset_max"] is None:
-                raise InvalidOption(
-                    "commitGroup: a row does not say where it was read, one of its columns is null"
-                )
-            queue = MessageQueue(*place)
+            values = [row[name] for name in columns]
+            if None in values or row["queueOffset_max"] is None:
+                raise InvalidOption("commitGroup: a row has null in a column that says where it was read")
+            queue = MessageQueue(*values)
             read[queue] = max(read.get(queue, 0), row["queueOffset_max"] + 1)
         yield batch
 
@@ -121,7 +120,7 @@ def commit_offsets(source: Cluster, group: str, offsets: Offsets, wait_s: float)
         if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             raise
         raise InvalidOption(
-            f"commitGroup: {error.broker} has no group {group}; create it there, the stream then goes on"
+            f"commitGroup: {error.broker} has no group {group}; create it there, and restart the stream"
         ) from None
     finally:
         admin.release()

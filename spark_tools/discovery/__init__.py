@@ -1,6 +1,6 @@
 """Installed as `pyspark_firearrow`: Spark imports every `pyspark_*` module and takes its `DefaultSource`.
 
-Imported by every Spark user's first Python source, wanted or not: so it imports nothing of ours but this one module.
+Spark imports it for every user of a Python data source, so it imports only this one module.
 """
 
 from firearrow.spark_tools.datasource.source import RocketMQSource as DefaultSource

@@ -1,36 +1,28 @@
 """Programs for spark-submit: replay, redrive, export, import, copy, audit.
 
-- `arguments`: The arguments that jobs share, spelled alike everywhere: what is read, where it goes, how a
-  job behaves
-- `checkpoint`: a folder that holds a job's plan and what of it is finished, so that a killed job goes on
-  where it was
-- `copy_`: copy: topics of a cluster or of stores, copied to another cluster for as long as it runs
-- `copy_task`: what is done with each micro-batch of ranges: they are fetched and sent by the lane's
-  workers, then counted
-- `dead_letters`: Dead letters: the topic that each was meant for, and the queue of it that it goes to now
-- `dry_run`: what a job would touch, by tag and hour, from headers only
-- `export`: export: messages of stores or of live topics to Parquet, written in the workers
-- `export_task`: a bundle of slices from their source to Parquet files, in the worker: records → Arrow →
-  file
-- `import_`: import: Parquet files to topics of a cluster, sent by the workers
-- `import_task`: the pieces of one chain from their files to a cluster, in the worker: Arrow → batches →
-  socket
-- `losses`: Losses of a plan or of a slice: an error, or all of them counted and so many named for the
-  report
-- `parquet_input`: What an import reads: the Parquet files of an export, by its manifest, or any others that
-  have a column `body`
-- `planning`: What a job's arguments mean at its source: ranges of queues, pinned, cut into slices
-- `program`: How a job is a program: its Typer application, groups of arguments as parameters, errors as one
-  sentence, exit codes
-- `progress`: how far a job's marks have come, painted on stderr: share, messages, bytes, rate, time left
-- `queue_mapping`: Which queue of the target gets what: decided once by the driver, the same in every task
+- `arguments`: the arguments that jobs share: source, target, behaviour
+- `checkpoint`: a job's checkpoint folder: its plan, and the progress of each slice
+- `copy_`: copy: copies topics of a cluster or of stores to another cluster, continuously
+- `copy_task`: copies each micro-batch of ranges: workers fetch and send, then the messages are counted
+- `dead_letters`: routes dead letters to the topics that they came from
+- `dry_run`: counts what a job would read, by tag and hour, from headers only
+- `export`: export: writes messages of stores or of live topics to Parquet
+- `export_task`: exports a bundle of slices to Parquet files, in the worker
+- `import_`: import: sends messages from Parquet files to topics of a cluster
+- `import_task`: sends the files of one chain to a cluster, in the worker
+- `losses`: losses of a plan or of a slice: an error, or counts and the first of them by name
+- `parquet_input`: input of an import: an export with its manifest, or other Parquet files with a column
+  `body`
+- `planning`: plans a job: ranges of queues, with their bounds fixed, split into slices
+- `program`: makes a job a program: Typer application, argument groups, one-sentence errors, exit codes
+- `progress`: shows a job's progress on stderr: share, messages, bytes, rate, time left
+- `queue_mapping`: maps source queues to target queues; decided once, in the driver
 - `rate_limit`: a token bucket that keeps a task below its share of a rate
-- `redrive`: redrive: dead letters of consumer groups back to the topics they were meant for
-- `replay`: replay: messages of stores or of a live cluster, sent again to a cluster
+- `redrive`: redrive: sends dead letters of consumer groups back to the topics they came from
+- `replay`: replay: sends messages of stores or of a live cluster again
 - `report`: what a job did, as JSON for programs and as a table for people
-- `send_job`: the whole of a job that forwards, in the driver: plan, routes, tasks, verification, report
-- `send_task`: a task's slices from their source to a cluster, in the worker: records → batches → socket
-- `task_runner`: The lane of bulk jobs: slices of queues are worked on in Spark's Python workers, only
-  counts come back
-- `verify_task`: every message that a slice forwarded is at the target, with the same body
+- `send_job`: the driver of replay and redrive: plan, routes, tasks, verification, report
+- `send_task`: sends a task's slices from their source to a cluster, in the worker
+- `task_runner`: runs tasks of bulk jobs in Spark's Python workers; only counts come back
+- `verify_task`: verifies that every message of a slice is at the target, with the same body
 """

@@ -1,11 +1,8 @@
-"""The arguments that jobs share, spelled alike everywhere: what is read, where it goes, how a job behaves.
+"""The arguments that jobs share: source, target, behaviour.
 
-Each group is a dataclass whose fields are Typer's parameters; `program.spread` puts them into a command. Only declares
-and checks: nothing is opened but a file of keys.
-
-How queues, offsets and files of keys are spelled in the options of jobs. ValueError says what is wanted.
-
-Pure but for `lines`, which reads a file. Times, names and tags: firearrow.spark_tools.plan.
+Each group is a dataclass whose fields are Typer's parameters; `program.expand_argument_groups` adds them to a
+command. Only declares and checks; opens nothing but a file of keys. Parsers raise ValueError, which says what
+they expected. Times, names and tags are parsed by `plan.option_parsing`.
 """
 
 import re
@@ -50,9 +47,9 @@ def lines(file: Path) -> frozenset[str]:
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ValueError(f"no UTF-8 text at byte {error.start}") from None
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
     if not found:
-        raise ValueError("holds no line")
+        raise ValueError("is empty; write one key per line")
     return found
 
 
@@ -70,7 +67,7 @@ class QueueIdSet:
             first = int(match["first"]) if match else 0
             last = int(match["last"] or first) if match else -1
             if match is None or not first <= last <= QUEUE_ID_MAX:
-                raise ValueError(f"{piece!r} is no queue; write 0,2-5 or broker-a:0-3")
+                raise ValueError(f"{piece!r} is not a queue; write 0,2-5 or broker-a:0-3")
             items.append((match["broker"], first, last))
         return cls(tuple(items))
 
@@ -87,7 +84,8 @@ Assigned = Mapping[tuple[str, str, int], tuple[int, int]]
 
 
 def assigned(text: str) -> Assigned:
-    """`{"topic": {"broker": {"0": 100, "1": [100, 200], "2": [-2, -1]}}}`: a start, or a start and an exclusive end."""
+    """`{"topic": {"broker": {"0": 100, "1": [100, 200], "2": [-2, -1]}}}`: a start, or a start and an
+    exclusive end."""
     found = {}
     for topic, brokers in json_object(text).items():
         for broker, queues in _inner(brokers, f"brokers of {topic}").items():
@@ -109,7 +107,7 @@ def _inner(value: object, what: str) -> dict[str, Any]:
 def _span(value: object, place: str) -> tuple[int, int]:
     pair = value if isinstance(value, list) else [value, LATEST]
     if len(pair) != 2:
-        raise ValueError(f"{place}: a start or [start, end] is wanted; -2 is the first, -1 the end")
+        raise ValueError(f"{place}: expected a start or [start, end]; -2 is the first offset, -1 the end")
     start, end = (number(bound, EARLIEST, LONG_MAX) for bound in pair)
     if end == EARLIEST or 0 <= end < start:
         raise ValueError(f"{place} ends before it starts")
@@ -140,7 +138,8 @@ class SourceArguments:
     """Which messages of which store folders or brokers."""
 
     path: Annotated[
-        list[str] | None, Option("--path", help="Folder of a store, or NAME=FOLDER; again for each store.")
+        list[str] | None,
+        Option("--path", help="Folder of a store, or NAME=FOLDER; repeat it for each store."),
     ] = None
     name_server: Annotated[
         str | None,
@@ -153,7 +152,8 @@ class SourceArguments:
     group: Annotated[
         str | None,
         Option(
-            "--source-group", help="Consumer group that pulls name, for brokers that give rights by group."
+            "--source-group",
+            help="Consumer group of pull requests, for brokers that check permissions by group.",
         ),
     ] = None
     topics: Annotated[list[str] | None, Option("--topics", help="Topics, separated by commas.")] = None
@@ -196,22 +196,22 @@ class SourceArguments:
         bool,
         Option(
             "--fail-on-data-loss/--no-fail-on-data-loss",
-            help="Stop when messages that were asked for are gone; else they are counted in the report.",
+            help="Stop if requested messages are gone; otherwise count them in the report.",
         ),
     ] = True
 
     def message_source(self, timeout_s: float) -> Source:
         """`timeout_s`: how long brokers that do not answer are waited for. InvalidOption."""
         if bool(self.path) == bool(self.name_server):
-            raise InvalidOption("--path or --name-server: one of them says where to read from")
+            raise InvalidOption("--path or --name-server: set one of them to say where to read from")
         if self.path and self.settings:
             raise InvalidOption(
-                "--source-option: stores of --path are read without a client, which alone has options: leave it out"
+                "--source-option: stores of --path are read without a client; remove this option"
             )
         if self.path:
             return StoreSource(tuple(self.path))
         if self.by_index:
-            raise InvalidOption("--by-index: the index is a file of a store; it goes with --path only")
+            raise InvalidOption("--by-index: the index is part of a store; use it only with --path")
         assert self.name_server is not None
         cluster = target(self.name_server, self.settings, "--source-option")
         return BrokerSource(cluster, self.group, timeout_s)
@@ -222,7 +222,7 @@ class SourceArguments:
             keys |= read_value("--keys-file", lambda text: lines(Path(text)), str(self.keys_file))
         unique_ids = _union("--unique-ids", key_set, self.unique_ids)
         if self.by_index and not (keys or unique_ids):
-            raise InvalidOption("--by-index: which keys? --keys, --keys-file or --unique-ids names them")
+            raise InvalidOption("--by-index: no keys to look up; add --keys, --keys-file or --unique-ids")
         return MessageFilter(
             tags=_union("--tags", tag_set, self.tags),
             keys=keys,
@@ -265,16 +265,17 @@ class TargetArguments:
         Option("--target-option", help="KEY=VALUE of the client that sends, e.g. rocketmq.accessKey=…"),
     ] = None
     to_topic: Annotated[
-        list[str] | None, Option("--to-topic", help="NAME for all messages, or SOURCE=NAME; again and again.")
+        list[str] | None, Option("--to-topic", help="NAME for all messages, or SOURCE=NAME; can be repeated.")
     ] = None
     create_topics: Annotated[
-        bool, Option("--create-topics", help="Make topics the target has not, with as many queues.")
+        bool,
+        Option("--create-topics", help="Create topics that the target does not have, with as many queues."),
     ] = False
-    rate: Annotated[float | None, Option("--rate", help="Messages a second at most, all tasks together.")] = (
-        None
-    )
+    rate: Annotated[
+        float | None, Option("--rate", help="Maximum messages per second, all tasks together.")
+    ] = None
     bytes_rate: Annotated[
-        float | None, Option("--bytes-rate", help="Bytes a second at most, all tasks together.")
+        float | None, Option("--bytes-rate", help="Maximum bytes per second, all tasks together.")
     ] = None
 
     def cluster(self) -> Cluster:
@@ -309,7 +310,7 @@ class TargetArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunArguments:
-    """How a job behaves and what it leaves behind."""
+    """How a job behaves, and what it writes besides messages."""
 
     checkpoint: Annotated[
         Path | None,
@@ -318,7 +319,7 @@ class RunArguments:
     report: Annotated[Path | None, Option("--report", help="File for the report as JSON.")] = None
     timeout_s: Annotated[
         float,
-        Option("--timeout", help="Seconds for which a broker that went away is waited for, read or written."),
+        Option("--timeout", help="Seconds to retry a broker that does not answer."),
     ] = 60
     quiet: Annotated[bool, Option("--quiet", help="No progress on stderr.")] = False
 
@@ -342,9 +343,9 @@ def target(name_server: str, settings: Sequence[str] | None, option: str) -> Clu
     for text in settings or ():
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise InvalidOption(f"{option}: {text!r}; KEY=VALUE is wanted")
+            raise InvalidOption(f"{option}: expected KEY=VALUE, not {text!r}")
         if not key.lower().startswith(PREFIX):
-            raise InvalidOption(f"{option}: {key} is no option of the client; they begin with {PREFIX}")
+            raise InvalidOption(f"{option}: {key} is not an option of the client; those begin with {PREFIX}")
         pairs[key] = value
     return Cluster.of(pairs)
 

@@ -1,13 +1,12 @@
-"""Checkpoint: a folder that holds a job's plan and what of it is finished, so that a killed job goes on where it was.
+"""A job's checkpoint folder: its plan, and the progress of each slice, so that a killed job can resume.
 
     plan.json      job, id, digest of the arguments, slices with their offsets; written once, before anything else
     marks/NUMBER   how far a slice has come, and what was counted: lines, of which the last whole one is true
     lock           held by the driver of the one run that works on it
 
-Marks are written by the worker that has the slice, the rest by the driver; executors elsewhere need the folder on a
-file system they share. A mark that cannot be read counts as none: its slice is done again, never passed over. A line is
-put behind the others, and long files alone are replaced by renaming: that can wait for a disk which is busy with what
-the job itself has written.
+The worker that has a slice writes its mark, the driver the rest. Executors on other machines need the folder on a
+shared file system. An unreadable mark counts as missing: its slice is repeated, never skipped. A mark is appended as a
+line; only long files are replaced by renaming, which may wait for a disk that is busy with the job's own output.
 """
 
 import fcntl
@@ -61,7 +60,8 @@ class Plan:
 
 @dataclass(slots=True)
 class SliceProgress:
-    """Everything below the queue offset `next` is finished. `counts` add up over slices, `detail` is the job's own."""
+    """Everything below the queue offset `next` is finished. `counts` add up over slices, `detail` is the
+    job's own."""
 
     number: int
     next: int
@@ -83,8 +83,8 @@ class ProgressFiles:
         return self._read(piece.number) or SliceProgress(piece.number, piece.part.start)
 
     def write(self, mark: SliceProgress) -> None:
-        """The slice's mark from now on, or NotWritten: the one before stays. Not synced: what a power failure takes is
-        sent again, not lost."""
+        """The slice's mark from now on, or NotWritten: the one before stays. Not synced: what a power failure
+        takes is sent again, not lost."""
         place = self.folder / str(mark.number)
         line = orjson.dumps({"next": mark.next, "counts": mark.counts, "detail": mark.detail})
         with disk_errors(place):
@@ -166,8 +166,8 @@ def checkpoint(
 ) -> Iterator[Checkpoint]:
     """The one in `folder`, or a new one planned by `plan`; held until the end of the block.
 
-    Default folder: `.firearrow-JOB-DIGEST` where the command runs. InvalidCheckpoint: made by another job, with other
-    arguments, or in use. NotWritten: no room for the plan.
+    Default folder: `.firearrow-JOB-DIGEST` where the command runs. InvalidCheckpoint: made by another job,
+    with other arguments, or in use. NotWritten: no room for the plan.
     """
     mark = arguments_digest(arguments)
     place = (folder or Path(f".firearrow-{job}-{mark}")).absolute()
@@ -189,7 +189,7 @@ def _hold(lock: int, place: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InvalidCheckpoint(
-            f"{place}: another run of this job works on this checkpoint; wait for it or end it"
+            f"{place}: another run of this job uses this checkpoint; wait for it or stop it"
         ) from None
 
 
@@ -199,9 +199,15 @@ def _begin(place: Path, job: str, mark: str, made: Plan | Sequence[QueueRange]) 
     created_ms = time.time_ns() // 1_000_000
     name = f"{job}-{mark}-{created_ms:x}"
     plan = {
-        "version": VERSION, "job": job, "id": name, "arguments": mark, "created": created_ms,
-        "slices": [_row(piece.part) for piece in slices], "lost": dict(wanted.lost), "gone": dict(wanted.gone),
-    }  # fmt: skip
+        "version": VERSION,
+        "job": job,
+        "id": name,
+        "arguments": mark,
+        "created": created_ms,
+        "slices": [_row(piece.part) for piece in slices],
+        "lost": dict(wanted.lost),
+        "gone": dict(wanted.gone),
+    }
     beside = place / ".plan"
     with disk_errors(place / PLAN):
         with beside.open("wb") as file:
@@ -225,7 +231,7 @@ def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
         return None
     except BAD_JSON as error:
         raise InvalidCheckpoint(
-            f"{place}: plan.json is no plan of a job ({error}); choose another --checkpoint"
+            f"{place}: plan.json is not a plan of a job ({error}); choose another --checkpoint"
         ) from None
     if version != VERSION or made_by != job:
         raise InvalidCheckpoint(
@@ -233,7 +239,7 @@ def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
         )
     if arguments != mark:
         raise InvalidCheckpoint(
-            f"{place}: was begun with other arguments; give those again to go on, or choose another --checkpoint"
+            f"{place}: was started with other arguments; use those again to resume, or choose another --checkpoint"
         )
     return found
 

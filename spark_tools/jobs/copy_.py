@@ -1,8 +1,8 @@
-"""copy: topics of a cluster or of stores, copied to another cluster for as long as it runs. A program for spark-submit.
+"""copy: copies topics of a cluster or of stores to another cluster, continuously. A program for spark-submit.
 
-Spark plans micro-batches of ranges and checkpoints them; workers fetch and send. Ended by SIGTERM or SIGINT, or with
-`--once` when all that was there is copied; the same command goes on where it was. The source is only read. Named so
-because a copy.py would stand before Python's own when one of these files is run.
+Spark plans micro-batches of ranges and checkpoints them; workers fetch and send. SIGTERM or SIGINT ends it;
+with `--once` it ends when everything present is copied. The same command resumes it. The source is only read.
+The name has an underscore because a copy.py would shadow Python's own when one of these files is run.
 """
 
 import re
@@ -51,7 +51,7 @@ Option = typer.Option
 POLL_S = 1
 STOP_S = 20.0
 COMMIT_S = 10.0
-"""How long a micro-batch that is under way may go on when the job is told to end; its marks keep what it has done."""
+"""How long a running micro-batch may continue when the job is stopped; its marks record what is done."""
 EVERY_MAX_S = 86400
 OURS = re.compile(r"\b(firearrow(?:\.\w+)+)\.(\w+): ([^\n]+)")
 """An error of this package in a traceback: module, name, text."""
@@ -77,11 +77,11 @@ class BatchArguments:
 
     def check(self) -> None:
         if self.start not in ("earliest", "latest"):
-            raise InvalidOption(f"--start: {self.start!r}; earliest or latest is wanted")
+            raise InvalidOption(f"--start: {self.start!r}; expected earliest or latest")
         if not 0 <= self.every_s <= EVERY_MAX_S:
             raise InvalidOption(f"--every: {self.every_s:g} is not within 0 and {EVERY_MAX_S} seconds")
         if self.batch_messages is not None and self.batch_messages < 1:
-            raise InvalidOption(f"--batch-messages: {self.batch_messages}; at least one message is wanted")
+            raise InvalidOption(f"--batch-messages: {self.batch_messages}; expected at least 1")
         read_value("--batch-bytes", option_parsing.size(1), self.batch_bytes)
 
 
@@ -104,14 +104,21 @@ def copy(
     fingerprint = job_fingerprint(source, sending, start=batching.start, provenance=provenance)
     with checkpoint(running.checkpoint, "copy", fingerprint, list) as held:
         report = Report(
-            job="copy", id=held.id, source=str(message_source), target=str(sending.cluster()),
-            checkpoint=str(held.folder), resumed=held.resumed, arguments=fingerprint,
-        )  # fmt: skip
+            job="copy",
+            id=held.id,
+            source=str(message_source),
+            target=str(sending.cluster()),
+            checkpoint=str(held.folder),
+            resumed=held.resumed,
+            arguments=fingerprint,
+        )
         copying = MicroBatchCopier(
-            held=held, report=report, wanted=partial(is_wanted, source),
+            held=held,
+            report=report,
+            wanted=partial(is_wanted, source),
             routes=partial(routes, message_source, sending, running, report),
             work=partial(work, source, sending, running, held, provenance),
-        )  # fmt: skip
+        )
         run(copying, stream, batching, quiet=running.quiet)
         report.seconds = watch.seconds
     if running.report is not None:
@@ -188,10 +195,17 @@ def work(
     at_a_time: int,
 ) -> task_runner.Work:
     return SendTask(
-        message_source=source.message_source(running.timeout_s), message_filter=source.message_filter(), target=sending.cluster(), routing=routing,
-        job=held.id, drop=BROKER_OWN, provenance=provenance, fail_on_data_loss=source.fail_on_data_loss,
-        rates=RateLimits(sending.rate, sending.bytes_rate).shared(at_a_time), timeout_s=running.timeout_s,
-    )  # fmt: skip
+        message_source=source.message_source(running.timeout_s),
+        message_filter=source.message_filter(),
+        target=sending.cluster(),
+        routing=routing,
+        job=held.id,
+        drop=BROKER_OWN,
+        provenance=provenance,
+        fail_on_data_loss=source.fail_on_data_loss,
+        rates=RateLimits(sending.rate, sending.bytes_rate).shared(at_a_time),
+        timeout_s=running.timeout_s,
+    )
 
 
 def run(
@@ -210,7 +224,7 @@ def run(
             raise sentence_of(str(error)) from error
     except (Py4JError, OSError) as error:
         raise SparkToolsError(
-            f"Spark went away: {error}; the same command goes on where this ended"
+            f"lost the connection to Spark: {error}; run the same command again to resume"
         ) from None
 
 

@@ -1,9 +1,9 @@
-"""Copying: what is done with each micro-batch of ranges: they are fetched and sent by the lane's workers, then counted.
+"""Copies each micro-batch of ranges: workers fetch and send, then the messages are counted.
 
-    stream/        Spark's checkpoint: which offsets are done, and those of the micro-batch that is under way
-    sent/NUMBER/   marks of that micro-batch, so that one which is run again goes on where it was
+    stream/        Spark's checkpoint: offsets that are done, and those of the running micro-batch
+    sent/NUMBER/   marks of that micro-batch, so that a repeated one resumes
 
-Spark calls from a thread of its own; `stop` may be called from any. At least once, and in the order of source queues.
+Spark calls from a separate thread; `stop` may be called from any. At least once, and in the order of source queues.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ Table = Mapping[MessageQueue, MessageQueue]
 
 
 class Stopped(Exception):
-    """Asked to stop before the micro-batch was begun."""
+    """Stopped before the micro-batch started."""
 
 
 def range_number(part: QueueRange) -> Slice:
@@ -49,7 +49,7 @@ class MicroBatchCopier:
     routes: Callable[[Sequence[MessageQueue]], Table]
     """Target queues for these and all other source queues that there are."""
     work: Callable[[QueueRouting, int], task_runner.Work]
-    """For so many tasks at a time."""
+    """For that number of concurrent tasks."""
     report: Report
     batches: int = 0
     _table: dict[MessageQueue, MessageQueue] = field(default_factory=dict)

@@ -1,6 +1,7 @@
-"""Dead letters: the topic that each was meant for, and the queue of it that it goes to now.
+"""Routes dead letters to the topics that they came from.
 
-Knows properties only. Equal sharding keys go to one queue, the one Java's client chooses; others go round.
+Uses only properties. Equal sharding keys go to one queue, the one that Java's client chooses; others go
+round-robin.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,14 +14,14 @@ from firearrow.client.send.queue_selection import hash_index
 from firearrow.spark_tools.jobs.queue_mapping import Queues
 
 UNKNOWN_ORIGIN_NOTE = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")
-"""The surest first: brokers set RETRY_TOPIC when they send back or bury; REAL_TOPIC is where the last delay led, which
-is the retry topic if the message was tried again."""
+"""The surest first: brokers set RETRY_TOPIC when they send back or bury; REAL_TOPIC is where the last delay
+led, which is the retry topic if the message was tried again."""
 RUN_MAX = 64
-"""Letters that go to one queue before it is the next one's turn."""
+"""Dead letters sent to one queue before the next queue is used."""
 
 
 def origin(group: str, properties: Mapping[str, str]) -> str | None:
-    """The topic that a dead letter of `group` was sent to; None: it does not tell."""
+    """The topic that a dead letter of `group` was sent to; None: unknown."""
     for name in UNKNOWN_ORIGIN_NOTE:
         topic = properties.get(name, "")
         for prefix in (

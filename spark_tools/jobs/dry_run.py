@@ -1,4 +1,4 @@
-"""Counting: what a job would touch, by tag and hour, from headers only. The work of a dry run, in the worker."""
+"""Counts what a job would read, by tag and hour, from headers only. The task of a dry run, in the worker."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from firearrow.spark_tools.jobs.losses import SliceLosses
 
 READ_BYTES = 16 << 20
 GROUPS_MAX = 10_000
-"""Tags and hours that are told apart in a slice, and in the report."""
+"""Pairs of tag and hour counted separately in a slice, and in the report."""
 OTHERS = "(others)"
 HOUR_US = 3_600_000_000
 NO_TIME = -(1 << 63)
@@ -64,7 +64,7 @@ def hour_text(hour: int) -> str:
 
 
 def add(groups: Counter[tuple[str, str]], found: Iterable[tuple[tuple[str, str], int]]) -> None:
-    """What has no room is counted with the others."""
+    """Beyond GROUPS_MAX, count as OTHERS."""
     for (tag, hour), count in found:
         known = (tag, hour) in groups or len(groups) < GROUPS_MAX
         groups[(tag, hour) if known else (OTHERS, "")] += count

@@ -1,7 +1,7 @@
-"""export: messages of stores or of live topics to Parquet, written in the workers. A program for spark-submit.
+"""export: writes messages of stores or of live topics to Parquet, in the workers. A program for spark-submit.
 
-The folder gets the files, the checkpoint `_checkpoint` and, when everything is written, `_manifest.json`. Killed, the
-same command goes on where it was. The source is only read.
+The folder gets the files, the checkpoint `_checkpoint` and, when everything is written, `_manifest.json`. If
+it is killed, the same command resumes. The source is only read.
 """
 
 import time
@@ -34,7 +34,7 @@ cli = program()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileArguments:
-    """Where the files go, what is in them, and how they lie."""
+    """Where the files go, what they contain, and their layout."""
 
     to: Annotated[
         Path | None,
@@ -58,7 +58,7 @@ class FileArguments:
     def folder(self) -> Path:
         """InvalidOption."""
         if self.to is None:
-            raise InvalidOption("--to: the folder of the export is needed")
+            raise InvalidOption("--to: the folder of the export is required")
         return self.to.absolute()
 
     def as_text(self) -> dict[str, object]:
@@ -97,9 +97,13 @@ def export(
         with checkpoint(place, JOB, given, partial(planning.planned, message_source, source)) as held:
             report.id, report.checkpoint, report.resumed = held.id, str(held.folder), held.resumed
             work = ExportTask(
-                message_source=message_source, message_filter=source.message_filter(), folder=folder, layout=layout,
-                open_bodies=files.open_bodies, fail_on_data_loss=source.fail_on_data_loss,
-            )  # fmt: skip
+                message_source=message_source,
+                message_filter=source.message_filter(),
+                folder=folder,
+                layout=layout,
+                open_bodies=files.open_bodies,
+                fail_on_data_loss=source.fail_on_data_loss,
+            )
             _export(held, work, report, quiet=running.quiet)
     report.seconds = watch.seconds
     if running.report is not None:
@@ -148,11 +152,19 @@ def manifest_of(
                 )
             )
     return ExportManifest(
-        job=held.id, source=report.source, started_ms=held.created_ms, finished_ms=time.time_ns() // 1_000_000,
-        options={name: str(value) for name, value in report.arguments.items()}, columns=layout.columns,
-        partition_by=layout.partition_by, ranges=tuple(ranges), files=tuple(files), lost=tuple(sorted(report.lost)),
-        lost_messages=report.totals.get("lost", 0), lost_ranges=report.totals.get("lost_ranges", 0),
-    )  # fmt: skip
+        job=held.id,
+        source=report.source,
+        started_ms=held.created_ms,
+        finished_ms=time.time_ns() // 1_000_000,
+        options={name: str(value) for name, value in report.arguments.items()},
+        columns=layout.columns,
+        partition_by=layout.partition_by,
+        ranges=tuple(ranges),
+        files=tuple(files),
+        lost=tuple(sorted(report.lost)),
+        lost_messages=report.totals.get("lost", 0),
+        lost_ranges=report.totals.get("lost_ranges", 0),
+    )
 
 
 def _prepare(folder: Path, checkpoint: Path) -> None:
@@ -165,12 +177,13 @@ def _prepare(folder: Path, checkpoint: Path) -> None:
         raise InvalidOption(f"--to: {folder} cannot be used: {fault.strerror}") from None
     if strange is not None and not begun:
         raise InvalidOption(
-            f"--to: {folder} holds {strange}, which is not of this export; choose a new folder"
+            f"--to: {folder} contains {strange}, which is not part of this export; choose a new folder"
         )
 
 
 def _clean(folder: Path, files: set[str]) -> None:
-    """Take away what attempts that were killed have left: files of our names that the manifest does not list."""
+    """Take away what attempts that were killed have left: files of our names that the manifest does not
+    list."""
     for path in folder.rglob("*part-*"):
         if (
             OUR_NAME.fullmatch(path.name)

@@ -1,7 +1,7 @@
-"""Exporting: a bundle of slices from their source to Parquet files, in the worker: records → Arrow → file.
+"""Exports a bundle of slices to Parquet files, in the worker: records → Arrow → file.
 
-The files of a bundle get their names when all of them are whole, its marks are written after that; a bundle that was
-not marked is done again and replaces the same files. Nothing is written at the source. One thread.
+When all files of a bundle are complete, they are renamed, then its marks are written. A bundle without marks
+is repeated and replaces the same files. Nothing is written at the source. One thread.
 """
 
 import re
@@ -17,7 +17,7 @@ from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SlicePro
 from firearrow.spark_tools.jobs.losses import SliceLosses
 
 READ_BYTES = 2 << 20
-"""It is gone through once for each column, and should not leave a core's caches meanwhile."""
+"""A chunk is scanned once for each column and should stay in a core's caches."""
 BATCH_BYTES = 8 << 20
 BATCH_RECORDS = 65536
 BUNDLE_BYTES = 128 << 20
@@ -63,9 +63,13 @@ class ExportTask:
         message_filter = self.message_filter.of_columns(self.layout.read)
         for spans in reader.read(piece.part, message_filter, lost, bytes_max=READ_BYTES):
             for batch in record_batches(
-                spans, self.layout.read, piece.part.queue.broker_name, open_bodies=self.open_bodies,
-                count_max=BATCH_RECORDS, bytes_max=BATCH_BYTES,
-            ):  # fmt: skip
+                spans,
+                self.layout.read,
+                piece.part.queue.broker_name,
+                open_bodies=self.open_bodies,
+                count_max=BATCH_RECORDS,
+                bytes_max=BATCH_BYTES,
+            ):
                 part.write(batch)
             mark.count("messages", len(spans))
             mark.count("bytes", spans.bytes)

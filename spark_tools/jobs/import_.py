@@ -1,7 +1,7 @@
-"""import: Parquet files to topics of a cluster, sent by the workers. A program for spark-submit.
+"""import: sends messages from Parquet files to topics of a cluster. A program for spark-submit.
 
-Takes an export by its manifest, or any Parquet with a column `body`. Keeps the order of queues unless told otherwise;
-killed, the same command goes on where it was. The files are only read.
+Takes an export by its manifest, or any Parquet with a column `body`. Keeps the order of queues by
+default. If it is killed, the same command resumes. The files are only read.
 """
 
 from dataclasses import replace
@@ -61,7 +61,7 @@ def import_(
     sending.check()
     running.check()
     if parquet is None:
-        raise InvalidOption("--parquet: a folder or file of Parquet is needed")
+        raise InvalidOption("--parquet: a folder or file of Parquet is required")
     watch, place = Watch(), parquet.absolute()
     found = parquet_input(place, contents=check_files, ordered=not unordered)
     given = as_text(sending) | {"parquet": str(place), "unordered": unordered, "provenance": provenance}
@@ -130,22 +130,26 @@ def _import(
         spark = task_runner.context(JOB)
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
         work = ImportTask(
-            pieces={file_range.name: file_range for file_range in found.pieces}, target=target, sink_settings=sink_settings,
-            renamed=sending.renamed(), job=held.id, timeout_s=running.timeout_s,
+            pieces={file_range.name: file_range for file_range in found.pieces},
+            target=target,
+            sink_settings=sink_settings,
+            renamed=sending.renamed(),
+            job=held.id,
+            timeout_s=running.timeout_s,
             rates=RateLimits(sending.rate, sending.bytes_rate).shared(at_a_time),
-        )  # fmt: skip
+        )
         with shown(JOB, held.marks, held.slices, quiet=running.quiet):
             report.failures = task_runner.run(spark, tasks, held.marks, work)
     else:
-        report.notes.append("nothing was left to do: give another --checkpoint to do it again")
+        report.notes.append("everything is done already; use another --checkpoint to do it again")
     report.add(held, held.marks.written())
 
 
 def _tasks(held: Checkpoint, found: ParquetInput) -> list[list[Slice]]:
-    """A task for each chain, of what is not finished. InvalidCheckpoint: these are other files than those of the plan."""
+    """A task for each unfinished chain. InvalidCheckpoint: the files are not those of the plan."""
     if [file_range.part for file_range in held.slices] != [file_range.part for file_range in found.pieces]:
         raise InvalidCheckpoint(
-            f"{held.folder}: was begun with other files than those that are in {found.source} now; "
+            f"{held.folder}: was started with other files than {found.source} has now; "
             "choose another --checkpoint"
         )
     numbered = iter(held.slices)

@@ -1,6 +1,6 @@
-"""Importing: the pieces of one chain from their files to a cluster, in the worker: Arrow → batches → socket.
+"""Sends the files of one chain to a cluster, in the worker: Arrow → batches → socket.
 
-A piece's mark moves over rows only that the target has acknowledged: at least once, whatever happens. One thread.
+A mark advances only past rows that the target has acknowledged, so rows are sent at least once. One thread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,8 @@ CHECKPOINT_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportTask:
-    """Picklable; called in the worker with the pieces of one chain. `renamed`: the target's topic of a row's topic."""
+    """Picklable; called in the worker with the pieces of one chain. `renamed`: the target's topic of a row's
+    topic."""
 
     pieces: Mapping[str, FileRange]
     target: Cluster
@@ -81,7 +82,7 @@ class FileSender:
         try:
             batch_sender.send(batch)
         except InvalidOption as fault:
-            raise InvalidOption(f"{self._piece.name}, behind row {self._mark.next}: {fault}") from fault
+            raise InvalidOption(f"{self._piece.name}, after row {self._mark.next}: {fault}") from fault
 
     def _settle(self, batch_sender: BatchSender, rows: int) -> None:
         sent = batch_sender.finish()

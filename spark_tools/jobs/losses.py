@@ -1,4 +1,4 @@
-"""Losses of a plan or of a slice: an error, or all of them counted and so many named for the report. One thread."""
+"""Losses of a plan or of a slice: an error, or counts and the first of them by name. One thread."""
 
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs.checkpoint import SliceProgress
@@ -27,8 +27,8 @@ class SliceLosses:
 
 
 class ResumedSliceLosses(SliceLosses):
-    """Of a slice that may be gone on with behind its mark: what lies there is told again then, so a loss counts when
-    the mark is past it."""
+    """Losses of a slice that can resume at its mark. Losses after the mark are reported again then, so a loss
+    counts only when the mark is past it."""
 
     def __init__(self, mark: SliceProgress, fail: bool) -> None:
         super().__init__(mark, fail)
@@ -40,9 +40,9 @@ class ResumedSliceLosses(SliceLosses):
         self._beyond_progress.append((part, why))
 
     def settle(self) -> None:
-        """To be called before the mark is written."""
-        told, self._beyond_progress = self._beyond_progress, []
-        for part, why in told:
+        """Call it before the mark is written."""
+        pending, self._beyond_progress = self._beyond_progress, []
+        for part, why in pending:
             if part.end <= self.mark.next:
                 self.count(part, why)
             else:
@@ -50,7 +50,8 @@ class ResumedSliceLosses(SliceLosses):
 
 
 class PlanLosses(DataLosses):
-    """A `Lost` of the driver, which names all of them before it fails. A range that is told twice counts once."""
+    """A `Lost` of the driver, which names all of them before it fails. A range that is reported twice counts
+    once."""
 
     def __init__(self, fail: bool) -> None:
         super().__init__(fail, self._count)
@@ -68,6 +69,6 @@ def add(counts: Counts, part: QueueRange) -> None:
 
 
 def name(named: dict[str, int], part: QueueRange, why: str) -> None:
-    """Messages by range and why, while there is room."""
+    """Messages by range and why, at most NAMED_MAX."""
     if len(named) < NAMED_MAX:
         named[f"{part}: {why}"] = len(part)

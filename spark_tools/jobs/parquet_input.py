@@ -1,12 +1,9 @@
-"""What an import reads: the Parquet files of an export, by its manifest, or any others that have a column `body`.
+"""Input of an import: an export with its manifest, or other Parquet files with a column `body`.
 
-Pieces are read as one, in their order; chains are pieces that must follow each other, because they hold rows of the
-same queue. Reads footers only. Driver.
-
-Rows of Parquet files, in the worker: batch by batch, from any row on, in the order of their queues.
-
-Files of one part are read one behind the other if their keys follow each other so; if not, the part is sorted in
-memory. One thread.
+In the driver, `parquet_input` reads only footers. It groups files into FileRanges, each read as one, and
+FileRanges into chains, which must be sent in order because they have rows of the same queue. In the worker,
+`batches` reads rows from any row on, in queue order: files of a FileRange one after another if their keys are
+in order, otherwise sorted in memory. One thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +34,7 @@ OF_FOLDERS = {"topic": pa.string(), "tags": pa.string(), "brokerName": pa.string
 
 
 class InvalidFiles(SparkToolsError):
-    """Files that are no Parquet, or not such that messages can be made of them."""
+    """Files that are not Parquet, or cannot be turned into messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,8 @@ class ParquetInput:
 
 
 def parquet_input(place: Path, *, contents: bool, ordered: bool) -> ParquetInput:
-    """A file or a folder. `contents`: every byte is checked by the manifest. ManifestWrong, InvalidFiles."""
+    """A file or a folder. `contents`: every byte is checked by the manifest. InvalidManifest,
+    InvalidFiles."""
     if (place / NAME).exists():
         return _exported(place, ExportManifest.read(place), contents, ordered)
     if (place / "_checkpoint").exists():
@@ -158,7 +156,7 @@ def _file(path: Path, root: Path, schemas: dict[pa.Schema, None]) -> ParquetRows
         with pq.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
     except (OSError, pa.ArrowException) as fault:
-        raise InvalidFiles(f"{path}: is no Parquet file that can be read ({fault})") from fault
+        raise InvalidFiles(f"{path}: is not a readable Parquet file ({fault})") from fault
     known = [schema.field(name) for name in schema.names if name in MESSAGE_COLUMNS]
     constants = _of_folders(path, root, {each.name for each in known})
     told = [pa.field(name, OF_FOLDERS[name]) for name in constants]
@@ -167,7 +165,8 @@ def _file(path: Path, root: Path, schemas: dict[pa.Schema, None]) -> ParquetRows
 
 
 def queues_in(found: ParquetInput) -> set[MessageQueue]:
-    """The topics that rows of other files name, each with its highest queue. Reads those two columns of all files."""
+    """The topics that rows of other files name, each with its highest queue. Reads those two columns of all
+    files."""
     highest: dict[str, int] = {}
     for file in (file for file_range in found.pieces for file in file_range.files):
         with pq.ParquetFile(file.path) as opened:
@@ -204,7 +203,7 @@ def _of_folders(path: Path, root: Path, there: set[str]) -> dict[str, Any]:
             text = None if value == NO_VALUE else unquote(value)
             if OF_FOLDERS[name] == pa.int32() and text is not None:
                 if not (text.isascii() and text.isdecimal() and len(text) < 10):
-                    raise InvalidFiles(f"{path}: {step} is no {name}; rename the folder")
+                    raise InvalidFiles(f"{path}: {step} is not a valid {name}; rename the folder")
                 found[name] = int(text)
             else:
                 found[name] = text
@@ -212,7 +211,7 @@ def _of_folders(path: Path, root: Path, there: set[str]) -> dict[str, Any]:
 
 
 def _shown(root: Path, path: Path) -> bool:
-    """Hidden files and folders are of somebody who is at work."""
+    """Skip hidden files and folders: another program is writing them."""
     return not any(step.startswith((".", "_")) for step in path.relative_to(root).parts)
 
 

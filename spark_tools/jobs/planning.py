@@ -1,4 +1,5 @@
-"""What a job's arguments mean at its source: ranges of queues, pinned, cut into slices. Asks a Reader; one thread."""
+"""Plans a job: ranges of queues, with their bounds fixed, split into slices. Calls a SourceReader; one
+thread."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -22,7 +23,8 @@ Bounds = Mapping[MessageQueue, tuple[int, int]]
 
 
 def planned(message_source: Source, source: SourceArguments) -> Plan:
-    """Slices of what is asked for and is there, and what of it is gone. As `ranges`; DataLoss names all of it."""
+    """Slices of what is asked for and is there, and what of it is gone. As `ranges`; DataLoss names all of
+    it."""
     losses = PlanLosses(source.fail_on_data_loss)
     with message_source.open() as reader:
         parts = ranges(reader, source, losses)
@@ -31,8 +33,8 @@ def planned(message_source: Source, source: SourceArguments) -> Plan:
 
 
 def ranges(reader: SourceReader, source: SourceArguments, lost: OnDataLoss) -> list[QueueRange]:
-    """One range a queue, or what the index leaves of it, none empty, as the source is now. TopicNotFound, InvalidOption;
-    `lost` is told what is gone."""
+    """One non-empty range for each queue, or what the index leaves of it. `lost` is called for missing
+    ranges. TopicNotFound, InvalidOption."""
     asked = source.assigned()
     if asked is not None:
         _no_other_choice(source)
@@ -59,7 +61,7 @@ def queues(reader: SourceReader, source: SourceArguments) -> list[MessageQueue]:
     """Those of the wanted topics that `--queues` names. TopicNotFound."""
     topics, pattern = source.topic_names(), source.topic_pattern()
     if topics and pattern is not None:
-        raise InvalidOption("--topics and --pattern: one of them says which topics")
+        raise InvalidOption("--topics and --pattern: set only one of them")
     chosen = source.queue_set()
     available_part = TopicSelection(tuple(sorted(topics)), pattern).queues(reader)
     found = [queue for queue in available_part if (queue.broker_name, queue.queue_id) in chosen]
@@ -101,7 +103,7 @@ def _of(queue: MessageQueue, start: int, end: int, bounds: Bounds, lost: OnDataL
 
 def _no_other_choice(source: SourceArguments) -> None:
     if source.topics or source.pattern is not None or source.queues is not None:
-        raise InvalidOption("--offsets names the queues: give it without --topics, --pattern and --queues")
+        raise InvalidOption("--offsets names the queues: use it without --topics, --pattern and --queues")
 
 
 def _there(reader: SourceReader, pairs: Mapping[MessageQueue, tuple[int, int]]) -> None:

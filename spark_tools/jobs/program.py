@@ -1,4 +1,4 @@
-"""How a job is a program: its Typer application, groups of arguments as parameters, errors as one sentence, exit codes.
+"""Makes a job a program: Typer application, argument groups, one-sentence errors, exit codes.
 
 0 done, 1 failed in part or whole, 2 wrong usage, 130 interrupted.
 """
@@ -21,11 +21,20 @@ from firearrow.spark_tools.jobs.report import Report
 FAILED = 1
 WRONG_USAGE = 2
 INTERRUPTED = 130
-NOT_DIGESTED = frozenset({
-    "rate", "bytes_rate", "create_topics", "settings", "group", "target_settings", "check_crc", "fail_on_data_loss",
-})  # fmt: skip
-"""Arguments that may change from one run to the next, and the job remains the same. A loss that ends a job leaves its
-marks before it, so that the next run meets it again and may count it."""
+NOT_DIGESTED = frozenset(
+    {
+        "rate",
+        "bytes_rate",
+        "create_topics",
+        "settings",
+        "group",
+        "target_settings",
+        "check_crc",
+        "fail_on_data_loss",
+    }
+)
+"""Arguments that may change from one run to the next, and the job remains the same. A loss that ends a job
+leaves its marks before it, so that the next run meets it again and may count it."""
 
 
 def program() -> typer.Typer:
@@ -36,7 +45,8 @@ def program() -> typer.Typer:
 
 
 def expand_argument_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """`command`, each parameter that is a group of arguments replaced by the group's fields, as Typer wants them.
+    """`command`, each parameter that is a group of arguments replaced by the group's fields, as Typer wants
+    them.
 
     What it refuses becomes one sentence on stderr and an exit code.
     """
@@ -54,7 +64,7 @@ def expand_argument_groups(command: Callable[..., None]) -> Callable[..., None]:
         except REFUSALS as error:
             refuse(error)
         except KeyboardInterrupt:
-            print("firearrow: interrupted; the same command goes on where it was", file=sys.stderr)
+            print("firearrow: interrupted; run the same command again to resume", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
 
     parameters = [parameter for kind in groups.values() for parameter in _parameters(kind)]

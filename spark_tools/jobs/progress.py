@@ -1,6 +1,7 @@
-"""Progress: how far a job's marks have come, painted on stderr: share, messages, bytes, rate, time left.
+"""Shows a job's progress on stderr: share, messages, bytes, rate, time left.
 
-On a terminal a line that changes, else a line now and then. Reads marks only. Its own thread, ended by the block.
+On a terminal one line that is updated, otherwise a new line every LINE_S. Reads marks only. Its own thread,
+ended by the block.
 """
 
 import sys
@@ -67,9 +68,13 @@ def shown(job: str, marks: ProgressFiles, slices: Sequence[Slice], *, quiet: boo
 def _bar(job: str, view: ProgressView, ended: threading.Event, console: Console) -> None:
     total = sum(len(piece.part) for piece in view.slices)
     columns = (
-        SpinnerColumn(), TextColumn(job), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[told]}"), TimeRemainingColumn(),
-    )  # fmt: skip
+        SpinnerColumn(),
+        TextColumn(job),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[told]}"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as progress:
         rate = ThroughputMeter(time.monotonic)
         before = view.look()[0]

@@ -1,4 +1,4 @@
-"""Which queue of the target gets what: decided once by the driver, the same in every task. Picklable.
+"""Maps source queues to target queues; decided once, in the driver. Picklable.
 
 In order: all of a source queue goes to one target queue. Unordered: batches go round all queues of the topic.
 """
@@ -21,7 +21,7 @@ class Route(Protocol):
     """Of one slice."""
 
     def of(self, spans: Spans) -> Iterator[tuple[MessageQueue | None, Spans]]:
-        """Stretches of `spans` in their order, and the queue of each; None: not to be sent."""
+        """Slices of `spans` in their order, and the queue of each; None: not to be sent."""
 
 
 class Routing(Protocol):
@@ -90,8 +90,8 @@ def map_queues(
     targets: Mapping[str, Sequence[MessageQueue]],
     renamed: Callable[[str], str],
 ) -> QueueMapping:
-    """A target queue for each source queue: of the broker of the same name if the topic is there, else of one by turns;
-    with the same id if there is one, else id % count. `targets` by target topic, none empty."""
+    """A target queue for each source queue: of the broker of the same name if the topic is there, else of one
+    by turns; with the same id if there is one, else id % count. `targets` by target topic, none empty."""
     mapping = QueueMapping()
     brokers = sorted({queue.broker_name for queue in sources})
     for queue in sources:
@@ -116,7 +116,7 @@ def writable(sender: Sender, topic: str) -> list[MessageQueue]:
     found = sender.queues(topic)
     if not found:
         raise TopicNotFound(
-            f"topic {topic} has no queue at the target that takes messages; mend its permissions"
+            f"topic {topic} has no queue at the target that takes messages; correct its permissions"
         )
     return found
 

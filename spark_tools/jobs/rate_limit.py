@@ -1,4 +1,4 @@
-"""Pace: a token bucket that keeps a task below its share of a rate. Clock and pause are passed in. One thread."""
+"""A token bucket that keeps a task below its share of a rate. Clock and pause are passed in. One thread."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ BURST_S = 0.25
 
 @dataclass(slots=True)
 class TokenBucket:
-    """`rate` a second, None: no limit. `acquire` may overdraw; who comes next waits for it."""
+    """`rate` a second, None: no limit. `acquire` may overdraw; the next call waits for it."""
 
     rate: float | None
     clock: Callable[[], float] = time.monotonic

@@ -1,7 +1,8 @@
-"""redrive: dead letters of consumer groups back to the topics they were meant for. A program for spark-submit.
+"""redrive: sends dead letters of consumer groups back to the topics they came from. A program for
+spark-submit.
 
-They begin anew: tries are counted from nothing, properties of retries and dead letters are dropped. A letter that does
-not tell its topic is named in the report and left. The dead letter topic itself is only read.
+They start again: the retry count is 0, and properties of retries and dead letters are dropped. A letter
+without a known topic is named in the report and not sent. The dead letter topic itself is only read.
 """
 
 from dataclasses import replace
@@ -51,10 +52,18 @@ def redrive(
         sending.topic_table()
     )  # letters know their topics, so workers ask for the queues
     delivery = SendJob(
-        job="redrive", source=letters, sending=sending, running=running,
-        fingerprint=job_fingerprint(letters, sending, provenance=provenance), routed=lambda sender, parts: (routing, []),
-        drop=BROKER_OWN | RETRIED, provenance=provenance, dry_run=dry_run, verify=verify, leaving=routing,
-    )  # fmt: skip
+        job="redrive",
+        source=letters,
+        sending=sending,
+        running=running,
+        fingerprint=job_fingerprint(letters, sending, provenance=provenance),
+        routed=lambda sender, parts: (routing, []),
+        drop=BROKER_OWN | RETRIED,
+        provenance=provenance,
+        dry_run=dry_run,
+        verify=verify,
+        leaving=routing,
+    )
     finish(delivery.carry_out())
 
 

@@ -1,6 +1,6 @@
-"""replay: messages of stores or of a live cluster, sent again to a cluster. A program for spark-submit.
+"""replay: sends messages of stores or of a live cluster again. A program for spark-submit.
 
-Queue order is kept unless told otherwise; killed, the same command goes on where it was. The source is only read.
+Keeps the order of queues by default. If it is killed, the same command resumes. The source is only read.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,11 +51,18 @@ def replay(
     if dry_run and (verify or verify_only):
         raise InvalidOption("--dry-run sends nothing that --verify could find: give one of them")
     delivery = SendJob(
-        job="replay", source=source, sending=sending, running=running,
+        job="replay",
+        source=source,
+        sending=sending,
+        running=running,
         fingerprint=job_fingerprint(source, sending, unordered=unordered, provenance=provenance),
-        routed=partial(routed, sending, unordered), drop=BROKER_OWN, provenance=provenance, dry_run=dry_run,
-        verify=verify or verify_only, send=not verify_only,
-    )  # fmt: skip
+        routed=partial(routed, sending, unordered),
+        drop=BROKER_OWN,
+        provenance=provenance,
+        dry_run=dry_run,
+        verify=verify or verify_only,
+        send=not verify_only,
+    )
     finish(delivery.carry_out())
 
 

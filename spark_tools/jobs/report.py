@@ -1,4 +1,4 @@
-"""Report: what a job did, as JSON for programs and as a table for people. Any thread."""
+"""What a job did, as JSON for programs and as a table for people. Any thread."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,8 @@ class Report:
     working_s: float = 0.0
     """Of them, in tasks that send; the start of Spark is not among them."""
     totals: dict[str, int] = field(default_factory=dict)
-    """Sums of what the slices counted: `messages`, `bytes`, `unrouted`, …; `lost` messages in `lost_ranges`."""
+    """Sums of what the slices counted: `messages`, `bytes`, `unrouted`, …; `lost` messages in
+    `lost_ranges`."""
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
     """The same by source topic; `offsets` is what was looked through."""
     lost: dict[str, int] = field(default_factory=dict)
@@ -119,7 +120,7 @@ class Report:
             )
             yield from _some("wrong", [str(each) for each in self.verification.get("named", [])])
         if self.failures and self.checkpoint:
-            yield f"the same command goes on where this ended: {self.checkpoint}"
+            yield f"run the same command again to resume from {self.checkpoint}"
 
 
 def _some(title: str, texts: Sequence[str]) -> Iterable[str]:

@@ -1,6 +1,6 @@
-"""Delivery: the whole of a job that forwards, in the driver: plan, routes, tasks, verification, report.
+"""The driver of replay and redrive: plan, routes, tasks, verification, report.
 
-Replay and redrive are deliveries; they differ in what is read, where it goes and what of it is dropped. One thread.
+The two jobs differ in what is read, where it goes and what of it is dropped. One thread.
 """
 
 import shutil
@@ -52,7 +52,8 @@ class SendJob:
     """The routing, if it leaves messages."""
 
     def carry_out(self) -> Report:
-        """OptionWrong and what the source or the target refuses; failures within tasks are in the report."""
+        """InvalidOption, and what the source or the target refuses; failures within tasks are in the
+        report."""
         self.sending.check()
         self.running.check()
         watch = Watch()
@@ -67,9 +68,13 @@ class SendJob:
             place, job, self.fingerprint, partial(planning.planned, message_source, self.source)
         ) as held:
             report = Report(
-                job=job, id=held.id, source=str(message_source), checkpoint=str(held.folder), resumed=held.resumed,
+                job=job,
+                id=held.id,
+                source=str(message_source),
+                checkpoint=str(held.folder),
+                resumed=held.resumed,
                 arguments=self.fingerprint,
-            )  # fmt: skip
+            )
             if self.dry_run:
                 self._count(held, message_source, message_filter, report)
             else:
@@ -109,7 +114,7 @@ class SendJob:
             )
             report.working_s = working.seconds
         elif self.send:
-            report.notes.append("nothing was left to do: give another --checkpoint to do it again")
+            report.notes.append("everything is done already; use another --checkpoint to do it again")
         report.add(held, held.marks.written())
         if self.verify and not report.failures:
             self._verify(held, message_source, message_filter, target, report)
@@ -125,10 +130,17 @@ class SendJob:
     ) -> Work:
         rates = RateLimits(self.sending.rate, self.sending.bytes_rate).shared(at_a_time)
         return SendTask(
-            message_source=message_source, message_filter=message_filter, target=target, routing=routing, job=held.id, drop=self.drop,
-            provenance=self.provenance, rates=rates, fail_on_data_loss=self.source.fail_on_data_loss,
+            message_source=message_source,
+            message_filter=message_filter,
+            target=target,
+            routing=routing,
+            job=held.id,
+            drop=self.drop,
+            provenance=self.provenance,
+            rates=rates,
+            fail_on_data_loss=self.source.fail_on_data_loss,
             timeout_s=self.running.timeout_s,
-        )  # fmt: skip
+        )
 
     def _verify(
         self,
@@ -143,9 +155,14 @@ class SendJob:
         with disk_errors(marks.folder):
             marks.folder.mkdir()
         work = VerifyTask(
-            message_source=message_source, message_filter=message_filter, target=BrokerSource(target, timeout_s=self.running.timeout_s),
-            forwarded=held.marks, job=held.id, provenance=self.provenance, routing=self.leaving,
-        )  # fmt: skip
+            message_source=message_source,
+            message_filter=message_filter,
+            target=BrokerSource(target, timeout_s=self.running.timeout_s),
+            forwarded=held.marks,
+            job=held.id,
+            provenance=self.provenance,
+            routing=self.leaving,
+        )
         report.failures = self._run(held, marks, lambda _: work, whole_queues=False)
         report.verification = verify_task.verification_counts(
             marks.written(), "source offset" if self.provenance else "unique key"
@@ -174,7 +191,8 @@ class SendJob:
 def queues_at(
     sender: Sender, sending: TargetArguments, sources: Sequence[MessageQueue]
 ) -> tuple[dict[str, list[MessageQueue]], list[str]]:
-    """The queues of each target topic, made with as many as the source has if that is wanted; and what was made."""
+    """The queues of each target topic, made with as many as the source has if that is wanted; and what was
+    made."""
     renamed = sending.renamed()
     wanted: dict[str, int] = {}
     for queue in sources:
@@ -186,7 +204,7 @@ def queues_at(
             found[topic] = writable(sender, topic)
         except TopicNotFound as missing:
             if not sending.create_topics:
-                raise TopicNotFound(f"{missing}; --create-topics makes it") from None
+                raise TopicNotFound(f"{missing}; --create-topics creates it") from None
             with blocking.Admin(client=sending.cluster().options()) as admin:
                 names = admin.create_topic(topic, count)
             made.append(f"topic {topic} was made with {count} queues at {', '.join(names)}")

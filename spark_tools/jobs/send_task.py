@@ -1,8 +1,8 @@
-"""Forwarding: a task's slices from their source to a cluster, in the worker: records → batches → socket.
+"""Sends a task's slices from their source to a cluster, in the worker: records → batches → socket.
 
-A few queues go abreast, a batch of each in turn: of one queue only one batch may be on the way, as the Sender keeps
-its order, and the next ones are encoded meanwhile. A slice's mark moves only over what the target has acknowledged:
-whatever happens, a message is sent at least once. Nothing is written at the source. One thread.
+Several queues are sent concurrently, one batch of each in rotation: the Sender keeps a queue's order with one
+batch in flight, and the next batches are encoded concurrently. A slice's mark advances only past acknowledged
+messages, so every message is sent at least once. Nothing is written at the source. One thread.
 """
 
 import time
@@ -86,7 +86,8 @@ class SendTask:
 
 
 def round_robin(each: Iterable[SliceSteps], at_a_time: int) -> None:
-    """A step of each, again and again, until all are over; who comes behind the first ones begins when one is over."""
+    """A step of each, again and again, until all are over; who comes behind the first ones begins when one is
+    over."""
     left = iter(each)
     going = deque(islice(left, at_a_time))
     try:

@@ -1,8 +1,8 @@
-"""The lane of bulk jobs: slices of queues are worked on in Spark's Python workers, only counts come back.
+"""Runs tasks of bulk jobs in Spark's Python workers; only counts come back.
 
-The driver plans slices, packs them into tasks, hands Spark some tasks at a time, and shows how far the marks have come;
-a task does its slices in order. What a task refuses for good comes back as a sentence; what it did not expect is
-raised, and Spark tries its whole handful anew, which goes on behind its marks. Driver: one thread, and one that paints.
+The driver packs slices into tasks and gives Spark groups of tasks; a task does its slices in order. A
+permanent failure comes back as a sentence. Any other error is raised, and Spark retries the whole group,
+which resumes at its marks. Driver: one thread, and one that shows progress.
 """
 
 import errno
@@ -46,7 +46,8 @@ def fault_in(text: str) -> SparkToolsError | None:
         )
     if os.strerror(errno.ENOSPC) in text:
         return WriteFailed(
-            "Spark has no room for files of its own; make room where spark.local.dir and the checkpoint are and run "
+            "Spark has no room for files of its own; make room where spark.local.dir and the checkpoint are "
+            "and run "
             "it again, it goes on"
         )
     return None
@@ -73,8 +74,8 @@ def tasks_of(
 ) -> list[list[Slice]]:
     """Slices packed into tasks of about equal bytes, at most a few for each core, largest first.
 
-    `whole_queues`: all slices of a queue go to one task, in order. `abreast`: so many a task can work on at a time; it
-    gets as many if there is a task for each core.
+    `whole_queues`: all slices of a queue go to one task, in order. `abreast`: so many a task can work on at a
+    time; it gets as many if there is a task for each core.
     """
     if whole_queues:
         ordered = sorted(slices, key=lambda piece: (piece.part.queue, piece.part.start))
@@ -99,7 +100,8 @@ def weight(slices: Sequence[Slice]) -> int:
 
 
 def task_groups(tasks: Sequence[Sequence[Slice]], cores: int) -> list[list[Sequence[Slice]]]:
-    """Neighbouring tasks that Spark gets as one: between two of its own it needs 20 ms, and the JVM time to compile."""
+    """Neighbouring tasks that Spark gets as one: between two of its own it needs 20 ms, and the JVM time to
+    compile."""
     found: list[list[Sequence[Slice]]] = []
     left = list(tasks)
     while left:
@@ -110,7 +112,8 @@ def task_groups(tasks: Sequence[Sequence[Slice]], cores: int) -> list[list[Seque
 
 
 def run(spark: SparkContext, tasks: Sequence[Sequence[Slice]], marks: ProgressFiles, work: Work) -> list[str]:
-    """Do all; what was refused, each once. Whatever else goes wrong in a task is raised when Spark gives up."""
+    """Do all; what was refused, each once. Whatever else goes wrong in a task is raised when Spark gives
+    up."""
     if not tasks:
         return []
     try:

@@ -1,7 +1,8 @@
-"""Verifying: every message that a slice forwarded is at the target, with the same body. Work in the worker.
+"""Verifies that every message of a slice is at the target, with the same body. In the worker.
 
-A mark knows where at the target a slice's messages were acknowledged. With provenance each is found there by its source
-offset, and copies are told; without, by its unique key. Bodies are compared by the CRCs that both stores hold.
+A mark knows where at the target a slice's messages were acknowledged. With provenance each is found there by
+its source offset, and duplicates are reported; without, by its unique key. Bodies are compared by the CRCs
+that both stores hold.
 """
 
 from collections import Counter
@@ -124,8 +125,11 @@ def sent_offsets(spans: Spans, job: str, part: QueueRange) -> Pairs:
     """Of those that the job brought from the part's queue."""
     queue = part.queue
     brought = {
-        REPLAY_JOB: job, REPLAY_TOPIC: queue.topic, REPLAY_BROKER: queue.broker_name, REPLAY_QUEUE: str(queue.queue_id)
-    }  # fmt: skip
+        REPLAY_JOB: job,
+        REPLAY_TOPIC: queue.topic,
+        REPLAY_BROKER: queue.broker_name,
+        REPLAY_QUEUE: str(queue.queue_id),
+    }
     crcs, *marks, offsets = arrays(spans, ("bodyCrc",), (*brought, REPLAY_OFFSET))
     ours = pc.match_substring_regex(offsets, r"^\d{1,18}$")
     for found, text in zip(marks, brought.values(), strict=True):
@@ -139,7 +143,8 @@ def joined(pairs: Iterable[Pairs]) -> Pairs:
 
 
 def compare(part: QueueRange, wanted: Pairs, found: Pairs, mark: SliceProgress) -> None:
-    """Counts `messages`, `missing`, `wrong` (another body) and `copies` (of the same message, one after the first)."""
+    """Counts `messages`, `missing`, `wrong` (another body) and `copies` (of the same message, one after the
+    first)."""
     offsets, crcs = wanted
     inside = (found[0] >= part.start) & (found[0] < part.end)
     there, first = np.unique(found[0][inside], return_index=True)

@@ -1,16 +1,12 @@
-"""Brokers read and written over the wire.
+"""Reads from and sends to live brokers over the wire.
 
-- `broker_source`: the brokers behind a Target as an origin of messages
-- `client_link`: what all live readers and senders of one process share for one Target: an Admin in the
-  client's loop thread
-- `cluster`: a cluster as options name it: its name servers, who asks, how it is spoken to
-- `connection`: one socket to one broker for large frames: parts leave without being joined, answers are
-  kept until asked for
-- `pull_pipeline`: one queue's records as brokers answer with them, several pulls on the way where offsets
-  can be foretold
-- `range_reader`: the answers of one range's pulls put together, and what is missing in it told by its
-  offsets and the reason
-- `reader`: topics, bounds and records of live brokers
-- `send_pipeline`: requests that send to one broker, until each is stored or refused
-- `sender`: batches and single messages to queues of a cluster
+- `broker_source`: BrokerSource: the brokers of a Cluster as a source of messages
+- `client_link`: SharedAdmin: one Admin for all readers and senders of a process that use the same Cluster
+- `cluster`: Cluster: name servers, credentials and connection settings, read from options
+- `connection`: BrokerSocket: one connection to one broker for large frames
+- `pull_pipeline`: PullPipeline: pulls one queue's records, several requests at a time
+- `range_reader`: RangeReader: combines the pull responses for one range and reports missing offsets
+- `reader`: LiveReader: topics, bounds and records of live brokers
+- `send_pipeline`: SendPipeline: send requests to one broker, retried until stored or refused
+- `sender`: Sender: sends batches and single messages to queues of a cluster
 """

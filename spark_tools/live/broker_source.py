@@ -1,4 +1,4 @@
-"""BrokerSource: the brokers behind a Target as an origin of messages. Picklable; opens nothing before `open`."""
+"""BrokerSource: the brokers of a Cluster as a source of messages. Picklable; connects only in `open`."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,19 @@ from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.reader import LiveReader
 
 GROUP = "TOOLS_CONSUMER"
-"""Every broker has this group, for tools that only look. A new one would stay in each broker's table for good."""
+"""Every broker has this group, for tools that only read. A new group would stay in each broker's table
+permanently."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSource:
     cluster: Cluster
     group: str | None = None
-    """Which pulls name, for brokers that give rights by groups; nothing is committed for it."""
+    """The group named in pull requests, for brokers that check permissions by group. Commits nothing."""
     timeout_s: float = 60
-    """How long brokers that do not answer are waited for."""
+    """How long to retry a broker that does not answer."""
     news_s: float = 10
-    """How long records below a planned end are waited for that the broker does not have."""
+    """How long to wait for records before the planned end that the broker does not have yet."""
 
     def open(self) -> LiveReader:
         """InvalidOption."""

@@ -1,6 +1,7 @@
-"""Link: what all live readers and senders of one process share for one Target: an Admin in the client's loop thread.
+"""SharedAdmin: one Admin for all readers and senders of a process that use the same Cluster.
 
-Kept open for the next task when nobody uses it: workers are used again. Asks again while nobody answers. Any thread.
+The Admin runs in the client's loop thread. An unused one stays open for the next task, since Spark reuses
+workers. Requests are retried while no broker answers. Any thread.
 """
 
 import asyncio
@@ -23,22 +24,26 @@ T = TypeVar("T")
 
 IDLE_MAX = 4
 PAUSE_S, PAUSE_MAX_S = 0.05, 2.0
-BUSY = frozenset({
-    ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL,
-})  # fmt: skip
-"""What brokers answer while they cannot, or are about to end."""
+BUSY = frozenset(
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+    }
+)
+"""Response codes of a broker that is overloaded or shutting down; retried."""
 TRANSIENT = (TransportError, TooManyRequests, NoNameServer)
 
 
 class SharedAdmin:
-    """`acquire` one, `release` it."""
+    """Reference-counted: each `acquire` needs a `release`."""
 
     _making: ClassVar[threading.Lock] = threading.Lock()
     _idle: ClassVar[OrderedDict[Cluster, "SharedAdmin"]] = OrderedDict()
 
     @classmethod
     def acquire(cls, cluster: Cluster) -> "SharedAdmin":
-        """One that is open already, or a new one; nobody is asked yet."""
+        """An open one, or a new one; sends no request yet."""
         with cls._making:
             found = cls._idle.get(cluster)
             if found is None or found.thread is not LoopThread.current():
@@ -59,7 +64,7 @@ class SharedAdmin:
 
     @classmethod
     def forked(cls) -> None:
-        """In the child: whoever held the lock is not there any more, and the links are the parent's."""
+        """After a fork, in the child: start without the parent's connections and with a new lock."""
         cls._making, cls._idle = threading.Lock(), OrderedDict()
 
     def __init__(self, cluster: Cluster) -> None:
@@ -78,15 +83,16 @@ class SharedAdmin:
 
     @property
     def instance(self) -> ClientInstance:
-        """In the loop's thread, but for what never changes."""
+        """Use it in the loop's thread only, except for what never changes."""
         return self.admin.calls.instance
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do it in the loop, wait for it."""
+        """Run `work` in the loop thread and wait for the result."""
         return self.thread.run(work)
 
     def ask(self, question: Callable[[Admin], Awaitable[T]], wait_s: float) -> T:
-        """What the Admin says, asked again while nobody answers. Unreachable after `wait_s`; other ClientErrors."""
+        """Call the Admin, and retry while no broker answers. Unreachable after `wait_s`; other
+        ClientErrors."""
 
         async def asking() -> T:
             return await retry_until(lambda: question(self.admin), wait_s, str(self.cluster))
@@ -101,7 +107,7 @@ async def retry_until(
     *,
     before_again: Callable[[], Awaitable[object]] | None = None,
 ) -> T:
-    """Do it again while nobody answers, or the broker says that it is busy. Unreachable after `wait_s`."""
+    """Retry `work` while no broker answers or the broker is busy. Unreachable after `wait_s`."""
     loop = asyncio.get_running_loop()
     deadline, pause_s = loop.time() + wait_s, PAUSE_S
     while True:
@@ -119,7 +125,7 @@ async def retry_until(
 
 
 class RetryDeadline:
-    """How long trouble may last. It begins with the first `wait` and ends with `renew`."""
+    """Limits the time spent on retries, from the first `wait` to `renew`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -130,7 +136,7 @@ class RetryDeadline:
         self._until, self._pause_s = None, PAUSE_S
 
     def wait(self) -> bool:
-        """Rest a moment, each time a longer one. False: it has been long enough."""
+        """Sleep before the next retry, each time longer. False: the time is up."""
         now = time.monotonic()
         if self._until is None:
             self._until = now + self._seconds

@@ -1,6 +1,6 @@
-"""Target: a cluster as options name it: its name servers, who asks, how it is spoken to. Opens nothing. Picklable.
+"""Cluster: name servers, credentials and connection settings, read from options. Opens nothing. Picklable.
 
-Made of `nameServer` and options `rocketmq.…`, named as Java's client names them; letter case does not matter.
+Read from `nameServer` and the options `rocketmq.…`, which have the names of Java's client, in any case.
 """
 
 import json
@@ -29,7 +29,8 @@ class Cluster:
     namespace_v2: str | None = None
     tls: bool = False
     trust_cert: str | None = None
-    """File with the authorities that certificates are checked by; None: the system's. Read where it is used."""
+    """File with the certificate authorities to trust; None: the system's. Read on the machine that
+    connects."""
     cert: str | None = None
     key: str | None = None
     key_password: str | None = field(default=None, repr=False)
@@ -45,12 +46,12 @@ class Cluster:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """Other options than `nameServer` and `rocketmq.…` are not looked at. InvalidOption names the one."""
+        """Read `nameServer` and `rocketmq.…`; ignore other options. InvalidOption names the option."""
         given = {name.lower(): str(value) for name, value in options.items()}
         name_server = given.get("nameserver", "").strip()
         if not name_server.strip("; "):
             raise InvalidOption(
-                "nameServer: `host:port` of a name server is wanted, several separated by `;`"
+                "nameServer: `host:port` of a name server is required, several separated by `;`"
             )
         try:
             for address in filter(None, map(str.strip, name_server.split(";"))):
@@ -62,17 +63,17 @@ class Cluster:
             if name.startswith(PREFIX):
                 setting = _SETTINGS.get(name.removeprefix(PREFIX))
                 if setting is None:
-                    raise InvalidOption(f"{name}: there is no such option; known are {_KNOWN}")
+                    raise InvalidOption(f"{name}: unknown option; the known ones are {_KNOWN}")
                 values[setting[1]] = setting[2](PREFIX + setting[0], text)
         made = cls(name_server=name_server, **values)
         made.options()
         return made
 
     def options(self) -> ClientOptions:
-        """For a client of its own. InvalidOption: they do not go together, or a file of theirs cannot be read."""
+        """Options for a client. InvalidOption: they contradict each other, or a file cannot be read."""
         credentials = None
         if (self.access_key is None) != (self.secret_key is None):
-            raise InvalidOption("rocketmq.accessKey and rocketmq.secretKey: give both or none")
+            raise InvalidOption("rocketmq.accessKey and rocketmq.secretKey: set both or neither")
         if self.access_key is not None and self.secret_key is not None:
             credentials = Credentials(self.access_key, self.secret_key, self.security_token)
         try:
@@ -124,31 +125,31 @@ class Cluster:
             }
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InvalidOption(
-                'rocketmq.socksProxyConfig: JSON as {"10.0.0.0/8": {"addr": "host:port"}} is wanted'
+                'rocketmq.socksProxyConfig: expected JSON such as {"10.0.0.0/8": {"addr": "host:port"}}'
             ) from None
 
 
 def _text(name: str, text: str) -> str:
     if not text:
-        raise InvalidOption(f"{name}: a text is wanted; leave the option out for none")
+        raise InvalidOption(f"{name}: is empty; set a value or remove the option")
     return text
 
 
 def _flag(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise InvalidOption(f"{name}: true or false is wanted, not {text!r}")
+        raise InvalidOption(f"{name}: expected true or false, not {text!r}")
     return text.lower() == "true"
 
 
 def _timeout_ms(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= TIMEOUT_MS_MAX:
-        raise InvalidOption(f"{name}: milliseconds are wanted, 1 to {TIMEOUT_MS_MAX}, not {text!r}")
+        raise InvalidOption(f"{name}: expected milliseconds, 1 to {TIMEOUT_MS_MAX}, not {text!r}")
     return int(text)
 
 
 def _is_binary(name: str, text: str) -> bool:
     if text.upper() not in ("JSON", "ROCKETMQ"):
-        raise InvalidOption(f"{name}: JSON or ROCKETMQ is wanted, not {text!r}")
+        raise InvalidOption(f"{name}: expected JSON or ROCKETMQ, not {text!r}")
     return text.upper() == "ROCKETMQ"
 
 
@@ -172,6 +173,6 @@ SETTINGS: tuple[tuple[str, str, Callable[[str, str], Any]], ...] = (
     ("mqClientApiTimeout", "api_timeout_ms", _timeout_ms),
     ("connectTimeout", "connect_timeout_ms", _timeout_ms),
 )
-"""Option behind `rocketmq.`, field, how its text is read."""
+"""Option name after `rocketmq.`, field, parser."""
 _SETTINGS = {setting[0].lower(): setting for setting in SETTINGS}
 _KNOWN = ", ".join(PREFIX + setting[0] for setting in SETTINGS)

@@ -1,6 +1,7 @@
-"""Wire: one socket to one broker for large frames: parts leave without being joined, answers are kept until asked for.
+"""BrokerSocket: one connection to one broker for large frames.
 
-Beside the client's channels because bulk is what it is for: no task, no future, no copy for a request. One thread.
+Used for bulk transfer instead of the client's channels: no asyncio task or future, no copy of a request's
+parts. Responses are queued until they are read. One thread.
 """
 
 import select
@@ -20,7 +21,7 @@ NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 def connect(admin: SharedAdmin, address: str) -> "BrokerSocket":
-    """As the client's options say: through a proxy, encrypted. OSError, ConnectFailed, ConfigError."""
+    """Connect with the client's proxy and TLS options. OSError, ConnectFailed, ConfigError."""
     options = admin.options
     host, port = host_port(address)
     proxy = SocksProxies(options.socks_proxies).of(host)
@@ -43,7 +44,7 @@ def connect(admin: SharedAdmin, address: str) -> "BrokerSocket":
 
 
 class BrokerSocket:
-    """Of a connected socket, which is its own now. Every verb: OSError when the connection is of no use any more."""
+    """Owns a connected socket. Every method raises OSError when the connection is broken."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
@@ -58,9 +59,9 @@ class BrokerSocket:
         self._socket.close()
 
     def write(self, parts: Sequence[bytes], silent_s: float) -> None:
-        """All of it; what arrives meanwhile is read, so that two who write do not wait for each other.
+        """Write all parts. Read what arrives concurrently, so that both ends cannot block on writing.
 
-        TimeoutError: nothing moved for `silent_s`.
+        TimeoutError: no progress for `silent_s`.
         """
         left = [memoryview(part) for part in parts]
         if self._encrypted:
@@ -69,7 +70,7 @@ class BrokerSocket:
             wanted = select.POLLIN | select.POLLOUT
             try:
                 sent = self._socket.send(left[0]) if self._encrypted else self._socket.sendmsg(left)
-                left = _behind(left, sent)
+                left = _after(left, sent)
                 continue
             except ssl.SSLWantReadError:
                 wanted = select.POLLIN
@@ -79,7 +80,7 @@ class BrokerSocket:
             self._read()
 
     def answers(self, silent_s: float) -> list[RemotingCommand]:
-        """Those that are here, at least one. TimeoutError: none came for `silent_s`."""
+        """The responses received, at least one. TimeoutError: none came for `silent_s`."""
         if not self._answers:
             self._read()
         while not self._answers:
@@ -95,14 +96,14 @@ class BrokerSocket:
             raise TimeoutError(f"no answer within {silent_s:g} s")
 
     def _read(self) -> None:
-        """Whatever is here now."""
+        """Read what has arrived, without waiting."""
         while True:
             try:
                 piece = self._socket.recv(READ_BYTES)
             except NOT_NOW:
                 return
             if not piece:
-                raise ConnectionResetError("the connection was closed by the other end")
+                raise ConnectionResetError("the broker closed the connection")
             self._rest = self._rest + piece if self._rest else piece
             self._take_frames()
 
@@ -111,21 +112,23 @@ class BrokerSocket:
         while len(data) - at >= 4:
             size = 4 + int.from_bytes(data[at : at + 4])
             if size > FRAME_BYTES_MAX:
-                raise ConnectionAbortedError(f"a frame of {size} bytes, at most {FRAME_BYTES_MAX}")
+                raise ConnectionAbortedError(
+                    f"the broker sent a frame of {size} bytes, over the limit of {FRAME_BYTES_MAX}"
+                )
             if len(data) - at < size:
                 break
             try:
                 command = RemotingCommand.decode(data[at : at + size])
             except WireError as error:
-                raise ConnectionAbortedError(f"an answer that cannot be read: {error}") from error
+                raise ConnectionAbortedError(f"cannot decode a response: {error}") from error
             if command.is_response:
                 self._answers.append(command)
             at += size
         self._rest = data[at:]
 
 
-def _behind(parts: list[memoryview], count: int) -> list[memoryview]:
-    """What is left of the parts behind their first `count` bytes."""
+def _after(parts: list[memoryview], count: int) -> list[memoryview]:
+    """The parts without their first `count` bytes."""
     for index, part in enumerate(parts):
         if count < len(part):
             return [part[count:], *parts[index + 1 :]]

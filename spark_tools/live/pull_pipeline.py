@@ -1,7 +1,8 @@
-"""Pulls: one queue's records as brokers answer with them, several pulls on the way where offsets can be foretold.
+"""PullPipeline: pulls one queue's records, several requests at a time.
 
-A broker gives so many records a pull (32, or 256 KiB); as long as each answer advances by as many as the one before,
-the next ones are asked for ahead. Commits nothing, joins no group. One thread; routes in the client's loop.
+A broker limits each pull (by default to 32 records or 256 KiB). While each response advances by the same
+number of offsets, the offsets of the next pulls are predicted and requested ahead. Commits nothing, joins no
+group. One thread; routes are resolved in the client's loop.
 """
 
 from dataclasses import dataclass, replace
@@ -16,21 +17,25 @@ from firearrow.spark_tools.live.client_link import BUSY, RetryDeadline, SharedAd
 from firearrow.spark_tools.live.connection import BrokerSocket, connect
 
 BATCH_MAX = 1024
-"""Records asked for at a time; brokers give fewer, unless they are set to more."""
+"""Records requested per pull; brokers return fewer unless configured otherwise."""
 PIPELINE_MAX = 16
 STEADY = 3
-"""Answers that must have advanced alike before one is foretold."""
+"""Equal advances required before offsets are predicted."""
 SILENT_S = 15.0
 MASTER = 0
-STATES = frozenset({
-    ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY,
-    ResponseCode.PULL_OFFSET_MOVED,
-})  # fmt: skip
+STATES = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerFilter:
-    """What the broker is to leave out; `*` is nothing."""
+    """The filter that the broker applies; `*` matches everything."""
 
     kind: str = "TAG"
     expression: str = "*"
@@ -41,7 +46,8 @@ class BrokerFilter:
 
 
 class PullAnswer(NamedTuple):
-    """`code` is one of STATES; `body` whole records one behind the other; `next`: behind all that was looked at."""
+    """`code` is one of STATES; `body`: whole records, back to back; `next`: the offset after all that was
+    scanned."""
 
     code: int
     next: int
@@ -55,7 +61,7 @@ class FilterUnsupported(Exception):
 
 
 class PullPipeline:
-    """Of one queue up to `end`. `suspend_ms`: how long a broker may keep a pull that finds nothing."""
+    """Reads one queue up to `end`. `suspend_ms`: how long the broker may hold a pull that finds nothing."""
 
     def __init__(
         self,
@@ -84,11 +90,16 @@ class PullPipeline:
         self._stride = 0
         self._steady = 0
         self._fields = {
-            "consumerGroup": group, "topic": self._queue.topic, "queueId": str(queue.queue_id),
-            "maxMsgBytes": "4194304", "commitOffset": "0", "subVersion": "0",
-            "subscription": wanted.expression, "expressionType": wanted.kind,
+            "consumerGroup": group,
+            "topic": self._queue.topic,
+            "queueId": str(queue.queue_id),
+            "maxMsgBytes": "4194304",
+            "commitOffset": "0",
+            "subVersion": "0",
+            "subscription": wanted.expression,
+            "expressionType": wanted.kind,
             "bname": queue.broker_name,
-        }  # fmt: skip
+        }
 
     def close(self) -> None:
         if self._socket is not None:
@@ -98,14 +109,15 @@ class PullPipeline:
         self._answers.clear()
 
     def ask(self, queue_offset: int) -> None:
-        """Let the pull at this offset be on its way, and those behind it that can be foretold. Errors come later."""
+        """Send the pull at this offset and the predicted ones after it. Errors appear in `answer`."""
         try:
             self._ask(queue_offset)
         except (OSError, ClientError, ConfigError):
             self.close()
 
     def answer(self, queue_offset: int) -> PullAnswer:
-        """Of the pull at this offset. Unreachable, Refused, TopicNotFound, InvalidOption; FilterUnsupported."""
+        """The response to the pull at this offset. Unreachable, RequestRefused, TopicNotFound, InvalidOption;
+        FilterUnsupported."""
         while True:
             try:
                 self._ask(queue_offset)
@@ -132,7 +144,7 @@ class PullPipeline:
             self._asked.clear()
             self._answers.clear()
         elif len(self._asked) > self._pipeline_depth // 2:
-            return  # many leave together
+            return  # refill only when half empty, so that several pulls leave in one write
         else:
             following = self._last + self._stride
         frames = []
@@ -144,16 +156,18 @@ class PullPipeline:
 
     @property
     def _pipeline_depth(self) -> int:
-        """How many may be on the way."""
+        """Maximum number of pulls in flight."""
         return 1 if self._steady < STEADY else min(PIPELINE_MAX, 2 << (self._steady - STEADY))
 
     def _frame(self, queue_offset: int) -> bytes:
         flags = PullFlag.PULL_SUBSCRIPTION | (PullFlag.PULL_SUSPEND if self.suspend_ms else 0)
         left = self._end - queue_offset
         ext = self._fields | {
-            "queueOffset": str(queue_offset), "sysFlag": str(int(flags)), "suspendTimeoutMillis": str(self.suspend_ms),
+            "queueOffset": str(queue_offset),
+            "sysFlag": str(int(flags)),
+            "suspendTimeoutMillis": str(self.suspend_ms),
             "maxMsgNums": str(min(BATCH_MAX, left) if self._filter.everything else BATCH_MAX),
-        }  # fmt: skip
+        }
         self._opaque = self._opaque % 0x7FFFFFFF + 1
         command = RemotingCommand.request(RequestCode.PULL_MESSAGE, ext)
         command.opaque = self._opaque
@@ -176,7 +190,7 @@ class PullPipeline:
         return connect(admin, self._address)
 
     def _pause(self, error: Exception) -> None:
-        """Before it is tried anew. Unreachable: it was tried for long enough."""
+        """Close the connection and wait before the next try. Unreachable: the time is up."""
         self.close()
         self._broker_id = MASTER
         text = f"{self._queue.topic}@{self._queue.broker_name}:{self._queue.queue_id}: {error}"
@@ -203,19 +217,20 @@ class PullPipeline:
             raise self._refusal(command)
         try:
             found = PullAnswer(
-                command.code, command.integer("nextBeginOffset"), command.integer("minOffset"),
-                command.integer("maxOffset"), command.body,
-            )  # fmt: skip
+                command.code,
+                command.integer("nextBeginOffset"),
+                command.integer("minOffset"),
+                command.integer("maxOffset"),
+                command.body,
+            )
             if command.integer_or("offsetDelta", 0):
                 raise RequestRefused(
-                    f"topic {self._queue.topic} is static and its queue {self._queue.queue_id} was moved: read the "
-                    "brokers' stores instead"
+                    f"topic {self._queue.topic} is static and its queue {self._queue.queue_id} was moved; "
+                    "read the brokers' stores instead"
                 )
             self._suggested(command.integer_or("suggestWhichBrokerId", MASTER))
         except FieldError as error:
-            raise RequestRefused(
-                f"{self._queue.broker_name}: an answer that cannot be read: {error}"
-            ) from error
+            raise RequestRefused(f"{self._queue.broker_name}: cannot decode a response: {error}") from error
         self._learn(found.next - queue_offset if found.code == ResponseCode.SUCCESS else 0)
         return found
 
@@ -228,7 +243,7 @@ class PullPipeline:
             self._stride, self._steady = advance, 0
 
     def _suggested(self, broker_id: int) -> None:
-        """The next pull goes there, if that is elsewhere."""
+        """Reconnect for the next pull if the broker suggests another replica."""
         if broker_id == self._broker_id:
             return
         self._broker_id = broker_id
@@ -243,7 +258,7 @@ class PullPipeline:
         if command.code == ResponseCode.TOPIC_NOT_EXIST:
             return TopicNotFound(text)
         if command.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
-            return InvalidOption(f"sql: the broker cannot read {self._filter.expression!r}: {text}")
+            return InvalidOption(f"sql: the broker cannot parse {self._filter.expression!r}: {text}")
         if self._filter.kind == "SQL92" and "does not support" in remark:
             return FilterUnsupported(text)
         return RequestRefused(text)

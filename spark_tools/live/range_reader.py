@@ -1,6 +1,6 @@
-"""Windows: the answers of one range's pulls put together, and what is missing in it told by its offsets and the reason.
+"""RangeReader: combines the pull responses for one range and reports missing offsets.
 
-The next pulls are on their way while a window is looked at. One thread.
+The next pulls are in flight while the caller handles a chunk. One thread.
 """
 
 import time
@@ -17,7 +17,7 @@ INNER_BATCH = 0x80
 
 
 class RangeReader:
-    """Records of `part` from `start` on. `news_s`: how long what should be there is waited for."""
+    """Reads `part` from `start`. `news_s`: how long to wait for records that should exist."""
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class RangeReader:
         news_s: float,
         everything: bool,
     ) -> None:
-        """`everything`: the broker leaves nothing out."""
+        """`everything`: the broker applies no filter."""
         self.done = start
-        """Behind all that was given."""
+        """The offset after everything that was yielded."""
         self._pulls = pulls
         self._part = part
         self._at = start
@@ -42,33 +42,34 @@ class RangeReader:
         self._nothing_since: float | None = None
 
     def of(self, bytes_max: int) -> Iterator[Spans]:
-        """Each as soon as it has about `bytes_max`. Errors of Pulls.answer, RecordError, and what `on_data_loss` raises."""
+        """Yield chunks of about `bytes_max`. Errors of PullPipeline.answer, RecordError, and what
+        `on_data_loss` raises."""
         while self._at < self._part.end:
-            bodies, stretches = self._gathered(bytes_max)
+            bodies, covered = self._gathered(bytes_max)
             if self._at < self._part.end:
                 self._pulls.ask(self._at)
             if bodies:
                 spans = from_answer(bodies[0] if len(bodies) == 1 else b"".join(bodies))
-                self._report_gaps(spans, stretches)
+                self._report_gaps(spans, covered)
                 self.done = self._at
                 yield self._within(spans)
             self.done = self._at
 
     def _gathered(self, bytes_max: int) -> tuple[list[bytes], list[tuple[int, int]]]:
-        """Bodies of answers, and from where to where each of them reaches."""
+        """Bodies of responses, and the offsets (start, end) that each covers."""
         bodies: list[bytes] = []
-        stretches: list[tuple[int, int]] = []
+        covered: list[tuple[int, int]] = []
         size = 0
         while self._at < self._part.end and size < bytes_max:
             answer = self._pulls.answer(self._at)
             if answer.code == ResponseCode.SUCCESS and answer.body and answer.next > self._at:
                 bodies.append(answer.body)
-                stretches.append((self._at, answer.next))
+                covered.append((self._at, answer.next))
                 size += len(answer.body)
                 self._move(answer.next)
             else:
                 self._nothing(answer)
-        return bodies, stretches
+        return bodies, covered
 
     def _move(self, queue_offset: int) -> None:
         self._at = queue_offset
@@ -80,9 +81,9 @@ class RangeReader:
     def _nothing(self, answer: PullAnswer) -> None:
         if answer.next > self._at:
             if answer.code == ResponseCode.PULL_OFFSET_MOVED:
-                self._lose(answer.next, f"the queue begins at {answer.first} by now")
+                self._lose(answer.next, f"the queue now begins at {answer.first}")
             elif self._everything:
-                self._lose(answer.next, "the broker passes over these offsets")
+                self._lose(answer.next, "the broker skips these offsets")
             self._move(answer.next)
             return
         now = time.monotonic()
@@ -91,22 +92,22 @@ class RangeReader:
             self._pulls.suspend_ms = SUSPEND_MS
         elif now - self._nothing_since > self._news_s:
             self._lose(
-                self._part.end, f"the queue ends at {answer.end} and nothing came for {self._news_s:g} s"
+                self._part.end, f"the queue ends at {answer.end} and no message came for {self._news_s:g} s"
             )
             self._move(self._part.end)
             return
-        time.sleep(REST_S)  # brokers keep pulls at the very end of a queue, if at all
+        time.sleep(REST_S)  # brokers hold a pull only at the exact end of a queue
 
     def _lose(self, stop: int, why: str) -> None:
         self._on_data_loss(QueueRange(self._part.queue, self._at, min(stop, self._part.end)), why)
 
-    def _report_gaps(self, spans: Spans, stretches: list[tuple[int, int]]) -> None:
-        """Every offset has its record, unless the broker left some out as told, or one record stands for several."""
-        if not self._everything or self._light or len(spans) == sum(stop - at for at, stop in stretches):
+    def _report_gaps(self, spans: Spans, covered: list[tuple[int, int]]) -> None:
+        """Report offsets without a record, unless a filter is set or one record covers several offsets."""
+        if not self._everything or self._light or len(spans) == sum(stop - at for at, stop in covered):
             return
         offsets = iter([(spans.queue_offset(n), spans.sys_flag(n)) for n in range(len(spans))])
         found = next(offsets, None)
-        for start, stop in stretches:
+        for start, stop in covered:
             expected, several = start, False
             while found is not None and found[0] < stop:
                 if found[0] > expected and not several:
@@ -122,7 +123,7 @@ class RangeReader:
             self._on_data_loss(gap, "the broker has no record of these offsets")
 
     def _within(self, spans: Spans) -> Spans:
-        """Without what lies behind the end: with a filter brokers count what they give only."""
+        """Drop records past the end: with a filter, brokers limit only the records that they return."""
         count = len(spans)
         while count and not self._light and spans.queue_offset(count - 1) >= self._part.end:
             count -= 1

@@ -1,7 +1,7 @@
 """LiveReader: topics, bounds and records of live brokers. Commits nothing, joins no group. One thread.
 
-What is not chosen is left out by the broker where it can (tags; SQL92 if it is switched on there), and looked at here
-in any case: brokers compare hashes of tags. What was asked for and is not there is told to `on_data_loss`, with the reason.
+The broker filters by tags, or by SQL92 if that is enabled there. Records are filtered here again, because
+brokers compare only hashes of tags. Missing ranges are reported to `on_data_loss` with the reason.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ TAG_SEPARATOR = " || "
 
 
 class LiveReader:
-    """See origin.Reader. `group`: which pulls name; `news_s`: how long records that should be there are waited for."""
+    """A SourceReader. `group`: named in pull requests; `news_s`: how long to wait for records that should
+    exist."""
 
     def __init__(self, cluster: Cluster, group: str, timeout_s: float, news_s: float) -> None:
         self._cluster = cluster
@@ -39,7 +40,7 @@ class LiveReader:
         self._timeout_s = timeout_s
         self._news_s = news_s
         self._sizes: dict[tuple[str, str], float] = {}
-        """(topic, broker) → bytes of a record."""
+        """(topic, broker) → average bytes of a record."""
 
     def __enter__(self) -> Self:
         self._admin = SharedAdmin.acquire(self._cluster)
@@ -48,7 +49,7 @@ class LiveReader:
     def __exit__(self, *exc: object) -> None:
         self._admin.release()
 
-    # ---- what there is ----
+    # ---- topics and queues ----
 
     def topics(self) -> list[str]:
         return self._ask(lambda admin: admin.topics())
@@ -58,7 +59,7 @@ class LiveReader:
             return self._ask(lambda admin: admin.queues(topic))
         except TopicNotFound as missing:
             raise TopicNotFound(
-                f"topic {topic}: no broker behind {self._cluster} has a queue of it to read"
+                f"topic {topic}: no broker of {self._cluster} has a readable queue of it"
             ) from missing
 
     def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
@@ -68,27 +69,27 @@ class LiveReader:
         return dict(zip(queues, self._ask(asking), strict=True))
 
     def tail_losses(self, queues: Sequence[MessageQueue]) -> list[tuple[QueueRange, str]]:
-        """A broker has mended its store, and shows no more than its queues."""
+        """Always empty: a broker repairs its store at start and shows only its queues."""
         return []
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         return self._ask(lambda admin: admin.offset_at(queue, ms))
 
     def bytes_of(self, part: QueueRange) -> int:
-        """By the first records of the topic at that broker that were looked at; 0 if there is none."""
-        place = (part.queue.topic, part.queue.broker_name)
-        if place not in self._sizes and len(part):
+        """Estimated from the first records read of that topic at that broker; 0 without records."""
+        key = (part.queue.topic, part.queue.broker_name)
+        if key not in self._sizes and len(part):
             pulls = self._pulls(part, BrokerFilter())
             try:
                 found = from_answer(pulls.answer(part.start).body)
             except RecordError as error:
-                raise RequestRefused(f"{part}: the broker's answer cannot be read: {error}") from error
+                raise RequestRefused(f"{part}: cannot decode the broker's response: {error}") from error
             finally:
                 pulls.close()
             if not len(found):
                 return 0
-            self._sizes[place] = found.bytes / len(found)
-        return int(len(part) * self._sizes.get(place, 0))
+            self._sizes[key] = found.bytes / len(found)
+        return int(len(part) * self._sizes.get(key, 0))
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:
         async def asking(admin: Admin) -> dict[str, dict[MessageQueue, int]]:
@@ -103,7 +104,7 @@ class LiveReader:
     def read(
         self, part: QueueRange, message_filter: MessageFilter, on_data_loss: OnDataLoss, *, bytes_max: int
     ) -> Iterator[Spans]:
-        """Besides what `on_data_loss` raises: Unreachable, Refused, TopicNotFound, OptionWrong."""
+        """Unreachable, RequestRefused, TopicNotFound, InvalidOption, and what `on_data_loss` raises."""
         evaluator = FilterEvaluator(message_filter)
         wanted = _filter(message_filter)
         start = part.start
@@ -122,7 +123,7 @@ class LiveReader:
             except FilterUnsupported:
                 wanted = BrokerFilter()
             except RecordError as error:
-                raise RequestRefused(f"{part}: the broker's answer cannot be read: {error}") from error
+                raise RequestRefused(f"{part}: cannot decode the broker's response: {error}") from error
             finally:
                 pulls.close()
                 start = windows.done
@@ -142,7 +143,7 @@ class LiveReader:
 
 
 def _filter(message_filter: MessageFilter) -> BrokerFilter:
-    """What a broker can do of it; one thing at a time."""
+    """The part of the filter that the broker can apply: tags or SQL92, not both."""
     if message_filter.tags and not any(
         "||" in tag or tag.strip() != tag or tag == "*" for tag in message_filter.tags
     ):
@@ -151,7 +152,7 @@ def _filter(message_filter: MessageFilter) -> BrokerFilter:
 
 
 async def _gathered(questions: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """All answers, in order, some asked for at a time; the first error ends the rest."""
+    """All results in order, at most QUESTIONS_AT_ONCE at a time; the first error cancels the rest."""
     at_once = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     async def one(question: Callable[[], Awaitable[T]]) -> T:

@@ -1,7 +1,7 @@
-"""Delivery: requests that send to one broker, until each is stored or refused. At least once.
+"""SendPipeline: send requests to one broker, retried until stored or refused. At least once.
 
-A connection that is lost, or silent for too long, is replaced, and all that has no answer leaves again in its order.
-One thread; only routes are asked for in the client's loop.
+If the connection breaks or stays silent for too long, reconnect and resend all unanswered requests in order.
+One thread; only routes are resolved in the client's loop.
 """
 
 import struct
@@ -18,16 +18,20 @@ from firearrow.spark_tools.live.connection import BrokerSocket, connect
 
 SILENT_S = 15.0
 OPAQUE_MAX = 0x7FFFFFFF
-STORED = frozenset({
-    ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE,
-})  # fmt: skip
-"""In the log, though maybe not as safely as the broker is set to."""
+STORED = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    }
+)
+"""The message is in the log, though maybe not yet flushed or replicated as configured."""
 
 
 @dataclass(slots=True, eq=False)
 class SendRequest:
-    """`queue` as brokers name it. In the end it has either `offsets` or a `failure`, and `settled` is called."""
+    """`queue` has its wire name. It ends with `offsets` or a `failure`; then `settled` is called."""
 
     queue: MessageQueue
     command: RemotingCommand
@@ -43,7 +47,7 @@ class SendRequest:
 
 
 class SendPipeline:
-    """`timeout_s`: how long a broker that is gone, silent or busy is waited for before requests fail."""
+    """`timeout_s`: how long to retry a broker that is down, silent or busy before requests fail."""
 
     def __init__(self, admin: SharedAdmin, broker_name: str, topic: str, timeout_s: float) -> None:
         self.unanswered: dict[int, SendRequest] = {}
@@ -57,7 +61,7 @@ class SendPipeline:
         self._opaque = 0
 
     def send(self, request: SendRequest) -> None:
-        """Back when it has left, or failed."""
+        """Return when the request is written, or has failed."""
         self._opaque = self._opaque % OPAQUE_MAX + 1
         request.command.opaque = self._opaque
         self.unanswered[self._opaque] = request
@@ -70,7 +74,8 @@ class SendPipeline:
             self._recover(error)
 
     def collect(self) -> None:
-        """Take the answers that are here; wait for one if there is none. Nothing to do without unanswered requests."""
+        """Handle the responses received; wait for one if there is none. Call it only with unanswered
+        requests."""
         if self._socket is None:
             return
         try:
@@ -79,10 +84,10 @@ class SendPipeline:
             self._recover(error)
             return
         for answer in sorted(answers, key=lambda answer: answer.code == ResponseCode.GO_AWAY):
-            self._take(answer)  # what is stored is not sent again because of another's answer
+            self._take(answer)  # GO_AWAY last: requests stored before it must not be resent
 
     def abandon(self) -> None:
-        """What has no answer by now has failed."""
+        """Fail all unanswered requests."""
         self._give_up(SendFailed("the sender was closed before the answer came"))
 
     # ---- answers ----
@@ -127,7 +132,7 @@ class SendPipeline:
     # ---- the connection ----
 
     def _connect(self) -> None:
-        """A new one, on which all that is unanswered leaves."""
+        """Open a new connection and resend all unanswered requests."""
         broker_socket = connect(self._admin, self._master())
         try:
             for request in self.unanswered.values():
@@ -138,7 +143,7 @@ class SendPipeline:
         self._socket = broker_socket
 
     def _master(self) -> str:
-        """By a fresh route: a broker may come back elsewhere."""
+        """Refresh the route: a restarted broker may have another address."""
         admin, name, topic = self._admin, self._broker_name, self._topic
 
         async def asking() -> str:
@@ -149,7 +154,7 @@ class SendPipeline:
         return self._address
 
     def _write(self, broker_socket: BrokerSocket, request: SendRequest) -> None:
-        """The head is made without the body, which is signed with it but never copied."""
+        """Encode the header without the body: the body is signed with it, but never copied."""
         command = request.command
         command.body = request.body
         self._admin.instance.channels.prepare(command, self._address)
@@ -164,7 +169,7 @@ class SendPipeline:
         self._socket = None
 
     def _recover(self, error: Exception) -> None:
-        """Connect again, until it works or patience ends."""
+        """Reconnect until it works or the time is up."""
         while True:
             self._close()
             if isinstance(error, ConfigError) or not self._deadline.wait():

@@ -1,7 +1,8 @@
-"""Sender: batches and single messages to queues of a cluster. At least once: what `wait` gave back is stored.
+"""Sender: sends batches and single messages to queues of a cluster. At least once: when `wait` returns, they
+are stored.
 
-Of one queue at most one request is on the way unless told otherwise, so its order is kept; nothing leaves for a queue
-behind a request that failed. What a broker does not answer is sent again as it is. One thread; it sends while it may.
+By default each queue has at most one request in flight, which keeps its order. After a request fails, nothing
+more is sent to its queue. Unanswered requests are resent unchanged. One thread.
 """
 
 from collections import deque
@@ -27,7 +28,7 @@ IN_FLIGHT_BYTES = 64 << 20
 
 
 class PendingSend:
-    """One request on its way."""
+    """One request in flight."""
 
     def __init__(self, request: SendRequest, delivery: SendPipeline | None) -> None:
         self._request = request
@@ -35,11 +36,12 @@ class PendingSend:
 
     @property
     def done(self) -> bool:
-        """Without looking whether an answer has come meanwhile."""
+        """Whether it is answered; does not read the connection."""
         return self._request.done
 
     def wait(self) -> range:
-        """The queue offsets that the messages got. SendFailed: the target did not take them, or is not there."""
+        """Wait, and return the queue offsets of the messages. SendFailed: the broker refused them or cannot
+        be reached."""
         while self._delivery is not None and not self._request.done:
             self._delivery.collect()
         if self._request.offsets is None:
@@ -49,7 +51,8 @@ class PendingSend:
 
 
 class Sender:
-    """`with Sender(cluster) as sender`; leaving it waits for all that is on the way, unless an error is the reason."""
+    """`with Sender(cluster) as sender`; leaving the block waits for all requests, unless an exception leaves
+    it."""
 
     def __init__(
         self,
@@ -59,8 +62,9 @@ class Sender:
         per_queue: int = 1,
         on_the_way_bytes: int = IN_FLIGHT_BYTES,
     ) -> None:
-        """`timeout_s`: how long a broker that does not answer is waited for. `per_queue`: requests on the way to one
-        queue at a time; over 1 their order is not certain. `on_the_way_bytes`: of all queues; more must wait."""
+        """`timeout_s`: how long to retry a broker that does not answer. `per_queue`: requests in flight to
+        one queue; over 1 their order is not guaranteed. `on_the_way_bytes`: bytes in flight to all queues;
+        sends beyond it wait."""
         self._cluster = cluster
         self._timeout_s = timeout_s
         self._per_queue = per_queue
@@ -86,12 +90,12 @@ class Sender:
             self._admin.release()
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Those that can be written to, sorted. TopicNotFound, Unreachable, SendFailed."""
+        """Writable queues of a topic, sorted. TopicNotFound, Unreachable, SendFailed."""
         try:
             return self._admin.ask(lambda admin: admin.queues(topic, write=True), self._timeout_s)
         except NoRoute:
             raise TopicNotFound(
-                f"topic {topic}: {self._cluster} has no queue of it that can be written to: create the topic there first"
+                f"topic {topic}: {self._cluster} has no writable queue of it; create the topic there first"
             ) from None
         except ClientError as error:
             raise SendFailed(f"topic {topic}: {self._cluster}: {error}") from error
@@ -99,7 +103,7 @@ class Sender:
     def send_batch(
         self, queue: MessageQueue, body: bytes, count: int, *, sys_flag: int = 0, born_ms: int = 0
     ) -> PendingSend:
-        """The items of a batch (see batches). Waits while too much is on the way."""
+        """Send the items of a batch. Waits while too many bytes are in flight."""
         ext = {"f": str(sys_flag), "g": str(born_ms), "h": "0", "i": "", "j": "0", "m": "true"}
         return self._send(queue, RequestCode.SEND_BATCH_MESSAGE, ext, body, count)
 
@@ -114,17 +118,22 @@ class Sender:
         reconsume_times: int = 0,
         born_ms: int = 0,
     ) -> PendingSend:
-        """One message, with what its properties make the broker do. An empty body is packed: brokers refuse it."""
+        """Send one message; the broker acts on its properties. An empty body is compressed, since brokers
+        refuse it."""
         if not body:
             sys_flag, body = pack(CompressionKind.ZLIB, 1, body)
         ext = {
-            "f": str(sys_flag), "g": str(born_ms), "h": str(flag), "i": properties.decode("utf-8", "replace"),
-            "j": str(reconsume_times), "m": "false",
-        }  # fmt: skip
+            "f": str(sys_flag),
+            "g": str(born_ms),
+            "h": str(flag),
+            "i": properties.decode("utf-8", "replace"),
+            "j": str(reconsume_times),
+            "m": "false",
+        }
         return self._send(queue, RequestCode.SEND_MESSAGE_V2, ext, body, 1)
 
     def finish(self) -> None:
-        """Wait until all that was sent is answered. SendFailed: the first that was not taken."""
+        """Wait until all requests are answered. SendFailed: the first failure."""
         for delivery in self._deliveries.values():
             while delivery.unanswered:
                 delivery.collect()
@@ -147,7 +156,7 @@ class Sender:
             partial(self._settled, queue_send),
         )
         if queue_send.failure is not None:
-            request.failure = SendFailed(f"not sent, as one before it failed: {queue_send.failure}")
+            request.failure = SendFailed(f"not sent, because an earlier request failed: {queue_send.failure}")
             return PendingSend(request, None)
         self._bytes += len(body)
         queue_send.unanswered.append(request)
@@ -162,14 +171,14 @@ class Sender:
 
     def _settled(self, queue_send: "_QueueSend", request: SendRequest) -> None:
         self._bytes -= len(request.body)
-        request.body = b""  # whoever waits later keeps no more than the offsets
+        request.body = b""  # free the body; later waits need only the offsets
         queue_send.unanswered.remove(request)
         if request.failure is not None:
             queue_send.failure = queue_send.failure or request.failure
             self._failure = self._failure or request.failure
 
     def _queue_send(self, queue: MessageQueue) -> "_QueueSend":
-        """SendFailed: nobody knows the broker."""
+        """SendFailed: the broker is unknown."""
         wrapped = replace(queue, topic=self._admin.admin.namespace.wrap(queue.topic))
         try:
             name = self._admin.ask(lambda _: self._holder(wrapped), self._timeout_s)
@@ -184,21 +193,27 @@ class Sender:
         return queue_send
 
     async def _holder(self, queue: MessageQueue) -> str:
-        """Name of the broker that has the queue: of a static topic's it is not the queue's own."""
+        """The broker that has the queue; for a static topic it is not the queue's broker name."""
         routes = self._admin.instance.routes
         await routes.refresh(queue.topic)
         return routes.broker_name_of(queue)
 
 
 class _QueueSend:
-    """To one queue; after a request that failed no other leaves."""
+    """Sends to one queue; stops after a failed request."""
 
     def __init__(self, queue: MessageQueue, delivery: SendPipeline) -> None:
         self.queue = queue
         self.delivery = delivery
         self.unanswered: deque[SendRequest] = deque()
         self.failure: SendFailed | None = None
+        # the template topic `c` is the topic itself, so that brokers never auto-create it
         self.fields = {
-            "a": GROUP, "b": queue.topic, "c": queue.topic, "d": "4", "e": str(queue.queue_id), "k": "false",
+            "a": GROUP,
+            "b": queue.topic,
+            "c": queue.topic,
+            "d": "4",
+            "e": str(queue.queue_id),
+            "k": "false",
             "n": queue.broker_name,
-        }  # fmt: skip  # the template `c` is the topic itself: one that is missing is never made by the way
+        }

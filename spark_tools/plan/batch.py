@@ -1,6 +1,7 @@
-"""What one `load()` reads: queues, bounds pinned once, offsets, parts. Only `parts` opens the origin, asks and closes.
+"""Plan of one `load()`: queues, bounds, offsets, splits.
 
-Picklable. `parts` is called once, where the query is planned.
+Picklable. `parts` is called once, where the query is planned; it opens the source, reads the bounds once and
+closes it.
 """
 
 import time
@@ -21,7 +22,8 @@ from firearrow.spark_tools.plan.start_end import OffsetResolver
 from firearrow.spark_tools.plan.topics import when_there
 
 HEAVY = 2
-"""Times what a group should have: topics may be busy in one piece of the log only."""
+"""A log-order split this many times larger than planned is split again: a topic may fill one region of the
+log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,12 @@ class BatchPlan:
     pause: Callable[[float], None] = time.sleep
 
     def parts(self) -> list[InputSplit]:
-        """TopicMissing, InvalidOption, DataLoss."""
+        """The splits, one for each task. TopicNotFound, InvalidOption, DataLoss."""
         with self.message_source.open() as reader:
             return splits_of(self.ranges(reader), reader, self.options.split_policy())
 
     def ranges(self, reader: SourceReader) -> list[QueueRange]:
-        """Sized, sorted by queue, none empty."""
+        """Ranges with their sizes, sorted by queue, none empty."""
         options, losses = self.options, DataLosses(self.options.fail_on_loss)
         wanted = options.wanted()
         there = when_there(lambda: wanted.queues(reader), options.wait_s, time.monotonic, self.pause)
@@ -61,32 +63,32 @@ class IndexedReader(Protocol):
     """A SourceReader whose messages are indexed by their keys."""
 
     def by_index(self, parts: Sequence[QueueRange], message_filter: MessageFilter) -> list[QueueRange]:
-        """What of `parts` may hold the choice's keys or unique ids, sorted; sizes are not known."""
+        """The ranges of `parts` that may contain the filter's keys or unique ids, sorted, without sizes."""
 
 
 def keyed(ranges: list[QueueRange], reader: SourceReader, message_filter: MessageFilter) -> list[QueueRange]:
-    """Less of them, as far as the origin's index tells where the choice's keys are."""
+    """The ranges, reduced by the source's index of keys if it has one."""
     return reader.by_index(ranges, message_filter) if isinstance(reader, IndexedReader) else ranges
 
 
 @runtime_checkable
 class LogOrderReader(Protocol):
-    """A SourceReader whose queues lie mixed in one log."""
+    """A SourceReader whose queues share one log."""
 
     def log_order_splits(self, parts: Sequence[QueueRange], *, bytes_each: int) -> list[InputSplit]:
-        """Everything of `parts` once, each group in one piece of the log."""
+        """Cover `parts` exactly once, with one region of the log for each split."""
 
 
 def splits_of(ranges: list[QueueRange], reader: SourceReader, split_policy: SplitPolicy) -> list[InputSplit]:
-    """By pieces of the log where there are such, so that each is read by one task; else, or if that does not give what
-    was asked for, by queues."""
+    """Split by regions of the log if the source has one, so that one task reads each region. Otherwise, or if
+    that gives too few splits, split by queues."""
     if not isinstance(reader, LogOrderReader) or len(ranges) < 2 or split_policy.records_max:
         return split_policy.parts(ranges)
-    room = split_policy.bytes_per_split(ranges)
-    groups = reader.log_order_splits(ranges, bytes_each=room)
+    size = split_policy.bytes_per_split(ranges)
+    groups = reader.log_order_splits(ranges, bytes_each=size)
     found: list[InputSplit] = []
     for group in groups:
-        heavy = sum(map(weight, group)) > HEAVY * room
+        heavy = sum(map(weight, group)) > HEAVY * size
         found += replace(split_policy, parts_min=0).parts(group) if heavy else [group]
     return found if len(found) >= split_policy.parts_min else split_policy.parts(ranges)
 
@@ -99,6 +101,6 @@ def _forwards(queue: MessageQueue, starts: Offsets, ends: Offsets) -> QueueRange
     if ends[queue] < starts[queue]:
         raise InvalidOption(
             f"endingOffsets: queue {queue.queue_id} of {queue.topic} at {queue.broker_name} "
-            f"would end at {ends[queue]}, before it starts at {starts[queue]}"
+            f"would end at {ends[queue]}, before its start {starts[queue]}"
         )
     return QueueRange(queue, starts[queue], ends[queue])

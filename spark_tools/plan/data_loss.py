@@ -1,6 +1,6 @@
-"""What becomes of ranges that were asked for and are not there: an error that names them, or a count and a warning.
+"""Ranges that are missing: an error that names them, or a count and warnings.
 
-A Losses belongs to one plan or one task and is used by one thread.
+Each DataLosses belongs to one plan or one task and is used by one thread.
 """
 
 import logging
@@ -14,7 +14,8 @@ log = logging.getLogger("firearrow.spark")
 
 
 class DataLosses:
-    """A `OnDataLoss`. `fail`: `check` raises; else each is warned of once and counted. `then` is told of each once, too."""
+    """An `OnDataLoss`. `fail`: `check` raises. Otherwise each range is counted and logged once. `then` is
+    called once for each range."""
 
     def __init__(self, fail: bool, then: OnDataLoss | None = None) -> None:
         self.fail = fail
@@ -22,25 +23,25 @@ class DataLosses:
         self.ranges = 0
         self.messages = 0
         self._named: list[str] = []
-        self._told: set[QueueRange] = set()
+        self._reported: set[QueueRange] = set()
 
     def __call__(self, part: QueueRange, why: str) -> None:
-        if part in self._told:
+        if part in self._reported:
             return
-        if len(self._told) < REPORTED_MAX:
-            self._told.add(part)
+        if len(self._reported) < REPORTED_MAX:
+            self._reported.add(part)
         self.ranges += 1
         self.messages += len(part)
         text = f"{part}: {why}"
         if len(self._named) < NAMED_MAX:
             self._named.append(text)
         if not self.fail:
-            log.warning("lost %s", text)
+            log.warning("data loss: %s", text)
         if self.then is not None:
             self.then(part, why)
 
     def check(self) -> None:
-        """DataLoss with all ranges told so far, if losses are to fail."""
+        """DataLoss that names the ranges reported so far, if `fail` is set."""
         if self.fail and self.ranges:
             raise DataLoss(str(self))
 
@@ -48,13 +49,13 @@ class DataLosses:
         more = self.ranges - len(self._named)
         named = "; ".join(self._named) + (f"; and {more} more" if more else "")
         return (
-            f"{self.messages} messages are gone: {named}; failOnDataLoss=false, or --no-fail-on-data-loss of a job, "
-            "reads what is left"
+            f"{self.messages} messages are gone: {named}; to read the rest, set failOnDataLoss=false, or "
+            "--no-fail-on-data-loss for a job"
         )
 
 
 class FailFast(DataLosses):
-    """For the reading itself: the first loss ends it."""
+    """Raises at the first loss; used while reading."""
 
     def __call__(self, part: QueueRange, why: str) -> None:
         super().__call__(part, why)

@@ -1,6 +1,6 @@
-"""Offsets as texts and as values: JSON by topic, broker and queue, and the points at which reading starts or ends.
+"""Offsets as JSON and as values, and the points where reading starts or ends.
 
-JSON form, in options and in checkpoints of streams alike: `{"topic": {"broker": {"0": 23, "1": -1}}}`. Pure functions.
+JSON form, in options and in stream checkpoints: `{"topic": {"broker": {"0": 23, "1": -1}}}`. Pure functions.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from firearrow.spark_tools.plan.option_parsing import ITEMS_MAX, json_object, js
 Offsets = dict[MessageQueue, int]
 OffsetsJson = dict[str, dict[str, dict[str, int]]]
 LATEST, EARLIEST = -1, -2
-"""As offsets inside of JSON."""
+"""In JSON, these stand for the ends of a queue."""
 QUEUE_ID_MAX = (1 << 31) - 1
 
 
@@ -25,7 +25,8 @@ class OffsetEdge(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PerQueue:
-    """An offset for each queue, or EARLIEST, LATEST; queues not named start at the earliest and end at the latest."""
+    """An offset, EARLIEST or LATEST for each queue. Queues not named start at the earliest and end at the
+    latest."""
 
     offsets: Mapping[MessageQueue, int]
 
@@ -39,7 +40,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """A time for each queue; queues not named as with PerQueue."""
+    """A time for each queue. Queues not named are read as with PerQueue."""
 
     ms: Mapping[MessageQueue, int]
 
@@ -48,7 +49,7 @@ Point = OffsetEdge | PerQueue | AtTime | AtTimes
 
 
 def offsets_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
-    """Sorted, so that equal offsets are equal texts."""
+    """The JSON form, sorted, so that equal offsets give equal strings."""
     tree: OffsetsJson = {}
     for queue in sorted(offsets):
         brokers = tree.setdefault(queue.topic, {})
@@ -57,20 +58,20 @@ def offsets_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
 
 
 def offsets_of(tree: object, *, low: int = 0) -> Offsets:
-    """Back again; ValueError says what is wrong. `low`: the least offset that is one."""
+    """Parse the JSON form. ValueError says what is wrong. `low`: the smallest valid offset."""
     return _leaves(tree, lambda value: number(value, low))
 
 
 def start_point(text: str) -> Point:
-    """`earliest`, `latest` or JSON, in which -2 and -1 mean the same."""
+    """`earliest`, `latest` or JSON, in which -2 and -1 mean these."""
     return _point(text)
 
 
 def end_point(text: str) -> Point:
-    """`latest` or JSON, in which -1 is the latest; an end at the earliest would read nothing."""
+    """`latest` or JSON, in which -1 is the latest. The earliest is rejected: it would read nothing."""
     point = _point(text)
     if point is OffsetEdge.EARLIEST or (isinstance(point, PerQueue) and EARLIEST in point.offsets.values()):
-        raise ValueError("reading cannot end at the earliest offset; latest, -1 or an offset is wanted")
+        raise ValueError("reading cannot end at the earliest offset; expected latest, -1 or an offset")
     return point
 
 
@@ -80,9 +81,9 @@ def times_point(text: str) -> AtTimes:
 
 
 def queue_ids(value: object) -> frozenset[int]:
-    """A JSON list of numbers of queues."""
+    """Parse a JSON list of queue ids."""
     if not isinstance(value, list) or not value or len(value) > ITEMS_MAX:
-        raise ValueError(f"a list of queue numbers is wanted, not {value!r}")
+        raise ValueError(f"expected a list of queue ids, not {value!r}")
     return frozenset(number(each, 0, QUEUE_ID_MAX) for each in value)
 
 
@@ -91,7 +92,9 @@ def _point(text: str) -> Point:
     if word in ("earliest", "latest"):
         return OffsetEdge(word)
     if not word.startswith("{"):
-        raise ValueError('earliest, latest or JSON as {"topic": {"broker": {"0": 23, "1": -1}}} is wanted')
+        raise ValueError(
+            'expected earliest, latest or JSON such as {"topic": {"broker": {"0": 23, "1": -1}}}'
+        )
     return PerQueue(offsets_of(json_value(text), low=EARLIEST))
 
 
@@ -112,5 +115,5 @@ def _leaves(tree: object, leaf: Callable[[object], int]) -> Offsets:
 
 def _members(tree: Any, what: str) -> list[tuple[str, Any]]:  # noqa: ANN401
     if not isinstance(tree, dict):
-        raise ValueError(f"a JSON object of {what} is wanted, not {tree!r}")
+        raise ValueError(f"expected a JSON object of {what}, not {tree!r}")
     return list(tree.items())

@@ -1,11 +1,9 @@
-"""What texts of options mean: whole numbers, sizes, lists, tags, JSON. Pure; ValueError says what is wanted.
+"""Option parsing: declares options with their parsers, reads them from strings, prints their table.
 
-Times and durations as people write them: ms since 1970, ISO 8601, `15m`. Pure; ValueError says what is wanted.
-
-How options are declared: once, with name, parser and a sentence for the table; and how they are read.
-
-A dataclass of options holds fields made by `option`; `read_options` makes one from what the user gave.
-Pure functions; whatever is wrong raises InvalidOption, whose text names the option.
+A dataclass of options has fields made by `option`: name, parser, default and a sentence for the table.
+`read_options` builds it from the user's strings. Parsers cover whole numbers, sizes, lists, tags, JSON, times
+(ms since 1970, ISO 8601) and durations (`15m`). Pure functions. A parser raises ValueError and says what it
+expected; `read_options` and `read_value` raise InvalidOption, which names the option.
 """
 
 import dataclasses
@@ -28,7 +26,7 @@ def whole(low: int, high: int = LONG_MAX) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"\s*[+-]?\d{1,19}\s*", text, re.ASCII) or not low <= int(text) <= high:
-            raise ValueError(f"a whole number from {low} to {high} is wanted")
+            raise ValueError(f"expected a whole number from {low} to {high}")
         return int(text)
 
     return parse
@@ -41,7 +39,7 @@ def size(low: int, high: int = LONG_MAX) -> Callable[[str], int]:
         match = re.fullmatch(r"\s*(\d{1,19})\s*([kmgt]?)(?:i?b)?\s*", text.lower(), re.ASCII)
         count = int(match[1]) * _UNITS[match[2]] if match else -1
         if not low <= count <= high:
-            raise ValueError(f"bytes from {low} to {high} are wanted, as 134217728 or 128m")
+            raise ValueError(f"expected {low} to {high} bytes, such as 134217728 or 128m")
         return count
 
     return parse
@@ -49,14 +47,14 @@ def size(low: int, high: int = LONG_MAX) -> Callable[[str], int]:
 
 def flag(text: str) -> bool:
     if text.strip().lower() not in ("true", "false"):
-        raise ValueError("true or false is wanted")
+        raise ValueError("expected true or false")
     return text.strip().lower() == "true"
 
 
 def one_of(*names: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.strip().lower() not in names:
-            raise ValueError(f"{' or '.join(names)} is wanted")
+            raise ValueError(f"expected {' or '.join(names)}")
         return text.strip().lower()
 
     return parse
@@ -64,7 +62,7 @@ def one_of(*names: str) -> Callable[[str], str]:
 
 def plain(text: str) -> str:
     if not text.strip():
-        raise ValueError("a text is wanted")
+        raise ValueError("expected a value that is not blank")
     return text
 
 
@@ -72,17 +70,17 @@ def names(text: str) -> tuple[str, ...]:
     """Names separated by commas, each once, in their order."""
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     if "" in found or len(found) > ITEMS_MAX:
-        raise ValueError("names separated by commas are wanted")
+        raise ValueError("expected names separated by commas")
     return found
 
 
 def tag_set(text: str) -> frozenset[str]:
-    """`A || B` as subscriptions have it, or `A,B`; `*` is every message."""
+    """`A || B` as in subscriptions, or `A,B`; `*` selects every message."""
     found = frozenset(part.strip() for part in re.split(r"\|\||,", text))
     if found == {"*"}:
         return frozenset()
     if "" in found or "*" in found:
-        raise ValueError("tags separated by || are wanted, or * alone")
+        raise ValueError("expected tags separated by ||, or a single *")
     return found
 
 
@@ -96,7 +94,7 @@ def folders(text: str) -> tuple[str, ...]:
         return (plain(text),)
     found = json_value(text)
     if not found or not all(isinstance(folder, str) and folder.strip() for folder in found):
-        raise ValueError('a folder is wanted, or a JSON list as ["/store/a", "/store/b"]')
+        raise ValueError('expected a folder, or a JSON list such as ["/store/a", "/store/b"]')
     return tuple(dict.fromkeys(found))
 
 
@@ -104,38 +102,38 @@ def pattern(text: str) -> str:
     try:
         re.compile(plain(text))
     except re.error as error:
-        raise ValueError(f"a regular expression is wanted: {error}") from None
+        raise ValueError(f"not a valid regular expression: {error}") from None
     return text
 
 
 def json_value(text: str) -> Any:  # noqa: ANN401
-    """Parsed; members named twice are refused rather than dropped."""
+    """Parse JSON. Reject duplicate names instead of dropping one."""
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_integer)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"JSON is wanted: {error}") from None
+        raise ValueError(f"not valid JSON: {error}") from None
 
 
 def json_object(text: str) -> dict[str, Any]:
     found = json_value(text)
     if not isinstance(found, dict):
-        raise ValueError("a JSON object is wanted")
+        raise ValueError("expected a JSON object")
     return found
 
 
 def number(value: object, low: int, high: int = LONG_MAX) -> int:
-    """A whole number inside of JSON, also as text."""
+    """A whole number in JSON; a string of digits counts too."""
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value, re.ASCII):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ValueError(f"a whole number from {low} to {high} is wanted, not {value!r}")
+        raise ValueError(f"expected a whole number from {low} to {high}, not {value!r}")
     return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError(f"JSON with each name once is wanted: {_twice(pairs)!r} is named twice")
+        raise ValueError(f"{_twice(pairs)!r} is named twice in the JSON")
     return found
 
 
@@ -145,16 +143,16 @@ def _twice(pairs: list[tuple[str, Any]]) -> str:
 
 
 def _no_constant(text: str) -> float:
-    raise ValueError(f"JSON has no {text}")
+    raise ValueError(f"{text} is not valid JSON")
 
 
 def _integer(text: str) -> int:
     if len(text) > 20:
-        raise ValueError(f"a number of {len(text)} digits is no offset")
+        raise ValueError(f"a number with {len(text)} digits is not an offset")
     return int(text)
 
 
-TIME_MS_MAX = 253_402_300_799_999  # the last of year 9999
+TIME_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 DURATION_S_MAX = 366 * 86400.0
 _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
@@ -166,10 +164,11 @@ def parse_time(text: str) -> int:
         ms = int(text) if text.isdecimal() else _iso_ms(text)
     except ValueError:
         raise ValueError(
-            "milliseconds since 1970 are wanted, or a time as 2026-11-20T08:00:00 (UTC) or with a zone"
+            "expected milliseconds since 1970, or a time such as 2026-11-20T08:00:00 (UTC unless it has a "
+            "zone)"
         ) from None
     if not 0 <= ms <= TIME_MS_MAX:
-        raise ValueError("a time from 1970 to 9999 is wanted")
+        raise ValueError("expected a time from 1970 to 9999")
     return ms
 
 
@@ -188,10 +187,10 @@ def parse_duration(text: str) -> float:
         unit.removesuffix("s"), unit
     ) or "s"
     if match is None or unit not in _UNITS_S:
-        raise ValueError("a duration as 500ms, 30s, 15m, 2h or 1d is wanted")
+        raise ValueError("expected a duration such as 500ms, 30s, 15m, 2h or 1d")
     seconds = float(match[1]) * _UNITS_S[unit]
     if seconds > DURATION_S_MAX:
-        raise ValueError("a duration of at most a year is wanted")
+        raise ValueError("expected a duration of at most one year")
     return seconds
 
 
@@ -202,8 +201,8 @@ VALUE_CHARS_MAX = 4 << 20
 def option(
     name: str, parse: Callable[[str], T], default: T, note: str, *, uses: str = "", shown: str | None = None
 ) -> T:
-    """A field. `note`: a sentence for people. `uses`: space-separated kinds of use it is for; empty: all of them.
-    `shown`: how the table shows the default."""
+    """A dataclass field. `note`: its sentence in the table. `uses`: where it is allowed, separated by spaces;
+    empty: everywhere. `shown`: the default as the table shows it."""
     metadata = {"name": name, "parse": parse, "note": note, "uses": frozenset(uses.split()), "shown": shown}
     field: T = dataclasses.field(default=default, metadata=metadata)
     return field
@@ -212,8 +211,9 @@ def option(
 def read_options(
     kind: type[T], given: Mapping[str, str], use: str | None, *, passed: Collection[str] = ()
 ) -> T:
-    """The dataclass `kind` from what was given; names in any case. `use`: None if it is not known. `passed`: names,
-    or prefixes that end with a dot, which are somebody else's. InvalidOption: unknown, not for this use, or senseless."""
+    """Build the dataclass `kind`; option names are case-insensitive. `use`: None if it is not known.
+    `passed`: names, or prefixes that end with a dot, which other code reads. InvalidOption: unknown, not
+    allowed for this use, or malformed."""
     fields = {field.metadata["name"].lower(): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for name, text in given.items():
@@ -226,7 +226,7 @@ def read_options(
         elif field.metadata["uses"] and use is not None and use not in field.metadata["uses"]:
             uses = " and ".join(sorted(field.metadata["uses"]))
             raise InvalidOption(
-                f"{field.metadata['name']}: this option is for {uses} only, take it out of this {use}"
+                f"{field.metadata['name']}: this option is only for {uses}; remove it from this {use}"
             )
         else:
             values[field.name] = read_value(field.metadata["name"], field.metadata["parse"], text)
@@ -235,9 +235,9 @@ def read_options(
 
 def read_value(name: str, parse: Callable[[str], T], text: object) -> T:
     if not isinstance(text, str):
-        raise InvalidOption(f"{name}: a value is wanted, not {text!r}")
+        raise InvalidOption(f"{name}: expected a string, not {text!r}")
     if len(text) > VALUE_CHARS_MAX:
-        raise InvalidOption(f"{name}: {len(text)} characters, at most {VALUE_CHARS_MAX}")
+        raise InvalidOption(f"{name}: {len(text)} characters, but at most {VALUE_CHARS_MAX} are allowed")
     try:
         return parse(text)
     except ValueError as error:
@@ -253,13 +253,13 @@ def _unknown(name: str, known: list[str], passed: Collection[str]) -> str:
     known += [name for name in passed if not name.endswith(".")]
     by_lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), by_lower, 1)
-    return f"{name}: there is no such option" + (
-        f"; {by_lower[near[0]]} is meant?" if near else ", see SPARK.md"
+    return f"{name}: unknown option; " + (
+        f"did you mean {by_lower[near[0]]}?" if near else "SPARK.md lists all options"
     )
 
 
 def table(kind: type[Any]) -> str:
-    """Markdown: a line for each option."""
+    """A Markdown table with one row per option."""
     lines = ["| option | for | default | |", "|---|---|---|---|"]
     for field in dataclasses.fields(kind):
         about = field.metadata

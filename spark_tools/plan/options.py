@@ -1,6 +1,7 @@
-"""Every option of the source, declared once; SPARK.md's table is made of this. The sink's are in sink_options.
+"""Every option of the source. SPARK.md's table is generated from them. The sink's options are in
+`sink_options`.
 
-A frozen value. It opens nothing; `message_source` and `message_filter` are descriptions.
+Frozen; opens nothing. `message_filter` and `split_policy` only describe what to read.
 """
 
 from collections.abc import Mapping
@@ -19,79 +20,85 @@ BATCH, STREAM = "batch", "stream"
 ROWS_MAX = 8192
 LATEST: Point = OffsetEdge.LATEST
 PASSED = ("rocketmq.",)
-"""What live.target reads of the same options."""
+"""Options that `live.cluster` reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Of a read, batch or stream. None, 0 or empty: not given."""
+    """Options of a batch or stream read. None, 0 or empty: not set."""
 
-    # where from
+    # source
     path: tuple[str, ...] = option(
         "path",
         option_parsing.folders,
         (),
-        "Folder of a store, read without its broker; `NAME=FOLDER` says the broker's name; several as a JSON list.",
+        "The folder of a store, read without its broker. `NAME=FOLDER` sets the broker's name. Several: a "
+        "JSON list.",
     )
-    paths: tuple[str, ...] = option("paths", option_parsing.folders, (), "The same, as `load([…])` gives it.")
+    paths: tuple[str, ...] = option(
+        "paths", option_parsing.folders, (), "Same as `path`; set by `load([…])`."
+    )
     name_server: str | None = option(
         "nameServer",
         option_parsing.plain,
         None,
-        "`host:port` of name servers, separated by `;`: live brokers are read.",
+        "`host:port` of the name servers, separated by `;`. Reads live brokers.",
     )
     group: str | None = option(
         "group",
         option_parsing.plain,
         None,
-        "The consumer group that pulls name, for brokers that give rights by group. Nothing is committed for it.",
+        "The consumer group named in pull requests, for brokers that check permissions by group. Commits "
+        "nothing.",
         shown="`TOOLS_CONSUMER`",
     )
     timeout_s: float = option(
         "pollTimeout",
         parse_duration,
         60.0,
-        "How long name servers and brokers that do not answer are asked again before the query fails.",
+        "How long to retry a name server or broker that does not answer before the query fails.",
         shown="`60s`",
     )
-    # which queues
+    # queues
     topic: tuple[str, ...] = option(
         "topic",
         option_parsing.names,
         (),
-        "Topics, separated by commas. Of a path all, if none of these three is given.",
+        "Topics, separated by commas. With `path`, the default is all topics.",
     )
-    topics: tuple[str, ...] = option("topics", option_parsing.names, (), "The same.")
+    topics: tuple[str, ...] = option("topics", option_parsing.names, (), "Same as `topic`.")
     pattern: str | None = option(
         "topicPattern",
         option_parsing.pattern,
         None,
-        "A regular expression for whole names; topics of the system never, `%RETRY%…`, `%DLQ%…` if it has a `%`.",
+        "A regular expression that matches whole topic names. System topics never match; `%RETRY%…` and "
+        "`%DLQ%…` match "
+        "only if the expression contains a `%`.",
     )
     assign: tuple[AssignedQueues, ...] = option(
-        "assign", assigned, (), 'Queues by number: `{"topic": [0, 1]}` or `{"topic": {"broker": [0, 1]}}`.'
+        "assign", assigned, (), 'Queues by id: `{"topic": [0, 1]}` or `{"topic": {"broker": [0, 1]}}`.'
     )
     wait_s: float = option(
         "waitForTopic",
         parse_duration,
         0.0,
-        "How long to wait for a topic that is not there yet, as `5m`.",
+        "How long to wait for a topic that does not exist yet, such as `5m`.",
         shown="`0s`",
     )
-    # from where to where
+    # offsets
     start: Point | None = option(  # noqa: RUF009
         "startingOffsets",
         start_point,
         None,
-        'Where to begin: `earliest`, `latest` or `{"topic": {"broker": {"0": 23, "1": -2}}}`, -2 the earliest, '
-        "-1 the latest; queues not named begin at the earliest.",
+        'Where to start: `earliest`, `latest` or `{"topic": {"broker": {"0": 23, "1": -2}}}`. -2 is the '
+        "earliest offset, -1 the latest. Queues not named start at the earliest.",
         shown="`earliest`, streams `latest`",
     )
     end: Point = option(  # noqa: RUF009
         "endingOffsets",
         end_point,
         LATEST,
-        "Where to end, exclusive: `latest` or JSON; queues not named end at the latest.",
+        "Where to end, exclusive: `latest` or JSON. Queues not named end at the latest offset.",
         uses=BATCH,
         shown="`latest`",
     )
@@ -99,7 +106,9 @@ class SourceOptions:
         "startingTimestamp",
         parse_time,
         None,
-        "Begin with the first message stored at this time or later: ms since 1970 or ISO 8601. Goes before the others.",
+        "Start with the first message stored at this time or later: ms since 1970 or ISO 8601. Overrides "
+        "the other "
+        "starting options.",
     )
     end_ms: int | None = option(
         "endingTimestamp",
@@ -112,123 +121,136 @@ class SourceOptions:
         "startingOffsetsByTimestamp",
         times_point,
         None,
-        "The same for each queue, JSON as `startingOffsets`. Goes before `startingOffsets`.",
+        "A starting time for each queue, in the JSON form of `startingOffsets`, which it overrides.",
     )
     end_times: Point | None = option(  # noqa: RUF009
-        "endingOffsetsByTimestamp", times_point, None, "The same for each queue, JSON.", uses=BATCH
+        "endingOffsetsByTimestamp", times_point, None, "An ending time for each queue, as JSON.", uses=BATCH
     )
     strategy: str = option(
         "startingOffsetsByTimestampStrategy",
         option_parsing.one_of("error", "latest"),
         "error",
-        "What to do with a queue that has messages, but none stored at the starting time or later.",
+        "What to do with a queue that has messages but none at or after the starting time: `error`, or "
+        "`latest` to read "
+        "from its end.",
     )
     fail_on_loss: bool = option(
         "failOnDataLoss",
         option_parsing.flag,
         True,
-        "Whether ranges that were asked for and are gone end the query, with their names; if not, each is warned of.",
+        "Whether the query fails if requested messages are gone. If not, each missing range is logged as a "
+        "warning.",
     )
-    # which messages
+    # filters
     tags: frozenset[str] = option(
         "tags", option_parsing.tag_set, frozenset(), "`A || B`: messages with one of these tags."
     )
     keys: frozenset[str] = option(
-        "keys", option_parsing.key_set, frozenset(), "Messages with one of these keys, separated by commas."
+        "keys",
+        option_parsing.key_set,
+        frozenset(),
+        "Messages with at least one of these keys, separated by commas.",
     )
     by_index: bool = option(
         "keysByIndex",
         option_parsing.flag,
         False,
-        "Whether the index of a `path` says where the wanted keys are, so that the rest is not read. See above.",
+        "Whether to look up the keys in the index of a `path` and read only those messages. See above.",
     )
     sql: str | None = option(
         "sql",
         option_parsing.plain,
         None,
-        "An SQL92 expression over properties, as brokers know it: `price > 10 AND region = 'EU'`.",
+        "An SQL92 expression over properties, as in subscriptions: `price > 10 AND region = 'EU'`.",
     )
     check_crc: bool = option(
         "checkCrc",
         option_parsing.flag,
         True,
-        "Whether records whose bodies do not match their CRCs are lost, see `failOnDataLoss`; if not, they are read "
-        "as they are. Nothing is looked at where `body` is no column.",
+        "Whether a record whose body does not match its CRC counts as lost, see `failOnDataLoss`. If not, "
+        "it is read as "
+        "it is. Bodies are checked only if the column `body` is read.",
     )
     push_down: bool = option(
         "pushDown",
         option_parsing.flag,
         False,
-        "Whether the query's filters narrow what is read. For a load that is scanned once only, see above.",
+        "Whether the query's filters reduce what is read. Only for a load that is scanned once, see above.",
         uses=BATCH,
     )
-    # what of them
+    # columns
     columns: tuple[str, ...] = option(
         "columns",
         option_parsing.names,
         (),
-        "The columns that are made; others cost nothing. `.schema(…)` does the same.",
+        "The columns to read; the others cost nothing. `.schema(…)` does the same.",
         shown="all",
     )
     properties: bool = option(
         "includeProperties",
         option_parsing.flag,
         True,
-        "Whether there is a column `properties`, the dearest of all.",
+        "Whether to include the column `properties`, the most expensive one.",
     )
     open_bodies: bool = option(
-        "openBodies", option_parsing.flag, True, "Whether compressed bodies are opened."
+        "openBodies", option_parsing.flag, True, "Whether to decompress compressed bodies."
     )
-    # in what parts
+    # partitions
     parts_min: int = option(
         "minPartitions",
         option_parsing.whole(1, SPLITS_MAX),
         0,
-        "Large ranges are divided until there are so many parts.",
+        "Split large ranges until there are at least this many partitions.",
     )
     part_records: int = option(
-        "maxRecordsPerPartition", option_parsing.whole(1), 0, "Messages of one part at most."
+        "maxRecordsPerPartition", option_parsing.whole(1), 0, "Maximum number of messages in one partition."
     )
     part_bytes: int = option(
         "maxBytesPerPartition",
         option_parsing.size(1 << 16),
         128 << 20,
-        "Bytes of one part, about, as `128m`.",
+        "Approximate size of one partition, such as `128m`.",
         shown="`128m`",
     )
     batch_rows: int = option(
-        "batchRows", option_parsing.whole(1, ROWS_MAX), 4096, "Rows of one Arrow batch at most."
+        "batchRows", option_parsing.whole(1, ROWS_MAX), 4096, "Maximum number of rows in one Arrow batch."
     )
     batch_bytes: int = option(
         "batchBytes",
         option_parsing.size(1 << 16, 256 << 20),
         4 << 20,
-        "Log bytes of one Arrow batch, about.",
+        "Approximate size of one Arrow batch, in bytes of the log.",
         shown="`4m`",
     )
-    # how much at a time
+    # micro-batches
     trigger_messages: int = option(
         "maxOffsetsPerTrigger",
         option_parsing.whole(1),
         0,
-        "Messages of one micro-batch, shared by queues in proportion, each at least 1.",
+        "Maximum number of messages in one micro-batch, divided among the queues in proportion to their "
+        "backlog, at "
+        "least 1 each.",
         uses=STREAM,
     )
     trigger_bytes: int = option(
-        "maxBytesPerTrigger", option_parsing.size(1), 0, "Log bytes of one micro-batch, about.", uses=STREAM
+        "maxBytesPerTrigger",
+        option_parsing.size(1),
+        0,
+        "Approximate size of one micro-batch, in bytes of the log.",
+        uses=STREAM,
     )
     trigger_messages_min: int = option(
         "minOffsetsPerTrigger",
         option_parsing.whole(1),
         0,
-        "No micro-batch before so many messages wait …",
+        "Minimum number of waiting messages before a micro-batch starts, …",
         uses=STREAM,
     )
     trigger_delay_s: float = option(
         "maxTriggerDelay",
         parse_duration,
         900.0,
-        "… or the last one is so long ago.",
+        "… unless this much time has passed since the last one.",
         uses=STREAM,
         shown="`15m`",
     )
@@ -236,56 +258,56 @@ class SourceOptions:
         "commitGroup",
         option_parsing.plain,
         None,
-        "A consumer group whose offsets at the brokers follow the stream, one micro-batch behind; see above.",
+        "A consumer group whose committed offsets follow the stream, one micro-batch late; see above.",
         uses=STREAM,
     )
 
     @classmethod
     def of(cls, given: Mapping[str, str], use: str | None) -> Self:
-        """`use`: BATCH or STREAM, None if it is not known. InvalidOption: one sentence that names the option."""
+        """`use`: BATCH or STREAM, None if unknown. InvalidOption: one sentence that names the option."""
         options = read_options(cls, given, use, passed=PASSED)
         options.check(use)
         return options
 
     def check(self, use: str | None) -> None:
-        """What options say to each other."""
+        """Check combinations of options. InvalidOption."""
         if bool(self.folders()) == bool(self.name_server):
             raise InvalidOption(
-                "path or nameServer: give one of them, the folder of a store or the address of a name server"
+                "path or nameServer: set one of them, the folder of a store or the address of a name server"
             )
         if not (self.folders() or self.topic or self.topics or self.pattern or self.assign):
-            raise InvalidOption("topic: which topic of the brokers? topic, topicPattern or assign says it")
+            raise InvalidOption("topic: set topic, topicPattern or assign; nameServer has no default")
         if self.topic and self.topics:
-            raise InvalidOption("topic and topics mean the same: give one of them")
+            raise InvalidOption("topic and topics mean the same: set only one of them")
         if use == BATCH and self.start_point(use) is OffsetEdge.LATEST:
-            raise InvalidOption(
-                "startingOffsets: a batch that begins at the latest offset would read nothing"
-            )
+            raise InvalidOption("startingOffsets: a batch that starts at the latest offset reads nothing")
         if self.start_ms is not None and self.end_ms is not None and self.end_ms < self.start_ms:
-            raise InvalidOption("endingTimestamp: it lies before startingTimestamp")
+            raise InvalidOption("endingTimestamp: is before startingTimestamp")
         if self.commit_group is not None and not self.name_server:
-            raise InvalidOption("commitGroup: offsets are kept by brokers; it goes with nameServer only")
+            raise InvalidOption("commitGroup: brokers keep the offsets; use it only with nameServer")
         if self.by_index and self.name_server:
-            raise InvalidOption("keysByIndex: the index is a file of a store; it goes with path only")
+            raise InvalidOption("keysByIndex: the index is part of a store; use it only with path")
         if self.by_index and not (self.keys or self.push_down):
             raise InvalidOption(
-                "keysByIndex: which keys? keys names them, or the query's filter with pushDown"
+                "keysByIndex: no keys to look up; set keys, or filter the query and set pushDown"
             )
         if "properties" in self.columns and not self.properties:
-            raise InvalidOption("includeProperties=false, but columns names properties: which of both?")
+            raise InvalidOption(
+                "includeProperties=false, but columns contains properties; change one of them"
+            )
         if self.trigger_messages and self.trigger_messages_min > self.trigger_messages:
-            raise InvalidOption("minOffsetsPerTrigger: it is more than maxOffsetsPerTrigger")
+            raise InvalidOption("minOffsetsPerTrigger: is larger than maxOffsetsPerTrigger")
         self.wanted()
 
     def folders(self) -> tuple[str, ...]:
-        """Of stores; none if brokers are read."""
+        """Folders of stores; empty if brokers are read."""
         return tuple(dict.fromkeys(self.path + self.paths))
 
     def wanted(self) -> TopicSelection:
         return check_one_selection(self.topic or self.topics, self.pattern, self.assign)
 
     def start_point(self, use: str) -> Point:
-        """A time goes before times, and times before offsets."""
+        """`startingTimestamp` overrides times by queue, and those override offsets."""
         if self.start_ms is not None:
             return AtTime(self.start_ms)
         return self.start_times or self.start or (OffsetEdge.EARLIEST if use == BATCH else OffsetEdge.LATEST)

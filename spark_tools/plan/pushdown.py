@@ -1,5 +1,7 @@
-"""What a query's filters say beforehand: fewer queues, fewer offsets, a narrower choice. Never fewer rows than match:
-whoever asked looks at each row again. Frozen; pure but for `ranges`, which asks a Reader for times.
+"""Filter pushdown: a query's filters as fewer queues, smaller ranges and a narrower message filter.
+
+It never drops a matching row; the caller checks each row again. Frozen. Pure, except that `range` looks up
+times in a SourceReader.
 """
 
 from collections.abc import Iterable
@@ -10,15 +12,15 @@ from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange, SourceReader
 
 CLOCK_SLACK_MS = 60_000
-"""Store times of a queue may go back when the broker's clock was set; offsets are narrowed this much less."""
+"""Store times of a queue go back if the broker's clock was set back; ranges are widened by this much."""
 Span = tuple[int | None, int | None]
-"""From, and until, exclusive."""
+"""Start, and exclusive end."""
 ANY: Span = (None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushdown:
-    """None is no narrowing; an empty set lets nothing through."""
+    """None: no restriction. An empty set: no message matches."""
 
     topics: frozenset[str] | None = None
     topic_prefix: str = ""
@@ -42,7 +44,7 @@ class Pushdown:
         return any(each is not None and not each for each in sets) or any(map(_empty, spans))
 
     def range(self, part: QueueRange, reader: SourceReader) -> QueueRange:
-        """What of it can match."""
+        """The part of the range that can match."""
         low, high = self.offset_span
         if self.offsets:
             low, high = span_and((low, high), (min(self.offsets), max(self.offsets) + 1))
@@ -56,7 +58,7 @@ class Pushdown:
         return QueueRange(part.queue, start, max(start, end))
 
     def message_filter(self, message_filter: MessageFilter) -> MessageFilter | None:
-        """Both; None: nothing is left."""
+        """Both filters combined. None: no message can match."""
         narrowed = replace(
             message_filter,
             tags=_both(message_filter.tags, self.tags),

@@ -1,4 +1,4 @@
-"""Options become an Origin: the folders of stores, or the brokers behind name servers."""
+"""Makes the Source that options name: stores in folders, or brokers found through name servers."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from firearrow.spark_tools.plan.options import SourceOptions
 
 
 def source_of(options: SourceOptions, given: Mapping[str, str]) -> Source:
-    """`given`: all of what `options` was made of; the client's own are in it. OptionWrong."""
+    """`given`: the strings that `options` was read from, with the client's own options. InvalidOption."""
     if options.folders():
         return StoreSource(options.folders())
     from firearrow.spark_tools.live.broker_source import BrokerSource  # noqa: PLC0415 (files need no client)

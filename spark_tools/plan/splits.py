@@ -1,6 +1,7 @@
-"""Ranges are cut into parts for tasks: none too large, enough of them, small ones together. Pure arithmetic.
+"""Splits ranges into units of work for tasks: none too large, enough of them, small ranges combined.
 
-A queue's ranges stay in their order, and parts hold neighbouring ranges, so that a part reads forwards.
+Pure arithmetic. A queue's ranges keep their order, and each split has adjacent ranges, so that it is read
+forwards.
 """
 
 import itertools
@@ -12,31 +13,31 @@ from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.source import QueueRange
 
 InputSplit = tuple[QueueRange, ...]
-"""What one task reads, one range behind the other."""
+"""What one task reads, range after range."""
 SMALL_BYTES = 32 << 20
-"""A task costs as much as reading half of this: parts are not made smaller without need."""
+"""Starting a task costs as much as reading half of this, so splits are smaller only if necessary."""
 SPREAD = 8
-"""Parts that are made, where there is enough for each, even if fewer would do."""
+"""Number of splits to aim for if there is enough data, even if fewer would do."""
 SPLITS_MAX = 100_000
 RECORD_BYTES_GUESSED = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SplitPolicy:
-    """0 is no limit."""
+    """0: no limit."""
 
     parts_min: int = 0
     records_max: int = 0
     bytes_max: int = 128 << 20
 
     def parts(self, ranges: Sequence[QueueRange]) -> list[InputSplit]:
-        """Everything of `ranges` exactly once; empty ranges vanish. InvalidOption: more than SPLITS_MAX."""
+        """Cover `ranges` exactly once, without empty ranges. InvalidOption: more than SPLITS_MAX."""
         times = [(part, self._times(part)) for part in ranges if len(part)]
         total = sum(count for _, count in times)
         if total > SPLITS_MAX:
             raise InvalidOption(
-                f"maxRecordsPerPartition or maxBytesPerPartition: they would make {total} partitions, "
-                f"at most {SPLITS_MAX}; give larger ones"
+                f"maxRecordsPerPartition or maxBytesPerPartition: they make {total} partitions, "
+                f"at most {SPLITS_MAX} are allowed; set larger values"
             )
         pieces = self._enough([piece for part, count in times for piece in split_range(part, count)])
         return self._together(pieces)
@@ -47,7 +48,8 @@ class SplitPolicy:
         return min(max(1, by_records, by_bytes), len(part))
 
     def _enough(self, pieces: list[QueueRange]) -> list[QueueRange]:
-        """At least `parts_min` pieces, as far as there are messages: each is divided as its weight demands."""
+        """Split the pieces in proportion to their weight until there are `parts_min`, or one for each
+        message."""
         wanted = min(self.parts_min, sum(map(len, pieces)))
         if len(pieces) >= wanted:
             return pieces
@@ -57,17 +59,17 @@ class SplitPolicy:
         ]
 
     def bytes_per_split(self, ranges: Iterable[QueueRange]) -> int:
-        """Bytes of a part of which there is more than one."""
+        """Target size of a split that combines several pieces."""
         total = sum(map(weight, ranges))
         return min(self.bytes_max or total, max(SMALL_BYTES, total // SPREAD))
 
     def _together(self, pieces: list[QueueRange]) -> list[InputSplit]:
-        room = self.bytes_per_split(pieces)
+        size = self.bytes_per_split(pieces)
         parts: list[list[QueueRange]] = []
         taken = records = 0
         for index, piece in enumerate(pieces):
             taken, records = taken + weight(piece), records + len(piece)
-            fits = taken <= room and (not self.records_max or records <= self.records_max)
+            fits = taken <= size and (not self.records_max or records <= self.records_max)
             if parts and fits and len(parts) + len(pieces) - index > self.parts_min:
                 parts[-1].append(piece)
             else:
@@ -77,12 +79,12 @@ class SplitPolicy:
 
 
 def weight(part: QueueRange) -> int:
-    """Its bytes, or a guess."""
+    """Its size in bytes, or an estimate."""
     return part.size or len(part) * RECORD_BYTES_GUESSED
 
 
 def split_range(part: QueueRange, times: int) -> list[QueueRange]:
-    """`part` as `times` ranges of equal length, give or take one; sizes in proportion."""
+    """Split `part` into `times` ranges of equal length, within one; sizes in proportion."""
     edges = [part.start + len(part) * index // times for index in range(times + 1)]
     return [
         QueueRange(
@@ -94,7 +96,7 @@ def split_range(part: QueueRange, times: int) -> list[QueueRange]:
 
 
 def _shares(weights: list[int], highest: list[int], wanted: int) -> list[int]:
-    """Whole numbers of at least 1 and at most `highest`, by weight, `wanted` together."""
+    """Whole numbers in proportion to `weights`, each from 1 to its `highest`, with the sum `wanted`."""
     total = sum(weights)
     shares = [
         max(1, min(top, weight * wanted // total)) for weight, top in zip(weights, highest, strict=True)

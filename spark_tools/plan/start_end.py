@@ -1,6 +1,6 @@
-"""Points become offsets: what `earliest`, JSON or a time means for each queue, and what of it is not there any more.
+"""Resolves start and end points to offsets, and reports requested offsets that are missing.
 
-Asks a Reader for times only; the bounds are those that the caller pinned. One thread.
+Uses the bounds that the caller read; the SourceReader is called only for times and tail losses. One thread.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,15 +28,17 @@ class OffsetResolver:
     reader: SourceReader
     on_data_loss: OnDataLoss
     strategy: str = "error"
-    """What a start at a time without messages behind it is: `error`, or `latest`."""
+    """For a starting time after which a queue has no message: `error`, or `latest`."""
 
     def starts(self, point: Point, bounds: Bounds) -> Offsets:
-        """Within bounds; told as lost: offsets below, because they are gone, and beyond the end."""
+        """Starts within bounds. Reports as lost: offsets below the first, which have expired, and offsets
+        beyond the end."""
         _check_named("startingOffsets", point, bounds)
         return {queue: self._start(point, queue, *bounds[queue]) for queue in bounds}
 
     def ends(self, point: Point, bounds: Bounds) -> Offsets:
-        """Within bounds; told as lost: what was asked for beyond the end, and what lies behind it and cannot be had."""
+        """Ends within bounds. Reports as lost: requested offsets beyond the end, and unreadable records after
+        it."""
         _check_named("endingOffsets", point, bounds)
         found = {queue: self._end(point, queue, *bounds[queue]) for queue in bounds}
         numbered = point.offsets if isinstance(point, PerQueue) else {}
@@ -77,8 +79,8 @@ class OffsetResolver:
         found = self._at(queue, ms, first, end)
         if found == end and first < end and self.strategy == "error":
             raise InvalidOption(
-                f"startingTimestamp: {QueueRange(queue, first, end)} has no message stored at {ms} ms or later; "
-                "startingOffsetsByTimestampStrategy=latest reads such queues from their end"
+                f"startingTimestamp: {QueueRange(queue, first, end)} has no message stored at {ms} ms or "
+                "later; startingOffsetsByTimestampStrategy=latest reads such a queue from its end"
             )
         return found
 
@@ -96,13 +98,13 @@ class OffsetResolver:
 def report_tail_losses(
     reader: SourceReader, queues: Sequence[MessageQueue], on_data_loss: OnDataLoss
 ) -> None:
-    """`queues`: those that are read to their ends."""
+    """Report unreadable records after the ends of `queues`, which are read to their ends."""
     for part, why in reader.tail_losses(queues) if queues else ():
         on_data_loss(part, why)
 
 
 def within(queue: MessageQueue, wanted: int, first: int, end: int, on_data_loss: OnDataLoss) -> int:
-    """The start `wanted` as far as it is there."""
+    """The start `wanted`, moved into bounds; what is missing is reported."""
     if wanted < first:
         on_data_loss(QueueRange(queue, wanted, first), f"expired: the queue begins at {first}")
     elif wanted > end:
@@ -111,7 +113,7 @@ def within(queue: MessageQueue, wanted: int, first: int, end: int, on_data_loss:
 
 
 def available_part(asked: QueueRange, first: int, end: int, on_data_loss: OnDataLoss) -> QueueRange:
-    """What of a range is there; the rest of it is told."""
+    """The part of a range that exists; the rest is reported."""
     queue, below, above = asked.queue, min(first, asked.end), max(end, asked.start)
     if asked.start < below:
         on_data_loss(QueueRange(queue, asked.start, below), f"expired: the queue begins at {first}")
@@ -127,6 +129,6 @@ def _check_named(option: str, point: Point, bounds: Bounds) -> None:
     if strange:
         queue = min(strange)
         raise InvalidOption(
-            f"{option}: queue {queue.queue_id} of {queue.topic} at {queue.broker_name} is not among those that "
-            "are read; take it out, or mend its name"
+            f"{option}: queue {queue.queue_id} of {queue.topic} at {queue.broker_name} is not one of the "
+            "queues to read; remove it or correct its name"
         )

@@ -1,12 +1,10 @@
-"""The moving end of a stream's queues: where it begins, how far it may go now, and what lies between two offsets.
+"""Offsets of a stream: where it starts, how far the next micro-batch goes, how large its lag is.
 
-Lives as long as the stream in one process, with its reader open, and is never told to close. One thread.
-
-How much of what is there one micro-batch takes: at most so many messages or bytes, or none before there are enough.
-
-Arithmetic on offsets; the clock is passed in. One Limits belongs to one stream, and is used by one thread.
-
-How far a stream is behind: messages between where it is and the end of its queues. Pure.
+- StreamCursor lives as long as the stream, in one process. Its reader stays open; Spark never closes it. One
+  thread.
+- RateLimits limit a micro-batch to a number of messages or bytes, or delay it until there are enough. One for
+  each stream, one thread; the clock is passed in.
+- StreamLag counts the messages between a stream's offsets and the ends of its queues. Pure.
 """
 
 import time
@@ -32,7 +30,7 @@ SizeOf = Callable[[QueueRange], int]
 
 @dataclass(slots=True)
 class RateLimits:
-    """0 is no limit."""
+    """0: no limit."""
 
     messages_max: int = 0
     bytes_max: int = 0
@@ -41,7 +39,7 @@ class RateLimits:
     clock: Callable[[], float] = field(kw_only=True)
     """Seconds, monotonic."""
     _taken_at: float = field(init=False)
-    """When messages were taken last."""
+    """When a micro-batch last got messages."""
 
     def __post_init__(self) -> None:
         self._taken_at = self.clock()
@@ -53,8 +51,8 @@ class RateLimits:
         size_of: SizeOf,
         at_once: bool,
     ) -> Offsets:
-        """Where a batch ends that begins at `starts`, of messages up to `ends`; both name the same queues. `at_once`:
-        nothing more will come, so nothing is waited for."""
+        """The end of a batch from `starts`, at most `ends`; both have the same queues. `at_once`: no more
+        messages will come, so do not wait for the minimum."""
         ranges = [QueueRange(queue, start, ends[queue]) for queue, start in starts.items()]
         waiting = sum(map(len, ranges))
         now = self.clock()
@@ -69,10 +67,13 @@ class RateLimits:
 
 
 def shared(ranges: list[QueueRange], messages: int) -> list[QueueRange]:
-    """The beginning of each, in proportion to its length, about `messages` together; who has some gets some."""
+    """The first part of each range, in proportion to its length, about `messages` in total; at least one of
+    each."""
     waiting = sum(map(len, ranges))
     cut: list[QueueRange] = []
-    for part in sorted(ranges, key=len):  # what small ones take more than their share, large ones have less
+    for part in sorted(
+        ranges, key=len
+    ):  # smallest first: what they get beyond their share is taken from larger ones
         share = min(len(part), max(1, len(part) * messages // max(1, waiting)))
         share = share if len(part) else 0
         waiting, messages = waiting - len(part), max(0, messages - share)
@@ -81,8 +82,8 @@ def shared(ranges: list[QueueRange], messages: int) -> list[QueueRange]:
 
 
 def within_bytes(ranges: list[QueueRange], bytes_max: int, size_of: SizeOf) -> list[QueueRange]:
-    """The beginning of each, about `bytes_max` together; none that has some gets nothing. Bodies may differ in size,
-    so each is cut again by what its beginning really weighs."""
+    """The first part of each range, about `bytes_max` in total; at least one message of each. Body sizes
+    vary, so each is cut again by the real size of its first part."""
     sizes = [size_of(part) if len(part) else 0 for part in ranges]
     total = sum(sizes)
     if total <= bytes_max:
@@ -92,19 +93,19 @@ def within_bytes(ranges: list[QueueRange], bytes_max: int, size_of: SizeOf) -> l
     ]
 
 
-def _cut(part: QueueRange, room: int, size: int, size_of: SizeOf) -> QueueRange:
+def _cut(part: QueueRange, limit: int, size: int, size_of: SizeOf) -> QueueRange:
     count = len(part)
     for _ in range(CUTS_MAX):
-        if size > room and count > 1:
-            count = max(1, count * room // size)
+        if size > limit and count > 1:
+            count = max(1, count * limit // size)
             size = size_of(QueueRange(part.queue, part.start, part.start + count))
     return QueueRange(part.queue, part.start, part.start + count)
 
 
 REFRESH_S = 0.2
-"""Spark polls a hundred times a second."""
+"""How long bounds are cached: Spark polls a hundred times a second."""
 RELIST_S = 5.0
-"""How soon queues and topics that are new are found."""
+"""How often queues and topics are listed, to find new ones."""
 
 
 class StreamCursor:
@@ -117,7 +118,7 @@ class StreamCursor:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`lost` is told of what is only warned of, each range once."""
+        """`lost` is called once for each range that is only logged."""
         self._message_source = message_source
         self._options = options
         self._clock = clock
@@ -131,8 +132,8 @@ class StreamCursor:
         self._pinned: Offsets | None = None
         self._lost = lost
         self._losses = DataLosses(options.fail_on_loss, lost)
-        self._behind: set[MessageQueue] = set()
-        """Queues that end before the stream's offset, and are told."""
+        self._shortened: set[MessageQueue] = set()
+        """Queues that end before the stream's offset and were reported."""
         self._limits = RateLimits(
             options.trigger_messages,
             options.trigger_bytes,
@@ -142,7 +143,7 @@ class StreamCursor:
         )
 
     def first(self) -> Offsets:
-        """Where a new stream begins; always the same."""
+        """Where a new stream starts; computed once."""
         if self._first is None:
             options = self._options
             when_there(self._list, options.wait_s, self._clock, self._pause)
@@ -153,17 +154,17 @@ class StreamCursor:
         return self._first
 
     def pin(self) -> None:
-        """From now on the end is what it is now."""
+        """Fix the end of the stream at the current ends of its queues."""
         when_there(self._list, self._options.wait_s, self._clock, self._pause)
         self._pinned = self.newest()
 
     def newest(self) -> Offsets:
-        """The end of every queue, whatever limits say."""
+        """The end of every queue, regardless of limits."""
         return {queue: end for queue, (_, end) in self._look().items()}
 
     def end(self, starts: Mapping[MessageQueue, int], limited: bool) -> Offsets:
-        """How far a batch from `starts` goes: never back. Queues that are not in `starts` begin at their first message.
-        DataLoss: a queue that is gone, or ends before its start."""
+        """The end of a batch from `starts`, never before it. Queues not in `starts` begin at their first
+        message. DataLoss: a queue no longer exists, or ends before its start."""
         bounds = self._look()
         begins, ends = dict(starts), dict(starts)
         for queue, (first, last) in bounds.items():
@@ -177,14 +178,12 @@ class StreamCursor:
         return self._limits.end(begins, ends, self._open().bytes_of, self._pinned is not None)
 
     def parts(self, starts: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[InputSplit]:
-        """What lies between. DataLoss names what of it is not there any more."""
+        """Splits of what is between. DataLoss names what of it is gone."""
         bounds, losses = self._look(), DataLosses(self._options.fail_on_loss, self._lost)
         ranges = []
         for queue in sorted(ends):
             if queue not in bounds:
-                losses(
-                    QueueRange(queue, starts.get(queue, 0), ends[queue]), "the queue is not there any more"
-                )
+                losses(QueueRange(queue, starts.get(queue, 0), ends[queue]), "the queue no longer exists")
                 continue
             first, end = bounds[queue]
             asked = QueueRange(queue, starts.get(queue, first), ends[queue])
@@ -199,20 +198,20 @@ class StreamCursor:
     def _report_loss(self, starts: Mapping[MessageQueue, int], bounds: Bounds) -> None:
         for queue, start in starts.items():
             if queue not in bounds:
-                self._losses(QueueRange(queue, start, start), "the queue is not there any more")
+                self._losses(QueueRange(queue, start, start), "the queue no longer exists")
                 continue
             end = bounds[queue][1]
             if end >= start:
-                self._behind.discard(queue)
-            elif queue not in self._behind:
-                self._behind.add(queue)
+                self._shortened.discard(queue)
+            elif queue not in self._shortened:
+                self._shortened.add(queue)
                 self._losses(
-                    QueueRange(queue, end, start), f"the queue ends at {end} now, before the stream's offset"
+                    QueueRange(queue, end, start), f"the queue now ends at {end}, before the stream's offset"
                 )
         self._losses.check()
 
     def _look(self) -> dict[MessageQueue, tuple[int, int]]:
-        """Bounds of the queues, not older than REFRESH_S."""
+        """Bounds of the queues, at most REFRESH_S old."""
         now = self._clock()
         if self._looked_at is None or now - self._looked_at >= REFRESH_S:
             if self._listed_at is None or now - self._listed_at >= RELIST_S:
@@ -225,7 +224,7 @@ class StreamCursor:
         return self._bounds
 
     def _list(self) -> list[MessageQueue]:
-        """The queues that there are. TopicNotFound only the first time: what vanishes later is lost."""
+        """List the queues. TopicNotFound only the first time: a topic that disappears later is data loss."""
         wanted, reader = self._options.wanted(), self._open()
         if self._listed_at is None:
             self._queues = wanted.queues_there(reader)
@@ -249,13 +248,13 @@ def _queues_of(wanted: TopicSelection, reader: SourceReader) -> list[MessageQueu
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """Messages. `least`, `most` and `mean` are of a queue."""
+    """Lag in messages. `least`, `most` and `mean` are per queue."""
 
     behind: Mapping[MessageQueue, int]
 
     @classmethod
     def between(cls, read: Mapping[MessageQueue, int], newest: Mapping[MessageQueue, int]) -> Self:
-        """Queues that the stream does not know yet are behind from their beginning."""
+        """Of queues that the stream does not know yet, all messages count."""
         return cls({queue: max(0, end - read.get(queue, 0)) for queue, end in newest.items()})
 
     @property

@@ -1,6 +1,6 @@
-"""Which queues are wanted: topics by name or pattern, or queues by number; and waiting for topics to be there.
+"""Selects topics and queues, and waits until a topic exists.
 
-Asks a Reader; keeps nothing. One thread.
+Topics by name or pattern, or queues by id. Calls a SourceReader; keeps no state. One thread.
 """
 
 import re
@@ -19,43 +19,43 @@ RETRY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class AssignedQueues:
-    """Queues of one topic, at one broker or (None) at each."""
+    """Queues of one topic, at one broker or (None) at every broker."""
 
     topic: str
     broker_name: str | None
     queue_ids: frozenset[int]
 
     def queues(self, there: list[MessageQueue]) -> list[MessageQueue]:
-        """TopicNotFound names queues that are not there."""
+        """TopicNotFound names the queues that do not exist."""
         of_broker = [q for q in there if self.broker_name in (None, q.broker_name)]
         found = [q for q in of_broker if q.queue_id in self.queue_ids]
         missing = self.queue_ids - {q.queue_id for q in found}
         if missing:
             where = f" at broker {self.broker_name}" if self.broker_name is not None else ""
             raise TopicNotFound(
-                f"topic {self.topic}{where} has no queue {_listed(missing)}; assign those that are there"
+                f"topic {self.topic}{where} has no queue {_listed(missing)}; assign only existing queues"
             )
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """One of the three; none of them: all topics that people made."""
+    """At most one of the three is set. None of them: all topics but system, retry and dead letter topics."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: tuple[AssignedQueues, ...] = ()
 
     def queues(self, reader: SourceReader) -> list[MessageQueue]:
-        """Sorted. TopicNotFound if one that was named is not there, or nothing matches."""
+        """The queues, sorted. TopicNotFound: a named topic does not exist, or nothing matches."""
         found = self.queues_there(reader)
         if not found:
-            what = f"topicPattern {self.pattern} matches no topic" if self.pattern else "there is no topic"
-            raise TopicNotFound(f"{what}; there are: {_listed(_common(reader.topics()))}")
+            what = f"topicPattern {self.pattern} matches no topic" if self.pattern else "no topic found"
+            raise TopicNotFound(f"{what}; existing topics: {_listed(_common(reader.topics()))}")
         return found
 
     def queues_there(self, reader: SourceReader) -> list[MessageQueue]:
-        """The same, but a pattern may match nothing yet."""
+        """Like `queues`, but a pattern may match nothing yet."""
         if self.assigned:
             found = {q for each in self.assigned for q in each.queues(reader.queues(each.topic))}
         else:
@@ -63,7 +63,7 @@ class TopicSelection:
         return sorted(found)
 
     def singly(self) -> "list[TopicSelection]":
-        """The same in as many as can be missing, each for itself."""
+        """The same selection as one for each topic, since each can be missing separately."""
         if not (self.topics or self.assigned):
             return [self]
         return [TopicSelection((topic,)) for topic in self.topics] + [
@@ -91,16 +91,16 @@ def assigned(text: str) -> tuple[AssignedQueues, ...]:
         else:
             found.append(AssignedQueues(topic, None, queue_ids(value)))
     if not found:
-        raise ValueError('queues are wanted, as {"topic": {"broker": [0, 1]}}')
+        raise ValueError('expected queues such as {"topic": {"broker": [0, 1]}}')
     return tuple(found)
 
 
 def check_one_selection(
     topics: tuple[str, ...], pattern: str | None, queues: tuple[AssignedQueues, ...]
 ) -> TopicSelection:
-    """InvalidOption: more than one way to choose."""
+    """InvalidOption: more than one of them is set."""
     if sum(map(bool, (topics, pattern, queues))) > 1:
-        raise InvalidOption("topic, topicPattern and assign exclude each other: give one of them")
+        raise InvalidOption("topic, topicPattern and assign exclude each other: set only one of them")
     return TopicSelection(topics, pattern, queues)
 
 
@@ -110,7 +110,7 @@ def when_there(
     clock: Callable[[], float],
     pause: Callable[[float], None],
 ) -> list[MessageQueue]:
-    """What `ask` gives, asked again each second for `wait_s` while it raises TopicNotFound."""
+    """Call `ask`; while it raises TopicNotFound, call it again each second for up to `wait_s`."""
     deadline = clock() + wait_s
     while True:
         try:
@@ -118,13 +118,13 @@ def when_there(
         except TopicNotFound as missing:
             left = deadline - clock()
             if left <= 0:
-                waited = f" (waited {wait_s:g} s)" if wait_s else "; waitForTopic waits for it"
+                waited = f" (waited {wait_s:g} s)" if wait_s else "; set waitForTopic to wait for it"
                 raise TopicNotFound(f"{missing}{waited}") from None
             pause(min(RETRY_S, left))
 
 
 def _common(topics: list[str]) -> list[str]:
-    """Without those of the system, of retries and of dead letters."""
+    """Sorted, without system, retry and dead letter topics."""
     return sorted(topic for topic in topics if not is_system_topic(topic) and not topic.startswith("%"))
 
 

@@ -125,7 +125,7 @@ def fail() -> bool:
     raise RuntimeError("a fault of one")
 
 
-@pytest.mark.parametrize("wants", [fail, lambda: True])
+@pytest.mark.parametrize("has_match", [fail, lambda: True])
 def test_one_that_fails_ends_its_connection_and_the_others_are_heard(
     pulls: Pulls, has_match: Callable[[], bool], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -35,7 +35,7 @@ def test_the_programs_print_what_the_document_says(tmp_path: Path) -> None:
                 capture_output=True,
                 text=True,
                 timeout=90,
-                checkpoint=False,
+                check=False,
             )
             assert done.returncode == 0, program + done.stderr
             assert done.stdout == output, program + done.stderr
@@ -60,7 +60,7 @@ def test_the_example_of_a_test_passes(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=90,
-        checkpoint=False,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout

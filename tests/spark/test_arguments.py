@@ -91,7 +91,7 @@ def test_a_refusal_is_one_sentence_and_an_exit_code(error: Exception, code: int)
 def test_an_interrupt_says_how_to_go_on() -> None:
     result = run("--fast", error=KeyboardInterrupt())[1]  # type: ignore[arg-type]
     assert result.exit_code == 130
-    assert "the same command goes on" in result.stderr
+    assert "run the same command again to resume" in result.stderr
 
 
 def test_a_store_or_a_name_server_is_the_origin() -> None:
@@ -102,14 +102,14 @@ def test_a_store_or_a_name_server_is_the_origin() -> None:
 
 @pytest.mark.parametrize("arguments", [("--fast",), ("--path", "a", "--name-server", "b:1")])
 def test_one_origin_is_needed(arguments: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidOption, match="--path or --name-server: one of them"):
+    with pytest.raises(InvalidOption, match="--path or --name-server: set one of them"):
         source(*arguments).message_source(60)
 
 
 def test_options_of_the_client_go_along() -> None:
     given = sending("--target", "t:1", "--target-option", "rocketmq.namespace=ns")
     assert given.cluster().namespace == "ns"
-    with pytest.raises(InvalidOption, match="--target-option: 'x'; KEY=VALUE is wanted"):
+    with pytest.raises(InvalidOption, match="--target-option: expected KEY=VALUE, not 'x'"):
         sending("--target", "t:1", "--target-option", "x").cluster()
     with pytest.raises(InvalidOption, match="--target: "):
         sending("--fast").cluster()
@@ -118,7 +118,7 @@ def test_options_of_the_client_go_along() -> None:
 @pytest.mark.parametrize("setting", ["accessKey=me", "group=G", "nameServer=other:9"])
 def test_what_is_no_option_of_the_client_is_refused(setting: str) -> None:
     key = setting.partition("=")[0]
-    told = rf"-option: {key} is no option of the client; they begin with rocketmq\.$"
+    told = rf"-option: {key} is not an option of the client; those begin with rocketmq\.$"
     with pytest.raises(InvalidOption, match="^--target" + told):
         sending("--target", "t:1", "--target-option", setting).cluster()
     with pytest.raises(InvalidOption, match="^--source" + told):
@@ -127,7 +127,7 @@ def test_what_is_no_option_of_the_client_is_refused(setting: str) -> None:
 
 def test_an_option_of_the_client_that_there_is_not_is_refused() -> None:
     with pytest.raises(
-        InvalidOption, match=r"rocketmq\.acesskey: there is no such option; known are rocketmq\."
+        InvalidOption, match=r"rocketmq\.acesskey: unknown option; the known ones are rocketmq\."
     ):
         sending("--target", "t:1", "--target-option", "rocketmq.acessKey=me").cluster()
 
@@ -156,9 +156,9 @@ def test_an_index_is_asked_for_keys_of_a_store_only() -> None:
     assert given.by_index
     assert isinstance(given.message_source(1), StoreSource)
     assert given.message_filter() == MessageFilter(unique_ids=frozenset({"u1"}))
-    with pytest.raises(InvalidOption, match=r"--by-index: .* --path only"):
+    with pytest.raises(InvalidOption, match=r"--by-index: .* only with --path"):
         source("--name-server", "b:1", "--by-index", "--keys", "k").message_source(1)
-    with pytest.raises(InvalidOption, match="--by-index: which keys"):
+    with pytest.raises(InvalidOption, match="--by-index: no keys to look up"):
         source("--path", "/s", "--by-index").message_filter()
 
 
@@ -172,7 +172,7 @@ def test_times_are_iso_or_milliseconds(text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--from", "yesterday"), "--from='yesterday': milliseconds since 1970 are wanted"),
+        (("--from", "yesterday"), "--from='yesterday': expected milliseconds since 1970"),
         (("--from", "2000", "--until", "2000"), "--until 2000 is not after --from 2000"),
         (("--tags", "A||"), "--tags="),
         (("--keys", ","), "--keys="),
@@ -225,7 +225,7 @@ def test_offsets_that_are_none_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [(b"\n \n", "holds no line"), (b"\xff", "no UTF-8 text at byte 0")]
+    ("content", "told"), [(b"\n \n", "is empty; write one key per line"), (b"\xff", "not UTF-8 at byte 0")]
 )
 def test_a_file_of_keys_must_hold_some(tmp_path: Path, content: bytes, told: str) -> None:
     (tmp_path / "keys").write_bytes(content)

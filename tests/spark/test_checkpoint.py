@@ -128,7 +128,7 @@ def test_other_arguments_are_refused(tmp_path: Path) -> None:
     with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN):
         pass
     with (
-        pytest.raises(InvalidCheckpoint, match="was begun with other arguments; give those again"),
+        pytest.raises(InvalidCheckpoint, match="was started with other arguments; use those again"),
         checkpoint(tmp_path / "c", "replay", {"topics": ["Other"]}, never),
     ):
         pass
@@ -159,7 +159,7 @@ def test_two_runs_at_a_time_are_refused(tmp_path: Path) -> None:
 def test_a_broken_plan_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "plan.json").write_bytes(content)
     with (
-        pytest.raises(InvalidCheckpoint, match="no plan of a job"),
+        pytest.raises(InvalidCheckpoint, match="not a plan of a job"),
         checkpoint(tmp_path, "replay", ARGUMENTS, never),
     ):
         pass

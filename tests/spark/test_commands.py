@@ -60,12 +60,12 @@ def test_a_job_tells_its_options_without_java(name: str, capsys: pytest.CaptureF
 
 def test_an_unknown_job_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["repaly"]) == 2
-    assert "repaly: there is no such job; there are replay, redrive" in capsys.readouterr().err
+    assert "repaly: unknown job; the jobs are replay, redrive" in capsys.readouterr().err
 
 
 def test_an_unknown_option_before_the_name_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--path", "store", "replay"]) == 2
-    assert "--path: no option of spark-submit" in capsys.readouterr().err
+    assert "--path: unknown option of spark-submit" in capsys.readouterr().err
 
 
 def test_a_wrong_option_is_told_before_anything_is_submitted(

@@ -161,7 +161,7 @@ def test_silence_and_ends_are_told_apart(ends: tuple[BrokerSocket, socket.socket
         broker_socket.answers(0.05)
     other.sendall(answer_bytes(1, b"")[:-1])
     other.shutdown(socket.SHUT_WR)
-    with pytest.raises(ConnectionResetError, match="closed by the other end"):
+    with pytest.raises(ConnectionResetError, match="the broker closed the connection"):
         broker_socket.answers(5)
 
 
@@ -178,7 +178,7 @@ def test_a_frame_that_is_too_large_ends_the_connection(
 def test_a_frame_that_is_none_ends_the_connection(ends: tuple[BrokerSocket, socket.socket]) -> None:
     broker_socket, other = ends
     other.sendall((8).to_bytes(4) + b"\0\0\0\x04nono")
-    with pytest.raises(ConnectionAbortedError, match="an answer that cannot be read"):
+    with pytest.raises(ConnectionAbortedError, match="cannot decode a response"):
         broker_socket.answers(5)
 
 

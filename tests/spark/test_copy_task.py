@@ -170,7 +170,7 @@ def test_nothing_is_begun_once_it_was_stopped(store: KnownStore, target: LocalBr
 def test_a_topic_that_the_target_has_not_ends_it_with_a_sentence(
     store: KnownStore, target: LocalBroker, tmp_path: Path
 ) -> None:
-    with pytest.raises(SparkToolsError, match=r"topic Orders: .*--create-topics makes it"):
+    with pytest.raises(SparkToolsError, match=r"topic Orders: .*--create-topics creates it"):
         copying(store, target, tmp_path / "c", create_topics=False)(Frame(part(0, 0, 9)), 0)  # type: ignore[arg-type]
 
 

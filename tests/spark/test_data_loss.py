@@ -20,7 +20,7 @@ def test_all_that_is_lost_is_named_in_one_error() -> None:
         losses.check()
     assert str(error.value) == (
         "11 messages are gone: Orders@broker-a:0[0..10): expired; Orders@broker-a:1[5..6): torn; "
-        "failOnDataLoss=false, or --no-fail-on-data-loss of a job, reads what is left"
+        "to read the rest, set failOnDataLoss=false, or --no-fail-on-data-loss for a job"
     )
 
 
@@ -42,7 +42,9 @@ def test_losses_that_may_be_are_warned_of_once(caplog: pytest.LogCaptureFixture)
         losses(part(0, 10), "expired")
         losses.check()
     assert (losses.ranges, losses.messages) == (1, 10)
-    assert [record.getMessage() for record in caplog.records] == ["lost Orders@broker-a:0[0..10): expired"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "data loss: Orders@broker-a:0[0..10): expired"
+    ]
 
 
 def test_a_task_ends_at_the_first_loss() -> None:

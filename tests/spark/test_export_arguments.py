@@ -15,7 +15,7 @@ def run(*arguments: object) -> int:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "--to: the folder of the export is needed"),
+        ((), "--to: the folder of the export is required"),
         (("--to", "x", "--columns", "topic,price"), "columns: unknown column 'price'"),
         (("--to", "x", "--partition-by", "price"), "--partition-by: unknown 'price'"),
         (("--to", "x", "--compression", "rar"), "--compression: unknown 'rar'"),
@@ -40,7 +40,7 @@ def test_a_folder_with_something_in_it_is_left_alone(
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     assert run("--path", store.root, "--to", tmp_path) == 2
-    assert "holds notes.txt, which is not of this export" in capsys.readouterr().err
+    assert "contains notes.txt, which is not part of this export" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 

@@ -229,7 +229,7 @@ def test_offsets_behind_the_end_are_waited_for_and_then_lost_by_name(reader: Liv
     assert read(reader, part, lost=lost) == [497, 498, 499]
     ((gone, why),) = lost
     assert gone == QueueRange(sent.queue, MESSAGES, MESSAGES + 7)
-    assert why == f"the queue ends at {MESSAGES} and nothing came for 0.2 s"
+    assert why == f"the queue ends at {MESSAGES} and no message came for 0.2 s"
 
 
 def test_what_comes_while_it_is_waited_for_is_read(peer: Peer) -> None:

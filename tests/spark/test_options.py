@@ -63,7 +63,7 @@ def test_each_option_is_understood(given: dict[str, str], field: str, value: obj
 )
 def test_streams_have_options_of_their_own(given: dict[str, str], field: str, value: object) -> None:
     assert getattr(options(STREAM, **given), field) == value
-    with pytest.raises(InvalidOption, match=f"{next(iter(given))}: this option is for stream only"):
+    with pytest.raises(InvalidOption, match=f"{next(iter(given))}: this option is only for stream"):
         options(BATCH, **given)
 
 
@@ -74,41 +74,41 @@ def test_names_are_read_in_any_case_as_spark_lowers_them() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"startingOfsets": "latest"}, "startingOfsets: there is no such option; startingOffsets is meant"),
-        ({"zzz": "1"}, "zzz: there is no such option"),
-        ({"topic": "A,,B"}, "topic='A,,B': names"),
-        ({"topicPattern": "("}, "topicPattern='(': a regular expression"),
+        ({"startingOfsets": "latest"}, "startingOfsets: unknown option; did you mean startingOffsets?"),
+        ({"zzz": "1"}, "zzz: unknown option; SPARK.md lists all options"),
+        ({"topic": "A,,B"}, "topic='A,,B': expected names separated by commas"),
+        ({"topicPattern": "("}, "topicPattern='(': not a valid regular expression"),
         ({"assign": "{}"}, "assign"),
         ({"assign": '{"T": []}'}, "assign"),
         ({"assign": '{"T": [-1]}'}, "assign"),
         ({"assign": '{"T": {"a": [0]}, "T": {"a": [1]}}'}, "'T' is named twice"),
-        ({"startingOffsets": "first"}, "startingOffsets='first': earliest, latest or JSON"),
+        ({"startingOffsets": "first"}, "startingOffsets='first': expected earliest, latest or JSON"),
         ({"startingOffsets": '{"T": {"a": {"0": -3}}}'}, "startingOffsets"),
         ({"startingOffsets": '{"T": {"a": {"0": 1.5}}}'}, "startingOffsets"),
         ({"startingOffsets": '{"T": {"a": {"0": true}}}'}, "startingOffsets"),
         ({"startingOffsets": '{"T": {"a": {"x": 1}}}'}, "startingOffsets"),
         ({"startingOffsets": '{"T": {"a": 1}}'}, "queues of T at a"),
-        ({"startingOffsets": '{"T": {"a": {"0": NaN}}}'}, "JSON has no NaN"),
+        ({"startingOffsets": '{"T": {"a": {"0": NaN}}}'}, "NaN is not valid JSON"),
         ({"startingOffsets": '{"T": {"a": {"0": ' + "9" * 30 + "}}}"}, "30 digits"),
         ({"startingOffsets": "{" * 5000}, "startingOffsets"),
-        ({"startingOffsets": "latest"}, "startingOffsets: a batch that begins at the latest"),
+        ({"startingOffsets": "latest"}, "startingOffsets: a batch that starts at the latest"),
         ({"endingOffsets": "earliest"}, "endingOffsets='earliest': reading cannot end"),
         ({"endingOffsets": '{"T": {"a": {"0": -2}}}'}, "reading cannot end"),
         ({"startingTimestamp": "soon"}, "startingTimestamp='soon'"),
-        ({"startingTimestamp": "10", "endingTimestamp": "9"}, "endingTimestamp: it lies before"),
-        ({"startingOffsetsByTimestampStrategy": "first"}, "error or latest is wanted"),
-        ({"failOnDataLoss": "no"}, "failOnDataLoss='no': true or false"),
+        ({"startingTimestamp": "10", "endingTimestamp": "9"}, "endingTimestamp: is before startingTimestamp"),
+        ({"startingOffsetsByTimestampStrategy": "first"}, "expected error or latest"),
+        ({"failOnDataLoss": "no"}, "failOnDataLoss='no': expected true or false"),
         ({"tags": "A || *"}, "tags"),
-        ({"minPartitions": "0"}, "minPartitions='0': a whole number from 1"),
+        ({"minPartitions": "0"}, "minPartitions='0': expected a whole number from 1"),
         ({"minPartitions": "100001"}, "minPartitions"),
-        ({"maxBytesPerPartition": "1"}, "maxBytesPerPartition='1': bytes from 65536"),
+        ({"maxBytesPerPartition": "1"}, "maxBytesPerPartition='1': expected 65536 to"),
         ({"batchRows": "8193"}, "batchRows"),
-        ({"nameServer": "x:1"}, "path or nameServer: give one"),
+        ({"nameServer": "x:1"}, "path or nameServer: set one"),
         ({"topic": "A", "topics": "B"}, "topic and topics"),
         ({"topic": "A", "topicPattern": "B"}, "topic, topicPattern and assign exclude"),
         ({"columns": "properties", "includeProperties": "false"}, "includeProperties"),
         ({"paths": "[1]"}, "paths"),
-        ({"keysByIndex": "true"}, "keysByIndex: which keys? keys names them"),
+        ({"keysByIndex": "true"}, "keysByIndex: no keys to look up; set keys"),
     ],
 )
 def test_a_refusal_is_one_sentence_that_names_the_option(given: dict[str, str], told: str) -> None:
@@ -124,7 +124,7 @@ def test_a_value_is_text_of_a_bounded_length() -> None:
     assert options(startingOffsets=at_most).start == PerQueue({Q0: 5})
     with pytest.raises(InvalidOption, match=f"startingOffsets: {VALUE_CHARS_MAX + 1} characters"):
         options(startingOffsets=at_most + " ")
-    with pytest.raises(InvalidOption, match="topic: a value is wanted, not None"):
+    with pytest.raises(InvalidOption, match="topic: expected a string, not None"):
         SourceOptions.of({"path": "/s", "topic": None}, BATCH)  # type: ignore[dict-item]
 
 

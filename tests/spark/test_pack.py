@@ -57,7 +57,7 @@ def test_it_says_how_spark_submit_uses_it(packed: Packed) -> None:
 
 
 def test_a_name_that_spark_would_not_unpack_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PackFailed, match=r"let it end in \.tar\.gz"):
+    with pytest.raises(PackFailed, match=r"use \.tar\.gz"):
         pack(tmp_path / "firearrow.7z")
 
 

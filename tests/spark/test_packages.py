@@ -36,6 +36,6 @@ def test_a_pyspark_too_old_is_one_sentence(tmp_path: Path, call: str) -> None:
     (package / "__init__.py").write_text("raise AssertionError('imported')\n")
     (package / "version.py").write_text("__version__: str = '4.1.3'\n")
     assert told(f"import sys; sys.path.insert(0, {str(tmp_path)!r})", call) == (
-        f"firearrow.spark_tools.submit.CannotSubmit: PySpark 4.1.3 in {package} is too old, 4.2 is the least: "
+        f"firearrow.spark_tools.submit.CannotSubmit: PySpark 4.1.3 in {package} is too old, 4.2 or later is required: "
         "pip install 'firearrow[spark]'"
     )

@@ -183,7 +183,7 @@ def test_files_that_are_no_parquet_are_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidFiles, match=r"no file or folder with \.parquet files"):
         parquet_input(tmp_path, contents=False, ordered=True)
     (tmp_path / "x.parquet").write_bytes(b"PAR1 not at all")
-    with pytest.raises(InvalidFiles, match=r"x\.parquet: is no Parquet file"):
+    with pytest.raises(InvalidFiles, match=r"x\.parquet: is not a readable Parquet file"):
         parquet_input(tmp_path, contents=False, ordered=True)
 
 
@@ -208,5 +208,5 @@ def test_files_without_a_manifest_cannot_be_checked(tmp_path: Path) -> None:
 def test_a_folder_that_says_no_number_is_named(tmp_path: Path) -> None:
     (tmp_path / "queueId=first").mkdir()
     pq.write_table(pa.table({"body": ["x"]}), tmp_path / "queueId=first" / "f.parquet")
-    with pytest.raises(InvalidFiles, match="queueId=first is no queueId"):
+    with pytest.raises(InvalidFiles, match="queueId=first is not a valid queueId"):
         parquet_input(tmp_path, contents=False, ordered=True)

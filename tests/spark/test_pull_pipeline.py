@@ -146,15 +146,15 @@ def test_what_was_deleted_before_the_range_is_lost_by_name(cluster: Scripted) ->
     put(cluster, Broker(50, 100))
     lost: Lost = []
     assert read(cluster, 20, 100, lost=lost) == list(range(50, 100))
-    assert lost == [(20, 50, "the queue begins at 50 by now")]
+    assert lost == [(20, 50, "the queue now begins at 50")]
     lost.clear()
     assert read(cluster, 20, 30, lost=lost) == []
-    assert lost == [(20, 30, "the queue begins at 50 by now")]
+    assert lost == [(20, 30, "the queue now begins at 50")]
 
 
 def test_data_loss_ends_the_read_where_it_may_not_be(cluster: Scripted) -> None:
     put(cluster, Broker(50, 100))
-    with pytest.raises(DataLoss, match=r"T@a:0\[20\.\.50\): the queue begins at 50"):
+    with pytest.raises(DataLoss, match=r"T@a:0\[20\.\.50\): the queue now begins at 50"):
         read(cluster, 20, 100)
 
 
@@ -191,7 +191,7 @@ def test_passing_over_offsets_without_a_filter_is_a_loss(cluster: Scripted) -> N
     broker.rules = [lambda request, at: broker.told(request, AGAIN, 40)]
     lost: Lost = []
     assert read(cluster, 10, 60, lost=lost) == list(range(40, 60))
-    assert lost == [(10, 40, "the broker passes over these offsets")]
+    assert lost == [(10, 40, "the broker skips these offsets")]
 
 
 @pytest.mark.parametrize("code", [NOT_FOUND, AGAIN, MOVED, FOUND])
@@ -272,7 +272,7 @@ def test_bodies_that_are_no_records_are_refused(cluster: Scripted, spoil: Callab
 
     broker.rules = [broker.plain, spoilt]
     with pytest.raises(
-        RequestRefused, match=r"T@a:0\[0\.\.50\): the broker's answer cannot be read: no whole record"
+        RequestRefused, match=r"T@a:0\[0\.\.50\): cannot decode the broker's response: no whole record"
     ):
         read(cluster, 0, 50)
 
@@ -281,7 +281,7 @@ def test_bodies_that_are_no_records_are_refused(cluster: Scripted, spoil: Callab
 def test_answers_without_their_fields_are_refused(cluster: Scripted, ext: dict[str, str]) -> None:
     broker = put(cluster, Broker(0, 50))
     broker.rules = [lambda request, at: request.answer(0, None, ext)]
-    with pytest.raises(RequestRefused, match="a: an answer that cannot be read: "):
+    with pytest.raises(RequestRefused, match="a: cannot decode a response: "):
         read(cluster, 0, 50)
 
 

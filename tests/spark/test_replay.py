@@ -275,7 +275,7 @@ def test_what_was_cut_goes_on_and_only_what_was_not_acknowledged_comes_twice(
         cut = replay(*arguments)
     assert cut.code == 1
     assert cut.report["failures"] == ["the line was cut"]
-    assert "the same command goes on where this ended" in cut.out
+    assert "run the same command again to resume from" in cut.out
     went_on = replay(*arguments, "--verify")
     assert went_on.code == 0, went_on.err
     assert went_on.report["resumed"]
@@ -296,7 +296,7 @@ def test_what_is_finished_is_not_sent_again(store: KnownStore, target: LocalBrok
     first = replay(*arguments)
     again = replay(*arguments, "--rate", "5")
     assert again.code == 0
-    assert again.report["notes"] == ["nothing was left to do: give another --checkpoint to do it again"]
+    assert again.report["notes"] == ["everything is done already; use another --checkpoint to do it again"]
     assert again.report["topics"] == first.report["topics"]
     assert sum(map(len, bodies(target.store, "Payments").values())) == len(store.of("Payments"))
 
@@ -307,7 +307,7 @@ def test_other_arguments_with_the_same_checkpoint_are_refused(
     assert replay("--path", str(store.root), "--topics", "Payments", *to(target)).code == 0
     other = replay("--path", str(store.root), "--topics", "Orders", *to(target))
     assert other.code == 1
-    assert "was begun with other arguments" in other.err
+    assert "was started with other arguments" in other.err
 
 
 def test_a_broker_that_goes_away_is_an_error_and_then_it_goes_on(
@@ -346,7 +346,7 @@ def test_a_topic_that_the_target_has_not_is_named(
         ran = replay("--path", str(store.root), "--topics", "Orders", "--target", strict.name_server)
     assert ran.code == 1
     assert "Orders" in ran.err
-    assert "--create-topics makes it" in ran.err
+    assert "--create-topics creates it" in ran.err
 
 
 def test_a_topic_that_the_source_has_not_is_named(

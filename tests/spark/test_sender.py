@@ -154,7 +154,7 @@ def test_what_is_refused_fails_with_the_broker_s_words_and_nothing_follows(
             assert good.wait() == range(1)
             with pytest.raises(SendFailed, match=f"{topic}@broker-a:2: broker-a: "):
                 bad.wait()
-            with pytest.raises(SendFailed, match="not sent, as one before it failed"):
+            with pytest.raises(SendFailed, match="not sent, because an earlier request failed"):
                 behind.wait()
 
     with pytest.raises(SendFailed, match=f"^{topic}@broker-a:2: broker-a: "):

@@ -178,7 +178,7 @@ def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore,
     ("options", "told"),
     [
         ({"topic": "Missing"}, "TopicNotFound"),
-        ({"topik": "Orders"}, "topik: there is no such option; topic is meant"),
+        ({"topik": "Orders"}, "topik: unknown option; did you mean topic"),
         ({"topic": "Orders", "startingOffsets": '{"Orders": {"broker-a": {"0": 100000}}}'}, "DataLoss"),
         ({"topic": "Orders", "sql": "price >"}, "InvalidOption"),
     ],

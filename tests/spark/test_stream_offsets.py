@@ -165,7 +165,7 @@ def test_a_pinned_end_is_reached_by_a_stream_that_was_ahead_of_it(log: FakeLog) 
 def test_an_end_that_went_back_is_loss_and_never_read_again(log: FakeLog) -> None:
     starts = {Q0: 25, Q1: 20}
     with pytest.raises(
-        DataLoss, match=r"0\[10\.\.25\): the queue ends at 10 now, before the stream's offset"
+        DataLoss, match=r"0\[10\.\.25\): the queue now ends at 10, before the stream's offset"
     ):
         Stream(log).end(starts)
     counting = Stream(log, failOnDataLoss="false")
@@ -181,9 +181,9 @@ def test_a_loss_is_warned_of_once(log: FakeLog, caplog: pytest.LogCaptureFixture
 
 
 def test_a_queue_that_vanished_is_loss(log: FakeLog) -> None:
-    with pytest.raises(DataLoss, match=r"2\[7\.\.7\): the queue is not there any more"):
+    with pytest.raises(DataLoss, match=r"2\[7\.\.7\): the queue no longer exists"):
         Stream(log).end({Q0: 0, Q1: 5, Q2: 7})
-    with pytest.raises(DataLoss, match=r"2\[7\.\.9\): the queue is not there any more"):
+    with pytest.raises(DataLoss, match=r"2\[7\.\.9\): the queue no longer exists"):
         Stream(log).parts({Q2: 7}, {Q2: 9})
     assert Stream(log, failOnDataLoss="false").end({Q2: 7}) == {Q0: 10, Q1: 20, Q2: 7}
 
@@ -206,7 +206,7 @@ def test_a_topic_that_vanished_does_not_hide_the_others(log: FakeLog) -> None:
     strict = Stream(log, topic="Orders")
     strict.cursor.first()
     log.queues_there.clear()
-    with pytest.raises(DataLoss, match="the queue is not there any more"):
+    with pytest.raises(DataLoss, match="the queue no longer exists"):
         strict.end({Q0: 0, Q1: 5})
 
 
@@ -248,7 +248,7 @@ def test_a_queue_that_ends_before_the_stream_is_told_once_until_it_has_come_up(l
         stream.end({Q0: 14})
         log.add(Q0)
     assert stream.lost == [
-        ("Orders@broker-a:0[10..14)", "the queue ends at 10 now, before the stream's offset")
+        ("Orders@broker-a:0[10..14)", "the queue now ends at 10, before the stream's offset")
     ]
     log.add(Q0)
     stream.end({Q0: 14})

@@ -135,7 +135,7 @@ def test_a_checkpoint_ahead_of_the_log_is_loss(
         with blocking.Admin(name_server=running.name_server) as admin:
             admin.create_topic("Orders", 4)
         with pytest.raises(
-            Exception, match=r"DataLoss: .* Orders@broker-a:0\[0\.\.\d+\): the queue ends at 0 now"
+            Exception, match=r"DataLoss: .* Orders@broker-a:0\[0\.\.\d+\): the queue now ends at 0"
         ):
             stream.run(path=f"{BROKER}={fewer}")
         stream.run(path=f"{BROKER}={fewer}", failOnDataLoss="false")

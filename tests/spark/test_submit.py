@@ -142,6 +142,7 @@ def test_a_spark_too_old_is_one_sentence(tmp_path: Path, version: str, taken: bo
         assert spark_home({"SPARK_HOME": str(tmp_path)}) == tmp_path
     else:
         with pytest.raises(
-            CannotSubmit, match=rf"^PySpark {version} in .* is too old, 4\.2 is the least: SPARK_HOME"
+            CannotSubmit,
+            match=rf"^PySpark {version} in .* is too old, 4\.2 or later is required: set SPARK_HOME",
         ):
             spark_home({"SPARK_HOME": str(tmp_path)})

@@ -48,7 +48,7 @@ def test_a_pattern_matches_whole_names_and_nothing_of_the_system(log: FakeLog) -
 
 def test_a_pattern_without_match_says_what_there_is(log: FakeLog) -> None:
     with pytest.raises(
-        TopicNotFound, match=r"topicPattern Bills matches no topic; there are: Orders, Payments$"
+        TopicNotFound, match=r"topicPattern Bills matches no topic; existing topics: Orders, Payments$"
     ):
         TopicSelection(pattern="Bills").queues(log)
     assert TopicSelection(pattern="Bills").queues_there(log) == []
@@ -56,7 +56,7 @@ def test_a_pattern_without_match_says_what_there_is(log: FakeLog) -> None:
 
 def test_none_of_the_three_is_all_that_people_made(log: FakeLog) -> None:
     assert {queue.topic for queue in TopicSelection().queues(log)} == {"Orders", "Payments"}
-    with pytest.raises(TopicNotFound, match="there is no topic; there are: none"):
+    with pytest.raises(TopicNotFound, match="no topic found; existing topics: none"):
         TopicSelection().queues(FakeLog())
 
 
@@ -99,5 +99,5 @@ def test_waiting_ends() -> None:
     with pytest.raises(TopicNotFound, match=r"no topic Late \(waited 12.5 s\)"):
         when_there(lambda: TopicSelection(("Late",)).queues(log), 12.5, clock, clock.sleep)
     assert clock.now == 62.5
-    with pytest.raises(TopicNotFound, match="no topic Late; waitForTopic waits for it"):
+    with pytest.raises(TopicNotFound, match="no topic Late; set waitForTopic to wait for it"):
         when_there(lambda: TopicSelection(("Late",)).queues(log), 0, clock, clock.sleep)

@@ -1,8 +1,7 @@
-"""audit: stores checked in bulk, record by record, with their queues and index; and what is in them. For spark-submit.
+"""audit: checks stores in bulk: records, queues and index; counts what they contain. A program for
+spark-submit.
 
 Exit code 0: no findings, 1: findings, 2: wrong usage. The stores are only read.
-
-Which stores an audit looks at, by the paths that are given.
 """
 
 import time
@@ -33,7 +32,7 @@ from firearrow.spark_tools.offline.store_source import StoreSource
 
 
 def stores_of(paths: tuple[str, ...]) -> list[AuditedStore]:
-    """Of folders, or NAME=FOLDER. OptionWrong: none, or two of one name."""
+    """Stores of folders, or NAME=FOLDER. InvalidOption: no store, or two of one name."""
     named = (path.partition("=") for path in StoreSource(paths).paths)
     return [AuditedStore(name, root) for name, _, root in named]
 
@@ -106,9 +105,14 @@ def audit(
     began, seen = time.monotonic(), []
     for store in stores:
         auditing = StoreAudit(
-            store, SparkExecutor(spark, quiet=quiet), group_offsets, check_crc=checks.crc, with_index=checks.index,
-            delays_s=delays_s, index_slots=checks.index_slots,
-        )  # fmt: skip
+            store,
+            SparkExecutor(spark, quiet=quiet),
+            group_offsets,
+            check_crc=checks.crc,
+            with_index=checks.index,
+            delays_s=delays_s,
+            index_slots=checks.index_slots,
+        )
         seen.append(auditing.run())
     doubles = find_duplicates(SparkSession(spark), stores) if checks.duplicates else None
     told = document(seen, top, round(time.monotonic() - began, 3))
@@ -128,8 +132,10 @@ def show(console: Console, stores: list[StoreResult], doubles: Duplicates | None
         console.print(
             f"{seen.store.name}: {numbers['records']:,} records, {numbers['log_bytes']:,} bytes, {len(seen.queues):,} "
             f"queues, {numbers['index entries']:,} index entries, {seen.seconds:.1f} s",
-            markup=False, highlight=False, soft_wrap=True,
-        )  # fmt: skip
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
         for line in seen.state:
             console.print(f"note: {line}", markup=False, highlight=False, soft_wrap=True)
         if not seen.findings:

@@ -1,7 +1,8 @@
-"""Messages of one topic with the same unique key: exactly, by Spark, which spills to disk what does not fit.
+"""Counts messages of one topic with the same unique key, exactly, with Spark, which spills to disk if
+necessary.
 
-A producer that was not answered sends again, so a few are no fault of a store. Topics of retries, dead letters and the
-system are left out: there a message comes again by right.
+A producer that was not answered sends again, so a few are no fault of a store. Topics of retries, dead
+letters and the system are left out: there a message comes again by right.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,8 @@ class DuplicateKey:
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """`keys` that more than one message has, `surplus` messages beyond the first of each; some of them named."""
+    """`keys` that more than one message has, `surplus` messages beyond the first of each; some of them
+    named."""
 
     keys: int
     surplus: int
@@ -48,9 +50,13 @@ def find_duplicates(spark: SparkSession, stores: Sequence[AuditedStore]) -> Dupl
     )
     reader = reader.option("path", orjson.dumps([f"{store.name}={store.root}" for store in stores]).decode())
     counted = (
-        reader.load().where(F.col("uniqKey").isNotNull())
-        .groupBy("topic", "uniqKey").count().where(F.col("count") > 1).cache()
-    )  # fmt: skip
+        reader.load()
+        .where(F.col("uniqKey").isNotNull())
+        .groupBy("topic", "uniqKey")
+        .count()
+        .where(F.col("count") > 1)
+        .cache()
+    )
     [sums] = counted.agg(F.count("*").alias("keys"), F.sum(F.col("count") - 1).alias("surplus")).collect()
     rows = counted.orderBy(F.desc("count"), "topic", "uniqKey").limit(NAMED_MAX).collect()
     counted.unpersist()

@@ -1,8 +1,7 @@
-"""An audit as one HTML file: nothing is loaded from elsewhere, no script, dark or light as the reader has it.
+"""An audit as one self-contained HTML file without scripts; dark or light as the browser is set.
 
-Every name is escaped: topics, tags and groups come from outside.
-
-Plots as inline SVG: bars over time, and bars by name. Every name is escaped; colours come from the page's style.
+Charts are inline SVG: bars over time, and bars by name. Every name is escaped: topics, tags and groups come
+from outside.
 """
 
 from collections.abc import Iterable, Sequence
@@ -152,11 +151,15 @@ def _store(seen: StoreResult, top: int) -> Iterable[str]:
 def _tiles(seen: StoreResult) -> str:
     numbers = seen.numbers
     tiles = {
-        "records": numbers["records"], "bytes of records": numbers["log_bytes"], "segments": seen.segments,
-        "topics": len({topic for topic, _ in seen.queues}), "queues": len(seen.queues),
-        "index entries": numbers["index entries"], "prepared or rolled back": numbers["half"],
+        "records": numbers["records"],
+        "bytes of records": numbers["log_bytes"],
+        "segments": seen.segments,
+        "topics": len({topic for topic, _ in seen.queues}),
+        "queues": len(seen.queues),
+        "index entries": numbers["index entries"],
+        "prepared or rolled back": numbers["half"],
         "findings": seen.findings.totals.total(),
-    }  # fmt: skip
+    }
     shown = (
         f'<div class="tile"><b title="{value:,}">{shortened(value)}</b>{name}</div>'
         for name, value in tiles.items()

@@ -17,21 +17,59 @@ from firearrow.spark_tools.jobs.audit.summary import queue_rows
 TEXT, LONG, INT, TIME = pa.string(), pa.int64(), pa.int32(), pa.timestamp("ms", tz="UTC")
 HOUR_MS = 3_600_000
 
-FINDINGS = pa.schema({
-    "kind": TEXT, "store": TEXT, "file": TEXT, "position": LONG, "text": TEXT, "physical_offset": LONG,
-    "topic": TEXT, "queue_id": INT, "queue_offset": LONG, "count": LONG, "bytes": LONG,
-})  # fmt: skip
-COUNTS = pa.schema({
-    "store": TEXT, "by": TEXT, "topic": TEXT, "tag": TEXT, "host": TEXT, "hour": TIME, "messages": LONG, "bytes": LONG,
-})  # fmt: skip
-QUEUES = pa.schema({
-    "store": TEXT, "topic": TEXT, "queue_id": INT, "first": LONG, "end": LONG, "messages": LONG, "bytes": LONG,
-    "first_ms": TIME, "last_ms": TIME,
-})  # fmt: skip
-LAG = pa.schema({
-    "store": TEXT, "group": TEXT, "topic": TEXT, "queue_id": INT, "offset": LONG, "first": LONG, "end": LONG,
-    "lag": LONG, "gone": LONG,
-})  # fmt: skip
+FINDINGS = pa.schema(
+    {
+        "kind": TEXT,
+        "store": TEXT,
+        "file": TEXT,
+        "position": LONG,
+        "text": TEXT,
+        "physical_offset": LONG,
+        "topic": TEXT,
+        "queue_id": INT,
+        "queue_offset": LONG,
+        "count": LONG,
+        "bytes": LONG,
+    }
+)
+COUNTS = pa.schema(
+    {
+        "store": TEXT,
+        "by": TEXT,
+        "topic": TEXT,
+        "tag": TEXT,
+        "host": TEXT,
+        "hour": TIME,
+        "messages": LONG,
+        "bytes": LONG,
+    }
+)
+QUEUES = pa.schema(
+    {
+        "store": TEXT,
+        "topic": TEXT,
+        "queue_id": INT,
+        "first": LONG,
+        "end": LONG,
+        "messages": LONG,
+        "bytes": LONG,
+        "first_ms": TIME,
+        "last_ms": TIME,
+    }
+)
+LAG = pa.schema(
+    {
+        "store": TEXT,
+        "group": TEXT,
+        "topic": TEXT,
+        "queue_id": INT,
+        "offset": LONG,
+        "first": LONG,
+        "end": LONG,
+        "lag": LONG,
+        "gone": LONG,
+    }
+)
 
 Row = dict[str, Any]
 

@@ -1,6 +1,6 @@
-"""The audit's tasks in Spark's Python workers: what they saw comes back, not what they read. Progress on stderr.
+"""Runs the audit's tasks in Spark's Python workers; only results come back. Progress on stderr.
 
-Driver: one thread, and one that paints.
+Driver: one thread, and one that shows progress.
 """
 
 import threading
@@ -40,7 +40,7 @@ class AuditTask:
 
 
 class SparkExecutor:
-    """A Lane of `audit.auditing`."""
+    """The executor of a StoreAudit."""
 
     def __init__(self, spark: SparkContext, *, quiet: bool) -> None:
         self._spark, self._quiet = spark, quiet

@@ -1,4 +1,4 @@
-"""What an audit saw, as rows for tables, pages and JSON: the same numbers everywhere. No file, no session."""
+"""An audit's results as rows for tables, HTML and JSON. Opens no file and no session."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -28,7 +28,8 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """Offsets [first, end) can be read; messages and bytes are those in the log. Times ms, None without messages."""
+    """Offsets [first, end) can be read; messages and bytes are those in the log. Times ms, None without
+    messages."""
 
     topic: str
     queue_id: int
@@ -91,17 +92,25 @@ def _store(seen: StoreResult, top: int) -> dict[str, Any]:
     busy = sorted(queue_rows(seen), key=lambda row: (-row.messages, row.topic, row.queue_id))
     late = sorted(seen.lags, key=lambda lag: (-lag.lag, lag.group, lag.topic, lag.queue_id))
     return {
-        "name": seen.store.name, "folder": seen.store.root, "clean": not seen.findings, "state": seen.state,
-        "seconds": round(seen.seconds, 3), "segments": seen.segments,
-        "log": {"start": seen.log.start, "end": seen.log.end}, "numbers": dict(sorted(seen.numbers.items())),
+        "name": seen.store.name,
+        "folder": seen.store.root,
+        "clean": not seen.findings,
+        "state": seen.state,
+        "seconds": round(seen.seconds, 3),
+        "segments": seen.segments,
+        "log": {"start": seen.log.start, "end": seen.log.end},
+        "numbers": dict(sorted(seen.numbers.items())),
         "findings": {
-            "totals": dict(seen.findings.totals), "listed": [each.as_row() for each in seen.findings.ordered()],
+            "totals": dict(seen.findings.totals),
+            "listed": [each.as_row() for each in seen.findings.ordered()],
         },
-        "topics": [asdict(row) for row in topic_rows(seen)[:top]], "queues": [asdict(row) for row in busy[:top]],
-        "tags": _tally(tallies.tags, ("topic", "tag"), top), "hours": _hours(tallies.hours),
+        "topics": [asdict(row) for row in topic_rows(seen)[:top]],
+        "queues": [asdict(row) for row in busy[:top]],
+        "tags": _tally(tallies.tags, ("topic", "tag"), top),
+        "hours": _hours(tallies.hours),
         "hosts": _tally(tallies.hosts, ("host",), top),
         "lag": [{**asdict(lag), "lag": lag.lag, "gone": lag.gone} for lag in late[:top]],
-    }  # fmt: skip
+    }
 
 
 def _hours(tally: TopCounts) -> dict[str, Any]:

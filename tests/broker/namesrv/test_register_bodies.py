@@ -120,7 +120,7 @@ def test_a_wrong_member_is_named(body: bytes, says: str) -> None:
     ("body", "says"),
     [
         (b"no zlib", "zlib"),
-        (compressed(b"A 1 1 6 S")[:-5], "cut"),
+        (compressed(b"A 1 1 6 S")[:-5], "truncated"),
         (compressed(b"A 1 1 6"), "five words"),
         (compressed(b"A 1 1 99 S"), "perm"),
         (compressed(b"A x 1 6 S"), "readQueueNums"),
