@@ -142,7 +142,7 @@ async def test_a_pull_asks_for_what_the_options_say() -> None:
     assert pull.subscription is bench.subscriptions["orders"]
 
 
-@pytest.mark.parametrize(("remembered", "told"), [(None, None), (0, None), (1, 1)])
+@pytest.mark.parametrize(("cached_offset", "told"), [(None, None), (0, None), (1, 1)])
 async def test_offsets_above_nought_are_told_with_each_pull(
     cached_offset: int | None, told: int | None
 ) -> None:

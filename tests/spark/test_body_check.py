@@ -7,7 +7,7 @@ import pytest
 
 from firearrow.spark_tools.arrow.columns import ALL
 from firearrow.spark_tools.arrow.parquet_writer import Layout
-from firearrow.spark_tools.base.body_check import WHY, with_valid_crc
+from firearrow.spark_tools.base.body_check import BAD_CRC, with_valid_crc
 from firearrow.spark_tools.base.errors import DataLoss
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
@@ -48,7 +48,7 @@ def test_records_with_wrong_bodies_are_lost_neighbours_as_one(root: Path) -> Non
         42,
         COUNT - 1,
     }
-    assert set(losses.reasons) == {WHY}
+    assert set(losses.reasons) == {BAD_CRC}
 
 
 def test_neighbours_in_one_window_are_one_range() -> None:
@@ -58,7 +58,7 @@ def test_neighbours_in_one_window_are_one_range() -> None:
     losses: list[tuple[QueueRange, str]] = []
     kept = with_valid_crc(spans_of(*records), queue_of(), lambda part, why: losses.append((part, why)))
     assert [kept.queue_offset(n) for n in range(len(kept))] == [0, 3, 5]
-    assert losses == [(QueueRange(queue_of(), 1, 3), WHY), (QueueRange(queue_of(), 4, 5), WHY)]
+    assert losses == [(QueueRange(queue_of(), 1, 3), BAD_CRC), (QueueRange(queue_of(), 4, 5), BAD_CRC)]
 
 
 def test_a_light_queue_names_the_record_by_its_own_queue() -> None:

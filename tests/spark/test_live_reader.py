@@ -172,7 +172,7 @@ def test_a_range_is_exactly_that(reader: LiveReader, sent: Sent, start: int, end
 
 
 @pytest.mark.parametrize(
-    ("choice", "expected"),
+    ("message_filter", "expected"),
     [
         (MessageFilter(tags=frozenset({"Aa"})), lambda n: n % 4 == 0),
         (MessageFilter(tags=frozenset({"BB", "other"})), lambda n: n % 4 in (1, 2)),

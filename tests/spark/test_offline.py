@@ -155,7 +155,7 @@ def test_a_known_store_is_read_message_for_message(store: KnownStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "choice",
+    "message_filter",
     [
         MessageFilter(tags=frozenset({"paid"})),
         MessageFilter(tags=frozenset({"paid", "created"}), keys=frozenset(f"Orders-{n}" for n in range(40))),

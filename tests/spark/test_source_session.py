@@ -46,7 +46,7 @@ def test_the_table_is_the_log(load: "Callable[..., DataFrame]", store: KnownStor
         assert each.properties.items() <= row.properties.items()
 
 
-@pytest.mark.parametrize("narrowing", ["true", "false"])
+@pytest.mark.parametrize("pushdown", ["true", "false"])
 def test_filters_give_the_same_with_and_without_push_down(
     load: "Callable[..., DataFrame]", store: KnownStore, pushdown: str
 ) -> None:
