@@ -1,1 +1,1 @@
-"""Damaged files: what a store or a broker does that finds them. `python -m tests.corruption` runs the fuzzer for long."""
+"""Damaged files: what a store or a broker does with them. `python -m tests.corruption` runs the long fuzzer."""

@@ -1,4 +1,4 @@
-"""`python -m tests.corruption [--rounds N] [--seed S]`: damages small stores at random and looks what becomes of them."""
+"""`python -m tests.corruption [--rounds N] [--seed S]`: damages small stores at random and checks what they do."""
 
 import argparse
 import faulthandler

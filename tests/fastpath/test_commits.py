@@ -37,9 +37,15 @@ class PullHarness(FastPathHarness):
         )
         hold_service = PullHoldService(self.loop, self.clock, 10)
         puller = Puller(
-            self.store, hold_service, lambda *_: (2, (), 0, 0, 60_000), cast(Any, None), self.offsets, self.journal.journal_page,
-            self.stats, self.clock,
-        )  # fmt: skip
+            self.store,
+            hold_service,
+            lambda *_: (2, (), 0, 0, 60_000),
+            cast(Any, None),
+            self.offsets,
+            self.journal.journal_page,
+            self.stats,
+            self.clock,
+        )
         self.fast_handler = FastDispatch(self.sender, puller)
         self.connection = FastPathConnection(self)
         self.connection.feed(plain(1), plain(2, queue_id=1))

@@ -1,6 +1,6 @@
 """The attacker's process: reads the name of an attack a line, does it, and holds on to what it opened until the next.
 
-`python -m tests.hostile.attacker HOST:PORT HOST:PORT CONNECTIONS SECONDS`: broker, name server, how much of each attack.
+`python -m tests.hostile.attacker HOST:PORT HOST:PORT CONNECTIONS SECONDS`: broker, name server, limits.
 """
 
 import resource

@@ -1,7 +1,7 @@
 """The suite under AddressSanitizer and UBSan: native modules built in a folder of their own, tested and fuzzed there.
 
-`python -m tests.hostile.sanitize [--minutes M] [--rooms wire store path]`. Needs gcc with libasan and libubsan; building
-takes minutes, the whole suite half an hour. Brokers, clients and Spark's workers that tests start are watched, too: the
+`python -m tests.hostile.sanitize [--minutes M] [--folders wire store fastpath]`. Needs gcc with libasan and libubsan;
+building takes minutes, the whole suite half an hour. Brokers, clients and Spark's workers that tests start are watched, too: the
 sanitizers are loaded into each process below, a JVM among them, and the folder has an interpreter of its own, which
 finds the modules there however it is started. Exit code 1 when a sanitizer or a test found something. This tree's own
 build is left alone.
@@ -103,7 +103,7 @@ def run(place: Path, *arguments: str) -> bool:
     return process.returncode == 0 and not found
 
 
-def suite(rooms: list[str]) -> list[str]:
+def suite(folders: list[str]) -> list[str]:
     """Arguments of python -m."""
     options = {
         "-o": f"timeout={TIMEOUT_S}",
@@ -112,20 +112,20 @@ def suite(rooms: list[str]) -> list[str]:
     }
     words = [word for option in options.items() for word in option]
     left_out = [word for test in LEFT_OUT for word in ("--deselect", test)]
-    return ["pytest", "-q", "-p", "no:cacheprovider", *words, *left_out, *(f"tests/{room}" for room in rooms)]
+    return ["pytest", "-q", "-p", "no:cacheprovider", *words, *left_out, *(f"tests/{room}" for room in folders)]
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.hostile.sanitize")
     parser.add_argument("--minutes", type=float, default=5.0, help="of fuzzing, behind the tests")
-    rooms = sorted({path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - ROOMS_LEFT_OUT)
-    parser.add_argument("--rooms", nargs="*", default=rooms, choices=rooms, help="folders of tests/")
+    folders = sorted({path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - ROOMS_LEFT_OUT)
+    parser.add_argument("--folders", nargs="*", default=folders, choices=folders, help="folders of tests/")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="firearrow-sanitize-") as folder:
         place = Path(folder)
         build(place)
         make_interpreter(place)
-        sound = run(place, *suite(given.rooms))
+        sound = run(place, *suite(given.folders))
         sound &= run(place, "tests.hostile.fuzz", "--minutes", str(given.minutes))
     return 0 if sound else 1
 

@@ -29,7 +29,8 @@ CLIENT_NATIVE = ("wire.", "base.", "protocol.", "store.log.record", "store.log.r
 WITH_SPARK = {"spark_tools.datasource", "spark_tools.jobs", "spark_tools.jobs.audit", "spark_tools"}
 WITH_ARROW = WITH_SPARK | {"spark_tools.arrow"}
 IMPORT = re.compile(
-    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)|c?import[ \t]+(firearrow[\w.]*))", re.M
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)|c?import[ \t]+(firearrow[\w.]*))",
+    re.M,
 )
 
 
@@ -101,7 +102,9 @@ def allowed() -> dict[str, set[str]]:
         for target in re.findall(r"`([\w.]+(?:\.\*)?)`", targets):
             stem = target.removesuffix(".*")
             assert stem in packages(), f"ARCHITECTURE.md: {name} → {target}: no such package"
-            may |= {stem} if stem == target else {p for p in packages() if p == stem or p.startswith(stem + ".")}
+            may |= (
+                {stem} if stem == target else {p for p in packages() if p == stem or p.startswith(stem + ".")}
+            )
         table[name] = may
     return table
 
@@ -148,7 +151,10 @@ def test_folders_have_no_cycle() -> None:
 def test_roots_hold_entry_points_only() -> None:
     for top, names in ENTRY_POINTS.items():
         assert {path.stem for path in (ROOT / top).glob("*.py")} <= names
-    assert {path.name for path in (ROOT / "_native").iterdir() if path.is_file()} <= {"__init__.py", "py.typed"}
+    assert {path.name for path in (ROOT / "_native").iterdir() if path.is_file()} <= {
+        "__init__.py",
+        "py.typed",
+    }
 
 
 def test_handlers_and_services_do_not_import_each_other() -> None:

@@ -49,9 +49,11 @@ def read(
     found = [
         (part.queue, spans.queue_offset(n))
         for part in parts
-        for spans in reader.read(part, message_filter, lambda each, why: lost.append(f"{each}: {why}"), bytes_max=1 << 20)
+        for spans in reader.read(
+            part, message_filter, lambda each, why: lost.append(f"{each}: {why}"), bytes_max=1 << 20
+        )
         for n in range(len(spans))
-    ]  # fmt: skip
+    ]
     return found, lost
 
 

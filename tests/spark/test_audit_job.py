@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from firearrow.spark_tools.base.errors import InvalidOption, StoreUnreadable
-from firearrow.spark_tools.jobs.audit.audit import CheckArguments
 from firearrow.spark_tools.jobs.audit import audit as job
+from firearrow.spark_tools.jobs.audit.audit import CheckArguments
 from firearrow.spark_tools.jobs.audit.spark_executor import AuditTask
 from firearrow.spark_tools.jobs.audit.summary import kind_of
 from firearrow.spark_tools.jobs.task_runner import TaskRefused

@@ -107,9 +107,13 @@ def test_an_export_names_it(root: Path, tmp_path: Path) -> None:
 
     def export(message_filter: MessageFilter, *, fail: bool) -> int:
         work = ExportTask(
-            message_source=StoreSource((f"s={root}",)), message_filter=message_filter, folder=tmp_path / "out", layout=Layout(ALL),
-            open_bodies=True, fail_on_data_loss=fail,
-        )  # fmt: skip
+            message_source=StoreSource((f"s={root}",)),
+            message_filter=message_filter,
+            folder=tmp_path / "out",
+            layout=Layout(ALL),
+            open_bodies=True,
+            fail_on_data_loss=fail,
+        )
         work([piece], marks)
         (file,) = (tmp_path / "out").glob("*.parquet")
         return int(pq.read_metadata(file).num_rows)

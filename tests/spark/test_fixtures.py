@@ -33,7 +33,7 @@ def test_the_known_store_holds_what_was_sent(store: KnownStore) -> None:
 
 
 def _version(number: int) -> str:
-    from firearrow._native.columnar import record_spans  # noqa: PLC0415(imported where it runs: in a worker)
+    from firearrow._native.columnar import record_spans  # noqa: PLC0415 (imported where it runs: in a worker)
 
     return f"{number} {record_spans.__name__}"
 

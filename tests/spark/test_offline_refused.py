@@ -18,7 +18,7 @@ def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnreadable, match="nowhere is not a folder: give the store folder of a broker"):
         opened(tmp_path / "nowhere")
     with pytest.raises(
-        StoreUnreadable, match="is not a store: it has no folder commitlog. If storePathCommitLog"
+        StoreUnreadable, match=r"is not a store: it has no folder commitlog\. If storePathCommitLog"
     ):
         opened(tmp_path)
 

@@ -37,7 +37,8 @@ def test_a_python_without_the_package_imports_it_from_there(packed: Packed, tmp_
     with tarfile.open(packed.path) as archive:
         archive.extractall(tmp_path / LIBRARY, filter="data")
     program = (
-        "import firearrow._native.columnar.record_spans as spans, firearrow.client.base.message, firearrow.client.blocking;"
+        "import firearrow._native.columnar.record_spans as spans;"
+        "import firearrow.client.base.message, firearrow.client.blocking;"
         "print(spans.walk(bytes(64), 0, 64)[2].name, spans.__file__)"
     )
     done = subprocess.run(

@@ -59,7 +59,7 @@ class FastPathConnection(FastConnection):
 
 
 class FastPathHarness(Harness):
-    """A Harness with a Sender and a FastDispatch; topic T has two queues. `arrivals` has what was reported of new messages."""
+    """A Harness with a Sender and a FastDispatch; topic T has two queues. `arrivals` has the queues that grew."""
 
     def __init__(self, folder: Path, *, sync_flush: bool = False) -> None:
         store = open_store(folder, segment_bytes=1 << 20, sync_flush=sync_flush)
@@ -70,7 +70,9 @@ class FastPathHarness(Harness):
         self.plain_topics = PlainTopics()
         self.plain_topics.put("T", queues=2, sendable=True)
         ids = UniqueIds(HOST[:-4], 1, b"salt")
-        self.sender = Sender(self.plain_topics, self.store, self.write_batch, self.stats, self.clock, ids, HOST)
+        self.sender = Sender(
+            self.plain_topics, self.store, self.write_batch, self.stats, self.clock, ids, HOST
+        )
         self.stats.source(self.sender.count)
         self.sender.configure(b"CLUSTER\x01c\x02", {"MSG_REGION": "r"}, 0)
         self.fast_handler = FastDispatch(self.sender, None)

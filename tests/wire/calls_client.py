@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.pending_calls import PendingCalls, Failure
+from firearrow._native.wire.pending_calls import Failure, PendingCalls
 from tests.support.frames import commands_in
 from tests.support.transport import RecordingTransport
 
