@@ -1,10 +1,10 @@
 """The suite under AddressSanitizer and UBSan: native modules built in a folder of their own, tested and fuzzed there.
 
 `python -m tests.hostile.sanitize [--minutes M] [--folders wire store fastpath]`. Needs gcc with libasan and libubsan;
-building takes minutes, the whole suite half an hour. Brokers, clients and Spark's workers that tests start are watched, too: the
-sanitizers are loaded into each process below, a JVM among them, and the folder has an interpreter of its own, which
-finds the modules there however it is started. Exit code 1 when a sanitizer or a test found something. This tree's own
-build is left alone.
+building takes minutes, the whole suite half an hour. Brokers, clients and Spark's workers that tests start are watched,
+too: the sanitizers are loaded into each process below, a JVM among them, and the folder has an interpreter of its own,
+which finds the modules there however it is started. Exit code 1 if a sanitizer or a test found something. This tree's
+own build is left alone.
 """
 
 import argparse
@@ -28,7 +28,7 @@ OPTIONS = {
     "PYTHONMALLOC": "malloc",
 }
 FOUND = ("AddressSanitizer", "runtime error:")
-ROOMS_LEFT_OUT = {"meta"}
+FOLDERS_LEFT_OUT = {"meta"}
 """They look at texts alone."""
 LEFT_OUT = (
     "tests/faults/test_memory.py::test_a_large_request_without_memory_for_it",
@@ -112,13 +112,13 @@ def suite(folders: list[str]) -> list[str]:
     }
     words = [word for option in options.items() for word in option]
     left_out = [word for test in LEFT_OUT for word in ("--deselect", test)]
-    return ["pytest", "-q", "-p", "no:cacheprovider", *words, *left_out, *(f"tests/{room}" for room in folders)]
+    return ["pytest", "-q", "-p", "no:cacheprovider", *words, *left_out, *(f"tests/{folder}" for folder in folders)]
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.hostile.sanitize")
     parser.add_argument("--minutes", type=float, default=5.0, help="of fuzzing, behind the tests")
-    folders = sorted({path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - ROOMS_LEFT_OUT)
+    folders = sorted({path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - FOLDERS_LEFT_OUT)
     parser.add_argument("--folders", nargs="*", default=folders, choices=folders, help="folders of tests/")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="firearrow-sanitize-") as folder:
