@@ -35,5 +35,5 @@ def test_what_is_left_out_is_there() -> None:
 def test_bytes_are_shown_as_people_say_them() -> None:
     by_name = {limit.of: shown(limit) for limit in LIMITS}
     assert by_name["com.rocketmq.remoting.frameMaxLength"] == "16 MiB"
-    assert by_name["_native/store/layout.PROPERTIES_BYTES_MAX"] == "32,767"
-    assert by_name["broker/dispatch.RUNNING_MAX"] == "10,000"
+    assert by_name["_native/store/files/layout.PROPERTIES_BYTES_MAX"] == "32,767"
+    assert by_name["broker/net/dispatch.RUNNING_MAX"] == "10,000"

@@ -164,7 +164,7 @@ def test_a_store_that_was_killed_is_said_to_be(tmp_path: Path) -> None:
         broker.kill()
     seen = audited(broker.store)
     assert totals(seen) == {}
-    assert seen.state == ["the broker was not stopped cleanly: its next start looks at the end of the log"]
+    assert seen.state == ["the broker was not stopped cleanly: its next start checks the end of the log"]
 
 
 @pytest.mark.parametrize("range_bytes", [150, 200, 250, 333])

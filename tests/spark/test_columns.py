@@ -364,7 +364,7 @@ def test_without_properties_the_map_is_left_out() -> None:
     [
         (["topic", "Topic"], "unknown column 'Topic'"),
         (["body", "body"], "named twice"),
-        (["properties"], "none is left"),
+        (["properties"], "no column is left"),
     ],
 )
 def test_wrong_columns_are_refused(columns: list[str], told: str) -> None:
