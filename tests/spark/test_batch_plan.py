@@ -97,7 +97,7 @@ def test_parts_are_as_asked(log: FakeLog) -> None:
 class MixedLog(FakeLog):
     """Its queues lie in one log: everything is one piece, and the last 10 of each range another."""
 
-    def abreast(self, parts: list[QueueRange], *, bytes_each: int) -> list[InputSplit]:
+    def log_order_splits(self, parts: list[QueueRange], *, bytes_each: int) -> list[InputSplit]:
         assert bytes_each > 0
         return [
             tuple(QueueRange(part.queue, part.start, part.end - 10, self.heavy) for part in parts),

@@ -111,7 +111,7 @@ def test_a_full_disk_is_an_error_and_the_mark_before_stays(tmp_path: Path) -> No
     resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "5").stat().st_size + 20, before[1]))
     try:
         with pytest.raises(
-            WriteFailed, match=r"File too large\); make room"
+            WriteFailed, match=r"File too large\); free some space"
         ):  # so the kernel says of this limit
             marks.write(SliceProgress(5, 17))
     finally:

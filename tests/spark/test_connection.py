@@ -171,7 +171,7 @@ def test_a_frame_that_is_too_large_ends_the_connection(
 ) -> None:
     broker_socket, other = ends
     other.sendall(size.to_bytes(4))
-    with pytest.raises(ConnectionAbortedError, match=r"a frame of \d+ bytes, at most"):
+    with pytest.raises(ConnectionAbortedError, match=r"a frame of \d+ bytes, over the limit of"):
         broker_socket.answers(5)
 
 

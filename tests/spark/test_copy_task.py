@@ -230,18 +230,18 @@ def test_what_a_copy_cannot_do(given: dict[str, Any], sentence: str) -> None:
 
 
 def test_paces_that_cannot_be() -> None:
-    with pytest.raises(InvalidOption, match="--start: 'now'; earliest or latest"):
+    with pytest.raises(InvalidOption, match="--start: 'now'; expected earliest or latest"):
         BatchArguments(start="now").check()
     with pytest.raises(InvalidOption, match="--every: -1 is not within"):
         BatchArguments(every_s=-1).check()
-    with pytest.raises(InvalidOption, match="--batch-messages: 0; at least one"):
+    with pytest.raises(InvalidOption, match="--batch-messages: 0; expected at least 1"):
         BatchArguments(batch_messages=0).check()
     with pytest.raises(InvalidOption, match="--batch-bytes='many': bytes from 1"):
         BatchArguments(batch_bytes="many").check()
 
 
 def test_what_spark_says_becomes_our_sentence_again() -> None:
-    spoken = "Traceback\nfirearrow.spark_tools.errors.DataLoss: T@b:0[1..2) is gone\n  at java"
+    spoken = "Traceback\nfirearrow.spark_tools.base.errors.DataLoss: T@b:0[1..2) is gone\n  at java"
     told = sentence_of(spoken)
     assert isinstance(told, DataLoss)
     assert str(told) == "T@b:0[1..2) is gone"
