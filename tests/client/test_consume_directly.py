@@ -95,4 +95,4 @@ async def test_just_one_message_is_wanted(body: bytes) -> None:
     answer, _ = await asked(body)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark is not None
-    assert answer.remark.startswith("body: ")
+    assert answer.remark.startswith("the body ")

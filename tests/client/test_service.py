@@ -41,11 +41,11 @@ async def test_who_is_closed_while_starting_does_not_run(
         leaves = member(kind, client, topic, unique("group"))
         starting = asyncio.create_task(leaves.start())
         await asyncio.sleep(0)
-        assert leaves.tables is ServiceState.START_FAILED
+        assert leaves.state is ServiceState.START_FAILED
         await leaves.close()
         with pytest.raises(NotRunning, match="closed"):
             await starting
-        assert leaves.tables is ServiceState.SHUTDOWN_ALREADY
+        assert leaves.state is ServiceState.SHUTDOWN_ALREADY
         with pytest.raises(NotRunning):
             await leaves.start()
         here = {*stays.instance.producers, *stays.instance.consumers}
@@ -62,10 +62,10 @@ async def test_a_pop_consumer_whose_start_failed_can_be_started(
     async with member(PopConsumer, client, topic, group) as first:
         with pytest.raises(ConfigError, match=group):
             await second.start()
-        assert second.tables is ServiceState.START_FAILED
+        assert second.state is ServiceState.START_FAILED
         assert first.instance.consumers == {group: first}
     async with second:
-        assert second.tables is ServiceState.RUNNING
+        assert second.state is ServiceState.RUNNING
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ async def test_a_transaction_is_traced_with_its_end(name_server: str, topics: Ca
             pass
         async with producer.transaction(Message(topic, b"y")) as asked:
             asked.leave_unknown()
-        half, end = sorted(
+        end, half = sorted(
             await records_of(admin, kept.id, {PubRecord, EndTransactionRecord}), key=_type_name
         )
         assert isinstance(half, PubRecord)
@@ -115,7 +115,7 @@ async def test_a_recall_is_traced(name_server: str, topics: Callable[..., str]) 
         assert sent.recall_handle is not None
         assert RecallHandle.decode(sent.recall_handle).message_id == sent.message_id
         assert await producer.recall(topic, sent.recall_handle) == sent.message_id
-        recalled, delayed = sorted(
+        delayed, recalled = sorted(
             await records_of(admin, sent.message_id, {PubRecord, RecallRecord}), key=_type_name
         )
         assert isinstance(recalled, RecallRecord)
@@ -143,7 +143,7 @@ async def test_what_a_consumer_does_is_found_in_the_trace_topic(
         async with consumer:
             sent = await producer.send(Message(topic, b"body", keys=["k"]))
             await asyncio.wait_for(handled.wait(), 20)
-        begun, ended = sorted(
+        ended, begun = sorted(
             await records_of(admin, sent.message_id, {SubBeforeRecord, SubAfterRecord}), key=_type_name
         )
         assert isinstance(begun, SubBeforeRecord)
@@ -167,7 +167,7 @@ async def test_what_a_consumer_polls_is_found_in_the_trace_topic(
         async with consumer, asyncio.timeout(20):
             while not await consumer.poll():
                 pass
-        begun, ended = sorted(
+        ended, begun = sorted(
             await records_of(admin, sent.message_id, {SubBeforeRecord, SubAfterRecord}), key=_type_name
         )
         assert isinstance(begun, SubBeforeRecord)
