@@ -58,7 +58,8 @@ cdef int open_index(const uint8_t[::1] held, int64_t slots, Index *index) except
     index.count = max(1, get_i32(&held[INDEX_AT_COUNT]))
     if index.count > max(<int64_t> 1, capacity):
         raise ValueError(
-            f"the head counts {index.count - 1} entries, and there is room for {max(<int64_t> 0, capacity - 1)}"
+            f"the head counts {index.count - 1} entries, "
+            f"and there is room for {max(<int64_t> 0, capacity - 1)}"
         )
     return 0
 

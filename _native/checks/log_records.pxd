@@ -55,7 +55,9 @@ cdef class Survey:
     cdef int add_entries(
         self, Py_ssize_t number, const RecordView *view, const Properties *properties
     ) except -1
-    cdef int add_lmq_entries(self, const RecordView *view, const Properties *properties, int64_t code) except -1
+    cdef int add_lmq_entries(
+        self, const RecordView *view, const Properties *properties, int64_t code,
+    ) except -1
     cdef int add_keys(
         self, int32_t topic_hash, const RecordView *view, const Properties *properties
     ) except -1

@@ -87,7 +87,8 @@ cdef class Survey:
         self.check_crc, self.with_keys = check_crc, with_keys
         self.delays_ms = tuple(delays_ms)
         self.faults = Faults(faults_max)
-        self.tags, self.hosts, self.hours = NameCounters(names_max), NameCounters(names_max), NameCounters(names_max)
+        self.tags, self.hosts = NameCounters(names_max), NameCounters(names_max)
+        self.hours = NameCounters(names_max)
         self.topics, self.queue_names = NameCounters(), NameCounters()
         self.rows_max, self.keys_max = max(1, rows_max), max(1, keys_max)
 
@@ -166,7 +167,9 @@ cdef class Survey:
             self.add_lmq_entries(view, properties, code)
         return 0
 
-    cdef int add_lmq_entries(self, const RecordView *view, const Properties *properties, int64_t code) except -1:
+    cdef int add_lmq_entries(
+        self, const RecordView *view, const Properties *properties, int64_t code,
+    ) except -1:
         """INNER_MULTI_DISPATCH names queues, INNER_MULTI_QUEUE_OFFSET the entry in each."""
         cdef const uint8_t *name = properties.multi_names.at
         cdef const uint8_t *names_end = name + properties.multi_names.length

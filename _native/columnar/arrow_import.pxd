@@ -59,7 +59,9 @@ cdef inline bint text_at(const StringArrayView *view, Py_ssize_t index, ByteView
     return piece.length > 0
 
 
-cdef inline Py_ssize_t items_at(const ListArrayView *view, Py_ssize_t index, Py_ssize_t *start) noexcept nogil:
+cdef inline Py_ssize_t items_at(
+    const ListArrayView *view, Py_ssize_t index, Py_ssize_t *start,
+) noexcept nogil:
     """How many items the row has, and the first."""
     cdef Py_ssize_t place = view.first + index
     start[0] = 0
@@ -69,7 +71,9 @@ cdef inline Py_ssize_t items_at(const ListArrayView *view, Py_ssize_t index, Py_
     return view.offsets[place + 1] - view.offsets[place]
 
 
-cdef inline Py_ssize_t values_bytes(const StringArrayView *view, Py_ssize_t start, Py_ssize_t count) noexcept nogil:
+cdef inline Py_ssize_t values_bytes(
+    const StringArrayView *view, Py_ssize_t start, Py_ssize_t count,
+) noexcept nogil:
     """Bytes of items [start, start + count), those of nulls among them."""
     cdef Py_ssize_t place = view.first + start
     return view.offsets[place + count] - view.offsets[place] if count else 0

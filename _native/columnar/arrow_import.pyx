@@ -64,7 +64,8 @@ cdef class StringArray:
 
 cdef class ListArray:
     def __init__(
-        self, offsets, valid, Py_ssize_t first, Py_ssize_t count, StringArray items not None, StringArray values=None
+        self, offsets, valid, Py_ssize_t first, Py_ssize_t count, StringArray items not None,
+        StringArray values=None,
     ):
         self.keep_alive = (offsets, valid, items, values)
         self.count = count

@@ -83,7 +83,8 @@ cdef Py_ssize_t room_for(
 
 
 cdef int put_items(
-    Spans spans, Py_ssize_t *next, Py_ssize_t stop, const EditPlan *plan, Py_ssize_t bytes_max, uint8_t *start,
+    Spans spans, Py_ssize_t *next, Py_ssize_t stop, const EditPlan *plan, Py_ssize_t bytes_max,
+    uint8_t *start,
     Py_ssize_t room, uint8_t **end, int32_t sys_flag,
 ) noexcept nogil:
     """Write what fits and is compressed alike; `next` and `end` move. Anything but WRITTEN is about record
@@ -107,7 +108,8 @@ cdef int put_items(
 
 
 def batch_body(
-    Spans spans not None, Py_ssize_t first, PropertyEdits edits not None, *, Py_ssize_t bytes_max=BATCH_BYTES_MAX,
+    Spans spans not None, Py_ssize_t first, PropertyEdits edits not None, *,
+    Py_ssize_t bytes_max=BATCH_BYTES_MAX,
     Py_ssize_t count_max=BATCH_COUNT_MAX,
 ):
     cdef RecordView view

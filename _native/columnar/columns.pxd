@@ -1,6 +1,6 @@
 # Records looked into once, then written out column by column as Apache Arrow has them.
 #
-#   views[i]                               what was found; body, topic and properties may point into `keep_alive`
+#   views[i]                               a record; body, topic and properties may point into `keep_alive`
 #   pairs[ends[i] .. ends[i + 1])          properties of record i
 #
 #   numbers   i32 or i64 a record          texts   i32 offsets[count + 1], bytes

@@ -31,7 +31,7 @@ class Columns:
     ) -> None: ...
     def __len__(self) -> int: ...
     def batch(self, fields: Sequence[str | bytes], broker_name: str = "") -> ArrowBatch:
-        """A column a field, of the types that spark_tools/arrow/columns.py says: by the column's name, or by the name of a
+        """A column per field, of the types in spark_tools/arrow/columns.py: by the column's name, or by the name of a
         property, as bytes, its value as text. Buffers of validity only where something is not there: a time outside of
         the years 1 to 9999, a property that the record lacks. In `properties` a name stands once in a record, with its
         last value. KeyError: no such column."""

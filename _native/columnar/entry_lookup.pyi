@@ -19,6 +19,6 @@ def from_entries(
     which names the queue offset. Entries whose tags code is not in `tags` are passed over before the log is touched; a
     code is Java's hash of the tag, and an address into an extension file says nothing of it.
 
-    `queue`: topic and number that the records must hold. `is_lmq`: entries of a light queue (%LMQ%…), whose records hold
-    the queue and the queue offset of another.
+    `queue`: topic and number that the records must hold. `is_lmq`: entries of an LMQ (%LMQ%…), whose records hold the
+    queue and the queue offset of another.
     """

@@ -5,7 +5,9 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
 from firearrow._native.base.endian cimport get_i32, get_i64
-from firearrow._native.columnar.record_spans cimport HEADS_AHEAD, STRINGS_AHEAD, prefetch_head, prefetch_strings
+from firearrow._native.columnar.record_spans cimport (
+    HEADS_AHEAD, STRINGS_AHEAD, prefetch_head, prefetch_strings,
+)
 from firearrow._native.columnar.record_spans cimport Spans, of_window
 from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES
 from firearrow._native.store.log.record cimport RECORD_OK, RecordView, check_record

@@ -1,6 +1,5 @@
-# What is done to the properties of every record that is sent again: some left out by name, some put behind,
-# and where the record came from. `write_edited` writes the properties of one record; it needs no more room than
-# `edited_bytes_max`.
+# Edits of the properties of every record that is sent again: some dropped by name, some added, and where the
+# record came from. `write_edited` writes the properties of one record: at most `edited_bytes_max` bytes.
 #
 # Ownership: Edits own the texts that their plan points into. They never change once made: any thread.
 

@@ -7,7 +7,9 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.text cimport DECIMAL_BYTES_MAX, put_decimal
-from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTIES_BYTES_MAX, PROPERTY_SEPARATOR
+from firearrow._native.store.files.layout cimport (
+    NAME_VALUE_SEPARATOR, PROPERTIES_BYTES_MAX, PROPERTY_SEPARATOR,
+)
 from firearrow._native.store.log.record cimport RecordView, Text
 
 REPLAY_JOB, REPLAY_BROKER, REPLAY_TOPIC = "REPLAY_JOB", "REPLAY_BROKER", "REPLAY_TOPIC"

@@ -4,10 +4,9 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr
 
-from firearrow._native.base.endian cimport get_i32
 from firearrow._native.columnar.record_spans cimport Spans
 from firearrow._native.columnar.string_set cimport StringSet
-from firearrow._native.store.files.layout cimport AT_SIZE, KEY_SEPARATOR
+from firearrow._native.store.files.layout cimport KEY_SEPARATOR
 from firearrow._native.store.log.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
 
 from firearrow._native.store.log.record import RecordError
@@ -74,7 +73,9 @@ cdef class RecordFilter:
             return False
         if self.topics is not None and not self.topics.contains(view.topic.at, view.topic.length):
             return False
-        return (self.tags is None and self.keys is None and self.unique_ids is None) or self.accepts_strings(view)
+        if self.tags is None and self.keys is None and self.unique_ids is None:
+            return True
+        return self.accepts_strings(view)
 
     cdef bint accepts_strings(self, const RecordView *view) noexcept nogil:
         cdef Properties found

@@ -6,10 +6,8 @@
 #
 # Ownership: Spans keeps the window's buffer for as long as it lives, and what decodes from it must keep the
 # Spans. Order: a record gets in only after `check_record`; `view` checks again, because files under a mapping
-# may change. Loops over many records call `prefetch` for each: what they will read soon is then on its way from
-# memory.
-# What loops over many records will read soon is prefetched: first the head, then, once that is there, the texts
-# after the body. Wrong guesses cost only time: nothing outside the window is read.
+# may change. Loops over many records call `prefetch` for each: first the head, then, once that is there, the
+# strings after the body. Wrong guesses cost only time: nothing outside the window is read.
 
 from libc.stdint cimport int64_t, uint8_t
 from firearrow._native.base.endian cimport get_i32

@@ -9,7 +9,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.endian cimport get_i32, put_i16, put_i32
 from firearrow._native.columnar.arrow_import cimport (
-    ListArray, ListArrayView, ByteView, StringArray, StringArrayView, items_at, values_bytes, text_at,
+    ListArray, ListArrayView, ByteView, StringArray, items_at, values_bytes, text_at,
 )
 from firearrow._native.base.text cimport put_decimal
 from firearrow._native.store.files.layout cimport (
@@ -278,7 +278,8 @@ cdef class RowEncoder:
         if self.has_pairs:
             count = items_at(&self.pairs, row, &start)
             room += 2 * count
-            room += values_bytes(&self.pairs.items, start, count) + values_bytes(&self.pairs.values, start, count)
+            room += values_bytes(&self.pairs.items, start, count)
+            room += values_bytes(&self.pairs.values, start, count)
         return room
 
     cdef Fault put_item(self, uint8_t **at, Py_ssize_t row) noexcept nogil:
@@ -384,7 +385,9 @@ cdef class RowEncoder:
         cdef const uint8_t *item
         if not 0 <= row < self.count:
             raise IndexError(f"row {row} of {self.count}")
-        cdef bytes whole = self.put_all(memoryview(row.to_bytes(8, "little")).cast("q"), self.item_bytes_max(row))
+        cdef bytes whole = self.put_all(
+            memoryview(row.to_bytes(8, "little")).cast("q"), self.item_bytes_max(row),
+        )
         item = <const uint8_t *> PyBytes_AS_STRING(whole)
         length = get_i32(item + ITEM_AT_BODY_LENGTH)
         return (

@@ -112,7 +112,15 @@ def suite(folders: list[str]) -> list[str]:
     }
     words = [word for option in options.items() for word in option]
     left_out = [word for test in LEFT_OUT for word in ("--deselect", test)]
-    return ["pytest", "-q", "-p", "no:cacheprovider", *words, *left_out, *(f"tests/{folder}" for folder in folders)]
+    return [
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *words,
+        *left_out,
+        *(f"tests/{folder}" for folder in folders),
+    ]
 
 
 def main(arguments: list[str]) -> int:

@@ -181,7 +181,7 @@ def test_the_lock_keeps_others_away(root: Path) -> None:
 
 
 def test_a_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnreadable, match="has no folder commitlog"):
+    with pytest.raises(StoreUnreadable, match="has no commitlog folder"):
         verify(str(tmp_path))
 
 
