@@ -236,7 +236,7 @@ def test_paces_that_cannot_be() -> None:
         BatchArguments(every_s=-1).check()
     with pytest.raises(InvalidOption, match="--batch-messages: 0; expected at least 1"):
         BatchArguments(batch_messages=0).check()
-    with pytest.raises(InvalidOption, match="--batch-bytes='many': bytes from 1"):
+    with pytest.raises(InvalidOption, match="--batch-bytes='many': expected 1 to"):
         BatchArguments(batch_bytes="many").check()
 
 

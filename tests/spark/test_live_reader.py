@@ -115,7 +115,7 @@ def test_topics_queues_and_bounds(reader: LiveReader, sent: Sent) -> None:
 
 
 def test_a_missing_topic_is_named(reader: LiveReader) -> None:
-    with pytest.raises(TopicNotFound, match="topic no-such-topic: no broker behind 127"):
+    with pytest.raises(TopicNotFound, match="topic no-such-topic: no broker of 127"):
         reader.queues("no-such-topic")
 
 

@@ -131,7 +131,7 @@ def test_a_value_is_text_of_a_bounded_length() -> None:
 def test_somewhere_must_be_read_from() -> None:
     with pytest.raises(InvalidOption, match="path or nameServer"):
         SourceOptions.of({"topic": "A"}, BATCH)
-    with pytest.raises(InvalidOption, match="which topic of the brokers"):
+    with pytest.raises(InvalidOption, match="topic: set topic, topicPattern or assign"):
         SourceOptions.of({"nameServer": "x:1"}, BATCH)
     with pytest.raises(InvalidOption, match=r"keysByIndex: .* path only"):
         SourceOptions.of({"nameServer": "x:1", "topic": "A", "keys": "k", "keysByIndex": "true"}, BATCH)

@@ -217,7 +217,7 @@ def test_an_offset_that_goes_backwards_is_no_way_back(cluster: Scripted) -> None
         (26, RequestRefused, "26"),
         (1, RequestRefused, "1 as told"),
         (17, TopicNotFound, "17 as told"),
-        (23, InvalidOption, "sql: the broker cannot read"),
+        (23, InvalidOption, "sql: the broker cannot parse"),
     ],
 )
 def test_refusals_come_with_the_broker_s_words(
