@@ -133,9 +133,9 @@ def test_somewhere_must_be_read_from() -> None:
         SourceOptions.of({"topic": "A"}, BATCH)
     with pytest.raises(InvalidOption, match="topic: set topic, topicPattern or assign"):
         SourceOptions.of({"nameServer": "x:1"}, BATCH)
-    with pytest.raises(InvalidOption, match=r"keysByIndex: .* path only"):
+    with pytest.raises(InvalidOption, match=r"keysByIndex: .* only with path"):
         SourceOptions.of({"nameServer": "x:1", "topic": "A", "keys": "k", "keysByIndex": "true"}, BATCH)
-    with pytest.raises(InvalidOption, match=r"commitGroup: .* nameServer only"):
+    with pytest.raises(InvalidOption, match=r"commitGroup: .* only with nameServer"):
         options(STREAM, commitGroup="g")
 
 

@@ -175,7 +175,7 @@ def test_renamed_topics_say_what_they_were() -> None:
 
 def test_an_export_that_has_not_finished_is_refused(tmp_path: Path) -> None:
     (tmp_path / "_checkpoint").mkdir()
-    with pytest.raises(InvalidManifest, match="has not finished"):
+    with pytest.raises(InvalidManifest, match="the export is not finished"):
         parquet_input(tmp_path, contents=False, ordered=True)
 
 

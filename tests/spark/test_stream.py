@@ -32,7 +32,7 @@ def log() -> FakeLog:
 def stream(log: FakeLog, **options: str) -> StreamReader:
     given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest", **options}
     reader = StreamReader(log, SourceOptions.of(given, STREAM), ("queueId", "queueOffset"))
-    reader.__dict__["tail"] = StreamCursor(log, reader.options, clock=ManualClock(0, step_ms=60_000))
+    reader.__dict__["cursor"] = StreamCursor(log, reader.options, clock=ManualClock(0, step_ms=60_000))
     return reader
 
 
