@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 from typing import Protocol, cast
 
-from bench.programs import CACHE, NATIVE, ROOT
+from bench.programs import CACHE, INCLUDE, NATIVE, ROOT
 from firearrow._native.store.store_reader import StoreReader
 
 SOURCE = NATIVE / "loops.pyx"
@@ -51,7 +51,7 @@ def loops() -> Loops:
 def _build(built: Path) -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
     c_text, shape = CACHE / "loops.c", ROOT / "build" / "shape"
-    include = [f"-I{sysconfig.get_paths()['include']}", f"-I{ROOT / '_native' / 'store'}"]
+    include = [f"-I{sysconfig.get_paths()['include']}", f"-I{INCLUDE}"]
     cython = [
         sys.executable,
         "-m",

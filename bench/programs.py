@@ -6,7 +6,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / "build" / "bench"
 NATIVE = ROOT / "bench" / "native"
-CRC = ROOT / "_native" / "base" / "crc32.h"
+INCLUDE = ROOT / "_native"
+CRC = INCLUDE / "base" / "crc32.h"
 
 
 def built(name: str) -> Path:
@@ -16,7 +17,7 @@ def built(name: str) -> Path:
     newest = max(path.stat().st_mtime for path in (source, CRC, *NATIVE.glob("*.h")))
     if not program.exists() or program.stat().st_mtime < newest:
         try:
-            command = ["cc", "-O2", f"-I{CRC.parent}", "-o", str(program), str(source)]
+            command = ["cc", "-O2", f"-I{INCLUDE}", "-o", str(program), str(source)]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
         except (OSError, subprocess.SubprocessError) as error:
             raise RuntimeError(f"{source.name} needs a C compiler: {error}") from None

@@ -5,7 +5,7 @@
 #define BENCH_RECORDING_H
 
 #include "answers.h"
-#include "crc32.h"
+#include "base/crc32.h"
 
 enum { ITEM_HEAD = 20, ENTRY_BYTES = 20, FIXED_BYTES = 91, TAG_BYTES = 5 };
 static const unsigned char tag_name[] = "TAGS\1", topic_name[] = "bench";

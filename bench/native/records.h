@@ -5,7 +5,7 @@
 #define BENCH_RECORDS_H
 
 #include "answers.h"
-#include "crc32.h"
+#include "base/crc32.h"
 
 enum { RECORD_HEAD = 48, HOST_V4 = 8, HOST_V6 = 20, BORN_V6 = 0x10, STORE_V6 = 0x20 };
 
