@@ -1,4 +1,4 @@
-"""The way of a message into the store: checks, delay levels, retry topics, LMQ, the progress journal.
+"""From a request to a stored message: checks, delay levels, retry topics, LMQ, the progress journal.
 
 - `appender`: stages messages in the store after Apache's hooks for delays (HookUtils)
 - `broadcast_offsets`: how far each client of a broadcasting group has pulled (Apache: BroadcastOffsetManager)
