@@ -1,8 +1,7 @@
-# What a check found wrong: a list that stays short for each kind, and exact counts. No Python object is made
-# while it is filled.
+# Faults: what a check found wrong, as a bounded list for each kind and exact counts. Adding a fault creates
+# no Python object.
 #
-# Faults of one kind and owner whose numbers follow each other are one fault with a count, where the kind
-# allows it.
+# Faults of one kind and owner with consecutive numbers become one fault with a count, if the kind allows it.
 
 from libc.stdint cimport int64_t
 
@@ -23,11 +22,11 @@ cpdef enum FaultKind:
 
 cdef struct FaultRow:
     int kind
-    int owner                  # whose it is: number of a queue, or -1
+    int owner                  # number of the queue that it belongs to, or -1
     int64_t number             # queue offset, number of a record, an index entry, a slot
     int64_t place              # physical offset
     int64_t size
-    int64_t seen               # what stands there instead
+    int64_t seen               # the value that is there instead
     int64_t count
 
 cdef class Faults:

@@ -1,4 +1,4 @@
-"""Faults: what a check found wrong (see faults.pxd)."""
+"""Faults: what a check found wrong (see findings.pxd)."""
 
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
@@ -9,7 +9,7 @@ Fault = namedtuple("Fault", "kind owner number place size seen times")
 
 
 cdef inline bint joins(int kind) noexcept nogil:
-    """Whether many of a kind are one story: a part of a queue or an index that is not there."""
+    """Whether adjacent faults of a kind are one fault: a missing part of a queue or an index."""
     return kind == NO_ENTRY or kind == LOST_RECORD or kind == QUEUE_GAP or kind == NO_KEY
 
 

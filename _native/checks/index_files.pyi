@@ -22,7 +22,7 @@ def head_of(window: Window) -> IndexHeader:
 
 def slots_of(window: Window) -> int:
     """How many slots the file has, which it does not say: by its size if it is Apache's own, else by its
-    first entry. 0: not to be told.
+    first entry. 0: unknown.
     """
 
 def check_chains(window: Window, slots: int, *, growing: bool, faults: Faults, owner: int = -1) -> int:

@@ -1,10 +1,9 @@
-"""Index files beside the log: chains in one pass, keys in the log's order. Reads, never writes; one thread a
-survey.
+"""Compares index files with the log: chains in one pass, keys in the order of the log. Reads only; one thread
+for each survey.
 
-Both brokers put keys into the index in the order of the log, so that entries and records are merged, and the
-chains need not be followed for each key. Binary search looks at three neighbours: one bad entry does not lead
-it astray. Who looks for a few keys follows their chains; what they cannot be is told, so that nothing is left
-out on their word.
+Both brokers add keys to the index in the order of the log, so entries and records are merged, and no chain is
+followed for each key. Binary search looks at three neighbours, so that one bad entry does not mislead it. A
+search for a few keys follows their chains; an impossible chain is an error, so that no entry is missed.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -13,7 +12,6 @@ from libc.stdlib cimport calloc, free
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.checks.findings cimport INDEX_CHAIN, INDEX_ORDER, INDEX_SLOT, NO_KEY, WRONG_KEY, Faults
 from firearrow._native.checks.log_records cimport KeyRow, Survey
-from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.files.layout cimport (
     INDEX_AT_BEGIN_OFFSET, INDEX_AT_COUNT, INDEX_AT_END_OFFSET, INDEX_AT_SLOTS_USED,
     INDEX_ENTRY_AT_OFFSET, INDEX_ENTRY_AT_PREVIOUS, INDEX_ENTRY_AT_SECONDS, INDEX_ENTRY_BYTES,

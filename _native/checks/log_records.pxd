@@ -1,12 +1,14 @@
-# The records of a range of the log, looked at once: whole? the right CRC? which queue entries and keys must
-# there be?
+# Survey: checks the records of a range of the log in one pass. Are they whole, is the CRC right, and which
+# queue entries and keys must exist?
 #
-#   walk      records → Row for each queue entry they must have, KeyRow for each key; counts names and hours
-#   match     rows of one queue beside the entries of one of its files     settle: what stayed open is a fault
-#   keycheck  keys beside the entries of an index file                     clear: the next part of the range
+#   walk         makes a Row for each entry and a KeyRow for each key that must exist; counts by name and hour
+#   match        compares rows of one queue with the entries of one of its files
+#   settle       rows that are still open become faults
+#   index_files  compares keys with the entries of an index file
+#   clear        drops rows and keys, for the next part of the range
 #
-# Memory: `walk` ends where `rows_max` or `keys_max` are reached; queues and topics are as many as the range
-# has. Order: rows and keys lie in the log's order. The window is only borrowed while a call runs. One thread.
+# Memory: `walk` stops at `rows_max` or `keys_max`; queues and topics are not limited. Order: rows and keys
+# are in the order of the log. A call borrows the window only while it runs. One thread.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

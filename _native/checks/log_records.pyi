@@ -30,7 +30,7 @@ class SurveyedQueue(NamedTuple):
 
 @final
 class Survey:
-    """Counts and expectations of a range's records; see survey.pxd. One thread."""
+    """Checks and counts the records of a range of the log; see log_records.pxd. One thread."""
 
     faults: Faults
     tags: NameCounters

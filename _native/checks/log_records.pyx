@@ -1,4 +1,4 @@
-"""Survey: the records of a range of the log, looked at once (see survey.pxd)."""
+"""Survey: checks the records of a range of the log in one pass (see log_records.pxd)."""
 
 from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr, memcmp, memset

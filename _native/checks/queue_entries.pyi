@@ -11,14 +11,14 @@ class EntriesResult(NamedTuple):
     first: int
     """The first entry that shows a place at or above `log_from`."""
     end: int
-    """Behind the last entry that was written, or is a blank."""
+    """After the last entry that was written, or is a blank."""
     written: int
     within: int
     """Entries that show a place in the log."""
     gone: int
-    """… a place before the log's first."""
+    """… a place before the start of the log."""
     beyond: int
-    """… a place behind the log's end."""
+    """… a place after the end of the log."""
     lowest: int
     highest: int
     """Places of the entries within, -1: none."""

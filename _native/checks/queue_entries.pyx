@@ -1,5 +1,4 @@
-"""The entries of a queue's file: counted, and compared with the records that they show. Reads, never writes;
-any thread."""
+"""Counts the entries of a consume queue file and compares them with their records. Reads only; any thread."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp

@@ -1,6 +1,6 @@
 # cython: boundscheck=False, wraparound=False
-"""Units of a timer log: are they whole, and is each chained to the one of its slot before it (see
-timerunits.pyi).
+"""Checks the units of a timer log: is each whole and chained to the previous unit of its slot (see
+timer_log.pyi).
 
 Layout of a unit, 52 bytes, big-endian: size i32, previous position of its slot i64, magic i32, write time
 i64, delay i32 (both ms), physical offset i64, size of the record i32, hash i32, reserved i64. Reads only. Any

@@ -1,4 +1,4 @@
-"""Arrow's C data interface, the side that hands over (see arrow.pxd)."""
+"""Exports columns through Arrow's C data interface (see arrow_export.pxd)."""
 
 cimport cython
 from libc.stdint cimport int64_t

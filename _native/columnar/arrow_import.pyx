@@ -1,4 +1,4 @@
-"""Columns of texts and lists (see arrays.pxd)."""
+"""Views of Arrow's string and list columns (see arrow_import.pxd)."""
 
 from libc.stdint cimport int32_t, uint8_t
 

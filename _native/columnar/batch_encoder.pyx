@@ -1,5 +1,5 @@
-"""Bodies of batch requests from records as they lie in a window (see batches.pxd). No Python object for a
-record."""
+"""Encodes stored records as bodies of batch requests, without a Python object for each record (see
+batch_encoder.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject

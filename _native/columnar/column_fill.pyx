@@ -1,17 +1,13 @@
-"""The loops that fill columns (see fills.pxd).
+"""The loops that fill columns: numbers, times, strings, hosts and properties (see column_fill.pxd)."""
 
-Hosts of records as text (see hosts.pxd).
-"""
-
-from libc.stdint cimport int32_t, uint8_t
-from libc.string cimport strlen
-from firearrow._native.base.endian cimport get_i32
-from firearrow._native.base.text cimport put_decimal
-from firearrow._native.store.files.layout cimport HOST_V4_BYTES
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcmp, memcpy, memset
-from firearrow._native.columnar.property_pairs cimport Pair, place_of
+from libc.string cimport memcmp, memcpy, memset, strlen
+
+from firearrow._native.base.endian cimport get_i32
 from firearrow._native.base.memory cimport copy_far
+from firearrow._native.base.text cimport put_decimal
+from firearrow._native.columnar.property_pairs cimport Pair, place_of
+from firearrow._native.store.files.layout cimport HOST_V4_BYTES
 from firearrow._native.store.log.record cimport RecordView, Text
 
 

@@ -1,5 +1,7 @@
-"""Columns of records (see columns.pxd): sizes first, then one loop of fills a column, without an object for a
-record."""
+"""Columns: converts records to columns, without a Python object for each record (see columns.pxd).
+
+Computes the sizes first, then fills each column in one loop of `column_fill`.
+"""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -9,10 +11,9 @@ from libc.string cimport memcpy
 
 from firearrow._native.columnar.arrow_export cimport ArrowArray, ArrowBatch, begin_array, new_buffer
 from firearrow._native.columnar.column_fill cimport (
-    OFFSET_MAX, choose, repeat_text, write_hosts, write_i32, write_i64, write_offsets, write_texts,
-    write_times,
+    HOST_TEXT_BYTES_MAX, OFFSET_MAX, choose, repeat_text, write_hosts, write_i32, write_i64, write_offsets,
+    write_texts, write_times,
 )
-from firearrow._native.columnar.column_fill cimport HOST_TEXT_BYTES_MAX
 from firearrow._native.columnar.property_pairs cimport Pair, find_pairs, pairs_at_most
 from firearrow._native.columnar.record_spans cimport Spans
 from firearrow._native.base.text cimport is_utf8

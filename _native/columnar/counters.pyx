@@ -1,4 +1,4 @@
-"""Names: messages and bytes of each name (see names.pxd)."""
+"""NameCounters: counts messages and bytes by name (see counters.pxd)."""
 
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcmp, memcpy

@@ -1,4 +1,4 @@
-"""Records looked up by the entries of a queue (see lookup.pxd)."""
+"""Finds the records that consume queue entries point to (see entry_lookup.pxd)."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
@@ -6,16 +6,15 @@ from libc.string cimport memcmp
 
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.columnar.record_spans cimport (
-    HEADS_AHEAD, STRINGS_AHEAD, prefetch_head, prefetch_strings,
+    HEADS_AHEAD, STRINGS_AHEAD, Spans, of_window, prefetch_head, prefetch_strings,
 )
-from firearrow._native.columnar.record_spans cimport Spans, of_window
 from firearrow._native.store.files.layout cimport ENTRY_AT_SIZE, ENTRY_AT_TAGS, ENTRY_BYTES
 from firearrow._native.store.log.record cimport RECORD_OK, RecordView, check_record
 
 from firearrow._native.store.log.record import RecordError
 
 cdef enum:
-    CODES_IN_A_ROW = 8            # so few tags codes are compared one by one
+    CODES_IN_A_ROW = 8            # up to this many tags codes are compared one by one
     ADDRESSES_BELOW = -2147483648  # a tags code below is an address in consumequeue_ext
 
 cdef int64_t SIZE_MAX = 0x7FFFFFFF

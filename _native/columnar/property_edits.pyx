@@ -1,5 +1,7 @@
-"""What is done to the properties of records on their way to a batch: Edits (see edits.pxd). Copies texts,
-decodes none."""
+"""PropertyEdits: edits the properties of records that are sent again (see property_edits.pxd).
+
+Copies strings, decodes none.
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -77,7 +79,7 @@ cdef class PropertyEdits:
 
 
 def checked(text):
-    """A name or a value itself, if it can stand among properties."""
+    """The name or value itself, if properties can hold it."""
     if not text or "\x01" in text or "\x02" in text:
         raise ValueError(f"property {text!r}: empty, or with a byte 1 or 2, which separate properties")
     return text

@@ -1,4 +1,4 @@
-"""Properties of records, found once (see pairs.pxd)."""
+"""Parses the properties of records into names and values (see property_pairs.pxd)."""
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport qsort
@@ -10,7 +10,7 @@ from firearrow._native.store.log.record cimport (
 )
 
 cdef enum:
-    # so many are compared with each other, more are sorted: a text may have thousands
+    # up to this many are compared with each other, more are sorted: there may be thousands
     COMPARED_MAX = 32
 
 

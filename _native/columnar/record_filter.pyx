@@ -1,4 +1,4 @@
-"""Selection: which records are wanted (see selection.pxd)."""
+"""RecordFilter: selects records by topic, tag, key, unique id and time (see record_filter.pxd)."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t

@@ -1,5 +1,6 @@
-"""Spans, and how they are found: by walking a log, in an answer (see spans.pxd); by a queue's entries:
-lookup.
+"""Spans: finds whole records in a log or in a pull response (see record_spans.pxd).
+
+`entry_lookup` finds them by the entries of a queue.
 """
 
 cimport cython
@@ -87,7 +88,7 @@ cdef class Spans:
         return check_record(self.data + position, self.length - position, SIZE_MAX, False, found)
 
     cdef void prefetch(self, Py_ssize_t index) noexcept nogil:
-        """Records behind `index` will be looked at next."""
+        """Prefetch records after `index`, which are read next."""
         if index + HEADS_AHEAD < self.count:
             prefetch_head(self.data + self.positions[index + HEADS_AHEAD])
             prefetch_strings(self.data, self.length, self.positions[index + STRINGS_AHEAD])

@@ -1,4 +1,4 @@
-"""Columns as messages to be sent (see rows.pxd)."""
+"""RowEncoder: encodes rows of columns as messages (see row_encoder.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.object cimport PyObject
@@ -9,7 +9,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.endian cimport get_i32, put_i16, put_i32
 from firearrow._native.columnar.arrow_import cimport (
-    ListArray, ListArrayView, ByteView, StringArray, items_at, values_bytes, text_at,
+    ByteView, ListArray, ListArrayView, StringArray, items_at, text_at, values_bytes,
 )
 from firearrow._native.base.text cimport put_decimal
 from firearrow._native.store.files.layout cimport (
@@ -142,7 +142,7 @@ cdef void put_id(uint8_t **at, ByteView prefix, int64_t number) noexcept nogil:
 
 
 cdef Py_ssize_t room_of(const PropertySource *source, Py_ssize_t row) noexcept nogil:
-    """At most so many bytes are put for it."""
+    """Upper bound of the bytes that are written for it."""
     cdef Py_ssize_t start = 0, count
     cdef ByteView piece
     cdef Py_ssize_t fixed = source.name.length + 2
@@ -268,7 +268,7 @@ cdef class RowEncoder:
         return False
 
     cdef Py_ssize_t item_bytes_max(self, Py_ssize_t row) noexcept nogil:
-        """At most so many bytes are put for the row."""
+        """Upper bound of the bytes that are written for the row."""
         cdef Py_ssize_t start = 0, count, index
         cdef ByteView body
         text_at(&self.body, row, &body)

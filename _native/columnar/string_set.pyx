@@ -1,4 +1,4 @@
-"""StringSet: which of very many texts are asked for (see textset.pxd)."""
+"""StringSet: a set of strings that native code can query (see string_set.pxd)."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
