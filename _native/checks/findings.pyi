@@ -22,7 +22,7 @@ class Fault(NamedTuple):
     kind: FaultKind
     owner: int
     number: int
-    place: int
+    physical_offset: int
     size: int
     seen: int
     times: int

@@ -5,7 +5,7 @@ from libc.string cimport memset
 
 from collections import namedtuple
 
-Fault = namedtuple("Fault", "kind owner number place size seen times")
+Fault = namedtuple("Fault", "kind owner number physical_offset size seen times")
 
 
 cdef inline bint joins(int kind) noexcept nogil:
@@ -29,7 +29,7 @@ cdef class Faults:
         return self.count
 
     cdef int add(
-        self, int kind, int owner, int64_t number, int64_t place, int64_t size, int64_t seen
+        self, int kind, int owner, int64_t number, int64_t physical_offset, int64_t size, int64_t seen
     ) except -1:
         cdef FaultRow *row
         self.totals[kind] += 1
@@ -45,7 +45,7 @@ cdef class Faults:
             self.grow()
         row = &self.rows[self.count]
         row.kind, row.owner, row.number = kind, owner, number
-        row.place, row.size, row.seen = place, size, seen
+        row.physical_offset, row.size, row.seen = physical_offset, size, seen
         row.count = 1
         self.count += 1
         self.kept[kind] += 1
@@ -67,7 +67,10 @@ cdef class Faults:
         for n in range(self.count):
             row = &self.rows[n]
             found.append(
-                Fault(FaultKind(row.kind), row.owner, row.number, row.place, row.size, row.seen, row.count)
+                Fault(
+                    FaultKind(row.kind), row.owner, row.number, row.physical_offset, row.size, row.seen,
+                    row.count,
+                )
             )
         return found
 

@@ -19,11 +19,11 @@ from firearrow._native.store.log.record cimport Properties, RecordView
 cdef enum RowState:
     ROW_OPEN = 0
     ROW_FITS = 1
-    ROW_OTHER = 2              # the entry shows another place or size
+    ROW_OTHER = 2              # the entry has another physical offset or size
     ROW_TAGS = 3               # the entry has another tags code
 
 cdef struct Row:               # the entry that a record must have
-    int64_t queue_offset, place, code, seen
+    int64_t queue_offset, physical_offset, code, seen
     int32_t size, state
 
 cdef struct QueueRows:
@@ -31,10 +31,10 @@ cdef struct QueueRows:
     Py_ssize_t count, capacity
     int32_t topic, queue_id, topic_hash
     int64_t messages, bytes, first_ms, last_ms, fitting, low, high
-    bint is_lmq                 # named by INNER_MULTI_DISPATCH
+    bint is_lmq                 # named in INNER_MULTI_DISPATCH
 
 cdef struct KeyRow:            # an index entry that a record must have
-    int64_t place, record
+    int64_t physical_offset, record
     int32_t hash
     bint tag                   # of TAGS, which only Apache 5.5 and FireArrow put into the index
     bint found
@@ -51,7 +51,7 @@ cdef class Survey:
     cdef tuple delays_ms
     cdef readonly int64_t records, log_bytes, half
     cdef readonly int64_t keys_expected, tags_expected, keys_found, tags_found, keys_outside, unknown_entries
-    cdef readonly int torn     # why the walk ended: a RecordState, or 0 where the record names another place
+    cdef readonly int torn     # why the walk ended: a RecordState, or 0: another physical offset
 
     cdef int add_record(self, const RecordView *view) except -1
     cdef int add_entries(

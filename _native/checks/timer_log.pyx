@@ -62,8 +62,8 @@ cdef class TimerLogSurvey:
         return 0
 
     cdef void order(self, int64_t physical, int64_t position) noexcept:
-        """Units name messages in the order of the log, again from an earlier one behind a power cut: one that
-        stands out between its neighbours names another's."""
+        """Units name messages in the order of the log, again from an earlier one after a power cut: a single
+        unit out of order between its neighbours names a wrong message."""
         if self.before >= 0 and self.odd < 0:
             if self.last < self.before < physical or self.before < physical < self.last:
                 self.odd = position - UNIT_BYTES
