@@ -35,7 +35,7 @@ SurveyedQueue = namedtuple(
 TORN = {
     0: "its physical offset is not its position in the log",
     RECORD_CUT: "it is truncated",
-    RECORD_BAD_MAGIC: "its magic is not that of a record",
+    RECORD_BAD_MAGIC: "its magic number is not that of a record",
     RECORD_BAD_SIZE: "its lengths do not add up",
 }
 APACHE_DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)

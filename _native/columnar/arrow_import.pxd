@@ -48,33 +48,33 @@ cdef inline bint is_valid(const uint8_t *bits, Py_ssize_t index) noexcept nogil:
     return bits is NULL or bits[index >> 3] >> (index & 7) & 1
 
 
-cdef inline bint text_at(const StringArrayView *view, Py_ssize_t index, ByteView *piece) noexcept nogil:
+cdef inline bint text_at(const StringArrayView *view, Py_ssize_t index, ByteView *found) noexcept nogil:
     """False: the string is null (`at` is NULL then) or empty."""
-    cdef Py_ssize_t place = view.first + index
-    piece.length = 0
-    if not is_valid(view.valid, place):
-        piece.at = NULL
+    cdef Py_ssize_t row = view.first + index
+    found.length = 0
+    if not is_valid(view.valid, row):
+        found.at = NULL
         return False
-    piece.at = view.data + view.offsets[place]
-    piece.length = view.offsets[place + 1] - view.offsets[place]
-    return piece.length > 0
+    found.at = view.data + view.offsets[row]
+    found.length = view.offsets[row + 1] - view.offsets[row]
+    return found.length > 0
 
 
 cdef inline Py_ssize_t items_at(
     const ListArrayView *view, Py_ssize_t index, Py_ssize_t *start,
 ) noexcept nogil:
     """Number of items of the row; `start` becomes the index of the first."""
-    cdef Py_ssize_t place = view.first + index
+    cdef Py_ssize_t row = view.first + index
     start[0] = 0
-    if not is_valid(view.valid, place):
+    if not is_valid(view.valid, row):
         return 0
-    start[0] = view.offsets[place]
-    return view.offsets[place + 1] - view.offsets[place]
+    start[0] = view.offsets[row]
+    return view.offsets[row + 1] - view.offsets[row]
 
 
 cdef inline Py_ssize_t values_bytes(
     const StringArrayView *view, Py_ssize_t start, Py_ssize_t count,
 ) noexcept nogil:
     """Bytes of items [start, start + count), including those of nulls."""
-    cdef Py_ssize_t place = view.first + start
-    return view.offsets[place + count] - view.offsets[place] if count else 0
+    cdef Py_ssize_t row = view.first + start
+    return view.offsets[row + count] - view.offsets[row] if count else 0

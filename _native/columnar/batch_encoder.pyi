@@ -42,7 +42,8 @@ class Single(NamedTuple):
 def batch_body(
     spans: Spans, first: int, edits: PropertyEdits, *, bytes_max: int = ..., count_max: int = ...
 ) -> Batch:
-    """Encode as many records from `first` on as fit and are compressed alike; at least one, even if it is too large.
+    """Encode as many records from `first` on as fit and have the same compression; at least one, even if it is too
+    large.
 
     IndexError: there is no record `first`. BatchError: the properties of a record exceed 32,767 bytes.
     RecordError: the bytes of a record have changed since it was found.

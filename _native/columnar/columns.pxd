@@ -3,7 +3,7 @@
 #   views[i]                      the parsed record; body, topic and properties may point into `keep_alive`
 #   pairs[ends[i] .. ends[i + 1]) properties of record i
 #
-#   numbers   i32 or i64 a record          texts   i32 offsets[count + 1], bytes
+#   numbers   i32 or i64 for each record   texts   i32 offsets[count + 1], bytes
 #   validity  one bit for each record, 1: not null
 #   map       i32 offsets[count + 1] into the texts of names and of values
 #
@@ -20,7 +20,7 @@ from firearrow._native.store.log.record cimport RecordView, Text
 
 cdef class Columns:
     cdef Spans spans
-    # bodies opened and texts repaired, for as long as views point at them
+    # opened bodies and repaired strings that views point to
     cdef list keep_alive
     cdef RecordView *views
     cdef readonly Py_ssize_t first        # in the Spans

@@ -9,7 +9,7 @@ from libc.stdint cimport int32_t, uint8_t
 from firearrow._native.store.log.record cimport RecordView
 
 cdef enum:
-    NAMES_MAX = 4096              # that may be dropped
+    NAMES_MAX = 4096              # of names to drop
 
 cdef struct Name:
     const uint8_t *at

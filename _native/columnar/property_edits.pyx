@@ -42,11 +42,11 @@ cdef class PropertyEdits:
         return PropertyEdits, (self.drop, self.put, self.provenance)
 
     cdef int build_names(self) except -1:
-        """Sorted by the first byte: few are compared with each property."""
+        """Sort names by the first byte, so that few are compared with each property."""
         cdef bytes name
         cdef int32_t index = 0
-        wanted = self.drop | self.put.keys() | (frozenset() if self.provenance is None else REPLAYS)
-        names = sorted(checked(text).encode() for text in wanted)
+        dropped = self.drop | self.put.keys() | (frozenset() if self.provenance is None else REPLAYS)
+        names = sorted(checked(text).encode() for text in dropped)
         if len(names) > NAMES_MAX:
             raise ValueError(f"{len(names)} properties to be dropped, at most {NAMES_MAX}")
         self.plan.dropped = <Name *> PyMem_Malloc((len(names) + 1) * sizeof(Name))
@@ -92,7 +92,7 @@ def prop(name, value):
 # ---- properties of one record ----
 
 cdef Py_ssize_t edited_bytes_max(const EditPlan *plan, const RecordView *view) noexcept nogil:
-    """No more than this, whatever is dropped."""
+    """Upper bound, whatever is dropped."""
     cdef Py_ssize_t size = view.properties.length + 1 + plan.put.length
     if plan.origin.length:
         size += plan.origin.length + view.topic.length + 2 * DECIMAL_BYTES_MAX
@@ -101,7 +101,7 @@ cdef Py_ssize_t edited_bytes_max(const EditPlan *plan, const RecordView *view) n
 
 
 cdef uint8_t *write_edited(const EditPlan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
-    """Where it ends."""
+    """Returns the end of what was written."""
     to = put_kept(plan, &view.properties, to)
     memcpy(to, plan.put.at, plan.put.length)
     to += plan.put.length
@@ -109,7 +109,8 @@ cdef uint8_t *write_edited(const EditPlan *plan, const RecordView *view, uint8_t
 
 
 cdef uint8_t *put_kept(const EditPlan *plan, const Text *text, uint8_t *to) noexcept nogil:
-    """All that is not dropped, stretches of it at a time; ended by a 2 if something may follow."""
+    """Copy properties that are not dropped, adjacent ones at once; end with a separator if more may
+    follow."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = at + text.length
     cdef const uint8_t *kept = at

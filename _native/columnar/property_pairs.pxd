@@ -24,7 +24,7 @@ cdef inline bint same(const Text *one, const Text *other) noexcept nogil:
     return index == one.length
 
 
-cdef inline Py_ssize_t place_of(
+cdef inline Py_ssize_t index_of(
     const Pair *pairs, Py_ssize_t count, const Text *name, Py_ssize_t likely
 ) noexcept nogil:
     """Index of the pair with the name, -1: none. Tries `likely` first: records of one producer have a name at

@@ -54,7 +54,7 @@ cdef class RowEncoder:
     cdef Fault put_properties(self, uint8_t **at, Py_ssize_t row) noexcept nogil
     cdef Fault put_pairs(self, uint8_t **at, Py_ssize_t row, bint *has_id) noexcept nogil
     cdef bint is_dropped(self, ByteView name) noexcept nogil
-    cdef bytes put_all(self, const int64_t[::1] rows, Py_ssize_t room)
+    cdef bytes put_all(self, const int64_t[::1] rows, Py_ssize_t capacity)
     cdef ByteView own_bytes(self, bytes raw)
     cdef int set_ids(self, object ids) except -1
     cdef int set_sources(self, list named) except -1

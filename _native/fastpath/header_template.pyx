@@ -9,7 +9,7 @@ from firearrow._native.fastpath.send_properties cimport GIVEN_BYTES_MAX, is_fals
 from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.store.log.record cimport Text, clear
 from firearrow._native.wire.json cimport SPAN_ESCAPED
-from firearrow._native.base.memory cimport fa_copy_piece, fa_same
+from firearrow._native.base.memory cimport fa_copy_short, fa_same
 from firearrow._native.wire.json cimport fa_copy_ascii
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
@@ -118,7 +118,7 @@ cdef class PropertiesTemplate:
             name = &self.names[n]
             if not begins(at, stop, literal, name.length + SEPARATOR_BYTES):
                 return NULL
-            fa_copy_piece(to, literal, name.length)
+            fa_copy_short(to, literal, name.length)
             to[name.length] = NAME_VALUE_SEPARATOR
             literal += name.length + SEPARATOR_BYTES
             at += name.length + SEPARATOR_BYTES
