@@ -20,5 +20,5 @@ cdef class StringSet:
     cdef uint64_t mask
     cdef readonly Py_ssize_t count
 
-    cdef void put(self, const uint8_t *at, Py_ssize_t length, int64_t place) noexcept nogil
+    cdef void put(self, const uint8_t *at, Py_ssize_t length, int64_t position) noexcept nogil
     cdef bint contains(self, const uint8_t *at, Py_ssize_t length) noexcept nogil
