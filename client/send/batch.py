@@ -55,7 +55,7 @@ def split(
 ) -> Iterator[list[Message]]:
     """Split messages, in order, into batches of at most `bytes_max` and `count_max`.
 
-    A message that is larger than `bytes_max` gets a list of its own.
+    A message that is larger than `bytes_max` gets a separate list.
     """
     batch: list[Message] = []
     size = 0
