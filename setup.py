@@ -1,4 +1,4 @@
-"""Build of the native rooms and the mapping of the top-level folders into the `firearrow` namespace.
+"""Builds the native modules, and the mapping of the top-level folders into the `firearrow` namespace.
 
 `build/shape/firearrow/<folder>` is a tree of links to the real folders: Cython's cimport and mypy look for the dotted
 path on disk. FIREARROW_DEBUG=1 builds with bounds checks, assertions and without optimisation; FIREARROW_SANITIZE=1 so

@@ -1,1 +1,1 @@
-"""The compiled rooms: `wire` (bytes on the socket) and `store` (bytes on the disk)."""
+"""Compiled code: `wire` (bytes on the socket) and `store` (bytes on the disk)."""

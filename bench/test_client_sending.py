@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
-from firearrow._native.wire.message_properties import alike, batch_body, message_properties
+from firearrow._native.wire.message_properties import batch_body, can_batch, message_properties
 from firearrow._native.wire.send_request import SendAnswer, SendFrames, post
 from firearrow.client.base.message import Message
 from firearrow.client.send.prepare import unique_ids
@@ -40,7 +40,7 @@ def test_writing_a_frame(benchmark: Any, binary: bool) -> None:  # noqa: ANN401 
 
 def test_writing_a_batch_of_100(benchmark: Any) -> None:  # noqa: ANN401 - untyped plugin
     messages = [Message("t", SMALL) for _ in range(COUNT)]
-    assert alike(messages)
+    assert can_batch(messages)
     assert len(benchmark(batch_body, messages, unique_ids())) > COUNT * len(SMALL)
 
 

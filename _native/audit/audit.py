@@ -259,7 +259,7 @@ def _index_from(segments: Sequence[SegmentFile], index: Sequence[IndexFileInfo])
     Older index files may be deleted, and with them some keys of the record with which the oldest remaining
     file begins.
     """
-    begin = index[0].head.begin_place if index else 0
+    begin = index[0].head.begin_offset if index else 0
     return begin if segments and begin == segments[0].base else begin + 1
 
 

@@ -75,7 +75,7 @@ class Findings:
     listed: list[Finding] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
     """How many of each kind there are; a finding counts as often as its `count`."""
-    _places: set[tuple[str, int]] = field(default_factory=set)
+    _positions: set[tuple[str, int]] = field(default_factory=set)
     _kept: Counter[str] = field(default_factory=Counter)
 
     def __bool__(self) -> bool:
@@ -94,20 +94,20 @@ class Findings:
         """List a finding that is already counted."""
         if self._kept[finding.kind] < LISTED_MAX:
             self._kept[finding.kind] += 1
-            self._places.add((finding.file, finding.position))
+            self._positions.add((finding.file, finding.position))
             self.listed.append(finding)
 
     def retract(self, finding: Finding) -> None:
         """Remove a listed finding that turned out to be none."""
         self.listed.remove(finding)
         self._kept[finding.kind] -= 1
-        self._places.discard((finding.file, finding.position))
+        self._positions.discard((finding.file, finding.position))
         self.totals[str(finding.kind)] -= finding.count
         self.totals = +self.totals
 
     def names(self, file: str, position: int) -> bool:
         """Whether a listed finding is at this position."""
-        return (file, position) in self._places
+        return (file, position) in self._positions
 
     def merge(self, other: "Findings") -> None:
         self.totals.update(other.totals)
@@ -139,7 +139,7 @@ KINDS = {
 def log_finding(store: AuditedStore, segments: Sequence[SegmentFile], fault: Fault) -> Finding:
     """BAD_CRC and NO_KEY."""
     kind = KINDS[fault.kind]
-    segment = segment_at(segments, fault.place)
+    segment = segment_at(segments, fault.physical_offset)
     assert segment is not None, "a fault is in the segment that was walked"
     of_body = kind is Kind.BAD_CRC
     text = (
@@ -151,9 +151,9 @@ def log_finding(store: AuditedStore, segments: Sequence[SegmentFile], fault: Fau
         kind,
         store.name,
         segment.path,
-        fault.place - segment.base,
+        fault.physical_offset - segment.base,
         text + and_others(fault.times),
-        physical_offset=fault.place,
+        physical_offset=fault.physical_offset,
         count=fault.times,
         bytes=fault.size if of_body else 0,
     )
@@ -168,7 +168,7 @@ def queue_finding(store: AuditedStore, topic: bytes, queue_id: int, fault: Fault
         path,
         fault.number * ENTRY.size - base,
         _sentence(fault) + and_others(fault.times),
-        physical_offset=fault.place if fault.place >= 0 else None,
+        physical_offset=fault.physical_offset if fault.physical_offset >= 0 else None,
         topic=topic.decode("utf-8", "replace"),
         queue_id=queue_id,
         queue_offset=fault.number,
@@ -197,22 +197,22 @@ def and_others(count: int) -> str:
 
 
 def _sentence(fault: Fault) -> str:
-    number, place, seen = fault.number, fault.place, fault.seen
+    number, at, seen = fault.number, fault.physical_offset, fault.seen
     match fault.kind:
         case FaultKind.NO_ENTRY:
-            return f"the record at {place} has queue offset {number}, but the queue has no such entry"
-        case FaultKind.WRONG_ENTRY if seen == place:
-            return f"entry {number} points to {place} with another size than the record has"
+            return f"the record at {at} has queue offset {number}, but the queue has no such entry"
+        case FaultKind.WRONG_ENTRY if seen == at:
+            return f"entry {number} points to {at} with another size than the record has"
         case FaultKind.WRONG_ENTRY:
-            return f"entry {number} points to {seen}, but its record is at {place}"
+            return f"entry {number} points to {seen}, but its record is at {at}"
         case FaultKind.WRONG_TAGS:
-            return f"entry {number} has tags code {seen}, but the record at {place} has other tags"
+            return f"entry {number} has tags code {seen}, but the record at {at} has other tags"
         case FaultKind.LOST_RECORD:
-            return f"entry {number} points to {place}, where its record is not"
+            return f"entry {number} points to {at}, where its record is not"
         case FaultKind.QUEUE_GAP:
             return f"nothing was written at queue offset {number}"
         case _:
-            return f"entry {number} points to {place}, out of order: its neighbour points to {seen}"
+            return f"entry {number} points to {at}, out of order: its neighbour points to {seen}"
 
 
 def _queue_file(store: AuditedStore, topic: bytes, queue_id: int, number: int) -> tuple[str, int]:

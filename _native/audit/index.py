@@ -42,19 +42,20 @@ class IndexFileInfo:
         number, position = fault.number, self.position(fault.number)
         match fault.kind:
             case FaultKind.WRONG_KEY:
-                text = (
-                    f"entry {number} points to {fault.place}, where no record has a key of hash {fault.seen}"
-                )
+                at, key_hash = fault.physical_offset, fault.seen
+                text = f"entry {number} points to {at}, where no record has a key of hash {key_hash}"
             case FaultKind.INDEX_SLOT:
                 position = HEAD_BYTES + number * SLOT_BYTES
-                text = f"slot {number} points to {fault.seen}, but its newest entry is {fault.place}"
+                text = (
+                    f"slot {number} points to {fault.seen}, but its newest entry is {fault.physical_offset}"
+                )
             case FaultKind.INDEX_ORDER:
-                text = f"entry {number} points to {fault.place}, out of order"
+                text = f"entry {number} points to {fault.physical_offset}, out of order"
             case _:
                 text = f"entry {number} does not point to the previous entry of its slot, but to {fault.seen}"
-        place = fault.place if fault.kind is not FaultKind.INDEX_SLOT else None
+        offset = fault.physical_offset if fault.kind is not FaultKind.INDEX_SLOT else None
         return Finding(
-            KINDS[fault.kind], store.name, self.path, position, text, physical_offset=place, bytes=fault.size
+            KINDS[fault.kind], store.name, self.path, position, text, physical_offset=offset, bytes=fault.size
         )
 
 

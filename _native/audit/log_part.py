@@ -38,7 +38,7 @@ CHUNK_BYTES = 64 << 20
 """How much of the log is compared with queues and index at a time."""
 QUEUES_MAX = 8192
 """Queues whose file lists are cached."""
-PLACE_MAX = (1 << 63) - 1
+OFFSET_MAX = (1 << 63) - 1
 COUNTED = (
     "records",
     "log_bytes",
@@ -148,13 +148,13 @@ class LogPart:
         base, stop = mapping.base, min(part.stop, mapping.end)
         while at < stop:
             goal = min(stop, at + CHUNK_BYTES)
-            place, end = self._survey.walk(mapping.window, at - base, goal - base, base=base)
+            next_position, end = self._survey.walk(mapping.window, at - base, goal - base, base=base)
             if self._chunk < 0:
                 self._chunk = at
-            if base + place > at:
-                self._records(at, base + place, end)
-            at = base + place
-            mapping.passed(place)
+            if base + next_position > at:
+                self._records(at, base + next_position, end)
+            at = base + next_position
+            mapping.passed(next_position)
             if end is End.LIMIT:
                 self._settle(at)
             elif end is not End.BLANK:
@@ -261,18 +261,18 @@ class LogPart:
 
     def _match_keys(self, start: int, until: int) -> None:
         for number, file in enumerate(self._index):
-            if file.slots and file.head.end_place >= start and file.head.begin_place < until:
+            if file.slots and file.head.end_offset >= start and file.head.begin_offset < until:
                 mapping = self._maps.get(file.segment)
                 if mapping is not None and file.is_whole:
                     match_keys(
                         self._survey,
                         mapping.window,
                         file.slots,
-                        place_from=start,
-                        place_to=until,
+                        offset_from=start,
+                        offset_to=until,
                         owner=number,
                     )
-        end = self._index[-1].head.end_place - 1 if self._settings.growing else PLACE_MAX
+        end = self._index[-1].head.end_offset - 1 if self._settings.growing else OFFSET_MAX
         settle_keys(self._survey, covered_from=self._settings.index_from, covered_to=end)
 
     # ---- the end ----

@@ -165,7 +165,7 @@ def check_queue(
                     faults=faults,
                 )
         for start, end in (*log.holes, *(() if log.growing else ((log.end, (1 << 63) - 1),))):
-            list_entries(mapping.window, first, place_from=start, place_to=end, faults=faults)
+            list_entries(mapping.window, first, offset_from=start, offset_to=end, faults=faults)
     findings.count(Kind.LOST_RECORD, faults.total(FaultKind.LOST_RECORD))
     for fault in faults.listed():
         findings.name(queue_finding(store, topic, name[1], fault))

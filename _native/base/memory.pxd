@@ -4,7 +4,7 @@
 # copy_far        copy memory that is in no cache, like bodies in the mapped log: `rep movsb` prefetches
 #                 without limit, loads only a few lines ahead (1 KiB: 91 ns instead of 232 on Zen 5); memcpy
 #                 without ERMS and for short lengths; no overlap
-# fa_same, fa_copy_piece
+# fa_same, fa_copy_short
 #                 compare, copy short byte strings inline: a call of the C library costs as much as the work
 #
 # Inline: each module that cimports them compiles its own copies. Any thread.
@@ -96,7 +96,7 @@ cdef extern from *:
     }
 
     /* Copies likewise; source and target must not overlap. */
-    static inline void fa_copy_piece(uint8_t *to, const uint8_t *source, size_t length)
+    static inline void fa_copy_short(uint8_t *to, const uint8_t *source, size_t length)
     {
         uint64_t a;
         uint32_t c;
@@ -118,4 +118,4 @@ cdef extern from *:
     }
     """
     bint fa_same(const uint8_t *one, const uint8_t *other, size_t length) noexcept nogil
-    void fa_copy_piece(uint8_t *to, const uint8_t *source, size_t length) noexcept nogil
+    void fa_copy_short(uint8_t *to, const uint8_t *source, size_t length) noexcept nogil

@@ -17,12 +17,12 @@ class FaultKind(IntEnum):
     KINDS_END = 13
 
 class Fault(NamedTuple):
-    """`times` things wrong in the same way, the first of which is told: see faults.pxd."""
+    """`times` faults of one kind; the fields describe the first. See findings.pxd."""
 
     kind: FaultKind
     owner: int
     number: int
-    place: int
+    physical_offset: int
     size: int
     seen: int
     times: int
@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 @final
 class Faults:
     def __init__(self, limit: int = ...) -> None:
-        """Keeps `limit` faults of a kind at most and counts all."""
+        """Keeps at most `limit` faults of each kind and counts all."""
     def __len__(self) -> int: ...
     def listed(self) -> list[Fault]: ...
     def total(self, kind: int) -> int: ...

@@ -1,15 +1,15 @@
-"""Faults: what a check found wrong (see faults.pxd)."""
+"""Faults: what a check found wrong (see findings.pxd)."""
 
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 from collections import namedtuple
 
-Fault = namedtuple("Fault", "kind owner number place size seen times")
+Fault = namedtuple("Fault", "kind owner number physical_offset size seen times")
 
 
 cdef inline bint joins(int kind) noexcept nogil:
-    """Whether many of a kind are one story: a part of a queue or an index that is not there."""
+    """Whether adjacent faults of a kind are one fault: a missing part of a queue or an index."""
     return kind == NO_ENTRY or kind == LOST_RECORD or kind == QUEUE_GAP or kind == NO_KEY
 
 
@@ -29,7 +29,7 @@ cdef class Faults:
         return self.count
 
     cdef int add(
-        self, int kind, int owner, int64_t number, int64_t place, int64_t size, int64_t seen
+        self, int kind, int owner, int64_t number, int64_t physical_offset, int64_t size, int64_t seen
     ) except -1:
         cdef FaultRow *row
         self.totals[kind] += 1
@@ -45,7 +45,7 @@ cdef class Faults:
             self.grow()
         row = &self.rows[self.count]
         row.kind, row.owner, row.number = kind, owner, number
-        row.place, row.size, row.seen = place, size, seen
+        row.physical_offset, row.size, row.seen = physical_offset, size, seen
         row.count = 1
         self.count += 1
         self.kept[kind] += 1
@@ -67,7 +67,10 @@ cdef class Faults:
         for n in range(self.count):
             row = &self.rows[n]
             found.append(
-                Fault(FaultKind(row.kind), row.owner, row.number, row.place, row.size, row.seen, row.count)
+                Fault(
+                    FaultKind(row.kind), row.owner, row.number, row.physical_offset, row.size, row.seen,
+                    row.count,
+                )
             )
         return found
 

@@ -1,10 +1,9 @@
-"""Index files beside the log: chains in one pass, keys in the log's order. Reads, never writes; one thread a
-survey.
+"""Compares index files with the log: chains in one pass, keys in the order of the log. Reads only; one thread
+for each survey.
 
-Both brokers put keys into the index in the order of the log, so that entries and records are merged, and the
-chains need not be followed for each key. Binary search looks at three neighbours: one bad entry does not lead
-it astray. Who looks for a few keys follows their chains; what they cannot be is told, so that nothing is left
-out on their word.
+Both brokers add keys to the index in the order of the log, so entries and records are merged, and no chain is
+followed for each key. Binary search looks at three neighbours, so that one bad entry does not mislead it. A
+search for a few keys follows their chains; an impossible chain raises ValueError, so that no entry is missed.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -13,7 +12,6 @@ from libc.stdlib cimport calloc, free
 from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.checks.findings cimport INDEX_CHAIN, INDEX_ORDER, INDEX_SLOT, NO_KEY, WRONG_KEY, Faults
 from firearrow._native.checks.log_records cimport KeyRow, Survey
-from firearrow._native.base.endian cimport get_i32, get_i64
 from firearrow._native.store.files.layout cimport (
     INDEX_AT_BEGIN_OFFSET, INDEX_AT_COUNT, INDEX_AT_END_OFFSET, INDEX_AT_SLOTS_USED,
     INDEX_ENTRY_AT_OFFSET, INDEX_ENTRY_AT_PREVIOUS, INDEX_ENTRY_AT_SECONDS, INDEX_ENTRY_BYTES,
@@ -23,7 +21,7 @@ from firearrow._native.store.files.layout cimport (
 from collections import namedtuple
 
 IndexHeader = namedtuple(
-    "IndexHeader", "begin_ms end_ms begin_place end_place slots_used next_entry",
+    "IndexHeader", "begin_ms end_ms begin_offset end_offset slots_used next_entry",
     module="firearrow._native.checks.index_files",
 )
 
@@ -39,75 +37,75 @@ cdef struct Index:
     int64_t slots, count, capacity
 
 
-cdef inline int64_t place_of(const Index *index, int64_t n) noexcept nogil:
+cdef inline int64_t offset_of(const Index *index, int64_t n) noexcept nogil:
     return get_i64(index.entries + n * INDEX_ENTRY_BYTES + INDEX_ENTRY_AT_OFFSET)
 
 
-cdef int open_index(const uint8_t[::1] held, int64_t slots, Index *index) except -1:
+cdef int open_index(const uint8_t[::1] data, int64_t slots, Index *index) except -1:
     cdef int64_t capacity
     if (
-        held.shape[0] < INDEX_HEADER_BYTES
+        data.shape[0] < INDEX_HEADER_BYTES
         or slots < 1
-        or slots > (held.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES
+        or slots > (data.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES
     ):
-        raise ValueError(f"{held.shape[0]} bytes are too few for an index file of {slots} slots")
-    capacity = (held.shape[0] - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES) // INDEX_ENTRY_BYTES
-    index.slot_table = &held[0] + INDEX_HEADER_BYTES
+        raise ValueError(f"{data.shape[0]} bytes are too few for an index file of {slots} slots")
+    capacity = (data.shape[0] - INDEX_HEADER_BYTES - slots * INDEX_SLOT_BYTES) // INDEX_ENTRY_BYTES
+    index.slot_table = &data[0] + INDEX_HEADER_BYTES
     index.entries = index.slot_table + slots * INDEX_SLOT_BYTES
     index.slots, index.capacity = slots, capacity
-    index.count = max(1, get_i32(&held[INDEX_AT_COUNT]))
+    index.count = max(1, get_i32(&data[INDEX_AT_COUNT]))
     if index.count > max(<int64_t> 1, capacity):
         raise ValueError(
-            f"the head counts {index.count - 1} entries, "
-            f"and there is room for {max(<int64_t> 0, capacity - 1)}"
+            f"the header counts {index.count - 1} entries, "
+            f"but the file has space for {max(<int64_t> 0, capacity - 1)}"
         )
     return 0
 
 
 def head_of(window not None):
-    cdef const uint8_t[::1] held = memoryview(window).cast("B")
-    if held.shape[0] < INDEX_HEADER_BYTES:
-        raise ValueError(f"{held.shape[0]} bytes are too few for the head of an index file")
+    cdef const uint8_t[::1] data = memoryview(window).cast("B")
+    if data.shape[0] < INDEX_HEADER_BYTES:
+        raise ValueError(f"{data.shape[0]} bytes are too few for the header of an index file")
     return IndexHeader(
-        get_i64(&held[0]), get_i64(&held[8]), get_i64(&held[16]), get_i64(&held[24]), get_i32(&held[32]),
-        max(1, get_i32(&held[INDEX_AT_COUNT])),
+        get_i64(&data[0]), get_i64(&data[8]), get_i64(&data[16]), get_i64(&data[24]), get_i32(&data[32]),
+        max(1, get_i32(&data[INDEX_AT_COUNT])),
     )
 
 
 def slots_of(window not None):
-    cdef const uint8_t[::1] held = memoryview(window).cast("B")
-    cdef int64_t capacity = (held.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES
+    cdef const uint8_t[::1] data = memoryview(window).cast("B")
+    cdef int64_t capacity = (data.shape[0] - INDEX_HEADER_BYTES) // INDEX_SLOT_BYTES
     cdef int64_t slots
     cdef const uint8_t *entry
     cdef Index index
-    if held.shape[0] == (
+    if data.shape[0] == (
         INDEX_HEADER_BYTES + APACHE_SLOTS * INDEX_SLOT_BYTES + APACHE_ENTRIES * <int64_t> INDEX_ENTRY_BYTES
     ):
         return APACHE_SLOTS
-    if held.shape[0] < INDEX_HEADER_BYTES + 2 * INDEX_ENTRY_BYTES or get_i32(&held[INDEX_AT_COUNT]) < 2:
+    if data.shape[0] < INDEX_HEADER_BYTES + 2 * INDEX_ENTRY_BYTES or get_i32(&data[INDEX_AT_COUNT]) < 2:
         return 0
     for slots in range(capacity % 5 or 5, capacity - 10 + 1, 5):
-        entry = &held[0] + INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + INDEX_ENTRY_BYTES
+        entry = &data[0] + INDEX_HEADER_BYTES + slots * INDEX_SLOT_BYTES + INDEX_ENTRY_BYTES
         if (
-            get_i64(entry + INDEX_ENTRY_AT_OFFSET) == get_i64(&held[INDEX_AT_BEGIN_OFFSET])
+            get_i64(entry + INDEX_ENTRY_AT_OFFSET) == get_i64(&data[INDEX_AT_BEGIN_OFFSET])
             and get_i64(entry + INDEX_ENTRY_AT_SECONDS) == 0
         ):
-            if slots + get_i32(&held[INDEX_AT_COUNT]) * <int64_t> 5 <= capacity:
-                open_index(held, slots, &index)
+            if slots + get_i32(&data[INDEX_AT_COUNT]) * <int64_t> 5 <= capacity:
+                open_index(data, slots, &index)
                 if looks_right(&index):
                     return slots
     return 0
 
 
 cdef bint looks_right(const Index *index) noexcept nogil:
-    """Whether most of the first entries are such: hash, ascending places, a chain to one before with the same
-    slot, and a slot that names one of that slot."""
+    """Whether most of the first entries look right: hash, ascending offsets, a chain to an earlier entry of
+    the same slot, and a slot that points to an entry of that slot."""
     cdef int64_t n, previous, newest, hash, count = min(index.count - 1, <int64_t> SAMPLE)
     cdef int64_t right = 0
     for n in range(1, count + 1):
         hash = get_i32(index.entries + n * INDEX_ENTRY_BYTES)
         previous = get_i32(index.entries + n * INDEX_ENTRY_BYTES + INDEX_ENTRY_AT_PREVIOUS)
-        if hash <= 0 or not 0 <= previous < n or (n > 1 and place_of(index, n) < place_of(index, n - 1)):
+        if hash <= 0 or not 0 <= previous < n or (n > 1 and offset_of(index, n) < offset_of(index, n - 1)):
             continue
         if (
             previous == 0
@@ -122,10 +120,10 @@ cdef bint looks_right(const Index *index) noexcept nogil:
 
 
 def check_chains(window not None, int64_t slots, *, bint growing, Faults faults not None, int owner=-1):
-    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+    cdef const uint8_t[::1] data = memoryview(window).cast("B")
     cdef Index index
     cdef int32_t *newest
-    open_index(held, slots, &index)
+    open_index(data, slots, &index)
     newest = <int32_t *> calloc(slots, sizeof(int32_t))
     if newest is NULL:
         raise MemoryError()
@@ -139,24 +137,24 @@ def check_chains(window not None, int64_t slots, *, bint growing, Faults faults 
 
 
 cdef int follow(const Index *index, int32_t *newest, Faults faults, int owner) except -1:
-    cdef int64_t n, place, before = -1, following
+    cdef int64_t n, offset, before = -1, following
     cdef int32_t hash, previous
     cdef int64_t slot
     for n in range(1, index.count):
         hash = get_i32(index.entries + n * INDEX_ENTRY_BYTES)
-        place = place_of(index, n)
+        offset = offset_of(index, n)
         previous = get_i32(index.entries + n * INDEX_ENTRY_BYTES + INDEX_ENTRY_AT_PREVIOUS)
-        following = place_of(index, n + 1) if n + 1 < index.count else 0x7FFFFFFFFFFFFFFF
-        if place < before or before <= following < place:
-            faults.add(INDEX_ORDER, owner, n, place, INDEX_ENTRY_BYTES, before)
+        following = offset_of(index, n + 1) if n + 1 < index.count else 0x7FFFFFFFFFFFFFFF
+        if offset < before or before <= following < offset:
+            faults.add(INDEX_ORDER, owner, n, offset, INDEX_ENTRY_BYTES, before)
         else:
-            before = place
+            before = offset
         if hash < 0:
-            faults.add(INDEX_CHAIN, owner, n, place, INDEX_ENTRY_BYTES, hash)
+            faults.add(INDEX_CHAIN, owner, n, offset, INDEX_ENTRY_BYTES, hash)
             continue
         slot = hash % index.slots
         if previous != newest[slot]:
-            faults.add(INDEX_CHAIN, owner, n, place, INDEX_ENTRY_BYTES, previous)
+            faults.add(INDEX_CHAIN, owner, n, offset, INDEX_ENTRY_BYTES, previous)
         newest[slot] = <int32_t> n
     return 0
 
@@ -175,152 +173,159 @@ cdef int compare_slots(const Index *index, const int32_t *newest, Faults faults,
 # ---- a few keys ----
 
 def covered_by(window not None, int64_t slots):
-    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+    cdef const uint8_t[::1] data = memoryview(window).cast("B")
     cdef Index index
     cdef int64_t begin, end, last, slot, used = 0
-    cdef int32_t told
-    if held.shape[0] < INDEX_HEADER_BYTES:
-        raise ValueError(f"{held.shape[0]} bytes are too few for the head of an index file")
-    told = get_i32(&held[INDEX_AT_SLOTS_USED])
-    begin, end = get_i64(&held[INDEX_AT_BEGIN_OFFSET]), get_i64(&held[INDEX_AT_END_OFFSET])
-    open_index(held, slots, &index)  # last: its count is not older than the end, if a broker writes
+    cdef int32_t counted
+    if data.shape[0] < INDEX_HEADER_BYTES:
+        raise ValueError(f"{data.shape[0]} bytes are too few for the header of an index file")
+    counted = get_i32(&data[INDEX_AT_SLOTS_USED])
+    begin, end = get_i64(&data[INDEX_AT_BEGIN_OFFSET]), get_i64(&data[INDEX_AT_END_OFFSET])
+    open_index(data, slots, &index)  # last: its count is not older than the end, if a broker writes
     if index.count < 2:
         return 0, 0
-    last = place_of(&index, index.count - 1)
+    last = offset_of(&index, index.count - 1)
     if index.count < index.capacity:
-        last = max(last, place_of(&index, index.count))
-    if begin != place_of(&index, 1) or not begin <= end <= last:
+        last = max(last, offset_of(&index, index.count))
+    if begin != offset_of(&index, 1) or not begin <= end <= last:
         raise ValueError(
-            f"its head tells of places {begin} to {end}, its entries of {place_of(&index, 1)} to {last}"
+            f"its header has offsets {begin} to {end}, its entries have {offset_of(&index, 1)} to {last}"
         )
     for slot in range(slots):
         used += get_i32(index.slot_table + slot * INDEX_SLOT_BYTES) != 0
-    if used < told:
-        raise ValueError(f"its head counts {told} slots that are used, and there are {used}")
+    if used < counted:
+        raise ValueError(f"its header counts {counted} used slots, but there are {used}")
     return begin, end
 
 
-def find_keys(window not None, int64_t slots, hashes, *, int64_t place_from, int64_t place_to, int64_t most):
-    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+def find_keys(
+    window not None, int64_t slots, hashes, *, int64_t offset_from, int64_t offset_to, int64_t most
+):
+    cdef const uint8_t[::1] data = memoryview(window).cast("B")
     cdef Index index
-    cdef int32_t wanted
+    cdef int32_t target
     cdef list found = []
     cdef int64_t end
-    open_index(held, slots, &index)
-    end = get_i64(&held[INDEX_AT_END_OFFSET])  # behind the count: not older than the last entry but one
-    for wanted in hashes:
-        if wanted >= 0 and len(found) <= most:
-            follow_one(&index, end, wanted, place_from, place_to, most, found)
+    open_index(data, slots, &index)
+    end = get_i64(&data[INDEX_AT_END_OFFSET])  # read after the count: not older than the last entry but one
+    for target in hashes:
+        if target >= 0 and len(found) <= most:
+            follow_one(&index, end, target, offset_from, offset_to, most, found)
     return found
 
 
 cdef int follow_one(
-    const Index *index, int64_t end, int32_t wanted, int64_t place_from, int64_t place_to, int64_t most,
+    const Index *index, int64_t end, int32_t target, int64_t offset_from, int64_t offset_to, int64_t most,
     list found
 ) except -1:
-    """Numbers and places fall from entry to entry, so that it ends. Slots may be newer than the head's
-    count."""
-    cdef int64_t slot = wanted % index.slots
+    """Numbers and offsets decrease from entry to entry, so the loop ends. Slots may be newer than the
+    header's count."""
+    cdef int64_t slot = target % index.slots
     cdef int64_t n = get_i32(index.slot_table + slot * INDEX_SLOT_BYTES), before = index.capacity
-    cdef int64_t place, lowest = place_of(index, 1), highest = 0x7FFFFFFFFFFFFFFF
+    cdef int64_t offset, lowest = offset_of(index, 1), highest = 0x7FFFFFFFFFFFFFFF
     cdef int32_t hash
     while n != 0 and len(found) <= most:
         if not 0 < n < before:
-            raise ValueError(f"the chain of slot {slot} goes on at entry {n}, which cannot be")
-        hash, place = get_i32(index.entries + n * INDEX_ENTRY_BYTES), place_of(index, n)
+            raise ValueError(
+                f"the chain of slot {slot} continues at entry {n}, which is not an earlier entry"
+            )
+        hash, offset = get_i32(index.entries + n * INDEX_ENTRY_BYTES), offset_of(index, n)
         if n < index.count - 1:
             highest = min(highest, end)
-        if hash < 0 or hash % index.slots != slot or not lowest <= place <= highest:
-            raise ValueError(f"entry {n} in the chain of slot {slot} is none of its")
-        if hash == wanted and place_from <= place < place_to:
-            found.append((wanted, place))
-        before, highest = n, place
+        if hash < 0 or hash % index.slots != slot or not lowest <= offset <= highest:
+            raise ValueError(f"entry {n} in the chain of slot {slot} does not belong to it")
+        if hash == target and offset_from <= offset < offset_to:
+            found.append((target, offset))
+        before, highest = n, offset
         n = get_i32(index.entries + n * INDEX_ENTRY_BYTES + INDEX_ENTRY_AT_PREVIOUS)
     return 0
 
 
 # ---- all keys ----
 
-cdef int64_t steady_place(const Index *index, int64_t n) noexcept nogil:
-    """The middle one of three neighbours' places."""
+cdef int64_t median_offset(const Index *index, int64_t n) noexcept nogil:
+    """The median of the offsets of entry `n` and its neighbours."""
     cdef int64_t a, b, c
-    b = place_of(index, n)
+    b = offset_of(index, n)
     if n <= 1 or n + 1 >= index.count:
         return b
-    a, c = place_of(index, n - 1), place_of(index, n + 1)
+    a, c = offset_of(index, n - 1), offset_of(index, n + 1)
     return max(min(a, b), min(max(a, b), c))
 
 
-cdef int64_t first_at(const Index *index, int64_t place) noexcept nogil:
-    """The first entry that shows `place` or a later one."""
+cdef int64_t first_at(const Index *index, int64_t offset) noexcept nogil:
+    """The first entry with this physical offset or a higher one."""
     cdef int64_t low = 1, high = index.count, middle
     while low < high:
         middle = (low + high) // 2
-        if steady_place(index, middle) < place:
+        if median_offset(index, middle) < offset:
             low = middle + 1
         else:
             high = middle
-    while low > 1 and place_of(index, low - 1) >= place:
+    while low > 1 and offset_of(index, low - 1) >= offset:
         low -= 1
     return low
 
 
 def match_keys(
-    Survey survey not None, window not None, int64_t slots, *, int64_t place_from, int64_t place_to,
+    Survey survey not None, window not None, int64_t slots, *, int64_t offset_from, int64_t offset_to,
     int owner=-1,
 ):
-    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+    cdef const uint8_t[::1] data = memoryview(window).cast("B")
     cdef Index index
-    cdef int64_t n, place, following
+    cdef int64_t n, offset, following
     cdef Py_ssize_t key = 0
-    open_index(held, slots, &index)
-    n = first_at(&index, place_from)
+    open_index(data, slots, &index)
+    n = first_at(&index, offset_from)
     while n < index.count:
-        place = place_of(&index, n)
-        following = place_of(&index, n + 1) if n + 1 < index.count else place
-        if place >= place_to and following >= place_to:
+        offset = offset_of(&index, n)
+        following = offset_of(&index, n + 1) if n + 1 < index.count else offset
+        if offset >= offset_to and following >= offset_to:
             break
-        if place_from <= place < place_to:
-            if place <= following or key == survey.keys_count or following < survey.keys[key].place:
-                while key < survey.keys_count and survey.keys[key].place < place:
+        if offset_from <= offset < offset_to:
+            if (
+                offset <= following or key == survey.keys_count
+                or following < survey.keys[key].physical_offset
+            ):
+                while key < survey.keys_count and survey.keys[key].physical_offset < offset:
                     key += 1
-            if not claim(survey, key, get_i32(index.entries + n * INDEX_ENTRY_BYTES), place):
+            if not claim(survey, key, get_i32(index.entries + n * INDEX_ENTRY_BYTES), offset):
                 survey.unknown_entries += 1
                 survey.faults.add(
-                    WRONG_KEY, owner, n, place, INDEX_ENTRY_BYTES,
+                    WRONG_KEY, owner, n, offset, INDEX_ENTRY_BYTES,
                     get_i32(index.entries + n * INDEX_ENTRY_BYTES),
                 )
         n += 1
 
 
-cdef bint claim(Survey survey, Py_ssize_t key, int32_t hash, int64_t place) noexcept:
-    """Mark the record's key of that hash as found; keys of a record lie together, from `key` on."""
+cdef bint claim(Survey survey, Py_ssize_t key, int32_t hash, int64_t offset) noexcept:
+    """Mark the record's key with that hash as found; keys of a record are adjacent, from `key` on."""
     cdef KeyRow *row
-    cdef KeyRow *again = NULL
-    while key < survey.keys_count and survey.keys[key].place == place:
+    cdef KeyRow *found_row = NULL
+    while key < survey.keys_count and survey.keys[key].physical_offset == offset:
         row = &survey.keys[key]
         if row.hash == hash:
             if not row.found:
                 row.found = True
                 return True
-            again = row
+            found_row = row
         key += 1
-    return again is not NULL
+    return found_row is not NULL
 
 
 def settle_keys(Survey survey not None, *, int64_t covered_from, int64_t covered_to):
     cdef Py_ssize_t n
-    cdef int64_t told = -1
+    cdef int64_t reported = -1
     cdef KeyRow *row
     for n in range(survey.keys_count):
         row = &survey.keys[n]
         survey.keys_found += row.found and not row.tag
         survey.tags_found += row.found and row.tag
         if not row.found and not row.tag:
-            if covered_from <= row.place <= covered_to:
-                if row.record != told:
-                    survey.faults.add(NO_KEY, -1, row.record, row.place, 1, row.hash)
-                told = row.record
+            if covered_from <= row.physical_offset <= covered_to:
+                if row.record != reported:
+                    survey.faults.add(NO_KEY, -1, row.record, row.physical_offset, 1, row.hash)
+                reported = row.record
             else:
                 survey.keys_outside += 1
     survey.keys_count = 0

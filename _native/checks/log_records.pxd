@@ -1,12 +1,14 @@
-# The records of a range of the log, looked at once: whole? the right CRC? which queue entries and keys must
-# there be?
+# Survey: checks the records of a range of the log in one pass. Are they whole, is the CRC right, and which
+# queue entries and keys must exist?
 #
-#   walk      records → Row for each queue entry they must have, KeyRow for each key; counts names and hours
-#   match     rows of one queue beside the entries of one of its files     settle: what stayed open is a fault
-#   keycheck  keys beside the entries of an index file                     clear: the next part of the range
+#   walk         makes a Row for each entry and a KeyRow for each key that must exist; counts by name and hour
+#   match        compares rows of one queue with the entries of one of its files
+#   settle       rows that are still open become faults
+#   index_files  compares keys with the entries of an index file
+#   clear        drops rows and keys, for the next part of the range
 #
-# Memory: `walk` ends where `rows_max` or `keys_max` are reached; queues and topics are as many as the range
-# has. Order: rows and keys lie in the log's order. The window is only borrowed while a call runs. One thread.
+# Memory: `walk` stops at `rows_max` or `keys_max`; queues and topics are not limited. Order: rows and keys
+# are in the order of the log. A call borrows the window only while it runs. One thread.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -17,11 +19,11 @@ from firearrow._native.store.log.record cimport Properties, RecordView
 cdef enum RowState:
     ROW_OPEN = 0
     ROW_FITS = 1
-    ROW_OTHER = 2              # the entry shows another place or size
+    ROW_OTHER = 2              # the entry has another physical offset or size
     ROW_TAGS = 3               # the entry has another tags code
 
 cdef struct Row:               # the entry that a record must have
-    int64_t queue_offset, place, code, seen
+    int64_t queue_offset, physical_offset, code, seen
     int32_t size, state
 
 cdef struct QueueRows:
@@ -29,10 +31,10 @@ cdef struct QueueRows:
     Py_ssize_t count, capacity
     int32_t topic, queue_id, topic_hash
     int64_t messages, bytes, first_ms, last_ms, fitting, low, high
-    bint is_lmq                 # named by INNER_MULTI_DISPATCH
+    bint is_lmq                 # named in INNER_MULTI_DISPATCH
 
 cdef struct KeyRow:            # an index entry that a record must have
-    int64_t place, record
+    int64_t physical_offset, record
     int32_t hash
     bint tag                   # of TAGS, which only Apache 5.5 and FireArrow put into the index
     bint found
@@ -49,7 +51,7 @@ cdef class Survey:
     cdef tuple delays_ms
     cdef readonly int64_t records, log_bytes, half
     cdef readonly int64_t keys_expected, tags_expected, keys_found, tags_found, keys_outside, unknown_entries
-    cdef readonly int torn     # why the walk ended: a RecordState, or 0 where the record names another place
+    cdef readonly int torn     # why the walk ended: a RecordState, or 0: another physical offset
 
     cdef int add_record(self, const RecordView *view) except -1
     cdef int add_entries(

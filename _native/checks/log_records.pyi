@@ -9,10 +9,10 @@ from firearrow._native.columnar.record_spans import End
 APACHE_DELAYS_S: tuple[int, ...]
 """Of Apache's delay levels, from 1 on."""
 TORN: dict[int, str]
-"""What `Survey.torn` means, for people."""
+"""What `Survey.torn` means, in words."""
 
 class SurveyedQueue(NamedTuple):
-    """What the records of a range say of a queue. `low`, `high`: offsets of entries to be matched, -1: none."""
+    """A queue as the records of a range describe it. `low`, `high`: offsets of entries to be matched, -1: none."""
 
     number: int
     topic: bytes
@@ -22,15 +22,15 @@ class SurveyedQueue(NamedTuple):
     first_ms: int
     last_ms: int
     fitting: int
-    """Records so far whose entry shows them, settled."""
+    """Settled records whose entry points to them."""
     low: int
     high: int
     is_lmq: bool
-    """Other queues' records show here, by INNER_MULTI_DISPATCH; it has no messages of its own."""
+    """Has entries for records of other queues, by INNER_MULTI_DISPATCH, and no messages itself."""
 
 @final
 class Survey:
-    """Counts and expectations of a range's records; see survey.pxd. One thread."""
+    """Checks and counts the records of a range of the log; see log_records.pxd. One thread."""
 
     faults: Faults
     tags: NameCounters
@@ -65,16 +65,16 @@ class Survey:
     def walk(
         self, window: bytes | bytearray | memoryview | mmap, start: int, stop: int, *, base: int
     ) -> tuple[int, End]:
-        """Look at the records from position `start` that begin before `stop`: (next position, why it ended).
+        """Check the records from position `start` that begin before `stop`: (next position, why it ended).
 
-        End.LIMIT before `stop`: no room for more; match, settle and `clear` first. End.TORN: `torn` says why. A record
-        with a bad CRC is a fault, and gone over.
+        End.LIMIT before `stop`: `rows_max` or `keys_max` was reached; match, settle and `clear` first. End.TORN:
+        `torn` says why. A record with a bad CRC is a fault, and the walk continues.
         """
     def queues(self) -> list[SurveyedQueue]: ...
     def topic_names(self) -> list[bytes]: ...
     def match(self, number: int, window: bytes | bytearray | memoryview | mmap, first: int) -> None:
         """Compare rows of queue `number` with the entries of a file, the first of which has queue offset `first`."""
     def settle(self, number: int) -> None:
-        """Rows that did not fit are faults now."""
+        """Turn rows that did not fit into faults."""
     def clear(self) -> None:
-        """Forget rows and keys; counts stay."""
+        """Drop rows and keys; counts stay."""

@@ -1,4 +1,4 @@
-"""Survey: the records of a range of the log, looked at once (see survey.pxd)."""
+"""Survey: checks the records of a range of the log in one pass (see log_records.pxd)."""
 
 from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr, memcmp, memset
@@ -33,9 +33,9 @@ SurveyedQueue = namedtuple(
     "SurveyedQueue", "number topic queue_id messages bytes first_ms last_ms fitting low high is_lmq"
 )
 TORN = {
-    0: "it names another place than the one where it lies",
-    RECORD_CUT: "it is cut",
-    RECORD_BAD_MAGIC: "its magic is none of a record",
+    0: "its physical offset is not its position in the log",
+    RECORD_CUT: "it is truncated",
+    RECORD_BAD_MAGIC: "its magic number is not that of a record",
     RECORD_BAD_SIZE: "its lengths do not add up",
 }
 APACHE_DELAYS_S = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -51,8 +51,8 @@ cdef inline bint is_schedule(const RecordView *view) noexcept nogil:
     return view.topic.length == 19 and begins(view.topic.at, 19, b"SCHEDULE_TOPIC_XXXX", 19)
 
 
-cdef bint allows_lights(const RecordView *view) noexcept nogil:
-    """Retries, dead letters, system topics and what is delayed are not dispatched to light queues."""
+cdef bint dispatches_to_lmq(const RecordView *view) noexcept nogil:
+    """Retries, dead letters, system topics and what is delayed are not dispatched to LMQs."""
     return not (
         begins(view.topic.at, view.topic.length, b"%RETRY%", 7)
         or begins(view.topic.at, view.topic.length, b"%DLQ%", 5)
@@ -61,7 +61,7 @@ cdef bint allows_lights(const RecordView *view) noexcept nogil:
 
 
 cdef int64_t digits(const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    """The decimal number, -1 if it is none."""
+    """The decimal number, -1: it is not a number."""
     cdef int64_t value = 0
     cdef Py_ssize_t n
     if not 0 < length <= DIGITS_MAX:
@@ -73,7 +73,7 @@ cdef int64_t digits(const uint8_t *at, Py_ssize_t length) noexcept nogil:
     return value
 
 
-cdef inline const uint8_t *piece_end(const uint8_t *at, const uint8_t *end, int separator) noexcept nogil:
+cdef inline const uint8_t *part_end(const uint8_t *at, const uint8_t *end, int separator) noexcept nogil:
     cdef const uint8_t *found = <const uint8_t *> memchr(at, separator, end - at) if at < end else NULL
     return end if found is NULL else found
 
@@ -100,10 +100,10 @@ cdef class Survey:
         PyMem_Free(self.keys)
 
     def walk(self, window not None, int64_t start, int64_t stop, *, int64_t base):
-        cdef const uint8_t[::1] held = memoryview(window).cast("B")
-        cdef int64_t length = held.shape[0]
+        cdef const uint8_t[::1] data_view = memoryview(window).cast("B")
+        cdef int64_t length = data_view.shape[0]
         cdef int64_t at = start
-        cdef const uint8_t *data = &held[0] if length else NULL
+        cdef const uint8_t *data = &data_view[0] if length else NULL
         cdef RecordView view
         cdef int state
         if start < 0:
@@ -131,7 +131,7 @@ cdef class Survey:
         return at, End.LIMIT
 
     cdef int add_record(self, const RecordView *view) except -1:
-        """Count a record and note what there must be for it."""
+        """Count a record and note the entries and keys that must exist for it."""
         cdef Properties properties
         cdef Py_ssize_t number
         cdef QueueRows *queue
@@ -163,7 +163,7 @@ cdef class Survey:
     ) except -1:
         cdef int64_t code = self.code_of(view, properties)
         self.add_row(number, view, view.queue_offset, code)
-        if properties.multi_offsets.length and properties.multi_names.length and allows_lights(view):
+        if properties.multi_offsets.length and properties.multi_names.length and dispatches_to_lmq(view):
             self.add_lmq_entries(view, properties, code)
         return 0
 
@@ -180,7 +180,7 @@ cdef class Survey:
         cdef int64_t queue_offset
         cdef Py_ssize_t number
         while name < names_end and entry < entries_end:
-            name_end, entry_end = piece_end(name, names_end, 44), piece_end(entry, entries_end, 44)
+            name_end, entry_end = part_end(name, names_end, 44), part_end(entry, entries_end, 44)
             queue_offset = digits(entry, entry_end - entry)
             if queue_offset >= 0 and name < name_end:
                 number = self.queue_of(
@@ -204,7 +204,7 @@ cdef class Survey:
                 False,
             )
         while properties.keys.length and at < end:
-            stop = piece_end(at, end, 32)
+            stop = part_end(at, end, 32)
             if stop > at:
                 self.add_key(java_hash_more(topic_hash, at, stop - at), view, False)
             at = stop + 1
@@ -217,7 +217,7 @@ cdef class Survey:
         cdef KeyRow *row
         self.keys = <KeyRow *> grown(self.keys, &self.keys_capacity, self.keys_count, sizeof(KeyRow))
         row = &self.keys[self.keys_count]
-        row.place, row.record = view.physical_offset, self.records - 1
+        row.physical_offset, row.record = view.physical_offset, self.records - 1
         row.hash, row.tag, row.found = index_hash(hash), tag, False
         self.keys_count += 1
         self.tags_expected += tag
@@ -231,7 +231,8 @@ cdef class Survey:
         cdef Row *row
         queue.rows = <Row *> grown(queue.rows, &queue.capacity, queue.count, sizeof(Row))
         row = &queue.rows[queue.count]
-        row.queue_offset, row.place, row.code, row.seen = queue_offset, view.physical_offset, code, -1
+        row.queue_offset, row.physical_offset = queue_offset, view.physical_offset
+        row.code, row.seen = code, -1
         row.size, row.state = view.size, ROW_OPEN
         if queue.count == 0 or queue_offset < queue.low:
             queue.low = queue_offset
@@ -266,7 +267,7 @@ cdef class Survey:
                 return view.store_time + (<int64_t> self.delays_ms[level - 1] if level > 0 else 1000)
         return java_hash_more(0, properties.tags.at, properties.tags.length)
 
-    # ---- beside the queues ----
+    # ---- comparison with the queues ----
 
     def queues(self):
         cdef Py_ssize_t n
@@ -285,12 +286,12 @@ cdef class Survey:
         return [self.topics.text(n) for n in range(self.topics.count)]
 
     def match(self, Py_ssize_t number, window not None, int64_t first):
-        cdef const uint8_t[::1] held = memoryview(window).cast("B")
-        cdef int64_t entries = held.shape[0] // ENTRY_BYTES
+        cdef const uint8_t[::1] data_view = memoryview(window).cast("B")
+        cdef int64_t entries = data_view.shape[0] // ENTRY_BYTES
         if not 0 <= number < self.queue_names.count:
             raise IndexError(f"queue {number} of {self.queue_names.count}")
         if entries:
-            match_rows(&self.known[number], &held[0], first, entries)
+            match_rows(&self.known[number], &data_view[0], first, entries)
 
     def settle(self, Py_ssize_t number):
         cdef QueueRows *queue
@@ -306,7 +307,7 @@ cdef class Survey:
                 self.faults.add(
                     NO_ENTRY if row.state == ROW_OPEN
                     else WRONG_ENTRY if row.state == ROW_OTHER else WRONG_TAGS,
-                    <int> number, row.queue_offset, row.place, row.size, row.seen,
+                    <int> number, row.queue_offset, row.physical_offset, row.size, row.seen,
                 )
         self.rows_count -= queue.count
         queue.count = 0
@@ -320,7 +321,7 @@ cdef class Survey:
 
 cdef void match_rows(QueueRows *queue, const uint8_t *entries, int64_t first, int64_t count) noexcept nogil:
     cdef Py_ssize_t n
-    cdef int64_t at, place, code
+    cdef int64_t at, physical_offset, code
     cdef int32_t size
     cdef const uint8_t *entry
     cdef Row *row
@@ -330,11 +331,12 @@ cdef void match_rows(QueueRows *queue, const uint8_t *entries, int64_t first, in
         if not 0 <= at < count:
             continue
         entry = entries + at * ENTRY_BYTES
-        place, size, code = get_i64(entry), get_i32(entry + ENTRY_AT_SIZE), get_i64(entry + ENTRY_AT_TAGS)
+        physical_offset, size = get_i64(entry), get_i32(entry + ENTRY_AT_SIZE)
+        code = get_i64(entry + ENTRY_AT_TAGS)
         if size == 0 or size == PRE_BLANK_SIZE:
             continue
-        if place != row.place or size != row.size:
-            row.state, row.seen = ROW_OTHER, place
+        if physical_offset != row.physical_offset or size != row.size:
+            row.state, row.seen = ROW_OTHER, physical_offset
         elif code != row.code and code > EXT_ADDRESS_MAX:
             row.state, row.seen = ROW_TAGS, code
         else:

@@ -1,5 +1,4 @@
-"""The entries of a queue's file: counted, and compared with the records that they show. Reads, never writes;
-any thread."""
+"""Counts the entries of a consume queue file and compares them with their records. Reads only; any thread."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
@@ -19,15 +18,15 @@ EntriesResult = namedtuple("EntriesResult", "first end written within gone beyon
 def count_entries(
     window not None, int64_t first, int64_t log_from, int64_t log_to, Faults faults not None, int owner=-1
 ):
-    cdef const uint8_t[::1] held = memoryview(window).cast("B")
-    cdef int64_t count = held.shape[0] // ENTRY_BYTES
-    cdef int64_t n, place, before = -1, empty_from = -1, following
+    cdef const uint8_t[::1] rows = memoryview(window).cast("B")
+    cdef int64_t count = rows.shape[0] // ENTRY_BYTES
+    cdef int64_t n, offset, before = -1, empty_from = -1, following
     cdef int64_t end = -1, start = -1, lowest = -1, highest = -1
     cdef int64_t written = 0, within = 0, gone = 0, beyond = 0
     cdef const uint8_t *entry
     cdef int32_t size
     for n in range(count):
-        entry = &held[n * ENTRY_BYTES]
+        entry = &rows[n * ENTRY_BYTES]
         size = get_i32(entry + ENTRY_AT_SIZE)
         if size == PRE_BLANK_SIZE:
             end = first + n + 1
@@ -35,36 +34,36 @@ def count_entries(
         if size == 0:
             empty_from = n if empty_from < 0 else empty_from
             continue
-        place = get_i64(entry)
+        offset = get_i64(entry)
         if empty_from >= 0:
             while empty_from < n:
-                if get_i32(&held[empty_from * ENTRY_BYTES + ENTRY_AT_SIZE]) == 0:
+                if get_i32(&rows[empty_from * ENTRY_BYTES + ENTRY_AT_SIZE]) == 0:
                     faults.add(QUEUE_GAP, owner, first + empty_from, -1, ENTRY_BYTES, -1)
                 empty_from += 1
             empty_from = -1
         written += 1
         end = first + n + 1
-        gone += place < log_from
-        beyond += place >= log_to
-        if log_from <= place < log_to:
+        gone += offset < log_from
+        beyond += offset >= log_to
+        if log_from <= offset < log_to:
             within += 1
-            lowest = place if lowest < 0 else min(lowest, place)
-            highest = max(highest, place)
+            lowest = offset if lowest < 0 else min(lowest, offset)
+            highest = max(highest, offset)
             if start < 0:
                 start = first + n
-        if place < before:
-            faults.add(QUEUE_ORDER, owner, first + n, place, size, before)
+        if offset < before:
+            faults.add(QUEUE_ORDER, owner, first + n, offset, size, before)
             continue
-        following = place_behind(&held[0], n, count)
-        if following >= before and following < place:
-            faults.add(QUEUE_ORDER, owner, first + n, place, size, following)
+        following = next_physical_offset(&rows[0], n, count)
+        if following >= before and following < offset:
+            faults.add(QUEUE_ORDER, owner, first + n, offset, size, following)
         else:
-            before = place
+            before = offset
     return EntriesResult(start, end, written, within, gone, beyond, lowest, highest)
 
 
-cdef int64_t place_behind(const uint8_t *entries, int64_t n, int64_t count) noexcept nogil:
-    """The place that the next entry shows; the largest of all if none was written there."""
+cdef int64_t next_physical_offset(const uint8_t *entries, int64_t n, int64_t count) noexcept nogil:
+    """The physical offset in the next entry; the largest value if that was not written."""
     if n + 1 < count and get_i32(entries + (n + 1) * ENTRY_BYTES + ENTRY_AT_SIZE) not in (0, PRE_BLANK_SIZE):
         return get_i64(entries + (n + 1) * ENTRY_BYTES)
     return 0x7FFFFFFFFFFFFFFF
@@ -74,40 +73,41 @@ def check_entries(
     window not None, int64_t first, log not None, *, int64_t base, int64_t until, bytes topic not None,
     int32_t queue_id, bint is_lmq, Faults faults not None, int owner=-1,
 ):
-    cdef const uint8_t[::1] held = memoryview(window).cast("B")
+    cdef const uint8_t[::1] rows = memoryview(window).cast("B")
     cdef const uint8_t[::1] records = memoryview(log).cast("B")
     cdef int64_t length = min(<int64_t> records.shape[0], until - base)
     cdef const uint8_t *name = <const uint8_t *> <const char *> topic
     cdef Py_ssize_t name_length = len(topic)
-    cdef int64_t n, place, judged = 0
+    cdef int64_t n, position, compared = 0
     cdef int32_t size
     cdef RecordView view
-    cdef bint shown
-    for n in range(held.shape[0] // ENTRY_BYTES):
-        place, size = get_i64(&held[n * ENTRY_BYTES]) - base, get_i32(&held[n * ENTRY_BYTES + ENTRY_AT_SIZE])
-        if size == 0 or size == PRE_BLANK_SIZE or not 0 <= place < length:
+    cdef bint fits
+    for n in range(rows.shape[0] // ENTRY_BYTES):
+        position = get_i64(&rows[n * ENTRY_BYTES]) - base
+        size = get_i32(&rows[n * ENTRY_BYTES + ENTRY_AT_SIZE])
+        if size == 0 or size == PRE_BLANK_SIZE or not 0 <= position < length:
             continue
-        judged += 1
-        shown = check_record(&records[place], length - place, SIZE_MAX, False, &view) == RECORD_OK
-        shown = shown and view.size == size and view.physical_offset == base + place and (is_lmq or (
+        compared += 1
+        fits = check_record(&records[position], length - position, SIZE_MAX, False, &view) == RECORD_OK
+        fits = fits and view.size == size and view.physical_offset == base + position and (is_lmq or (
             view.queue_offset == first + n and view.queue_id == queue_id and view.topic.length == name_length
             and memcmp(view.topic.at, name, name_length) == 0
         ))
-        if not shown:
-            faults.add(LOST_RECORD, owner, first + n, base + place, size, -1)
-    return judged
+        if not fits:
+            faults.add(LOST_RECORD, owner, first + n, base + position, size, -1)
+    return compared
 
 
 def list_entries(
-    window not None, int64_t first, *, int64_t place_from, int64_t place_to, Faults faults not None,
+    window not None, int64_t first, *, int64_t offset_from, int64_t offset_to, Faults faults not None,
     int owner=-1,
 ):
-    cdef const uint8_t[::1] held = memoryview(window).cast("B")
-    cdef int64_t n, place, listed = 0
+    cdef const uint8_t[::1] rows = memoryview(window).cast("B")
+    cdef int64_t n, offset, listed = 0
     cdef int32_t size
-    for n in range(held.shape[0] // ENTRY_BYTES):
-        place, size = get_i64(&held[n * ENTRY_BYTES]), get_i32(&held[n * ENTRY_BYTES + ENTRY_AT_SIZE])
-        if size != 0 and size != PRE_BLANK_SIZE and place_from <= place < place_to:
+    for n in range(rows.shape[0] // ENTRY_BYTES):
+        offset, size = get_i64(&rows[n * ENTRY_BYTES]), get_i32(&rows[n * ENTRY_BYTES + ENTRY_AT_SIZE])
+        if size != 0 and size != PRE_BLANK_SIZE and offset_from <= offset < offset_to:
             listed += 1
-            faults.add(LOST_RECORD, owner, first + n, place, size, -1)
+            faults.add(LOST_RECORD, owner, first + n, offset, size, -1)
     return listed

@@ -1,9 +1,12 @@
 from mmap import mmap
 
 class TimerLogSurvey:
-    """Units of a timer log, file after file: `heads` slot (time // step) → position of its last unit, of slots at or
-    behind `read_ms`; `end` is behind the last whole unit; `odd` the position of the first unit that is chained to none
-    of its slot, or names a message out of the log's order, -1 none."""
+    """Checks the units of a timer log, file after file.
+
+    `heads`: slot (time // step) → position of its last unit, for slots at or after `read_ms`. `end`: position after
+    the last whole unit. `odd`: position of the first unit that is not chained to a unit of its slot, or names a
+    message out of the log's order; -1: none.
+    """
 
     heads: dict[int, int]
     end: int
@@ -11,4 +14,4 @@ class TimerLogSurvey:
     def __init__(self, step_ms: int, read_ms: int, start: int) -> None:
         """`start`: position of the log's first unit."""
     def check_file(self, window: bytes | bytearray | memoryview | mmap, base: int) -> bool:
-        """The next file, whole; whether the log goes on behind it."""
+        """Check the next file, given whole; returns whether the log continues after it."""

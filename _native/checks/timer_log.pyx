@@ -1,6 +1,6 @@
 # cython: boundscheck=False, wraparound=False
-"""Units of a timer log: are they whole, and is each chained to the one of its slot before it (see
-timerunits.pyi).
+"""Checks the units of a timer log: is each whole and chained to the previous unit of its slot (see
+timer_log.pyi).
 
 Layout of a unit, 52 bytes, big-endian: size i32, previous position of its slot i64, magic i32, write time
 i64, delay i32 (both ms), physical offset i64, size of the record i32, hash i32, reserved i64. Reads only. Any
@@ -62,8 +62,8 @@ cdef class TimerLogSurvey:
         return 0
 
     cdef void order(self, int64_t physical, int64_t position) noexcept:
-        """Units name messages in the order of the log, again from an earlier one behind a power cut: one that
-        stands out between its neighbours names another's."""
+        """Units name messages in the order of the log, again from an earlier one after a power cut: a single
+        unit out of order between its neighbours names a wrong message."""
         if self.before >= 0 and self.odd < 0:
             if self.last < self.before < physical or self.before < physical < self.last:
                 self.odd = position - UNIT_BYTES

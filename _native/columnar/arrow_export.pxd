@@ -1,11 +1,11 @@
-# Arrow's C data interface: columns handed to whoever reads Arrow by their address, without a copy.
+# Exports columns through Arrow's C data interface: an Arrow reader gets their address, without a copy.
 # https://arrow.apache.org/docs/format/CDataInterface.html
 #
-#   array    buffers[n_buffers], children[n_children]: the format says what they mean, apart from the array
+#   array    buffers[n_buffers], children[n_children]: the schema, which is separate, says what they mean
 #
-# Ownership: an array owns its buffers, which are of malloc, and its children; who takes it over copies the
-# struct, sets `release` of the original to NULL and calls that of the copy when done. Any thread, no GIL:
-# releasing is `free` alone.
+# Ownership: an array owns its children and its buffers, which come from malloc. A reader that takes it over
+# copies the struct, sets `release` of the original to NULL and calls that of the copy when done. Any thread,
+# no GIL: `release` only calls `free`.
 
 cimport cython
 from libc.stdint cimport int64_t

@@ -2,8 +2,8 @@ from typing import final
 
 @final
 class ArrowBatch:
-    """Columns on their way to whoever reads Arrow, as one struct array; freed if nobody takes it over."""
+    """Columns for an Arrow reader, as one struct array; freed with this object if no reader took it over."""
 
     @property
     def address(self) -> int:
-        """Of an `ArrowArray` of Arrow's C data interface, valid for as long as this is held."""
+        """Address of an `ArrowArray` of Arrow's C data interface, valid as long as this object lives."""

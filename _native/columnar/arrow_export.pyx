@@ -1,4 +1,4 @@
-"""Arrow's C data interface, the side that hands over (see arrow.pxd)."""
+"""Exports columns through Arrow's C data interface (see arrow_export.pxd)."""
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -7,7 +7,7 @@ from libc.string cimport memset
 
 
 cdef bint begin_array(ArrowArray *to, int64_t length, int buffers, int children) noexcept nogil:
-    """Without buffers yet, all there, its children released. False: no memory, and nothing to release."""
+    """Without buffers, no nulls, children released. False: no memory, nothing to release."""
     cdef ArrowArray *own
     cdef int index
     memset(to, 0, sizeof(ArrowArray))
@@ -27,7 +27,7 @@ cdef bint begin_array(ArrowArray *to, int64_t length, int buffers, int children)
 
 
 cdef void *new_buffer(ArrowArray *of, int number, int64_t size) noexcept nogil:
-    """The array's own, asked for once; NULL: no memory."""
+    """Allocate a buffer of the array, once; NULL: no memory."""
     of.buffers[number] = malloc(max(size, 1))
     return <void *> of.buffers[number]
 
@@ -37,7 +37,7 @@ cdef void release_array(ArrowArray *array) noexcept nogil:
     cdef ArrowArray *child
     for index in range(array.n_children):
         child = array.children[index]
-        if child.release is not NULL:             # else it went its own way, or never began
+        if child.release is not NULL:             # else it was taken over, or never begun
             child.release(child)
     for index in range(array.n_buffers):
         free(<void *> array.buffers[index])

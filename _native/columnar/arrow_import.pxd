@@ -1,11 +1,12 @@
-# Columns of texts and of lists of them, as Arrow lays them in memory. Knows no Arrow: buffers and offsets
-# only.
+# Views of string columns and of columns of string lists in Arrow's memory layout. Does not need Arrow: it
+# sees buffers and offsets only.
 #
-#   texts    offsets[first + i] .. offsets[first + i + 1] of data; bit first + i of valid, none: no nulls
-#   lists    the same, but of items, which are texts;  pairs  the same of names and values
+#   strings  offsets[first + i] .. offsets[first + i + 1] of data; bit first + i of valid, NULL: no nulls
+#   lists    the same of items, which are strings
+#   pairs    the same of names and values
 #
-# Ownership: a column holds the buffers it was given, a view points into them. Offsets are checked once, when
-# a column is made; whoever gave the buffers must not change them afterwards.
+# Ownership: a column holds its buffers, a view points into them. The constructor checks the offsets once; the
+# caller must not change the buffers afterwards.
 
 cimport cython
 from libc.stdint cimport int32_t, uint8_t
@@ -47,33 +48,33 @@ cdef inline bint is_valid(const uint8_t *bits, Py_ssize_t index) noexcept nogil:
     return bits is NULL or bits[index >> 3] >> (index & 7) & 1
 
 
-cdef inline bint text_at(const StringArrayView *view, Py_ssize_t index, ByteView *piece) noexcept nogil:
-    """False: null, then the piece is at NULL, or empty."""
-    cdef Py_ssize_t place = view.first + index
-    piece.length = 0
-    if not is_valid(view.valid, place):
-        piece.at = NULL
+cdef inline bint text_at(const StringArrayView *view, Py_ssize_t index, ByteView *found) noexcept nogil:
+    """False: the string is null (`at` is NULL then) or empty."""
+    cdef Py_ssize_t row = view.first + index
+    found.length = 0
+    if not is_valid(view.valid, row):
+        found.at = NULL
         return False
-    piece.at = view.data + view.offsets[place]
-    piece.length = view.offsets[place + 1] - view.offsets[place]
-    return piece.length > 0
+    found.at = view.data + view.offsets[row]
+    found.length = view.offsets[row + 1] - view.offsets[row]
+    return found.length > 0
 
 
 cdef inline Py_ssize_t items_at(
     const ListArrayView *view, Py_ssize_t index, Py_ssize_t *start,
 ) noexcept nogil:
-    """How many items the row has, and the first."""
-    cdef Py_ssize_t place = view.first + index
+    """Number of items of the row; `start` becomes the index of the first."""
+    cdef Py_ssize_t row = view.first + index
     start[0] = 0
-    if not is_valid(view.valid, place):
+    if not is_valid(view.valid, row):
         return 0
-    start[0] = view.offsets[place]
-    return view.offsets[place + 1] - view.offsets[place]
+    start[0] = view.offsets[row]
+    return view.offsets[row + 1] - view.offsets[row]
 
 
 cdef inline Py_ssize_t values_bytes(
     const StringArrayView *view, Py_ssize_t start, Py_ssize_t count,
 ) noexcept nogil:
-    """Bytes of items [start, start + count), those of nulls among them."""
-    cdef Py_ssize_t place = view.first + start
-    return view.offsets[place + count] - view.offsets[place] if count else 0
+    """Bytes of items [start, start + count), including those of nulls."""
+    cdef Py_ssize_t row = view.first + start
+    return view.offsets[row + count] - view.offsets[row] if count else 0

@@ -4,19 +4,19 @@ Bytes = bytes | bytearray | memoryview
 
 @final
 class StringArray:
-    """A column of texts or bytes: int32 offsets, `count` of them from item `first` on, and a bit a row that
-    is no null.
+    """A column of strings or bytes: `count` rows from row `first` on, with int32 offsets and a validity bit for
+    each row.
     """
 
     count: int
     def __init__(self, offsets: Bytes, data: Bytes, valid: Bytes | None, first: int, count: int) -> None:
-        """ValueError: offsets that go back or lie outside of the data."""
+        """ValueError: offsets decrease or are outside the data."""
     def hashes(self) -> memoryview:
-        """Java's hash of each text, int32; of a null 0."""
+        """Java's hash of each string, int32; 0 for a null."""
 
 @final
 class ListArray:
-    """A column of lists of texts; with `values` a map from items to values."""
+    """A column of lists of strings; with `values`, a column of maps from items to values."""
 
     count: int
     paired: bool

@@ -1,4 +1,4 @@
-"""Columns of texts and lists (see arrays.pxd)."""
+"""Views of Arrow's string and list columns (see arrow_import.pxd)."""
 
 from libc.stdint cimport int32_t, uint8_t
 
@@ -11,19 +11,19 @@ cdef const int32_t *checked_offsets(
     """Offsets of `count` rows from `first` on, ascending and within 0..most."""
     cdef const int32_t[::1] offsets
     cdef Py_ssize_t index
-    cdef bint good
+    cdef bint ordered
     if count == 0:
         return NULL
     offsets = memoryview(raw).cast("B").cast("i")
-    good = 0 <= first <= offsets.shape[0] and 0 < count < offsets.shape[0] - first
-    if good:
+    ordered = 0 <= first <= offsets.shape[0] and 0 < count < offsets.shape[0] - first
+    if ordered:
         with nogil:
-            good = offsets[first] >= 0 and offsets[first + count] <= most
+            ordered = offsets[first] >= 0 and offsets[first + count] <= most
             for index in range(first, first + count):
                 if offsets[index + 1] < offsets[index]:
-                    good = False
+                    ordered = False
                     break
-    if not good:
+    if not ordered:
         raise ValueError(f"offsets of {count} rows from row {first} on do not lie within {most}")
     return &offsets[0]
 
@@ -50,15 +50,15 @@ cdef class StringArray:
 
     def hashes(self):
         cdef bytearray raw = bytearray(4 * self.count)
-        cdef int32_t[::1] found
+        cdef int32_t[::1] hashes
         cdef Py_ssize_t index
-        cdef ByteView piece
+        cdef ByteView found
         if self.count:
-            found = memoryview(raw).cast("i")
+            hashes = memoryview(raw).cast("i")
             with nogil:
                 for index in range(self.count):
-                    text_at(&self.view, index, &piece)
-                    found[index] = java_hash_more(0, piece.at, piece.length)
+                    text_at(&self.view, index, &found)
+                    hashes[index] = java_hash_more(0, found.at, found.length)
         return memoryview(raw).cast("i")
 
 

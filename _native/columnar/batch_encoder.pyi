@@ -10,22 +10,25 @@ from firearrow._native.columnar.property_edits import PropertyEdits as PropertyE
 from firearrow._native.columnar.record_spans import Spans
 
 BATCH_BYTES_MAX: int
-"""What a broker takes in one request (4 MiB), less a margin: a FireArrow broker counts whole records."""
+"""What a broker accepts in one request (4 MiB), less a margin: a FireArrow broker counts whole records."""
 BATCH_COUNT_MAX: int
-"""A FireArrow broker takes so many items on its short way."""
+"""A FireArrow broker takes at most this many items on its fast path."""
 
 class BatchError(ValueError):
-    """A record cannot be sent with these edits; the text names its queue offset."""
+    """A record cannot be sent with these edits; the message names its queue offset."""
 
 class Batch(NamedTuple):
-    """Records [first, next) as the body of one request. `sys_flag`: the compression bits that all of them share."""
+    """Records [first, next) as the body of one request.
+
+    `sys_flag`: the compression bits that all of them share.
+    """
 
     body: bytes
     count: int  # type: ignore[assignment]
     next: int
     sys_flag: int
     born_ms: int
-    """When the first of them was born: a batch has but one."""
+    """Born time of the first record: a batch has only one."""
 
 class Single(NamedTuple):
     flag: int
@@ -39,11 +42,12 @@ class Single(NamedTuple):
 def batch_body(
     spans: Spans, first: int, edits: PropertyEdits, *, bytes_max: int = ..., count_max: int = ...
 ) -> Batch:
-    """As many records from `first` on as fit and are compressed alike, at least one, though it be larger alone.
+    """Encode as many records from `first` on as fit and have the same compression; at least one, even if it is too
+    large.
 
-    IndexError: there is no record `first`. BatchError: the properties of one come to over 32,767 bytes. RecordError:
-    the bytes of one have changed meanwhile.
+    IndexError: there is no record `first`. BatchError: the properties of a record exceed 32,767 bytes.
+    RecordError: the bytes of a record have changed since it was found.
     """
 
 def single(spans: Spans, index: int, edits: PropertyEdits) -> Single:
-    """One record for a request of its own. Errors as of batch_body."""
+    """Encode one record for a separate request. Errors as of batch_body."""

@@ -1,5 +1,5 @@
-"""Bodies of batch requests from records as they lie in a window (see batches.pxd). No Python object for a
-record."""
+"""Encodes stored records as bodies of batch requests, without a Python object for each record (see
+batch_encoder.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
@@ -15,13 +15,13 @@ from firearrow._native.store.log.record cimport RECORD_OK, RecordView
 
 from collections import namedtuple
 
-import firearrow._native.columnar.property_edits as edits_room
+import firearrow._native.columnar.property_edits as edits_module
 from firearrow._native.columnar.property_edits import (  # re-exported
     BROKER_OWN, REPLAY_BROKER, REPLAY_JOB, REPLAY_OFFSET, REPLAY_QUEUE, REPLAY_TOPIC,  # no-cython-lint
 )
 from firearrow._native.store.log.record import RecordError
 
-globals()["PropertyEdits"] = edits_room.PropertyEdits  # a class that is cimported is no name of the module
+globals()["PropertyEdits"] = edits_module.PropertyEdits  # a cimported class is not a name of the module
 
 cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *text, Py_ssize_t size) except NULL
@@ -33,7 +33,7 @@ BATCH_COUNT_MAX = 1024
 Batch = namedtuple("Batch", "body count next sys_flag born_ms")
 Single = namedtuple("Single", "flag body properties sys_flag reconsume_times born_ms")
 
-cdef int32_t KEPT = SYS_COMPRESSED | 0x700    # compressed or not, and how
+cdef int32_t KEPT = SYS_COMPRESSED | 0x700    # whether and how it is compressed
 cdef enum:
     WRITTEN = 1
     CHANGED = -1
@@ -45,7 +45,7 @@ class BatchError(ValueError):
 
 
 cdef uint8_t *put_item(const EditPlan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
-    """Where it ends; NULL if its properties are too long."""
+    """Write one item; returns its end, NULL: its properties are too long."""
     cdef uint8_t *properties = to + ITEM_OVER_BYTES + view.body.length
     cdef uint8_t *end = write_edited(plan, view, properties)
     if end - properties > PROPERTIES_BYTES_MAX:
@@ -64,38 +64,37 @@ cdef Py_ssize_t item_bytes_max(const EditPlan *plan, const RecordView *view) noe
     return ITEM_OVER_BYTES + view.body.length + edited_bytes_max(plan, view)
 
 
-cdef Py_ssize_t room_for(
+cdef Py_ssize_t capacity_for(
     Spans spans, Py_ssize_t first, Py_ssize_t stop, const EditPlan *plan, Py_ssize_t bytes_max
 ) noexcept nogil:
-    """What a batch of at most `bytes_max` may take while it is written: one record more than fits at the
-    most."""
+    """The buffer size for a batch of at most `bytes_max`: up to one record more than fits."""
     cdef RecordView view
-    cdef Py_ssize_t room = 0
+    cdef Py_ssize_t capacity = 0
     cdef Py_ssize_t index
     for index in range(first, stop):
         spans.prefetch(index)
         if spans.view(index, &view) != RECORD_OK:
             break
-        room += item_bytes_max(plan, &view)
-        if room > bytes_max:
+        capacity += item_bytes_max(plan, &view)
+        if capacity > bytes_max:
             break
-    return room
+    return capacity
 
 
 cdef int put_items(
     Spans spans, Py_ssize_t *next, Py_ssize_t stop, const EditPlan *plan, Py_ssize_t bytes_max,
     uint8_t *start,
-    Py_ssize_t room, uint8_t **end, int32_t sys_flag,
+    Py_ssize_t capacity, uint8_t **end, int32_t sys_flag,
 ) noexcept nogil:
-    """Write what fits and is compressed alike; `next` and `end` move. Anything but WRITTEN is about record
-    `next`."""
+    """Write records that fit and have the same compression; advances `next` and `end`. A result other than
+    WRITTEN refers to record `next`."""
     cdef RecordView view
     cdef uint8_t *to = start
     cdef Py_ssize_t first = next[0]
     while next[0] < stop:
         if spans.view(next[0], &view) != RECORD_OK:
             return CHANGED
-        if view.sys_flag & KEPT != sys_flag or item_bytes_max(plan, &view) > room - (to - start):
+        if view.sys_flag & KEPT != sys_flag or item_bytes_max(plan, &view) > capacity - (to - start):
             break
         to = put_item(plan, &view, to)
         if to is NULL:
@@ -115,18 +114,20 @@ def batch_body(
     cdef RecordView view
     cdef Py_ssize_t next = first
     cdef Py_ssize_t stop = min(spans.count, first + max(count_max, 1))
-    cdef Py_ssize_t room
+    cdef Py_ssize_t capacity
     cdef uint8_t *start
     cdef uint8_t *end
     cdef int state
     cdef PyObject *body
     spans.checked(first, &view)
     with nogil:
-        room = room_for(spans, first, stop, &edits.plan, bytes_max)
-    body = new_bytes(NULL, room)
+        capacity = capacity_for(spans, first, stop, &edits.plan, bytes_max)
+    body = new_bytes(NULL, capacity)
     start = end = <uint8_t *> start_of(body)
     with nogil:
-        state = put_items(spans, &next, stop, &edits.plan, bytes_max, start, room, &end, view.sys_flag & KEPT)
+        state = put_items(
+            spans, &next, stop, &edits.plan, bytes_max, start, capacity, &end, view.sys_flag & KEPT
+        )
     _PyBytes_Resize(&body, end - start)
     items = <object> body
     Py_DECREF(items)
@@ -136,11 +137,11 @@ def batch_body(
 
 
 cdef object fault_of(Spans spans, Py_ssize_t index, int state):
-    cdef int64_t place = spans.base + spans.positions[index]
+    cdef int64_t physical_offset = spans.base + spans.positions[index]
     if state != TOO_LONG:
-        return RecordError(f"the record at {place} changed while it was read")
+        return RecordError(f"the record at {physical_offset} changed while it was read")
     return BatchError(
-        f"the record at {place}, queue offset {spans.queue_offset(index)}: with what is to be put, "
+        f"the record at {physical_offset}, queue offset {spans.queue_offset(index)}: with what is to be put, "
         f"its properties have over {PROPERTIES_BYTES_MAX} bytes: put less, or leave the message out"
     )
 

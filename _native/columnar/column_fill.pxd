@@ -1,25 +1,23 @@
-# The loops that fill columns: from what was found of each record into buffers of the exact size. Any thread.
+# The loops that fill columns: from parsed records into buffers of the exact size. Any thread.
 #
-# Borrows everything, frees nothing. `at`: where in a RecordView the number or Text stands. Whoever calls has
-# made room: count numbers, (count + 7) / 8 bytes of bits, count + 1 offsets, as many bytes as `write_offsets`
-# says.
-# A host of a record as text: `192.0.2.1:10911`, `[2001:db8::1]:10911`. Any thread.
+# Borrows everything, frees nothing. `at`: offset of the number or Text in a RecordView. The caller allocates
+# the buffers: count numbers, (count + 7) / 8 bytes of bits, count + 1 offsets, as many bytes as
+# `write_offsets` returns. Hosts are written as `192.0.2.1:10911` or `[2001:db8::1]:10911`.
 
-from libc.stdint cimport uint8_t
-from firearrow._native.store.log.record cimport Text
 from libc.stdint cimport int32_t, int64_t, uint8_t
+
 from firearrow._native.columnar.property_pairs cimport Pair
 from firearrow._native.store.log.record cimport RecordView, Text
 
 
 cdef enum:
-    HOST_TEXT_BYTES_MAX = 64      # [ 45 ]:-2147483648 and the zero behind
+    HOST_TEXT_BYTES_MAX = 64      # [ 45 ]:-2147483648 and the final zero
 
 cdef Py_ssize_t write_host(const Text *host, uint8_t *to) noexcept nogil   # bytes written
 
 
 cdef enum:
-    OFFSET_MAX = 0x7FFFFFFF           # of Arrow's texts and lists
+    OFFSET_MAX = 0x7FFFFFFF           # of Arrow's strings and lists
 
 
 cdef inline Text *text_at(const char *view, Py_ssize_t at) noexcept nogil:

@@ -1,4 +1,1 @@
-"""Only for `cimport`: see fills.pxd.
-
-Only for `cimport`: see hosts.pxd.
-"""
+"""Only for `cimport`: see column_fill.pxd."""

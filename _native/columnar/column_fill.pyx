@@ -1,17 +1,13 @@
-"""The loops that fill columns (see fills.pxd).
+"""The loops that fill columns: numbers, times, strings, hosts and properties (see column_fill.pxd)."""
 
-Hosts of records as text (see hosts.pxd).
-"""
-
-from libc.stdint cimport int32_t, uint8_t
-from libc.string cimport strlen
-from firearrow._native.base.endian cimport get_i32
-from firearrow._native.base.text cimport put_decimal
-from firearrow._native.store.files.layout cimport HOST_V4_BYTES
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memcmp, memcpy, memset
-from firearrow._native.columnar.property_pairs cimport Pair, place_of
+from libc.string cimport memcmp, memcpy, memset, strlen
+
+from firearrow._native.base.endian cimport get_i32
 from firearrow._native.base.memory cimport copy_far
+from firearrow._native.base.text cimport put_decimal
+from firearrow._native.columnar.property_pairs cimport Pair, index_of
+from firearrow._native.store.files.layout cimport HOST_V4_BYTES
 from firearrow._native.store.log.record cimport RecordView, Text
 
 
@@ -64,8 +60,8 @@ cdef void write_i64(RecordView *views, Py_ssize_t count, Py_ssize_t at, int64_t 
 cdef Py_ssize_t write_times(
     RecordView *views, Py_ssize_t count, Py_ssize_t at, int64_t *to, uint8_t *bits
 ) noexcept nogil:
-    """How many are there."""
-    cdef Py_ssize_t index, there = 0
+    """Returns how many are valid."""
+    cdef Py_ssize_t index, valid = 0
     cdef int64_t ms
     memset(bits, 0, (count + 7) // 8)
     for index in range(count):
@@ -74,14 +70,14 @@ cdef Py_ssize_t write_times(
         if MS_MIN <= ms <= MS_MAX:
             to[index] = ms * 1000
             bits[index >> 3] |= 1 << (index & 7)
-            there += 1
-    return there
+            valid += 1
+    return valid
 
 
 cdef int64_t write_offsets(
     const char *first, Py_ssize_t stride, Py_ssize_t count, int32_t *to
 ) noexcept nogil:
-    """The bytes of all; beyond OFFSET_MAX what was written means nothing."""
+    """Returns the bytes of all; if they exceed OFFSET_MAX, the offsets are invalid."""
     cdef Py_ssize_t index
     cdef int64_t total = 0
     for index in range(count):
@@ -102,7 +98,7 @@ cdef void write_texts(
 
 
 cdef inline void copy(char *to, const uint8_t *at, Py_ssize_t length) noexcept nogil:
-    """Most texts are short: two copies of a fixed size, which may overlap, are quicker than a call."""
+    """Most strings are short: two copies of a fixed size, which may overlap, are faster than a call."""
     if length > 32 or length < 4:
         copy_far(to, at, length)
     elif length >= 16:
@@ -119,7 +115,7 @@ cdef inline void copy(char *to, const uint8_t *at, Py_ssize_t length) noexcept n
 cdef void write_hosts(
     RecordView *views, Py_ssize_t count, Py_ssize_t at, uint8_t *to, Text *found
 ) noexcept nogil:
-    """A host that follows itself is written once."""
+    """Consecutive equal hosts are written once."""
     cdef Py_ssize_t index
     cdef Text *host
     cdef Text *before = NULL
@@ -134,7 +130,7 @@ cdef void write_hosts(
 
 
 cdef inline bint same_host(const Text *one, const Text *other) noexcept nogil:
-    if one.length == HOST_V4_BYTES:           # of a fixed size, a comparison is no call
+    if one.length == HOST_V4_BYTES:           # a comparison of a fixed size is compiled inline
         return other.length == HOST_V4_BYTES and memcmp(one.at, other.at, HOST_V4_BYTES) == 0
     return one.length == other.length and memcmp(one.at, other.at, one.length) == 0
 
@@ -150,20 +146,20 @@ cdef void repeat_text(const Text *text, Py_ssize_t count, int32_t *starts, char 
 cdef Py_ssize_t choose(
     Pair *pairs, const int32_t *ends, Py_ssize_t count, const Text *name, Text *found, uint8_t *bits
 ) noexcept nogil:
-    """The value of that name in each record; where there is none, nothing, and its bit is 0. How many are
-    there."""
-    cdef Py_ssize_t index, place, likely = 0, there = 0
+    """The value of that name in each record; if a record has none, an empty value with bit 0. Returns how
+    many records have one."""
+    cdef Py_ssize_t index, pair, likely = 0, valid = 0
     cdef Pair *own
     memset(bits, 0, (count + 7) // 8)
     for index in range(count):
         own = pairs + ends[index]
-        place = place_of(own, ends[index + 1] - ends[index], name, likely)
-        if place < 0:
+        pair = index_of(own, ends[index + 1] - ends[index], name, likely)
+        if pair < 0:
             found[index].at = name.at
             found[index].length = 0
         else:
-            found[index] = own[place].value
+            found[index] = own[pair].value
             bits[index >> 3] |= 1 << (index & 7)
-            likely = place
-            there += 1
-    return there
+            likely = pair
+            valid += 1
+    return valid

@@ -1,15 +1,15 @@
-# Records looked into once, then written out column by column as Apache Arrow has them.
+# Columns: parses records once, then writes them column by column in Apache Arrow's layout.
 #
-#   views[i]                               a record; body, topic and properties may point into `keep_alive`
-#   pairs[ends[i] .. ends[i + 1])          properties of record i
+#   views[i]                      the parsed record; body, topic and properties may point into `keep_alive`
+#   pairs[ends[i] .. ends[i + 1]) properties of record i
 #
-#   numbers   i32 or i64 a record          texts   i32 offsets[count + 1], bytes
-#   validity  a bit a record, 1 is there
+#   numbers   i32 or i64 for each record   texts   i32 offsets[count + 1], bytes
+#   validity  one bit for each record, 1: not null
 #   map       i32 offsets[count + 1] into the texts of names and of values
 #
-# Ownership: Columns keep the Spans, so the window; the buffers are the batch's that they are written for.
-# Order: views and pairs when made, record by record while its bytes are at hand; topics are checked when
-# wanted.
+# Ownership: Columns hold the Spans, which hold the window; buffers belong to the batch that they are written
+# for. Order: the constructor fills views and pairs, record by record while its bytes are in the cache; topics
+# are checked when a batch needs them.
 
 from libc.stdint cimport int32_t, int64_t
 
@@ -20,7 +20,7 @@ from firearrow._native.store.log.record cimport RecordView, Text
 
 cdef class Columns:
     cdef Spans spans
-    # bodies opened and texts repaired, for as long as views point at them
+    # opened bodies and repaired strings that views point to
     cdef list keep_alive
     cdef RecordView *views
     cdef readonly Py_ssize_t first        # in the Spans

@@ -7,12 +7,14 @@ from firearrow._native.store.log.record import Record
 
 @final
 class Columns:
-    """Records of `spans` from `first` on: `count_max` at most, and none more once there are `bytes_max`; at least one.
+    """Records of `spans` from `first` on: at most `count_max`, until they reach `bytes_max`; at least one.
 
-    `opener` is given each record with a compressed body, decoded, and answers the body as it was sent; None: bodies
-    stay as they are stored. Without `properties` no batch can have any. RecordError: the bytes have
-    changed meanwhile. Texts are UTF-8, bad bytes replaced by U+FFFD as Python does. A column that would need more than
-    2 GiB is an OverflowError, the way out of which is fewer records. One thread at a time; releases the GIL.
+    `opener` gets each record with a compressed body, decoded, and returns the body as it was sent; None: bodies
+    stay as they are stored. Without `properties` no batch can have any. Strings are UTF-8; bad bytes are replaced
+    by U+FFFD as Python does. One thread at a time; releases the GIL.
+
+    RecordError: the bytes have changed since the records were found. OverflowError: a column would need more than
+    2 GiB; use fewer records.
     """
 
     first: int
@@ -31,7 +33,10 @@ class Columns:
     ) -> None: ...
     def __len__(self) -> int: ...
     def batch(self, fields: Sequence[str | bytes], broker_name: str = "") -> ArrowBatch:
-        """A column per field, of the types in spark_tools/arrow/columns.py: by the column's name, or by the name of a
-        property, as bytes, its value as text. Buffers of validity only where something is not there: a time outside of
-        the years 1 to 9999, a property that the record lacks. In `properties` a name stands once in a record, with its
-        last value. KeyError: no such column."""
+        """One column for each field, with the types of spark_tools/arrow/columns.py. A str names a column; bytes
+        name a property, whose value is a string.
+
+        A column has a validity buffer only if it has nulls: a time outside the years 1 to 9999, or a property that
+        a record lacks. In `properties` each name occurs once in a record, with its last value.
+        KeyError: no such column.
+        """

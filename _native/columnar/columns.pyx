@@ -1,5 +1,7 @@
-"""Columns of records (see columns.pxd): sizes first, then one loop of fills a column, without an object for a
-record."""
+"""Columns: converts records to columns, without a Python object for each record (see columns.pxd).
+
+Computes the sizes first, then fills each column in one loop of `column_fill`.
+"""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -9,10 +11,9 @@ from libc.string cimport memcpy
 
 from firearrow._native.columnar.arrow_export cimport ArrowArray, ArrowBatch, begin_array, new_buffer
 from firearrow._native.columnar.column_fill cimport (
-    OFFSET_MAX, choose, repeat_text, write_hosts, write_i32, write_i64, write_offsets, write_texts,
-    write_times,
+    HOST_TEXT_BYTES_MAX, OFFSET_MAX, choose, repeat_text, write_hosts, write_i32, write_i64, write_offsets,
+    write_texts, write_times,
 )
-from firearrow._native.columnar.column_fill cimport HOST_TEXT_BYTES_MAX
 from firearrow._native.columnar.property_pairs cimport Pair, find_pairs, pairs_at_most
 from firearrow._native.columnar.record_spans cimport Spans
 from firearrow._native.base.text cimport is_utf8
@@ -24,7 +25,7 @@ from firearrow._native.store.log.record import RecordError
 cdef int64_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 cdef enum:
     FINE = 0
-    ODD = 1                                     # its properties are to be repaired, or its body opened
+    ODD = 1                                     # its properties must be repaired or its body opened
     CHANGED = 2
     TOO_MANY = 3
     NO_MEMORY = 4
@@ -32,7 +33,7 @@ cdef enum:
 cdef RecordView SHAPE
 cdef const char *HERE = <const char *> &SHAPE
 
-cdef enum:                                      # ways to fill a column; of texts from TOPICS on
+cdef enum:                                      # ways to fill a column; strings from TOPICS on
     NUMBERS
     WIDE_NUMBERS
     TIMES
@@ -40,7 +41,7 @@ cdef enum:                                      # ways to fill a column; of text
     TOPICS
     BODIES
     HOSTS
-    SAME                                        # the same text for all
+    SAME                                        # the same string for all
     VALUES                                      # of one property
 
 FIELDS = {
@@ -63,12 +64,12 @@ FIELDS = {
 }
 
 
-def bodies_last(place):
-    """They push all else out of the processor's cache, so what others are made of is looked at before."""
-    return place[1] == "body"
+def bodies_last(numbered):
+    """Sort key: bodies evict everything else from the CPU cache, so other columns are filled first."""
+    return numbered[1] == "body"
 
 
-cdef void *taken(int64_t count, size_t item) except NULL:
+cdef void *allocate(int64_t count, size_t item) except NULL:
     cdef void *memory = malloc(max(count, 1) * item)
     if memory is NULL:
         raise MemoryError()
@@ -104,9 +105,9 @@ cdef class Columns:
         self.spans = spans
         self.first = first
         self.keep_alive = []
-        self.views = <RecordView *> taken(capacity, sizeof(RecordView))
+        self.views = <RecordView *> allocate(capacity, sizeof(RecordView))
         if properties:
-            self.ends = <int32_t *> taken(capacity + 1, sizeof(int32_t))
+            self.ends = <int32_t *> allocate(capacity + 1, sizeof(int32_t))
             self.ends[0] = 0
         while state == ODD:
             with nogil:
@@ -119,7 +120,7 @@ cdef class Columns:
         return self.count
 
     cdef int prepare(self, Py_ssize_t capacity, int64_t bytes_max, bint opening) noexcept nogil:
-        """Looks into records until there are enough, or the last one is odd: then `settle` goes first."""
+        """Parse records until there are enough, or the last one is ODD: `settle` must run first."""
         cdef RecordView *view
         cdef int state = FINE
         while state == FINE and self.count < capacity and self.size < bytes_max:
@@ -136,7 +137,7 @@ cdef class Columns:
         return state
 
     cdef int find_last(self) noexcept nogil:
-        """The pairs of the record looked into last; ODD: its properties are no UTF-8."""
+        """Find the pairs of the last parsed record; ODD: its properties are not UTF-8."""
         cdef Text *text = &self.views[self.count - 1].properties
         cdef int32_t before = self.ends[self.count - 1]
         cdef int state = self.ensure_capacity(before + pairs_at_most(text))
@@ -162,7 +163,7 @@ cdef class Columns:
         return FINE
 
     cdef int settle(self, object opener) except -1:
-        """Makes the record looked into last an ordinary one."""
+        """Repair and open the last parsed record."""
         cdef RecordView *view = &self.views[self.count - 1]
         if self.ends is not NULL and not is_utf8(view.properties.at, view.properties.length):
             self.repair(&view.properties)
@@ -175,8 +176,8 @@ cdef class Columns:
 
     cdef int raise_for(self, int state) except -1:
         if state == CHANGED:
-            place = self.spans.base + self.spans.positions[self.first + self.count]
-            raise RecordError(f"the record at {place} changed while it was read")
+            at = self.spans.base + self.spans.positions[self.first + self.count]
+            raise RecordError(f"the record at {at} changed while it was read")
         if state == TOO_MANY:
             raise OverflowError(
                 f"properties of {self.count} records are too many for one batch: take fewer records"
@@ -231,8 +232,7 @@ cdef class Columns:
         return batch
 
     cdef int64_t fill(self, ArrowArray *to, int kind, Py_ssize_t at, const Text *word) noexcept nogil:
-        """FINE, NO_MEMORY, or how many bytes it would need if they are more than OFFSET_MAX; so do all that
-        fill."""
+        """FINE, NO_MEMORY, or the bytes needed if they exceed OFFSET_MAX; so do all `fill` functions."""
         if not begin_array(to, self.count, 3 if kind >= TOPICS else 2, 1 if kind == PAIRS else 0):
             return NO_MEMORY
         if kind == NUMBERS or kind == WIDE_NUMBERS:
@@ -264,7 +264,7 @@ cdef class Columns:
         cdef void *times = new_buffer(to, 1, self.count * sizeof(int64_t))
         if bits is NULL or times is NULL:
             return NO_MEMORY
-        set_there(to, write_times(self.views, self.count, at, <int64_t *> times, bits))
+        set_valid(to, write_times(self.views, self.count, at, <int64_t *> times, bits))
         return FINE
 
     cdef int64_t fill_hosts(self, ArrowArray *to, Py_ssize_t at) noexcept nogil:
@@ -282,7 +282,7 @@ cdef class Columns:
         cdef Text *found = <Text *> malloc(max(self.count, 1) * sizeof(Text))
         cdef int64_t state = NO_MEMORY
         if bits is not NULL and found is not NULL:
-            set_there(to, choose(self.pairs, self.ends, self.count, name, found, bits))
+            set_valid(to, choose(self.pairs, self.ends, self.count, name, found, bits))
             state = fill_texts(to, <const char *> found, sizeof(Text))
         free(found)
         return state
@@ -303,23 +303,23 @@ cdef class Columns:
 
 
 cdef Text text_of(bytes raw):
-    """Of `raw`, for as long as that is held."""
+    """Borrows `raw`."""
     cdef Text text
     text.at = <const uint8_t *> PyBytes_AS_STRING(raw)
     text.length = PyBytes_GET_SIZE(raw)
     return text
 
 
-cdef void set_there(ArrowArray *to, Py_ssize_t there) noexcept nogil:
-    """So many are no nulls; if all are, the bits say nothing."""
-    to.null_count = to.length - there
+cdef void set_valid(ArrowArray *to, Py_ssize_t valid) noexcept nogil:
+    """`valid` rows are not null; if all are, drop the validity bits."""
+    to.null_count = to.length - valid
     if to.null_count == 0:
         free(<void *> to.buffers[0])
         to.buffers[0] = NULL
 
 
 cdef int64_t fill_texts(ArrowArray *to, const char *first, Py_ssize_t stride) noexcept nogil:
-    """From Texts, the first at `first`, each `stride` behind the one before."""
+    """From Texts, the first at `first`, each `stride` bytes after the previous one."""
     cdef int32_t *starts = <int32_t *> new_buffer(to, 1, (to.length + 1) * sizeof(int32_t))
     cdef int64_t total
     cdef char *data
@@ -350,7 +350,7 @@ cdef int64_t fill_same(ArrowArray *to, const Text *text) noexcept nogil:
 
 
 cdef Py_ssize_t next_bad_topic(RecordView *views, Py_ssize_t index, Py_ssize_t count) noexcept nogil:
-    """The first record from `index` on whose topic is no UTF-8; `count` if there is none."""
+    """The first record from `index` on whose topic is not UTF-8; `count` if there is none."""
     while index < count and is_utf8(views[index].topic.at, views[index].topic.length):
         index += 1
     return index

@@ -1,9 +1,9 @@
-# How many messages and bytes each name has. A name is an owner's number and some bytes, at a place that is
-# never NULL, also of none; the bytes are copied.
+# NameCounters: counts messages and bytes by name. A name is an owner's number and some bytes, which are
+# copied; their pointer is never NULL, even for no bytes.
 #
-# With a limit the table stays small whatever it is told: when it is full, the half with the fewest messages
-# goes to `rest`, so a name's count is a lower bound, and all counts and the rest together are exact. Without
-# a limit numbers stay.
+# With a limit the table stays small whatever is added: when it is full, the half with the fewest messages
+# moves to `rest`. The count of a name is a lower bound then; all counts and `rest` together are exact.
+# Without a limit the numbers of rows never change.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 

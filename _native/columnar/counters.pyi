@@ -2,16 +2,16 @@ from typing import final
 
 @final
 class NameCounters:
-    """Messages and bytes of each name; see names.pxd. One thread."""
+    """Counts messages and bytes by name; see counters.pxd. One thread."""
 
     rest_messages: int
     rest_bytes: int
     pruned: bool
-    """Some names were let go: counts are lower bounds."""
+    """Some names were dropped: counts are lower bounds."""
     def __init__(self, limit: int = 0) -> None:
-        """0: as many as there are."""
+        """`limit` 0: no limit."""
     def __len__(self) -> int: ...
     def add(self, owner: int, name: bytes, nbytes: int) -> None:
-        """One message more."""
+        """Count one more message."""
     def items(self) -> list[tuple[int, bytes, int, int]]:
         """(owner, name, messages, bytes)."""

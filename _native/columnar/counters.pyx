@@ -1,4 +1,4 @@
-"""Names: messages and bytes of each name (see names.pxd)."""
+"""NameCounters: counts messages and bytes by name (see counters.pxd)."""
 
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcmp, memcpy
@@ -56,7 +56,7 @@ cdef class NameCounters:
         return self.count
 
     cdef Py_ssize_t number_of(self, int64_t owner, const uint8_t *at, Py_ssize_t length) except -1:
-        """The name's row, made if it is new. Most names come again and again: the last one is tried first."""
+        """The name's row, made if it is new. Most names repeat: the last one is tried first."""
         cdef uint64_t hash
         cdef uint64_t slot
         cdef NameRow *row
@@ -98,7 +98,7 @@ cdef class NameCounters:
         return self.last
 
     cdef int grow(self) except -1:
-        """Twice the rows, and a table of twice as many places."""
+        """Double the rows; the table has twice as many slots as rows."""
         cdef Py_ssize_t capacity = max(<Py_ssize_t> 64, self.capacity * 2)
         cdef NameRow *rows = <NameRow *> realloc(self.rows, capacity * sizeof(NameRow))
         cdef int32_t *table
@@ -125,7 +125,7 @@ cdef class NameCounters:
             self.table[slot] = <int32_t> (n + 1)
 
     cdef int prune(self) except -1:
-        """Let the half with the fewest messages go."""
+        """Drop the half with the fewest messages."""
         cdef Py_ssize_t n, kept = 0
         cdef int64_t *counts = <int64_t *> malloc(self.count * sizeof(int64_t))
         cdef int64_t middle
@@ -153,7 +153,7 @@ cdef class NameCounters:
         return 0
 
     cdef int record(self, int64_t owner, const uint8_t *at, Py_ssize_t length, int64_t bytes) except -1:
-        """One message more."""
+        """Count one message."""
         cdef NameRow *row = &self.rows[self.number_of(owner, at, length)]
         row.messages += 1
         row.bytes += bytes

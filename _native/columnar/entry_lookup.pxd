@@ -1,9 +1,9 @@
-# Records looked up by the entries of a consume queue: 20 bytes each, i64 physical offset, i32 size, i64 tags
-# code.
+# Finds the records that consume queue entries point to. An entry has 20 bytes: i64 physical offset, i32 size,
+# i64 tags code.
 #
-# Nothing an entry says is believed: its record must be whole, lie in the window, and say the same of itself.
-# A tag that is not asked for is refused on the entry, and the log is not touched. Borrows entries, keeps the
-# window. Any thread.
+# An entry is not trusted: its record must be whole, be in the window, and have the same size and offsets. A
+# tag that the query does not name is rejected by the entry's code, without a read of the log. Borrows the
+# entries, keeps the window. Any thread.
 
 from libc.stdint cimport int64_t, uint8_t
 

@@ -11,14 +11,15 @@ def from_entries(
     queue: tuple[str, int] | None = None,
     is_lmq: bool = False,
 ) -> tuple[Spans, int]:
-    """Records of consume queue entries (20 bytes each, big-endian), the first of which has queue offset `first`:
-    (records, entries used).
+    """Find the records of consume queue entries (20 bytes each, big-endian): (records, entries used).
 
-    Stops at an entry that lies outside of the window [base, base + length), at `bytes_max` bytes of records, and before
-    an entry that shows no whole record of its size, place and queue offset; if that is the first of all: RecordError,
-    which names the queue offset. Entries whose tags code is not in `tags` are passed over before the log is touched; a
-    code is Java's hash of the tag, and an address into an extension file says nothing of it.
+    `first`: queue offset of the first entry. Stops at an entry outside the window [base, base + length), at
+    `bytes_max` bytes of records, and before an entry that points to no whole record of its size, position and queue
+    offset. RecordError: that is the first entry; the message names its queue offset.
 
-    `queue`: topic and number that the records must hold. `is_lmq`: entries of an LMQ (%LMQ%…), whose records hold the
-    queue and the queue offset of another.
+    Entries whose tags code is not in `tags` are skipped without a read of the log. A code is Java's hash of the
+    tag; an address into an extension file says nothing about the tag.
+
+    `queue`: topic and number that the records must hold. `is_lmq`: entries of an LMQ (%LMQ%…), whose
+    records hold the queue and the queue offset of another queue.
     """

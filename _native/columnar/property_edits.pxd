@@ -1,14 +1,15 @@
-# Edits of the properties of every record that is sent again: some dropped by name, some added, and where the
-# record came from. `write_edited` writes the properties of one record: at most `edited_bytes_max` bytes.
+# PropertyEdits: edits the properties of every record that is sent again. Drops some by name, appends others,
+# and adds where the record came from. `write_edited` writes the properties of one record, at most
+# `edited_bytes_max` bytes.
 #
-# Ownership: Edits own the texts that their plan points into. They never change once made: any thread.
+# Ownership: PropertyEdits own the strings that their plan points to, and never change. Any thread.
 
 from libc.stdint cimport int32_t, uint8_t
 
 from firearrow._native.store.log.record cimport RecordView
 
 cdef enum:
-    NAMES_MAX = 4096              # that may be dropped
+    NAMES_MAX = 4096              # of names to drop
 
 cdef struct Name:
     const uint8_t *at
@@ -18,7 +19,7 @@ cdef struct EditPlan:                 # ready to be copied
     Name *dropped                 # sorted by their first byte
     int32_t first[257]            # where the names begin that start with a byte
     Name put                      # whole properties
-    Name origin                   # properties of provenance up to the topic's name; length 0: none are wanted
+    Name origin                   # REPLAY_* properties up to the topic's name; length 0: none
 
 cdef class PropertyEdits:
     cdef readonly frozenset drop

@@ -2,7 +2,7 @@ from collections.abc import Mapping
 from typing import final
 
 BROKER_OWN: frozenset[str]
-"""Names of properties that brokers set themselves, or that would act again: delays, timers, transactions, POP."""
+"""Names of properties that brokers set, or that would take effect again: delays, timers, transactions, POP."""
 REPLAY_JOB: str
 REPLAY_BROKER: str
 REPLAY_TOPIC: str
@@ -11,11 +11,12 @@ REPLAY_OFFSET: str
 
 @final
 class PropertyEdits:
-    """What is done to the properties of every record: `drop` leaves out by name, `put` comes behind what is left.
+    """Edits the properties of every record: drops the names in `drop`, appends `put` to the others.
 
-    `provenance` (name of the job, broker that the records come from) puts the REPLAY_* properties with the record's own
-    topic, queue and queue offset in place of older ones. Picklable. ValueError: a name is empty, or a text has a byte
-    1 or 2, or there is too much to put.
+    `provenance` (name of the job, broker of the records) replaces the REPLAY_* properties; they hold the record's
+    own topic, queue and queue offset. Picklable.
+
+    ValueError: a name is empty, a string has a byte 1 or 2, or `put` is too long.
     """
 
     drop: frozenset[str]

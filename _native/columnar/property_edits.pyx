@@ -1,5 +1,7 @@
-"""What is done to the properties of records on their way to a batch: Edits (see edits.pxd). Copies texts,
-decodes none."""
+"""PropertyEdits: edits the properties of records that are sent again (see property_edits.pxd).
+
+Copies strings, decodes none.
+"""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -40,11 +42,11 @@ cdef class PropertyEdits:
         return PropertyEdits, (self.drop, self.put, self.provenance)
 
     cdef int build_names(self) except -1:
-        """Sorted by the first byte: few are compared with each property."""
+        """Sort names by the first byte, so that few are compared with each property."""
         cdef bytes name
         cdef int32_t index = 0
-        wanted = self.drop | self.put.keys() | (frozenset() if self.provenance is None else REPLAYS)
-        names = sorted(checked(text).encode() for text in wanted)
+        dropped = self.drop | self.put.keys() | (frozenset() if self.provenance is None else REPLAYS)
+        names = sorted(checked(text).encode() for text in dropped)
         if len(names) > NAMES_MAX:
             raise ValueError(f"{len(names)} properties to be dropped, at most {NAMES_MAX}")
         self.plan.dropped = <Name *> PyMem_Malloc((len(names) + 1) * sizeof(Name))
@@ -77,7 +79,7 @@ cdef class PropertyEdits:
 
 
 def checked(text):
-    """A name or a value itself, if it can stand among properties."""
+    """The name or value itself, if properties can hold it."""
     if not text or "\x01" in text or "\x02" in text:
         raise ValueError(f"property {text!r}: empty, or with a byte 1 or 2, which separate properties")
     return text
@@ -90,7 +92,7 @@ def prop(name, value):
 # ---- properties of one record ----
 
 cdef Py_ssize_t edited_bytes_max(const EditPlan *plan, const RecordView *view) noexcept nogil:
-    """No more than this, whatever is dropped."""
+    """Upper bound, whatever is dropped."""
     cdef Py_ssize_t size = view.properties.length + 1 + plan.put.length
     if plan.origin.length:
         size += plan.origin.length + view.topic.length + 2 * DECIMAL_BYTES_MAX
@@ -99,7 +101,7 @@ cdef Py_ssize_t edited_bytes_max(const EditPlan *plan, const RecordView *view) n
 
 
 cdef uint8_t *write_edited(const EditPlan *plan, const RecordView *view, uint8_t *to) noexcept nogil:
-    """Where it ends."""
+    """Returns the end of what was written."""
     to = put_kept(plan, &view.properties, to)
     memcpy(to, plan.put.at, plan.put.length)
     to += plan.put.length
@@ -107,7 +109,8 @@ cdef uint8_t *write_edited(const EditPlan *plan, const RecordView *view, uint8_t
 
 
 cdef uint8_t *put_kept(const EditPlan *plan, const Text *text, uint8_t *to) noexcept nogil:
-    """All that is not dropped, stretches of it at a time; ended by a 2 if something may follow."""
+    """Copy properties that are not dropped, adjacent ones at once; end with a separator if more may
+    follow."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = at + text.length
     cdef const uint8_t *kept = at

@@ -1,1 +1,1 @@
-"""Only for `cimport`: see pairs.pxd."""
+"""Only for `cimport`: see property_pairs.pxd."""

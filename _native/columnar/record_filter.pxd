@@ -1,8 +1,8 @@
-# Which records of Spans are wanted: by topic, tag, key, unique id and time. Looks at the records themselves,
-# so a tag is compared as text, not by its hash.
+# RecordFilter: selects records of Spans by topic, tag, key, unique id and time. Reads the records themselves,
+# so a tag is compared as a string, not by its hash.
 #
-# Ownership: a Selection owns its sets and never changes; what `keep` gives stands on the window of what it
-# got. Any thread.
+# Ownership: a RecordFilter owns its sets and never changes; `keep` returns Spans on the window of its
+# argument. Any thread.
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -16,7 +16,7 @@ from firearrow._native.store.log.record cimport RecordView, Text
 cdef class RecordFilter:
     cdef StringSet topics, tags, keys, unique_ids  # None: any
     cdef int64_t stored_from, stored_until, born_from, born_until
-    cdef readonly bint everything         # nothing is asked
+    cdef readonly bint everything         # no condition is set
 
     cdef Py_ssize_t scan(self, Spans spans, Spans kept) except -2 nogil
     cdef bint accepts(self, const RecordView *view) noexcept nogil

@@ -5,13 +5,14 @@ from firearrow._native.columnar.record_spans import Spans
 
 @final
 class RecordFilter:
-    """All that is given must hold. Of a collection: one of its texts; `keys`: one of the message's keys is one of them.
+    """Selects the records that meet all conditions. A collection holds the accepted strings; `keys`: one of the
+    message's keys must be in it.
 
-    Times are ms since 1970, `…_until` is exclusive. An empty collection is met by no record; None asks nothing.
+    Times are ms since 1970, `…_until` is exclusive. No record matches an empty collection; None: no condition.
     """
 
     everything: bool
-    """Nothing is asked: `keep` gives back what it got."""
+    """No condition is set: `keep` returns its argument."""
     def __init__(
         self,
         *,
@@ -26,4 +27,7 @@ class RecordFilter:
     ) -> None:
         """TypeError: a collection is a single str."""
     def keep(self, spans: Spans) -> Spans:
-        """Those that are wanted, in their order, on the same window. RecordError if bytes have changed meanwhile."""
+        """The records that match, in their order, on the same window.
+
+        RecordError: the bytes have changed since the records were found.
+        """

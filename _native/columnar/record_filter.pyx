@@ -1,4 +1,4 @@
-"""Selection: which records are wanted (see selection.pxd)."""
+"""RecordFilter: selects records by topic, tag, key, unique id and time (see record_filter.pxd)."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t
@@ -55,7 +55,7 @@ cdef class RecordFilter:
         return kept
 
     cdef Py_ssize_t scan(self, Spans spans, Spans kept) except -2 nogil:
-        """-1, or the number of a record that is none any more."""
+        """-1, or the index of a record that has changed."""
         cdef RecordView view
         cdef Py_ssize_t index
         for index in range(spans.count):
@@ -92,7 +92,7 @@ cdef class RecordFilter:
         return self.keys is None or self.accepts_key(&found.keys)
 
     cdef bint accepts_key(self, const Text *keys) noexcept nogil:
-        """KEYS holds several with spaces between."""
+        """KEYS holds several, separated by spaces."""
         cdef const uint8_t *at = keys.at
         cdef Py_ssize_t left = keys.length, length
         cdef const uint8_t *space

@@ -1,29 +1,30 @@
-# Where whole records lie in one window of bytes: a mapped segment, or the body of an answer. Reads, never
-# writes.
+# Spans: positions of whole records in one window of bytes, a mapped segment or the body of a pull response.
+# Reads only.
 #
 # window         ...[record]...[record][record]...
 # positions[i]   bytes from the window's start, ascending or not
 #
-# Ownership: Spans keeps the window's buffer for as long as it lives, and what decodes from it must keep the
-# Spans. Order: a record gets in only after `check_record`; `view` checks again, because files under a mapping
-# may change. Loops over many records call `prefetch` for each: first the head, then, once that is there, the
-# strings after the body. Wrong guesses cost only time: nothing outside the window is read.
+# Ownership: Spans hold the window's buffer as long as they live; code that decodes from it must hold the
+# Spans. Order: a record is added only after `check_record`; `view` checks it again, because a mapped file
+# may change. Loops over many records call `prefetch` for each record that they will read soon: first for
+# its head, then, once the head is in the cache, for the strings after the body. A wrong guess costs only
+# time: nothing outside the window is read.
 
+cimport cython
 from libc.stdint cimport int64_t, uint8_t
+
 from firearrow._native.base.endian cimport get_i32
 from firearrow._native.base.memory cimport prefetch_read
 from firearrow._native.store.files.layout cimport RECORD_FIXED_BYTES
-cimport cython
-from libc.stdint cimport int64_t
 from firearrow._native.store.log.record cimport RecordView
 
 
 cdef enum:
-    HEADS_AHEAD = 12              # so many records ahead the head is called …
-    STRINGS_AHEAD = 6               # … and here the texts
+    HEADS_AHEAD = 12              # records ahead whose head is prefetched …
+    STRINGS_AHEAD = 6               # … and whose strings are
     CACHE_LINE = 64
     BODY_AT = 84                  # where a record with IPv4 hosts has the length of its body
-    PREFETCH_BYTES = 1536           # of a body that is read whole: the processor itself goes on behind them
+    PREFETCH_BYTES = 1536           # of a body that is read whole: the CPU prefetches the rest itself
 
 
 cdef inline void prefetch_head(const uint8_t *record) noexcept nogil:

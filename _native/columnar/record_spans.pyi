@@ -10,19 +10,19 @@ class End(IntEnum):
     """Why a walk ended."""
 
     LIMIT = 0
-    """`stop`, or as many records or bytes as were asked for."""
+    """`stop`, `count_max` or `bytes_max` was reached."""
     BLANK = 1
     """The segment ends here."""
     UNWRITTEN = 2
-    """Zeros: nothing was written here yet."""
+    """Zeros: nothing has been written here yet."""
     TORN = 3
-    """Bytes that are no whole record, or one whose place does not fit."""
+    """The bytes are not a whole record, or its physical offset is wrong."""
     BAD_CRC = 4
     """The record's body does not match its crc; its size is known: `next_record` of it."""
 
 @final
 class Spans:
-    """Whole records in one window of bytes. `base`: physical offset of the window's first byte. Any thread."""
+    """Whole records in one window of bytes. `base`: physical offset of its first byte. Any thread."""
 
     count: int
     bytes: int
@@ -32,7 +32,7 @@ class Spans:
     """Of the window, bytes."""
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Record:
-        """Decoded whole; slow. IndexError; RecordError if the bytes have changed meanwhile."""
+        """Decode the whole record; slow. IndexError. RecordError: the bytes have changed since it was found."""
     def position(self, index: int) -> int:
         """Where record `index` starts in the window."""
     def size(self, index: int) -> int: ...
@@ -43,11 +43,11 @@ class Spans:
     def topic(self, index: int) -> str: ...
     def properties(self, index: int) -> dict[str, str]: ...
     def values(self, index: int, names: dict[builtins.bytes, str]) -> dict[str, str]:
-        """Those properties whose names (UTF-8 → as asked for) are among `names`; the last of equal names."""
+        """Properties whose names are in `names` (UTF-8 → the caller's name); of equal names the last."""
     def record(self, index: int) -> memoryview:
-        """Its bytes in the window, read-only; they keep the window."""
+        """The record's bytes in the window, read-only; the memoryview keeps the window."""
     def wrong_bodies(self) -> list[int]:
-        """Indexes of records whose bodies do not match their crcs, in order."""
+        """Indexes of records whose bodies do not match their CRCs, in order."""
     def slice(self, start: int, stop: int) -> Spans:
         """Records [start, stop) on the same window."""
     def take(self, indexes: Iterable[int]) -> Spans:
@@ -65,20 +65,20 @@ def walk(
     count_max: int = ...,
     bytes_max: int = ...,
 ) -> tuple[Spans, int, End]:
-    """Records one behind the other from position `start`, as long as they begin before `stop`: (records, next position,
-    why it ended).
+    """Find consecutive records from position `start` that begin before `stop`: (records, next position, why it
+    ended).
 
-    A record's physical offset must be `base` + its position. At BAD_CRC the next position is behind that record, which
-    is left out.
+    A record's physical offset must be `base` + its position. At BAD_CRC the next position is after that record,
+    which is left out.
     """
 
 def find(window: Window, start: int, stop: int, *, base: int = 0) -> int:
-    """Position of the first whole record that begins in [start, stop) and holds `base` + position as its physical
-    offset; -1: none.
+    """Position of the first whole record that begins in [start, stop) and has the physical offset `base` +
+    position; -1: none.
 
-    Where a walk lost its way: what stands in between is not trusted. A message body can hold what looks like a record
-    of its place only if its producer knew that place beforehand.
+    Use it where a walk cannot continue: the bytes in between are not trusted. A message body can hold a false
+    record for its position only if its producer knew the position beforehand.
     """
 
 def from_answer(body: Window) -> Spans:
-    """The records of a pull's answer. RecordError: it is no row of whole records."""
+    """The records of a pull response. RecordError: the body does not consist of whole records."""

@@ -1,5 +1,6 @@
-"""Spans, and how they are found: by walking a log, in an answer (see spans.pxd); by a queue's entries:
-lookup.
+"""Spans: finds whole records in a log or in a pull response (see record_spans.pxd).
+
+`entry_lookup` finds them by the entries of a queue.
 """
 
 cimport cython
@@ -82,12 +83,12 @@ cdef class Spans:
         return 0
 
     cdef int view(self, Py_ssize_t index, RecordView *found) noexcept nogil:
-        """RECORD_OK, or why not any more. The index is the caller's care."""
+        """RECORD_OK, or why it is no longer a record. The caller checks the index."""
         cdef int64_t position = self.positions[index]
         return check_record(self.data + position, self.length - position, SIZE_MAX, False, found)
 
     cdef void prefetch(self, Py_ssize_t index) noexcept nogil:
-        """Records behind `index` will be looked at next."""
+        """Prefetch records after `index`, which are read next."""
         if index + HEADS_AHEAD < self.count:
             prefetch_head(self.data + self.positions[index + HEADS_AHEAD])
             prefetch_strings(self.data, self.length, self.positions[index + STRINGS_AHEAD])
@@ -100,7 +101,7 @@ cdef class Spans:
         return 0
 
     cdef Spans empty(self):
-        """None of the records, on the same window."""
+        """Spans without records on the same window."""
         cdef Spans spans = Spans.__new__(Spans)
         spans.buffer = self.buffer
         spans.window = self.window
@@ -195,7 +196,7 @@ cdef Spans of_window(object window, int64_t base):
     return spans
 
 
-# ---- one behind the other ----------------------------------------------------------------------------------
+# ---- consecutive records -----------------------------------------------------------------------------------
 
 def walk(
     window, int64_t start, int64_t stop, *, int64_t base=0, bint check_crc=False, int64_t count_max=NO_LIMIT,
@@ -207,11 +208,11 @@ def walk(
     if start < 0:
         raise ValueError(f"a walk cannot start at {start}")
     with nogil:
-        end = walk_on(spans, &at, min(stop, spans.length), check_crc, count_max, bytes_max)
+        end = walk_records(spans, &at, min(stop, spans.length), check_crc, count_max, bytes_max)
     return spans, at, End(end)
 
 
-cdef int walk_on(
+cdef int walk_records(
     Spans spans, int64_t *next_at, int64_t stop, bint check_crc, int64_t count_max, int64_t bytes_max
 ) except -1 nogil:
     cdef RecordView view
@@ -229,20 +230,20 @@ cdef int walk_on(
             return END_UNWRITTEN if unwritten(spans, at) else END_TORN
         spans.add(at, view.size)
         at += view.size
-        call_likely(spans, at, view.size)
+        prefetch_likely(spans, at, view.size)
     next_at[0] = at
     return END_LIMIT
 
 
-cdef inline void call_likely(Spans spans, int64_t at, int64_t size) noexcept nogil:
-    """Where a record would be if all were of one size: mostly they nearly are."""
+cdef inline void prefetch_likely(Spans spans, int64_t at, int64_t size) noexcept nogil:
+    """Prefetch where a later record is if all have the same size; most nearly do."""
     cdef int64_t far = at + LIKELY_AHEAD * size
     if far < spans.length - CACHE_LINE:
         prefetch_head(spans.data + far)
 
 
 cdef bint unwritten(Spans spans, int64_t at) noexcept nogil:
-    """Whether a record's head is all zeros, as files are reserved."""
+    """Whether size and magic are zero: reserved, nothing written."""
     cdef int64_t left = spans.length - at
     return left < 8 or (get_i32(spans.data + at + AT_SIZE) == 0 and get_i32(spans.data + at + AT_MAGIC) == 0)
 
@@ -258,7 +259,7 @@ def find(window, int64_t start, int64_t stop, *, int64_t base=0):
 
 
 cdef int64_t find_from(Spans spans, int64_t at, int64_t stop) noexcept nogil:
-    """By the first byte of the magic, then all of the record."""
+    """Find the first byte of the magic, then check the whole record."""
     cdef const uint8_t *found
     cdef RecordView view
     cdef int32_t magic
@@ -278,7 +279,7 @@ cdef int64_t find_from(Spans spans, int64_t at, int64_t stop) noexcept nogil:
     return -1
 
 
-# ---- in an answer ------------------------------------------------------------------------------------------
+# ---- pull response -----------------------------------------------------------------------------------------
 
 def from_answer(body):
     cdef Spans spans = of_window(body, 0)
@@ -291,7 +292,7 @@ def from_answer(body):
 
 
 cdef int64_t all_of(Spans spans) except -1 nogil:
-    """How far there are whole records."""
+    """Add whole records; returns where they end."""
     cdef RecordView view
     cdef int64_t at = 0
     while (

@@ -1,8 +1,9 @@
-# Rows of columns as messages to be sent: the items of batch requests, written without an object a row.
+# RowEncoder: encodes rows of columns as messages, the items of batch requests, without an object for each
+# row.
 #
 #   item     i32 size, i32 0, i32 0, i32 flag, i32 length + body, i16 length + properties
 #
-# Ownership: Rows hold the columns whose views and pieces they keep.
+# Ownership: a RowEncoder holds the columns that its views point into.
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -44,7 +45,7 @@ cdef class RowEncoder:
     cdef Py_ssize_t source_count
     cdef ByteView *dropped
     cdef Py_ssize_t dropped_count
-    cdef bint dropped_length[256]     # whether a name of so many bytes may be dropped
+    cdef bint dropped_length[256]     # [n]: a name of n bytes may be dropped
     cdef ByteView id_prefix              # at NULL: rows without an id get none
     cdef int64_t id_first
 
@@ -53,7 +54,7 @@ cdef class RowEncoder:
     cdef Fault put_properties(self, uint8_t **at, Py_ssize_t row) noexcept nogil
     cdef Fault put_pairs(self, uint8_t **at, Py_ssize_t row, bint *has_id) noexcept nogil
     cdef bint is_dropped(self, ByteView name) noexcept nogil
-    cdef bytes put_all(self, const int64_t[::1] rows, Py_ssize_t room)
+    cdef bytes put_all(self, const int64_t[::1] rows, Py_ssize_t capacity)
     cdef ByteView own_bytes(self, bytes raw)
     cdef int set_ids(self, object ids) except -1
     cdef int set_sources(self, list named) except -1

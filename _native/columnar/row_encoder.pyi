@@ -5,10 +5,11 @@ from firearrow._native.columnar.arrow_import import Bytes, ListArray, StringArra
 
 @final
 class RowEncoder:
-    """Messages to be sent. Each property is from a column or a constant; null, empty or below 0: not set. Any thread.
+    """Encodes rows as messages. Any thread.
 
-    `properties` come first, without those named in `dropped` or by a column; a list is joined by spaces. `ids`: 20 hex
-    digits and a number; rows without UNIQ_KEY get one of the digits and the number plus their row.
+    Each property comes from a column or a constant; null, empty or below 0: not set. `properties` come first,
+    without those named in `dropped` or by a column; a list is joined by spaces. `ids`: 20 hex digits and a number;
+    a row without UNIQ_KEY gets one from the digits and the number plus its row.
     """
 
     count: int
@@ -26,10 +27,10 @@ class RowEncoder:
         ids: tuple[str, int] | None = None,
     ) -> None: ...
     def batch(self, order: Bytes, start: int, *, bytes_max: int, count_max: int) -> tuple[bytes, int]:
-        """The body of a batch request of rows order[start:stop] and `stop`; `order` is int64. At least one row.
+        """The body of a batch request with rows order[start:stop], and `stop`; `order` is int64. At least one row.
 
-        ValueError names the row whose body is null, whose property holds a separator (byte 1 or 2), or which has over
-        32767 bytes of properties.
+        ValueError names a row whose body is null, whose property holds a separator (byte 1 or 2), or which has more
+        than 32767 bytes of properties.
         """
     def single(self, row: int) -> tuple[int, bytes, bytes]:
         """Flag, body and properties of one row. ValueError as above."""

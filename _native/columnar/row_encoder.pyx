@@ -1,4 +1,4 @@
-"""Columns as messages to be sent (see rows.pxd)."""
+"""RowEncoder: encodes rows of columns as messages (see row_encoder.pxd)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.object cimport PyObject
@@ -9,7 +9,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from firearrow._native.base.endian cimport get_i32, put_i16, put_i32
 from firearrow._native.columnar.arrow_import cimport (
-    ListArray, ListArrayView, ByteView, StringArray, items_at, values_bytes, text_at,
+    ByteView, ListArray, ListArrayView, StringArray, items_at, text_at, values_bytes,
 )
 from firearrow._native.base.text cimport put_decimal
 from firearrow._native.store.files.layout cimport (
@@ -28,9 +28,9 @@ cdef enum:
     ITEM_AT_BODY = 20
     ID_DIGITS = 32
     ID_PREFIX_DIGITS = 20
-    ID_ROOM = 10 + ID_DIGITS          # UNIQ_KEY, both separators
+    ID_BYTES_MAX = 10 + ID_DIGITS     # UNIQ_KEY, both separators
     NUMBER_DIGITS = 19
-    ITEM_BYTES_MAX = (16 << 20) - (64 << 10)   # of a frame, less what is around it
+    ITEM_BYTES_MAX = (16 << 20) - (64 << 10)   # of a frame, less the bytes around it
 
 cdef int64_t ID_NUMBERS = <int64_t> 1 << 48
 cdef const uint8_t *ID_NAME = b"UNIQ_KEY"
@@ -48,18 +48,18 @@ cdef inline bint is_id_name(ByteView name) noexcept nogil:
     return name.length == 8 and memcmp(name.at, ID_NAME, 8) == 0
 
 
-cdef inline void put_raw(uint8_t **at, ByteView piece) noexcept nogil:
-    memcpy(at[0], piece.at, piece.length)
-    at[0] += piece.length
+cdef inline void put_raw(uint8_t **at, ByteView text) noexcept nogil:
+    memcpy(at[0], text.at, text.length)
+    at[0] += text.length
 
 
-cdef Fault put_text(uint8_t **at, ByteView piece) noexcept nogil:
+cdef Fault put_text(uint8_t **at, ByteView text) noexcept nogil:
     if (
-        memchr(piece.at, NAME_VALUE_SEPARATOR, piece.length) is not NULL
-        or memchr(piece.at, PROPERTY_SEPARATOR, piece.length) is not NULL
+        memchr(text.at, NAME_VALUE_SEPARATOR, text.length) is not NULL
+        or memchr(text.at, PROPERTY_SEPARATOR, text.length) is not NULL
     ):
         return FAULT_SEPARATOR
-    put_raw(at, piece)
+    put_raw(at, text)
     return FAULT_NONE
 
 
@@ -79,25 +79,25 @@ cdef Fault put_words(uint8_t **at, const ListArrayView *view, Py_ssize_t row) no
     cdef Py_ssize_t start = 0
     cdef Py_ssize_t count = items_at(view, row, &start)
     cdef Py_ssize_t index
-    cdef bint behind = False
+    cdef bint separate = False
     cdef ByteView word
     for index in range(start, start + count):
         if not text_at(&view.items, index, &word):
             continue
-        if behind:
+        if separate:
             at[0][0] = KEY_SEPARATOR
             at[0] += 1
         if put_text(at, word):
             return FAULT_SEPARATOR
-        behind = True
+        separate = True
     return FAULT_NONE
 
 
 cdef Fault put_value(uint8_t **at, const PropertySource *source, Py_ssize_t row) noexcept nogil:
-    cdef ByteView piece
+    cdef ByteView text_view
     if source.kind == TEXT:
-        text_at(&source.text, row, &piece)
-        return put_text(at, piece) if piece.length else FAULT_NONE
+        text_at(&source.text, row, &text_view)
+        return put_text(at, text_view) if text_view.length else FAULT_NONE
     if source.kind == WORDS:
         return put_words(at, &source.words, row)
     if source.kind == CONSTANT:
@@ -108,7 +108,7 @@ cdef Fault put_value(uint8_t **at, const PropertySource *source, Py_ssize_t row)
 
 
 cdef Fault put_from(uint8_t **at, const PropertySource *source, Py_ssize_t row, bint *has_id) noexcept nogil:
-    """The property whole, or nothing if there is no value."""
+    """Write the whole property, or nothing if there is no value."""
     cdef uint8_t *start = at[0]
     cdef uint8_t *value
     cdef Fault fault
@@ -141,14 +141,14 @@ cdef void put_id(uint8_t **at, ByteView prefix, int64_t number) noexcept nogil:
     at[0] += 1
 
 
-cdef Py_ssize_t room_of(const PropertySource *source, Py_ssize_t row) noexcept nogil:
-    """At most so many bytes are put for it."""
+cdef Py_ssize_t property_bytes_max(const PropertySource *source, Py_ssize_t row) noexcept nogil:
+    """Upper bound of the bytes that are written for the property."""
     cdef Py_ssize_t start = 0, count
-    cdef ByteView piece
+    cdef ByteView text_view
     cdef Py_ssize_t fixed = source.name.length + 2
     if source.kind == TEXT:
-        text_at(&source.text, row, &piece)
-        return fixed + piece.length
+        text_at(&source.text, row, &text_view)
+        return fixed + text_view.length
     if source.kind == NUMBER:
         return fixed + NUMBER_DIGITS
     if source.kind == CONSTANT:
@@ -158,12 +158,12 @@ cdef Py_ssize_t room_of(const PropertySource *source, Py_ssize_t row) noexcept n
 
 
 cdef const void *numbers_of(object raw, int width, Py_ssize_t count) except? NULL:
-    """The first of `count` numbers."""
+    """The address of `count` numbers."""
     window = memoryview(raw).cast("B")
     if window.nbytes < width * count:
         raise ValueError(f"{window.nbytes // width} numbers for {count} rows")
-    cdef const uint8_t[::1] place = window
-    return &place[0] if count else NULL
+    cdef const uint8_t[::1] data = window
+    return &data[0] if count else NULL
 
 
 cdef object same_count(object column, Py_ssize_t count):
@@ -249,11 +249,11 @@ cdef class RowEncoder:
         return 0
 
     cdef ByteView own_bytes(self, bytes raw):
-        cdef ByteView piece
+        cdef ByteView view
         self.keep_alive.append(raw)
-        piece.at = <const uint8_t *> PyBytes_AS_STRING(raw)
-        piece.length = len(raw)
-        return piece
+        view.at = <const uint8_t *> PyBytes_AS_STRING(raw)
+        view.length = len(raw)
+        return view
 
     cdef bint is_dropped(self, ByteView name) noexcept nogil:
         cdef Py_ssize_t index
@@ -268,19 +268,19 @@ cdef class RowEncoder:
         return False
 
     cdef Py_ssize_t item_bytes_max(self, Py_ssize_t row) noexcept nogil:
-        """At most so many bytes are put for the row."""
+        """Upper bound of the bytes that are written for the row."""
         cdef Py_ssize_t start = 0, count, index
         cdef ByteView body
         text_at(&self.body, row, &body)
-        cdef Py_ssize_t room = ITEM_FIXED_BYTES + body.length + ID_ROOM
+        cdef Py_ssize_t capacity = ITEM_FIXED_BYTES + body.length + ID_BYTES_MAX
         for index in range(self.source_count):
-            room += room_of(&self.sources[index], row)
+            capacity += property_bytes_max(&self.sources[index], row)
         if self.has_pairs:
             count = items_at(&self.pairs, row, &start)
-            room += 2 * count
-            room += values_bytes(&self.pairs.items, start, count)
-            room += values_bytes(&self.pairs.values, start, count)
-        return room
+            capacity += 2 * count
+            capacity += values_bytes(&self.pairs.items, start, count)
+            capacity += values_bytes(&self.pairs.values, start, count)
+        return capacity
 
     cdef Fault put_item(self, uint8_t **at, Py_ssize_t row) noexcept nogil:
         cdef uint8_t *item = at[0]
@@ -343,26 +343,26 @@ cdef class RowEncoder:
     def batch(self, order, Py_ssize_t start, *, Py_ssize_t bytes_max, Py_ssize_t count_max):
         cdef const int64_t[::1] rows = memoryview(order).cast("B").cast("q")
         cdef Py_ssize_t stop = start
-        cdef Py_ssize_t room = 0, more
-        cdef bint good = True
+        cdef Py_ssize_t capacity = 0, more
+        cdef bint in_range = True
         if not 0 <= start < rows.shape[0]:
             raise IndexError(f"row {start} of {rows.shape[0]}")
         with nogil:
             while stop < rows.shape[0] and (stop == start or stop - start < count_max):
-                good = 0 <= rows[stop] < self.count
-                if not good:
+                in_range = 0 <= rows[stop] < self.count
+                if not in_range:
                     break
                 more = self.item_bytes_max(rows[stop])
-                if stop > start and room + more > min(bytes_max, ITEM_BYTES_MAX):
+                if stop > start and capacity + more > min(bytes_max, ITEM_BYTES_MAX):
                     break
-                room += more
+                capacity += more
                 stop += 1
-        if not good:
+        if not in_range:
             raise IndexError(f"row {rows[stop]} of {self.count}")
-        return self.put_all(rows[start:stop], room), stop
+        return self.put_all(rows[start:stop], capacity), stop
 
-    cdef bytes put_all(self, const int64_t[::1] rows, Py_ssize_t room):
-        cdef PyObject *raw = new_bytes(NULL, room)
+    cdef bytes put_all(self, const int64_t[::1] rows, Py_ssize_t capacity):
+        cdef PyObject *raw = new_bytes(NULL, capacity)
         cdef uint8_t *start = <uint8_t *> bytes_at(raw)
         cdef uint8_t *at = start
         cdef Py_ssize_t index = 0

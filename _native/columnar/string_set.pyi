@@ -3,10 +3,10 @@ from typing import final
 
 @final
 class StringSet:
-    """Exact texts, compared as UTF-8. At most 64 Mi of them."""
+    """A set of at most 64 Mi strings, compared as UTF-8."""
 
     count: int
-    """Different ones."""
+    """Number of distinct strings."""
     def __init__(self, texts: Collection[str]) -> None: ...
     def __len__(self) -> int: ...
     def __contains__(self, text: str) -> bool: ...

@@ -1,4 +1,4 @@
-"""StringSet: which of very many texts are asked for (see textset.pxd)."""
+"""StringSet: a set of strings that native code can query (see string_set.pxd)."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -56,7 +56,7 @@ cdef class StringSet:
         cdef bytes encoded = text.encode("utf-8", "surrogateescape")
         return self.contains(<const uint8_t *> <const char *> encoded, len(encoded))
 
-    cdef void put(self, const uint8_t *at, Py_ssize_t length, int64_t place) noexcept nogil:
+    cdef void put(self, const uint8_t *at, Py_ssize_t length, int64_t position) noexcept nogil:
         cdef uint64_t hash = hash_of(at, length), n
         if self.contains(at, length):
             return
@@ -64,7 +64,7 @@ cdef class StringSet:
         while self.slots[n].length >= 0:
             n = (n + 1) & self.mask
         self.slots[n].hash = hash
-        self.slots[n].at = place
+        self.slots[n].at = position
         self.slots[n].length = length
         self.count += 1
 

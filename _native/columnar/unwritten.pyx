@@ -1,4 +1,4 @@
-"""Where nothing was written: files are reserved in zeros. Reads, never writes; any thread."""
+"""Finds the first written byte after reserved zeros. Reads only; any thread."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy

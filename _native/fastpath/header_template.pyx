@@ -9,7 +9,7 @@ from firearrow._native.fastpath.send_properties cimport GIVEN_BYTES_MAX, is_fals
 from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from firearrow._native.store.log.record cimport Text, clear
 from firearrow._native.wire.json cimport SPAN_ESCAPED
-from firearrow._native.base.memory cimport fa_copy_piece, fa_same
+from firearrow._native.base.memory cimport fa_copy_short, fa_same
 from firearrow._native.wire.json cimport fa_copy_ascii
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
@@ -118,7 +118,7 @@ cdef class PropertiesTemplate:
             name = &self.names[n]
             if not begins(at, stop, literal, name.length + SEPARATOR_BYTES):
                 return NULL
-            fa_copy_piece(to, literal, name.length)
+            fa_copy_short(to, literal, name.length)
             to[name.length] = NAME_VALUE_SEPARATOR
             literal += name.length + SEPARATOR_BYTES
             at += name.length + SEPARATOR_BYTES
@@ -189,25 +189,25 @@ cdef class HeaderTemplate:
         cdef const uint8_t *at = frame.header
         cdef const uint8_t *end = at + frame.header_bytes
         cdef const Span *span
-        cdef Py_ssize_t between, held = 0
+        cdef Py_ssize_t between, used = 0
         cdef int which = next_value(fields, 0)
         cdef int known = 0, taken = 0
         self.count = 0
         while which < SEND_VALUES:
             span = &fields.value[which]
             between = span.at - at
-            if not 0 <= between <= LITERALS_MAX - held:
+            if not 0 <= between <= LITERALS_MAX - used:
                 return
-            memcpy(self.literals + held, at, between)
+            memcpy(self.literals + used, at, between)
             self.gaps[known] = TemplateField(before=<int32_t> between, which=which)
             known += 1
-            held += between
+            used += between
             at = span.at + span.length
             taken |= 1 << which
             which = next_value(fields, taken)
-        if end - at > LITERALS_MAX - held:
+        if end - at > LITERALS_MAX - used:
             return
-        memcpy(self.literals + held, at, end - at)
+        memcpy(self.literals + used, at, end - at)
         self.tail_bytes = <int32_t> (end - at)
         self.fields = fields[0]
         self.count = known

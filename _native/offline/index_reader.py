@@ -75,13 +75,13 @@ def _hits_of(path: str, window: mmap, hashes: Iterable[int], within: Interval, h
     ValueError: the file is damaged.
     """
     head = head_of(window)
-    if head.next_entry < 2 or head.begin_place >= within[1] or head.end_place < within[0]:
+    if head.next_entry < 2 or head.begin_offset >= within[1] or head.end_offset < within[0]:
         return IndexHits(path, (0, 0), [])
     slots = slots_of(window)
     if not slots:
         raise ValueError("the number of its slots cannot be determined")
     begin, end = covered_by(window, slots)
-    entries = find_keys(window, slots, hashes, place_from=within[0], place_to=within[1], most=hits_max)
+    entries = find_keys(window, slots, hashes, offset_from=within[0], offset_to=within[1], most=hits_max)
     return IndexHits(path, (begin + 1, end), entries)
 
 

@@ -1,6 +1,6 @@
-"""Expressions: what a parsed filter asks of the properties of a message. Immutable values; any thread.
+"""Expressions: evaluate a parsed filter on the properties of a message. Immutable values; any thread.
 
-`evaluate` is a closure over those of the parts. It gives True, False or None (unknown), as Apache's classes of
+`evaluate` is a closure over those of the parts. It returns True, False or None (unknown), as Apache's classes of
 `filter.expression` do; Incomparable ends the whole evaluation. `str` is Apache's, for errors.
 """
 
@@ -15,7 +15,7 @@ Evaluate = Callable[[Properties], Value]
 
 
 class Expression:
-    """`boolean`: it may be joined by AND, OR and NOT, and not be compared by size. `depth`: of nodes in each other."""
+    """`boolean`: allowed as an operand of AND, OR and NOT, not of `<` or `>`. `depth`: of nested nodes."""
 
     __slots__ = ("boolean", "depth", "evaluate", "parts")
 
@@ -54,10 +54,10 @@ class Negate(Expression):
     __slots__ = ()
 
     def __init__(self, part: Expression) -> None:
-        ask = part.evaluate
+        operand = part.evaluate
 
         def evaluate(properties: Properties) -> Value:
-            value = ask(properties)
+            value = operand(properties)
             return -value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
         super().__init__(evaluate, part, boolean=False)
@@ -67,13 +67,13 @@ class Negate(Expression):
 
 
 class Cast(Expression):
-    """A property as a condition: properties are texts, and a text is not true."""
+    """A property as a condition: properties are strings, and a string is not true."""
 
     __slots__ = ()
 
     def __init__(self, part: Property) -> None:
-        ask = part.evaluate
-        super().__init__(lambda properties: None if ask(properties) is None else False, part)
+        operand = part.evaluate
+        super().__init__(lambda properties: None if operand(properties) is None else False, part)
 
     def __str__(self) -> str:
         return str(self.parts[0])
@@ -83,10 +83,10 @@ class Not(Expression):
     __slots__ = ()
 
     def __init__(self, part: Expression) -> None:
-        ask = part.evaluate
+        operand = part.evaluate
 
         def evaluate(properties: Properties) -> Value:
-            value = ask(properties)
+            value = operand(properties)
             return None if value is None else not value
 
         super().__init__(evaluate, part)
@@ -96,18 +96,18 @@ class Not(Expression):
 
 
 class Chain(Expression):
-    """Two or more joined by AND or by OR: asked from the left until one is false, or true."""
+    """Two or more operands of AND or OR: evaluated from the left until one is false, or true."""
 
     __slots__ = ("sign",)
 
     def __init__(self, sign: str, *parts: Expression) -> None:
         ends = sign == "||"
-        asks = [part.evaluate for part in parts]
+        operands = [part.evaluate for part in parts]
 
         def evaluate(properties: Properties) -> Value:
             unknown = False
-            for ask in asks:
-                value = ask(properties)
+            for operand in operands:
+                value = operand(properties)
                 if value is ends:
                     return ends
                 unknown = unknown or value is None
@@ -121,7 +121,7 @@ class Chain(Expression):
 
 
 class Equal(Expression):
-    """`=`; nothing equals nothing, a value beside nothing is unequal, nothing beside a value is unknown."""
+    """`=`; null = null is true, value = null is false, null = value is unknown."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ class Equal(Expression):
 
 
 class Order(Expression):
-    """`<`, `<=`, `>`, `>=`: two texts are compared as numbers."""
+    """`<`, `<=`, `>`, `>=`: two strings are compared as numbers."""
 
     __slots__ = ("sign",)
 
@@ -149,10 +149,10 @@ class In(Expression):
     __slots__ = ("given", "negated")
 
     def __init__(self, part: Property, given: list[str], *, negated: bool) -> None:
-        ask, texts = part.evaluate, frozenset(given)
+        operand, texts = part.evaluate, frozenset(given)
 
         def evaluate(properties: Properties) -> Value:
-            value = ask(properties)
+            value = operand(properties)
             return None if value is None else (value in texts) is not negated
 
         super().__init__(evaluate, part)
@@ -166,15 +166,15 @@ SEARCHES = {"CONTAINS": str.__contains__, "STARTSWITH": str.startswith, "ENDSWIT
 
 
 class Search(Expression):
-    """CONTAINS, STARTSWITH, ENDSWITH: false, negated or not, for what is no text and for an empty search."""
+    """CONTAINS, STARTSWITH, ENDSWITH: false, negated or not, for a non-string value and for an empty search."""
 
     __slots__ = ("name",)
 
     def __init__(self, name: str, part: Expression, text: str, *, negated: bool) -> None:
-        ask, found = part.evaluate, SEARCHES[name]
+        operand, found = part.evaluate, SEARCHES[name]
 
         def evaluate(properties: Properties) -> Value:
-            value = ask(properties)
+            value = operand(properties)
             return isinstance(value, str) and found(value, text) is not negated
 
         super().__init__(evaluate if text else lambda properties: False, part)
@@ -185,14 +185,14 @@ class Search(Expression):
 
 
 def _equal(left: Expression, right: Expression) -> Evaluate:
-    ask, other = left.evaluate, right.evaluate
+    operand, other = left.evaluate, right.evaluate
     if isinstance(right, Constant) and right.value is not None:
         if isinstance(left, Property) and isinstance(right.value, str):
-            return _is_text(ask, right.value)
-        return _equal_to(ask, right.value)
+            return _is_text(operand, right.value)
+        return _equal_to(operand, right.value)
 
     def evaluate(properties: Properties) -> Value:
-        one, two = ask(properties), other(properties)
+        one, two = operand(properties), other(properties)
         if one is None:
             return True if two is None else None
         return False if two is None else compare(one, two) == 0
@@ -200,17 +200,17 @@ def _equal(left: Expression, right: Expression) -> Evaluate:
     return evaluate
 
 
-def _equal_to(ask: Evaluate, constant: Known) -> Evaluate:
+def _equal_to(operand: Evaluate, constant: Known) -> Evaluate:
     def evaluate(properties: Properties) -> Value:
-        one = ask(properties)
+        one = operand(properties)
         return None if one is None else compare(one, constant) == 0
 
     return evaluate
 
 
-def _is_text(ask: Evaluate, text: str) -> Evaluate:
+def _is_text(operand: Evaluate, text: str) -> Evaluate:
     def evaluate(properties: Properties) -> Value:
-        one = ask(properties)
+        one = operand(properties)
         return None if one is None else one == text
 
     return evaluate
@@ -225,12 +225,12 @@ ORDERS: dict[str, Callable[[int, int], bool]] = {
 
 
 def _order(sign: str, left: Expression, right: Expression) -> Evaluate:
-    ask, other, holds = left.evaluate, right.evaluate, ORDERS[sign]
+    operand, other, holds = left.evaluate, right.evaluate, ORDERS[sign]
     if isinstance(right, Constant) and right.value is not None:
-        return _order_to(ask, right.value, holds)
+        return _order_to(operand, right.value, holds)
 
     def evaluate(properties: Properties) -> Value:
-        one = ask(properties)
+        one = operand(properties)
         if one is None:
             return None
         two = other(properties)
@@ -243,18 +243,18 @@ def _order(sign: str, left: Expression, right: Expression) -> Evaluate:
     return evaluate
 
 
-def _order_to(ask: Evaluate, constant: Known, holds: Callable[[int, int], bool]) -> Evaluate:
-    """A constant that is a text was refused before."""
+def _order_to(operand: Evaluate, constant: Known, holds: Callable[[int, int], bool]) -> Evaluate:
+    """The parser has rejected string constants."""
 
     def evaluate(properties: Properties) -> Value:
-        one = ask(properties)
+        one = operand(properties)
         return None if one is None else holds(compare(one, constant), 0)
 
     return evaluate
 
 
 def names_read(expression: Expression) -> set[str]:
-    """Properties that it looks at."""
+    """The properties that the expression reads."""
     found: set[str] = set()
     waiting = [expression]
     while waiting:

@@ -1,6 +1,6 @@
-"""SQL92 text → expression: the grammar of Apache's SelectorParser.jj with its words for every error.
+"""SQL92 text → expression: the grammar of Apache's SelectorParser.jj with its text for every error.
 
-As there, an expression ends where nothing more fits: what stands behind it is not looked at. Any thread.
+As there, an expression ends where no more tokens fit; text after it is not read. Any thread.
 """
 
 import math
@@ -19,7 +19,15 @@ from firearrow._native.sql92.expressions import (
     Property,
     Search,
 )
-from firearrow._native.sql92.tokens import IMAGES, InvalidExpression, Kind, Token, Tokens, escaped, place
+from firearrow._native.sql92.tokens import (
+    IMAGES,
+    InvalidExpression,
+    Kind,
+    Token,
+    Tokens,
+    escaped,
+    line_and_column,
+)
 from firearrow._native.sql92.values import (
     DOUBLE_MAX,
     DOUBLE_MIN,
@@ -32,9 +40,9 @@ from firearrow._native.sql92.values import (
 )
 
 DEPTH_MAX = 100
-"""Of parentheses and signs in each other, and of operations in each other."""
+"""Of nested parentheses and signs, and of nested operations."""
 NODES_MAX = 1000
-"""Constants, properties and operations; a list behind IN counts once."""
+"""Constants, properties and operations; a list after IN counts once."""
 
 ORDERS = {Kind.ABOVE: ">", Kind.ABOVE_OR_EQUAL: ">=", Kind.BELOW: "<", Kind.BELOW_OR_EQUAL: "<="}
 SEARCHES = (Kind.CONTAINS, Kind.STARTSWITH, Kind.ENDSWITH)
@@ -45,7 +53,7 @@ FIXED = {Kind.TRUE: True, Kind.FALSE: False, Kind.NULL: None}
 
 
 class Unexpected(InvalidExpression):
-    """A token where the grammar has none such."""
+    """A token that the grammar does not allow there."""
 
 
 def parse(text: str) -> Expression:
@@ -54,7 +62,7 @@ def parse(text: str) -> Expression:
 
 
 class Parser:
-    """One text on its way. `_expected`: the kinds that were looked for at the next token, for the error."""
+    """Parses one text. `_expected`: the kinds tried for the next token, for the error."""
 
     def __init__(self, text: str) -> None:
         self._tokens = Tokens(text)
@@ -164,7 +172,7 @@ class Parser:
         return made
 
     def _plus(self) -> Expression:
-        """Apache looks ahead over all that belongs to a plus, and blames the plus for what does not fit there."""
+        """Apache looks ahead over the whole operand of a plus, and reports errors in it at the plus."""
         plus = self._take()
         try:
             return self._unary()
@@ -190,7 +198,7 @@ class Parser:
     def _text(self) -> str:
         return _unquoted(self._need(Kind.TEXT).text)
 
-    # ---- what may be joined with what ----
+    # ---- checks of operands ----
 
     def _boolean(self, value: Expression) -> Expression:
         if isinstance(value, Property):
@@ -245,14 +253,14 @@ class Parser:
             raise InvalidExpression(f"parentheses and signs are more than {DEPTH_MAX} deep{self._here()}")
 
     def _here(self) -> str:
-        line, column = self._place(self._tokens.peek())
+        line, column = self._line_and_column(self._tokens.peek())
         return f" at line {line}, column {column}"
 
-    def _place(self, token: Token) -> tuple[int, int]:
-        return place(self._tokens.text, min(token.start, len(self._tokens.text) - 1))
+    def _line_and_column(self, token: Token) -> tuple[int, int]:
+        return line_and_column(self._tokens.text, min(token.start, len(self._tokens.text) - 1))
 
     def _unexpected(self, token: Token) -> "Unexpected":
-        line, column = self._place(token)
+        line, column = self._line_and_column(token)
         name = IMAGES[token.kind]
         met = name if token.kind is Kind.END else f' {name} "{escaped(token.text)} "'
         expected = list(self._expectations())
@@ -268,7 +276,7 @@ class Parser:
 
 
 def _check_range(low: Expression, high: Expression) -> None:
-    """Two constants behind BETWEEN must be in order."""
+    """Two constants after BETWEEN must be in order."""
     if not isinstance(low, Constant) or not isinstance(high, Constant):
         return
     if low.value is None or high.value is None:

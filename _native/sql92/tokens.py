@@ -1,6 +1,6 @@
-"""Tokens of a SQL92 expression, found one at a time as the parser asks: what it never looks at may be anything.
+"""Tokens of a SQL92 expression, read on demand: text that the parser never reaches is not checked.
 
-Kinds, their order and the words of a lexical error are Apache's (SelectorParser.jj). Any thread; linear in the text.
+Kinds, their order and the text of a lexical error are Apache's (SelectorParser.jj). Any thread; linear in the text.
 """
 
 import re
@@ -76,12 +76,12 @@ TOKEN = re.compile(
     r"|(?P<SIGN><>|>=|<=|[=><(),+-])"
 )
 BEGUN = re.compile(r"'(?:''|[^'])*|/\*.*|[./]", re.DOTALL)
-"""What a token could begin with that never comes to its end."""
+"""The start of a token that is not complete."""
 TAB = 8
 
 
 class InvalidExpression(ValueError):
-    """An expression that is none; the text says what is wrong and where, in Apache's words."""
+    """Not a valid expression; the text says what is wrong and where, in Apache's words."""
 
 
 class Token(NamedTuple):
@@ -91,7 +91,7 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """The tokens of `text`; looking ahead by one or two, as the grammar does."""
+    """The tokens of `text`; looks ahead by one or two, as the grammar does."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -123,7 +123,7 @@ class Tokens:
         return Token(SIGNS[image] if group == "SIGN" else Kind[group], image, start)
 
     def _skip(self, at: int) -> int:
-        """Past blanks and comments. A line comment needs its line break, so none begins behind the last one."""
+        """Skip blanks and comments. A line comment needs its line break, so none begins after the last one."""
         while True:
             match = BLANKS.match(self.text, at) or BLOCK_COMMENT.match(self.text, at)
             if match is None and at <= self._last_break:
@@ -133,12 +133,12 @@ class Tokens:
             at = match.end()
 
     def _lexical(self, start: int) -> InvalidExpression:
-        """Apache's token manager reads on until no token fits any more, and tells of that character."""
+        """Apache's token manager reads until no token fits any more, and reports that character."""
         text = self.text
         begun = BEGUN.match(text, start)
         stop = start if begun is None else begun.end()
         at_end = stop >= len(text) - 1
-        line, column = place(text, min(stop, len(text) - 1))
+        line, column = line_and_column(text, min(stop, len(text) - 1))
         read = min(stop + 1, len(text)) - start
         after = "" if read <= 1 else text[start : start + read] if at_end else text[start:stop]
         if at_end:
@@ -150,7 +150,7 @@ class Tokens:
         )
 
 
-def place(text: str, at: int) -> tuple[int, int]:
+def line_and_column(text: str, at: int) -> tuple[int, int]:
     """Line and column of a character, both from 1; a tab reaches to the next multiple of 8."""
     if not text:
         return 0, 0

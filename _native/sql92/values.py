@@ -1,6 +1,7 @@
 """How values are compared: Java's rules for Boolean, Integer, Long, Double and String, as Apache's filters use them.
 
-A value is None, bool, int, float or str. An int is an Integer while it fits one, else a Long: so its text is read.
+A value is None, bool, int, float or str. An int is an Integer if it fits, else a Long; strings are parsed
+accordingly.
 """
 
 import math
@@ -25,7 +26,7 @@ NO_CAST = (
 
 
 class Incomparable(ValueError):
-    """Values that cannot be compared: the message does not match, whatever else the expression says. Java's words."""
+    """Values that cannot be compared: the message does not match, whatever else is true. Text as in Java."""
 
 
 def _no_number(text: str) -> Incomparable:
@@ -35,7 +36,7 @@ def _no_number(text: str) -> Incomparable:
 
 
 def compare(left: Known, right: Known) -> int:
-    """Below 0, 0, above 0. A text beside a number is read as a number of its kind."""
+    """Below 0, 0, above 0. A string compared with a number is parsed as that kind of number."""
     of, other = type(left), type(right)
     if of is not other:
         if of is str:

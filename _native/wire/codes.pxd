@@ -236,7 +236,7 @@ cpdef enum ResponseCode:
     POLICY_NOT_EXIST = 3002
 
 cpdef enum LanguageCode:
-    # who speaks; a JSON header has the name, a binary one the byte
+    # of the sender; a JSON header has the name, a binary one the byte
     JAVA = 0
     CPP = 1
     DOTNET = 2

@@ -228,14 +228,14 @@ cdef class Connection:
     cdef uint8_t *get_window(self, Py_ssize_t start, Py_ssize_t *capacity) except NULL:
         """Where the next bytes go, after `start` bytes of others in the window, and the capacity there; call
         `data_received` before anything else."""
-        cdef bytearray held = self.window
+        cdef bytearray buffer = self.window
         if self.partial_bytes >= SMALL_PARTIAL:
             if self.partial_bytes == len(self.partial):
                 self.grow_partial()
-            held = self.partial
+            buffer = self.partial
             start = 0
-        capacity[0] = len(held) - start - self.partial_bytes
-        return <uint8_t *> PyByteArray_AS_STRING(held) + start + self.partial_bytes
+        capacity[0] = len(buffer) - start - self.partial_bytes
+        return <uint8_t *> PyByteArray_AS_STRING(buffer) + start + self.partial_bytes
 
     cdef void prefetch(self) noexcept:
         """Prefetch what the next bytes need."""

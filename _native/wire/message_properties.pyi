@@ -17,8 +17,8 @@ def message_properties(message: Outgoing, ids: UniqueIds, more: dict[str, str] |
     a number out of range; two delays.
     """
 
-def alike(messages: Iterable[Outgoing]) -> bool:
-    """Whether they may form one batch without further checks: the same topic and wait_store, no delay, no
+def can_batch(messages: Iterable[Outgoing]) -> bool:
+    """Whether the messages may form one batch without further checks: the same topic and wait_store, no delay, no
     sharding key."""
 
 def batch_body(messages: Iterable[Outgoing], ids: UniqueIds) -> bytes:

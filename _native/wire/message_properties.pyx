@@ -23,7 +23,7 @@ def message_properties(message not None, UniqueIds ids not None, dict more=None)
     return out.take()
 
 
-def alike(messages not None):
+def can_batch(messages not None):
     topic = wait_store = None
     for message in messages:
         if topic is None:

@@ -58,7 +58,7 @@ cdef class EpollPoller:
     cdef int read(self, SocketTransport transport, bint is_ending) except -1
     cdef bint deliver_reads(self, long long deadline) except -1
     cdef int disconnect_failed(self, SocketTransport transport, error) except -1
-    cdef int notify(self, who, error) except -1
+    cdef int notify(self, what, error) except -1
 
 cdef class SocketTransport(RawTransport):
     cdef EpollPoller poller

@@ -227,9 +227,9 @@ cdef class EpollPoller:
         transport.disconnect(error)
         return self.notify(transport.connection, error)
 
-    cdef int notify(self, who, error) except -1:
+    cdef int notify(self, what, error) except -1:
         try:
-            self.loop.call_exception_handler({"message": f"{who} failed", "exception": error})
+            self.loop.call_exception_handler({"message": f"{what} failed", "exception": error})
         except MemoryError:
             pass                              # no memory to report it
         return 0

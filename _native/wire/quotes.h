@@ -10,8 +10,8 @@ static inline const uint8_t *fa_quote_or_escape(const uint8_t *at, const uint8_t
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\');
     while (end - at >= 16) {
-        __m128i piece = _mm_loadu_si128((const __m128i *) at);
-        int found = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(piece, quote), _mm_cmpeq_epi8(piece, escape)));
+        __m128i chunk = _mm_loadu_si128((const __m128i *) at);
+        int found = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(chunk, quote), _mm_cmpeq_epi8(chunk, escape)));
         if (found)
             return at + __builtin_ctz((unsigned) found);
         at += 16;
@@ -29,12 +29,12 @@ static inline intptr_t fa_copy(const uint8_t *at, const uint8_t *end, uint8_t *t
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), escape = _mm_set1_epi8('\\'), control = _mm_set1_epi8(31);
     while (end - at >= 16) {
-        __m128i piece = _mm_loadu_si128((const __m128i *) at);
+        __m128i chunk = _mm_loadu_si128((const __m128i *) at);
         /* bytes over 127 are negative as signed numbers */
-        __m128i special = ascii ? _mm_cmpgt_epi8(_mm_set1_epi8(32), piece) : _mm_cmpeq_epi8(_mm_min_epu8(piece, control), piece);
-        special = _mm_or_si128(special, _mm_or_si128(_mm_cmpeq_epi8(piece, quote), _mm_cmpeq_epi8(piece, escape)));
+        __m128i special = ascii ? _mm_cmpgt_epi8(_mm_set1_epi8(32), chunk) : _mm_cmpeq_epi8(_mm_min_epu8(chunk, control), chunk);
+        special = _mm_or_si128(special, _mm_or_si128(_mm_cmpeq_epi8(chunk, quote), _mm_cmpeq_epi8(chunk, escape)));
         int found = _mm_movemask_epi8(special);
-        _mm_storeu_si128((__m128i *) to, piece);
+        _mm_storeu_si128((__m128i *) to, chunk);
         if (found)
             return at - first + __builtin_ctz((unsigned) found);
         at += 16;

@@ -31,7 +31,7 @@ from firearrow.broker.tables.delay_offsets import DelayOffsets
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.transactions.service import TransactionService
 
-log = logging.getLogger("firearrow.living")
+log = logging.getLogger("firearrow.message_services")
 
 POP_SWEEP_S = 60
 

@@ -12,7 +12,7 @@ from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 
-log = logging.getLogger("firearrow.opening")
+log = logging.getLogger("firearrow.store")
 
 
 def open_store(options: Options) -> MessageStore:

@@ -6,5 +6,5 @@
 - `lmq`: multi-dispatch: the LMQs that a message names, and its queue offsets in them
 - `progress_journal`: progress that survives a kill, in memory-mapped files next to Apache's
 - `retry_routing`: sends a message that a group could not consume to the retry topic or the dead-letter queue
-- `send_checks`: the fields of send requests, and Apache's checks of who may send to which topic
+- `send_checks`: the fields of send requests, and Apache's checks of which topics clients may send to
 """

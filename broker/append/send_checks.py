@@ -1,4 +1,4 @@
-"""SendChecks: the fields of send requests, and Apache's checks of who may send to which topic.
+"""SendChecks: the fields of send requests, and Apache's checks of which topics clients may send to.
 
 Stores nothing. Loop thread.
 """

@@ -78,7 +78,7 @@ def load(
     """Load the table from its file and register it with `saver` under `name`. False if nothing was loaded, or
     an older state than the last one written.
 
-    `make`: write the file at once if there was nothing to load. `progress`: the file tells how far the log
+    `make`: write the file at once if there was nothing to load. `progress`: the file states how far the log
     was processed, so log and journal are synced before it is written. StartError.
     """
     file = ConfigFile(path)

@@ -2,7 +2,7 @@
 
 `copy_progress` copies config, timer, checkpoint and journal. A running broker replaces its config files every
 few seconds, after it has deleted the journal, so that a copy could lack both: it is repeated until nothing
-changed meanwhile. `sync_tree` makes copies durable. Writes only into the target. Blocking; one thread.
+changed during the copy. `sync_tree` makes copies durable. Writes only into the target. Blocking; one thread.
 """
 
 import errno
@@ -83,7 +83,7 @@ def _copy_data(source: int, target: int, stop: int, advance: Advance) -> int:
         until = _seek(source, at, os.SEEK_HOLE, stop)
         while at < until:
             count = _copy_some(source, target, at, min(until - at, CHUNK_BYTES))
-            if not count:  # the file was truncated meanwhile
+            if not count:  # the file was truncated during the copy
                 return copied
             at += count
             copied += count
@@ -141,7 +141,7 @@ def copy_progress(source: Path, target: Path, *, live: bool) -> int:
 
 
 def copy_tree(source: Path, target: Path) -> int:
-    """Copy the regular files of a tree; return the bytes. Files deleted meanwhile are left out.
+    """Copy the regular files of a tree; return the bytes. Files deleted during the copy are left out.
 
     Raises OSError.
     """
@@ -174,7 +174,7 @@ def _copy_all(source: Path, target: Path) -> int:
 
 
 def _stamps(source: Path) -> dict[str, Stamp | None]:
-    """Stamps of the config files, and the names of the journal files: they show what changed meanwhile."""
+    """Stamps of the config files, and the names of the journal files: they show what changed during the copy."""
     found: dict[str, Stamp | None] = {"abort": stamp_of(str(source / "abort"))}
     config, journal = source / "config", source / "journal"
     for path in config.iterdir() if config.is_dir() else ():

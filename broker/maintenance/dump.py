@@ -236,8 +236,8 @@ def index_rows(root: str, slots: int) -> Iterator[Row]:
             "slotsUsed": head.slots_used,
             "beginTimestamp": head.begin_ms,
             "endTimestamp": head.end_ms,
-            "beginPhysicalOffset": head.begin_place,
-            "endPhysicalOffset": head.end_place,
+            "beginPhysicalOffset": head.begin_offset,
+            "endPhysicalOffset": head.end_offset,
         }
 
 

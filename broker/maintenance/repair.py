@@ -111,30 +111,30 @@ class Repair:
 
     # ---- the log ----
 
-    def _plan_cut(self, plan: RepairPlan, place: int) -> None:
+    def _plan_cut(self, plan: RepairPlan, offset: int) -> None:
         segments = self._segments()
-        at = segment_at(segments, place)
-        if at is None or not is_boundary(str(self._root), place):
+        at = segment_at(segments, offset)
+        if at is None or not is_boundary(str(self._root), offset):
             raise StoreUnreadable(
-                f"--cut-log-at {place}: no record begins there; `firearrow store dump` prints such offsets"
+                f"--cut-log-at {offset}: no record begins there; `firearrow store dump` prints such offsets"
             )
-        following = [each for each in segments if each.base > place]
-        plan.steps.append(RepairStep(f"truncate the log at {place}", partial(self._truncate, at, place)))
+        following = [each for each in segments if each.base > offset]
+        plan.steps.append(RepairStep(f"truncate the log at {offset}", partial(self._truncate, at, offset)))
         for each in following:
             plan.steps.append(
                 RepairStep(f"remove {each.path}", partial(self.quarantine.move, Path(each.path)))
             )
         for damage in self._log_damage():
-            if (damage.physical_offset or 0) < place:
+            if (damage.physical_offset or 0) < offset:
                 self._plan_dropping(plan)
                 return
 
-    def _truncate(self, segment: SegmentFile, place: int) -> None:
+    def _truncate(self, segment: SegmentFile, offset: int) -> None:
         path = Path(segment.path)
-        self.quarantine.copy_from(path, place - segment.base)
+        self.quarantine.copy_from(path, offset - segment.base)
         self._unshare(path)
         with path.open("r+b") as file:
-            file.truncate(place - segment.base)
+            file.truncate(offset - segment.base)
             file.truncate(segment.length)
             os.fsync(file.fileno())
 

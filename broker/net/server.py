@@ -84,7 +84,7 @@ class ServerConnection(FastConnection, asyncio.BufferedProtocol):
     def reply(self, answer: RemotingCommand) -> None:
         try:
             self.send(answer.encode())
-        except ValueError as error:  # the answer exceeds the frame limit: tell the peer
+        except ValueError as error:  # the answer exceeds the frame limit: report it to the peer
             self.send(answer.answer(1, f"the answer does not fit in a frame: {error}").encode())
         except MemoryError as error:
             self.abort_with(error)

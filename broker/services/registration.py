@@ -21,7 +21,7 @@ from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdent
 from firearrow.broker.tables.routes import RouteTable
 from firearrow.broker.tables.topics import TopicTable
 
-log = logging.getLogger("firearrow.registrar")
+log = logging.getLogger("firearrow.registration")
 
 Connect = Callable[[str, int], Awaitable[Peer]]
 Announce = Callable[[Collection[str] | None], BrokerAnnouncement]

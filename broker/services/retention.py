@@ -186,7 +186,7 @@ class Retention:
                 await asyncio.sleep(0)
             try:
                 await self._clean_queue(queue)
-            except OSError as error:  # go on with the other queues
+            except OSError as error:  # continue with the other queues
                 failed = error
         for file in self._store.cleaner.detach_index_files():
             await self._loop.run_in_executor(self._thread, delete_recycled, file)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from firearrow.broker.base.process import single_thread_executor
 
-log = logging.getLogger("firearrow.saver")
+log = logging.getLogger("firearrow.table_saver")
 
 SAVE_DELAY_S = 0.02
 RETRY_S = 5.0

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-log = logging.getLogger("firearrow.periodic")
+log = logging.getLogger("firearrow.periodic_jobs")
 
 
 class Periodic:

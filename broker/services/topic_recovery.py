@@ -11,7 +11,7 @@ from firearrow.broker.tables.name_rules import LMQ_PREFIX
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import InvalidTopic, TopicTable
 
-log = logging.getLogger("firearrow.adoption")
+log = logging.getLogger("firearrow.topic_recovery")
 
 
 def recover_topics(

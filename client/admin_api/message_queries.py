@@ -33,7 +33,7 @@ class MessageQueries:
         self._namespace = Namespace(instance.options.namespace)
 
     async def view(self, topic: str, message_id: str) -> ReceivedMessage:
-        """Find by offset id or unique id; both look alike, so the offset is tried first. NO_MESSAGE (208)."""
+        """Find by offset id or unique id; both have the same form, so the offset is tried first. NO_MESSAGE (208)."""
         try:
             return await self.by_offset_id(topic, message_id)
         except ClientError:

@@ -88,7 +88,7 @@ class Message:
 class MessageQueue:
     """One queue of a topic at one broker.
 
-    Queues sort as in Java's clients, so that mixed groups split them alike.
+    Queues sort as in Java's clients, so that mixed groups split them in the same way.
     """
 
     topic: str

@@ -141,9 +141,9 @@ class ConcurrentService:
         else:
             chunks = [messages]
         for chunk in chunks:
-            while (alike := self._calls.same_topic(chunk, queue)) < len(chunk):
-                self._pool.add(ConsumeRequest(chunk[:alike], process_queue, queue))
-                chunk = chunk[alike:]  # noqa: PLW2901
+            while (count := self._calls.same_topic(chunk, queue)) < len(chunk):
+                self._pool.add(ConsumeRequest(chunk[:count], process_queue, queue))
+                chunk = chunk[count:]  # noqa: PLW2901
             self._pool.add(ConsumeRequest(chunk, process_queue, queue))
 
     async def consume_directly(self, message: ReceivedMessage, broker_name: str) -> dict[str, object]:

@@ -153,10 +153,10 @@ class OrderlyService:
         messages = request.process_queue.take(self._batch_size)
         if messages:
             self._calls.restore_topics(messages, request.queue)
-            alike = self._calls.same_topic(messages, request.queue)
-            if alike < len(messages):
-                request.process_queue.make_to_consume_again(messages[alike:])
-                return messages[:alike]
+            count = self._calls.same_topic(messages, request.queue)
+            if count < len(messages):
+                request.process_queue.make_to_consume_again(messages[count:])
+                return messages[:count]
         return messages
 
     async def _settle(

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from firearrow._native.wire.message_properties import alike
+from firearrow._native.wire.message_properties import can_batch
 from firearrow.client.base.errors import MessageRefused, RocketMQError
 from firearrow.client.base.message import Message, MessageQueue, Property, SendResult
 from firearrow.client.base.names import RETRY
@@ -33,7 +33,7 @@ def check_batch(messages: Sequence[Message], anywhere: bool = True) -> None:
     first = messages[0]
     if first.topic.startswith(RETRY):
         raise MessageRefused("batch: messages to retry topics must be sent one by one")
-    if alike(messages):
+    if can_batch(messages):
         return
     for message in messages:
         if message.topic != first.topic:
@@ -55,7 +55,7 @@ def split(
 ) -> Iterator[list[Message]]:
     """Split messages, in order, into batches of at most `bytes_max` and `count_max`.
 
-    A message that is larger than `bytes_max` gets a list of its own.
+    A message that is larger than `bytes_max` gets a separate list.
     """
     batch: list[Message] = []
     size = 0

@@ -1,6 +1,6 @@
 """Facade: blocking methods for an object of the event loop: each call runs in the loop, the caller waits.
 
-Contains no logic of its own. Any thread except the loop's own.
+Contains no logic. Any thread except the loop's own.
 """
 
 from collections.abc import Callable, Coroutine

@@ -70,14 +70,14 @@ def even(size: int, about: int) -> int:
 
 def asked_columns(schema: StructType) -> tuple[str, ...]:
     """The column names of a schema. InvalidOption: an unknown column, or one of another type."""
-    wanted = to_arrow_schema(schema, timezone="UTC")
-    names = columns.column_names(tuple(wanted.names))
+    requested = to_arrow_schema(schema, timezone="UTC")
+    names = columns.column_names(tuple(requested.names))
     for field in columns.schema(names):
-        asked = wanted.field(field.name)
-        if not asked.type.equals(field.type):
+        requested_field = requested.field(field.name)
+        if not requested_field.type.equals(field.type):
             raise InvalidOption(
-                f"schema: {field.name} is {field.type}, not {asked.type}; cast it in a select"
+                f"schema: {field.name} is {field.type}, not {requested_field.type}; cast it in a select"
             )
-        if not asked.nullable:
+        if not requested_field.nullable:
             raise InvalidOption(f"schema: {field.name} cannot be `not null`; remove that")
     return names

@@ -39,7 +39,7 @@ _QUEUES = re.compile(r"(?:(?P<broker>[^:]+):)?(?P<first>\d{1,9})(?:-(?P<last>\d{
 
 
 def lines(file: Path) -> frozenset[str]:
-    """The lines of a UTF-8 file that hold something."""
+    """The non-empty lines of a UTF-8 file."""
     try:
         if file.stat().st_size > KEYS_FILE_BYTES_MAX:
             raise ValueError(f"larger than {KEYS_FILE_BYTES_MAX >> 20} MiB; split it")
@@ -62,25 +62,25 @@ class QueueIdSet:
     @classmethod
     def of(cls, text: str) -> "QueueIdSet":
         items = []
-        for piece in names(text):
-            match = _QUEUES.fullmatch(piece)
+        for item in names(text):
+            match = _QUEUES.fullmatch(item)
             first = int(match["first"]) if match else 0
             last = int(match["last"] or first) if match else -1
             if match is None or not first <= last <= QUEUE_ID_MAX:
-                raise ValueError(f"{piece!r} is not a queue; write 0,2-5 or broker-a:0-3")
+                raise ValueError(f"{item!r} is not a queue; write 0,2-5 or broker-a:0-3")
             items.append((match["broker"], first, last))
         return cls(tuple(items))
 
-    def __contains__(self, place: tuple[str, int]) -> bool:
-        """(broker, queue id)."""
-        broker, queue_id = place
+    def __contains__(self, queue: tuple[str, int]) -> bool:
+        """`queue`: (broker, queue id)."""
+        broker, queue_id = queue
         return not self.items or any(
             name in (None, broker) and first <= queue_id <= last for name, first, last in self.items
         )
 
 
 Assigned = Mapping[tuple[str, str, int], tuple[int, int]]
-"""(topic, broker, queue id) → (start, end); EARLIEST and LATEST stand for themselves."""
+"""(topic, broker, queue id) → (start, end); EARLIEST and LATEST are kept."""
 
 
 def assigned(text: str) -> Assigned:
@@ -104,13 +104,13 @@ def _inner(value: object, what: str) -> dict[str, Any]:
     return value
 
 
-def _span(value: object, place: str) -> tuple[int, int]:
+def _span(value: object, queue: str) -> tuple[int, int]:
     pair = value if isinstance(value, list) else [value, LATEST]
     if len(pair) != 2:
-        raise ValueError(f"{place}: expected a start or [start, end]; -2 is the first offset, -1 the end")
+        raise ValueError(f"{queue}: expected a start or [start, end]; -2 is the first offset, -1 the end")
     start, end = (number(bound, EARLIEST, LONG_MAX) for bound in pair)
     if end == EARLIEST or 0 <= end < start:
-        raise ValueError(f"{place} ends before it starts")
+        raise ValueError(f"{queue} ends before it starts")
     return start, end
 
 
@@ -135,7 +135,7 @@ KeepsProvenance = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceArguments:
-    """Which messages of which store folders or brokers."""
+    """Which messages to read, of which store folders or brokers."""
 
     path: Annotated[
         list[str] | None,
@@ -181,7 +181,7 @@ class SourceArguments:
         bool | None,
         Option("--by-index", help="Read only what the index of a --path shows of these keys or unique ids."),
     ] = None
-    """None: not given, so that it is no part of the job's digest."""
+    """None: not given, and not part of the job's digest."""
     sql: Annotated[
         str | None, Option("--sql", help='SQL92 over properties, as brokers know it: "price > 10"')
     ] = None
@@ -201,7 +201,7 @@ class SourceArguments:
     ] = True
 
     def message_source(self, timeout_s: float) -> Source:
-        """`timeout_s`: how long brokers that do not answer are waited for. InvalidOption."""
+        """`timeout_s`: how long to wait for brokers that do not answer. InvalidOption."""
         if bool(self.path) == bool(self.name_server):
             raise InvalidOption("--path or --name-server: set one of them to say where to read from")
         if self.path and self.settings:
@@ -290,7 +290,7 @@ class TargetArguments:
         self.topic_table()
 
     def topic_table(self) -> dict[str | None, str]:
-        """The target's topics by source topic; under None, where all others go."""
+        """The target topics by source topic; None: for all others."""
         table: dict[str | None, str] = {}
         for text in self.to_topic or ():
             source, equals, name = text.rpartition("=")
@@ -303,7 +303,7 @@ class TargetArguments:
         return table
 
     def renamed(self) -> Callable[[str], str]:
-        """The target's topic of each source topic."""
+        """The target topic for each source topic."""
         table = self.topic_table()
         return lambda topic: table.get(topic, table.get(None, topic))
 

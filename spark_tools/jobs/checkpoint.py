@@ -1,12 +1,12 @@
 """A job's checkpoint folder: its plan, and the progress of each slice, so that a killed job can resume.
 
     plan.json      job, id, digest of the arguments, slices with their offsets; written once, before anything else
-    marks/NUMBER   how far a slice has come, and what was counted: lines, of which the last whole one is true
-    lock           held by the driver of the one run that works on it
+    marks/NUMBER   how far a slice has come, and its counts: lines, of which the last whole one counts
+    lock           locked by the driver of the one run that uses the folder
 
-The worker that has a slice writes its mark, the driver the rest. Executors on other machines need the folder on a
-shared file system. An unreadable mark counts as missing: its slice is repeated, never skipped. A mark is appended as a
-line; only long files are replaced by renaming, which may wait for a disk that is busy with the job's own output.
+The worker that has a slice writes its progress, the driver the rest. Executors on other machines need the folder on a
+shared file system. Unreadable progress counts as missing: its slice is repeated, never skipped. Progress is appended as
+a line; only long files are replaced by renaming, which may wait for a disk that is busy with the job's output.
 """
 
 import fcntl
@@ -36,12 +36,12 @@ BAD_JSON = (orjson.JSONDecodeError, KeyError, TypeError, ValueError)
 
 
 class InvalidCheckpoint(SparkToolsError):
-    """The folder belongs to another job, to another run that still goes on, or cannot be used."""
+    """The folder belongs to another job or to a running one, or cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of the plan that is done by one task from its first to its last offset."""
+    """A range of the plan that one task processes from its first to its last offset."""
 
     number: int
     part: QueueRange
@@ -49,19 +49,19 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, and what was asked for and is not there any more."""
+    """What to process, and requested messages that no longer exist."""
 
     ranges: Sequence[QueueRange]
     lost: Mapping[str, int] = field(default_factory=dict)
-    """Messages by range and why; of many ranges only the first ones."""
+    """Messages by range and reason; of many ranges only the first."""
     gone: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By topic what was counted of all of them."""
+    """Counts of all of them by topic."""
 
 
 @dataclass(slots=True)
 class SliceProgress:
-    """Everything below the queue offset `next` is finished. `counts` add up over slices, `detail` is the
-    job's own."""
+    """Everything below the queue offset `next` is finished. `counts` add up over slices, `detail` depends on
+    the job."""
 
     number: int
     next: int
@@ -74,36 +74,36 @@ class SliceProgress:
 
 @dataclass(frozen=True, slots=True)
 class ProgressFiles:
-    """The marks of one checkpoint. Picklable; any thread, but one writer for each slice."""
+    """The progress of all slices of a checkpoint. Picklable; any thread, but one writer for each slice."""
 
     folder: Path
 
-    def read(self, piece: Slice) -> SliceProgress:
-        """As it stands; a fresh one if there is none."""
-        return self._read(piece.number) or SliceProgress(piece.number, piece.part.start)
+    def read(self, slice_: Slice) -> SliceProgress:
+        """The progress written last; new progress if there is none."""
+        return self._read(slice_.number) or SliceProgress(slice_.number, slice_.part.start)
 
-    def write(self, mark: SliceProgress) -> None:
-        """The slice's mark from now on, or NotWritten: the one before stays. Not synced: what a power failure
-        takes is sent again, not lost."""
-        place = self.folder / str(mark.number)
-        line = orjson.dumps({"next": mark.next, "counts": mark.counts, "detail": mark.detail})
-        with disk_errors(place):
-            with place.open("ab") as file:
+    def write(self, progress: SliceProgress) -> None:
+        """Replace the slice's progress. WriteFailed: the previous one stays. Not synced: what a power failure
+        loses is sent again, not lost."""
+        path = self.folder / str(progress.number)
+        line = orjson.dumps({"next": progress.next, "counts": progress.counts, "detail": progress.detail})
+        with disk_errors(path):
+            with path.open("ab") as file:
                 if file.tell() + len(line) < LINES_BYTES_MAX:
                     file.write(b"\n" + line)
                     return
-            beside = place.with_name(f".{mark.number}.{os.getpid()}")
-            beside.write_bytes(line)
-            beside.replace(place)
+            temporary = path.with_name(f".{progress.number}.{os.getpid()}")
+            temporary.write_bytes(line)
+            temporary.replace(path)
 
     def written(self, without: set[int] | frozenset[int] = frozenset()) -> Iterator[SliceProgress]:
-        """All that are there, but those."""
+        """All that exist, except those in `without`."""
         with os.scandir(self.folder) as entries:
             numbers = [int(entry.name) for entry in entries if entry.name.isdecimal()]
         for number in sorted(set(numbers) - without):
-            mark = self._read(number)
-            if mark is not None:
-                yield mark
+            progress = self._read(number)
+            if progress is not None:
+                yield progress
 
     def _read(self, number: int) -> SliceProgress | None:
         try:
@@ -112,8 +112,10 @@ class ProgressFiles:
             return None
         for line in reversed(lines):
             with suppress(*BAD_JSON):
-                held = orjson.loads(line)
-                return SliceProgress(number, int(held["next"]), dict(held["counts"]), dict(held["detail"]))
+                fields = orjson.loads(line)
+                return SliceProgress(
+                    number, int(fields["next"]), dict(fields["counts"]), dict(fields["detail"])
+                )
         return None
 
 
@@ -127,30 +129,34 @@ class Checkpoint:
     folder: Path
     job: str
     id: str
-    """Of this job with these arguments; what it sends carries it."""
+    """Identifies this job with these arguments; sent messages carry it."""
     created_ms: int
     slices: tuple[Slice, ...]
     resumed: bool
     lost: Mapping[str, int] = field(default_factory=dict)
     gone: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Both as they were planned."""
+    """Both as in the plan."""
 
     @property
-    def marks(self) -> ProgressFiles:
+    def progress_files(self) -> ProgressFiles:
         return ProgressFiles(self.folder / "marks")
 
     def forget(self) -> None:
-        """Take away what the checkpoint has written, and the folder if nothing else is in it."""
-        shutil.rmtree(self.marks.folder)
+        """Delete the checkpoint's files, and the folder if nothing else is in it."""
+        shutil.rmtree(self.progress_files.folder)
         for name in (PLAN, LOCK):
             (self.folder / name).unlink()
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
 
-    def unfinished(self, marks: ProgressFiles | None = None) -> list[Slice]:
-        """What those marks, or the checkpoint's own, do not have to the end."""
-        ends = {mark.number: mark.next for mark in (marks or self.marks).written()}
-        return [piece for piece in self.slices if ends.get(piece.number, piece.part.start) < piece.part.end]
+    def unfinished(self, progress_files: ProgressFiles | None = None) -> list[Slice]:
+        """Slices that are not finished, by those files or by the checkpoint's own."""
+        ends = {
+            progress.number: progress.next for progress in (progress_files or self.progress_files).written()
+        }
+        return [
+            slice_ for slice_ in self.slices if ends.get(slice_.number, slice_.part.start) < slice_.part.end
+        ]
 
 
 def arguments_digest(arguments: Mapping[str, Any]) -> str:
@@ -164,82 +170,81 @@ def checkpoint(
     arguments: Mapping[str, Any],
     plan: Callable[[], Plan | Sequence[QueueRange]],
 ) -> Iterator[Checkpoint]:
-    """The one in `folder`, or a new one planned by `plan`; held until the end of the block.
+    """The one in `folder`, or a new one planned by `plan`; locked until the end of the block.
 
     Default folder: `.firearrow-JOB-DIGEST` where the command runs. InvalidCheckpoint: made by another job,
-    with other arguments, or in use. NotWritten: no room for the plan.
+    with other arguments, or in use. WriteFailed: no space for the plan.
     """
-    mark = arguments_digest(arguments)
-    place = (folder or Path(f".firearrow-{job}-{mark}")).absolute()
+    digest = arguments_digest(arguments)
+    path = (folder or Path(f".firearrow-{job}-{digest}")).absolute()
     try:
-        (place / "marks").mkdir(parents=True, exist_ok=True)
-        lock = os.open(place / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        (path / "marks").mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise InvalidOption(f"--checkpoint: {place} cannot be used: {error.strerror}") from None
+        raise InvalidOption(f"--checkpoint: {path} cannot be used: {error.strerror}") from None
     try:
-        _hold(lock, place)
-        held = _load(place, job, mark)
-        yield held or _begin(place, job, mark, plan())
+        _take_lock(lock, path)
+        yield _load(path, job, digest) or _begin(path, job, digest, plan())
     finally:
         os.close(lock)
 
 
-def _hold(lock: int, place: Path) -> None:
+def _take_lock(lock: int, path: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InvalidCheckpoint(
-            f"{place}: another run of this job uses this checkpoint; wait for it or stop it"
+            f"{path}: another run of this job uses this checkpoint; wait for it or stop it"
         ) from None
 
 
-def _begin(place: Path, job: str, mark: str, made: Plan | Sequence[QueueRange]) -> Checkpoint:
-    wanted = made if isinstance(made, Plan) else Plan(made)
-    slices = tuple(Slice(number, part) for number, part in enumerate(wanted.ranges))
+def _begin(path: Path, job: str, digest: str, made: Plan | Sequence[QueueRange]) -> Checkpoint:
+    planned = made if isinstance(made, Plan) else Plan(made)
+    slices = tuple(Slice(number, part) for number, part in enumerate(planned.ranges))
     created_ms = time.time_ns() // 1_000_000
-    name = f"{job}-{mark}-{created_ms:x}"
+    name = f"{job}-{digest}-{created_ms:x}"
     plan = {
         "version": VERSION,
         "job": job,
         "id": name,
-        "arguments": mark,
+        "arguments": digest,
         "created": created_ms,
-        "slices": [_row(piece.part) for piece in slices],
-        "lost": dict(wanted.lost),
-        "gone": dict(wanted.gone),
+        "slices": [_row(slice_.part) for slice_ in slices],
+        "lost": dict(planned.lost),
+        "gone": dict(planned.gone),
     }
-    beside = place / ".plan"
-    with disk_errors(place / PLAN):
-        with beside.open("wb") as file:
+    temporary = path / ".plan"
+    with disk_errors(path / PLAN):
+        with temporary.open("wb") as file:
             file.write(orjson.dumps(plan))
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(place / PLAN)
-    return Checkpoint(place, job, name, created_ms, slices, resumed=False, lost=wanted.lost, gone=wanted.gone)
+        temporary.replace(path / PLAN)
+    return Checkpoint(
+        path, job, name, created_ms, slices, resumed=False, lost=planned.lost, gone=planned.gone
+    )
 
 
-def _load(place: Path, job: str, mark: str) -> Checkpoint | None:
+def _load(path: Path, job: str, digest: str) -> Checkpoint | None:
     try:
-        held = orjson.loads(_start(place / PLAN, PLAN_BYTES_MAX))
-        made_by, arguments, version = held["job"], held["arguments"], held["version"]
-        slices = tuple(Slice(number, _range(row)) for number, row in enumerate(held["slices"]))
-        created_ms, lost, gone = int(held["created"]), dict(held["lost"]), dict(held["gone"])
-        found = Checkpoint(
-            place, job, str(held["id"]), created_ms, slices, resumed=True, lost=lost, gone=gone
-        )
+        plan = orjson.loads(_start(path / PLAN, PLAN_BYTES_MAX))
+        made_by, arguments, version = plan["job"], plan["arguments"], plan["version"]
+        slices = tuple(Slice(number, _range(row)) for number, row in enumerate(plan["slices"]))
+        created_ms, lost, gone = int(plan["created"]), dict(plan["lost"]), dict(plan["gone"])
+        found = Checkpoint(path, job, str(plan["id"]), created_ms, slices, resumed=True, lost=lost, gone=gone)
     except FileNotFoundError:
         return None
     except BAD_JSON as error:
         raise InvalidCheckpoint(
-            f"{place}: plan.json is not a plan of a job ({error}); choose another --checkpoint"
+            f"{path}: plan.json is not a plan of a job ({error}); choose another --checkpoint"
         ) from None
     if version != VERSION or made_by != job:
         raise InvalidCheckpoint(
-            f"{place}: is of a job {made_by!r} (form {version}); choose another --checkpoint"
+            f"{path}: is of a job {made_by!r} (form {version}); choose another --checkpoint"
         )
-    if arguments != mark:
+    if arguments != digest:
         raise InvalidCheckpoint(
-            f"{place}: was started with other arguments; use those again to resume, or choose another --checkpoint"
+            f"{path}: was started with other arguments; use those again to resume, or choose another --checkpoint"
         )
     return found
 

@@ -51,7 +51,7 @@ Option = typer.Option
 POLL_S = 1
 STOP_S = 20.0
 COMMIT_S = 10.0
-"""How long a running micro-batch may continue when the job is stopped; its marks record what is done."""
+"""How long a running micro-batch may continue when the job is stopped; its progress files record what is done."""
 EVERY_MAX_S = 86400
 OURS = re.compile(r"\b(firearrow(?:\.\w+)+)\.(\w+): ([^\n]+)")
 """An error of this package in a traceback: module, name, text."""
@@ -59,7 +59,7 @@ OURS = re.compile(r"\b(firearrow(?:\.\w+)+)\.(\w+): ([^\n]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchArguments:
-    """How much at a time, and until when."""
+    """How much to copy at a time, and when to end."""
 
     once: Annotated[
         bool, Option("--once", help="Copy what is there now, in as many micro-batches as it takes, and end.")
@@ -102,22 +102,22 @@ def copy(
     message_source = source.message_source(running.timeout_s)
     watch = Watch()
     fingerprint = job_fingerprint(source, sending, start=batching.start, provenance=provenance)
-    with checkpoint(running.checkpoint, "copy", fingerprint, list) as held:
+    with checkpoint(running.checkpoint, "copy", fingerprint, list) as job_checkpoint:
         report = Report(
             job="copy",
-            id=held.id,
+            id=job_checkpoint.id,
             source=str(message_source),
             target=str(sending.cluster()),
-            checkpoint=str(held.folder),
-            resumed=held.resumed,
+            checkpoint=str(job_checkpoint.folder),
+            resumed=job_checkpoint.resumed,
             arguments=fingerprint,
         )
         copying = MicroBatchCopier(
-            held=held,
+            job_checkpoint=job_checkpoint,
             report=report,
-            wanted=partial(is_wanted, source),
+            is_wanted=partial(is_wanted, source),
             routes=partial(routes, message_source, sending, running, report),
-            work=partial(work, source, sending, running, held, provenance),
+            work=partial(work, source, sending, running, job_checkpoint, provenance),
         )
         run(copying, stream, batching, quiet=running.quiet)
         report.seconds = watch.seconds
@@ -129,7 +129,7 @@ def copy(
 def stream_options(
     source: SourceArguments, batching: BatchArguments, running: RunArguments
 ) -> dict[str, str]:
-    """What the stream source is told. InvalidOption: what a stream cannot do."""
+    """The options of the stream source. InvalidOption: an argument that a stream does not support."""
     for option, value in (("--until", source.until), ("--offsets", source.offsets)):
         if value is not None:
             raise InvalidOption(f"{option}: a copy goes on and has no such end; replay copies a part")
@@ -174,7 +174,7 @@ def routes(
     report: Report,
     queues: Sequence[MessageQueue],
 ) -> Table:
-    """Topics that the target has not are made if that is wanted."""
+    """Create missing topics of the target if `create_topics` is set; returns the target queues."""
     with message_source.open() as reader:
         there = TopicSelection(tuple(sorted({queue.topic for queue in queues})), None).queues_there(reader)
     sources = sorted({*there, *queues})
@@ -189,7 +189,7 @@ def work(
     source: SourceArguments,
     sending: TargetArguments,
     running: RunArguments,
-    held: Checkpoint,
+    job_checkpoint: Checkpoint,
     provenance: bool,
     routing: QueueRouting,
     at_a_time: int,
@@ -199,7 +199,7 @@ def work(
         message_filter=source.message_filter(),
         target=sending.cluster(),
         routing=routing,
-        job=held.id,
+        job=job_checkpoint.id,
         drop=BROKER_OWN,
         provenance=provenance,
         fail_on_data_loss=source.fail_on_data_loss,
@@ -211,13 +211,13 @@ def work(
 def run(
     copying: MicroBatchCopier, options: Mapping[str, str], batching: BatchArguments, *, quiet: bool
 ) -> None:
-    """Until it is ended, or for once. One of REFUSALS: why it cannot go on."""
+    """Run until it is stopped, or once. One of REFUSALS: why it cannot continue."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 (arguments are checked without Spark)
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         query = start(copying, options, batching)
-        with ended_by_signals(copying):
+        with stopped_by_signals(copying):
             follow(copying, query, quiet)
     except PySparkException as error:
         if not copying.stopping or Stopped.__name__ not in str(error):
@@ -238,15 +238,15 @@ def start(
     spark = session("firearrow copy")
     spark.dataSource.register(RangeSource)
     stream = spark.readStream.format(RangeSource.name()).options(**options).load()
-    place = (copying.held.folder / "stream").as_uri()
-    writing = stream.writeStream.foreachBatch(copying).option("checkpointLocation", place)
+    location = (copying.job_checkpoint.folder / "stream").as_uri()
+    writing = stream.writeStream.foreachBatch(copying).option("checkpointLocation", location)
     if batching.once:
         return writing.trigger(availableNow=True).start()
     return writing.trigger(processingTime=f"{round(batching.every_s * 1000)} milliseconds").start()
 
 
 def follow(copying: MicroBatchCopier, query: "StreamingQuery", quiet: bool) -> None:
-    """Until the query ends, or is ended because the job was told to. StreamingQueryException."""
+    """Wait until the query ends, or end it when the job is stopped. StreamingQueryException."""
     from firearrow.spark_tools.datasource.progress import lag  # noqa: PLC0415
 
     shown = None
@@ -262,15 +262,15 @@ def follow(copying: MicroBatchCopier, query: "StreamingQuery", quiet: bool) -> N
 
 
 def let_commit(query: "StreamingQuery") -> None:
-    """A micro-batch that is at the target is noted by Spark, too, or the next run would count it again."""
+    """Wait until Spark has committed a finished micro-batch, or the next run would count it again."""
     until = time.monotonic() + COMMIT_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
         time.sleep(POLL_S / 10)
 
 
 @contextmanager
-def ended_by_signals(copying: MicroBatchCopier) -> Iterator[None]:
-    """SIGTERM and SIGINT end the copy within the block."""
+def stopped_by_signals(copying: MicroBatchCopier) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the copy while the block runs."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: copying.stop(0)) for number in numbers]
     try:
@@ -281,7 +281,7 @@ def ended_by_signals(copying: MicroBatchCopier) -> Iterator[None]:
 
 
 def sentence_of(text: str) -> Exception:
-    """Our own refusal out of what Spark made of it: the last one, as those before it are its causes."""
+    """Our own error from Spark's text: the last one, since earlier ones are its causes."""
     for module, name, sentence in reversed(OURS.findall(text)):
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and issubclass(kind, REFUSALS):

@@ -1,7 +1,7 @@
 """Copies each micro-batch of ranges: workers fetch and send, then the messages are counted.
 
-    stream/        Spark's checkpoint: offsets that are done, and those of the running micro-batch
-    sent/NUMBER/   marks of that micro-batch, so that a repeated one resumes
+    stream/        Spark's checkpoint: finished offsets, and those of the running micro-batch
+    sent/NUMBER/   progress of that micro-batch, so that a repeated one resumes
 
 Spark calls from a separate thread; `stop` may be called from any. At least once, and in the order of source queues.
 """
@@ -36,20 +36,20 @@ class Stopped(Exception):
 
 
 def range_number(part: QueueRange) -> Slice:
-    """The same number whenever the same range is planned again, and another for any other."""
+    """A number that is the same whenever the same range is planned again, and differs for other ranges."""
     number = hashlib.blake2b(str(part).encode(), digest_size=8).digest()
     return Slice(int.from_bytes(number), part)
 
 
 @dataclass(slots=True)
 class MicroBatchCopier:
-    held: Checkpoint
-    wanted: Callable[[MessageQueue], bool]
+    job_checkpoint: Checkpoint
+    is_wanted: Callable[[MessageQueue], bool]
     """Whether a source queue is to be copied."""
     routes: Callable[[Sequence[MessageQueue]], Table]
-    """Target queues for these and all other source queues that there are."""
+    """Target queues for these and all other existing source queues."""
     work: Callable[[QueueRouting, int], task_runner.Work]
-    """For that number of concurrent tasks."""
+    """The work, for a number of concurrent tasks."""
     report: Report
     batches: int = 0
     _table: dict[MessageQueue, MessageQueue] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class MicroBatchCopier:
         self._idle.set()
 
     def __call__(self, frame: "DataFrame", batch: int) -> None:
-        """All of the micro-batch is at the target. SendFailed, and what the source refuses."""
+        """Copy a whole micro-batch. SendFailed, and errors of the source."""
         self._idle.clear()
         try:
             if self._stopping.is_set():
@@ -73,7 +73,7 @@ class MicroBatchCopier:
         return f"{self.batches} micro-batches, {self.report.totals.get('messages', 0):,} messages"
 
     def stop(self, within_s: float) -> bool:
-        """No further micro-batch is begun. Whether none is under way any more."""
+        """Start no further micro-batch. Returns whether none is running."""
         self._stopping.set()
         return self._idle.wait(within_s)
 
@@ -85,48 +85,48 @@ class MicroBatchCopier:
         spark = frame.sparkSession.sparkContext
         rows = [row.asDict() for row in frame.collect()]
         planned = [(range_of(row), row["gone"]) for row in rows]
-        wanted = [(part, gone) for part, gone in planned if self.wanted(part.queue)]
-        slices = [range_number(part) for part, gone in wanted if gone is None]
-        marks = ProgressFiles(self.held.folder / "sent" / str(batch))
-        with disk_errors(marks.folder):
-            marks.folder.mkdir(parents=True, exist_ok=True)
-        routing = self._routing({piece.part.queue for piece in slices})
-        left = [piece for piece in slices if marks.read(piece).next < piece.part.end]
+        selected = [(part, gone) for part, gone in planned if self.is_wanted(part.queue)]
+        slices = [range_number(part) for part, gone in selected if gone is None]
+        progress_files = ProgressFiles(self.job_checkpoint.folder / "sent" / str(batch))
+        with disk_errors(progress_files.folder):
+            progress_files.folder.mkdir(parents=True, exist_ok=True)
+        routing = self._routing({slice_.part.queue for slice_ in slices})
+        left = [slice_ for slice_ in slices if progress_files.read(slice_).next < slice_.part.end]
         tasks = task_runner.tasks_of(
-            left, spark.defaultParallelism, whole_queues=True, abreast=CONCURRENT_QUEUES
+            left, spark.defaultParallelism, whole_queues=True, concurrency=CONCURRENT_QUEUES
         )
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
-        failures = task_runner.run(spark, tasks, marks, self.work(routing, at_a_time))
+        failures = task_runner.run(spark, tasks, progress_files, self.work(routing, at_a_time))
         if failures:
             raise SendFailed(failures[0])
-        for piece in slices:
-            self._count(piece, marks.read(piece))
-        for part, gone in wanted:
+        for slice_ in slices:
+            self._count(slice_, progress_files.read(slice_))
+        for part, gone in selected:
             if gone is not None:
                 self._count_gone(part, gone)
         self.batches += 1
         self._forget(batch)
 
     def _routing(self, queues: set[MessageQueue]) -> QueueRouting:
-        """A source queue keeps its target queue for as long as the job runs."""
+        """A source queue keeps its target queue while the job runs."""
         if not queues <= self._table.keys():
             self._table = {**self.routes(sorted(queues)), **self._table}
         return QueueRouting(self._table)
 
-    def _count(self, piece: Slice, mark: SliceProgress) -> None:
-        self.report.count(piece.part.queue.topic, {**mark.counts, "offsets": len(piece.part)})
+    def _count(self, slice_: Slice, progress: SliceProgress) -> None:
+        self.report.count(slice_.part.queue.topic, {**progress.counts, "offsets": len(slice_.part)})
         if len(self.report.lost) < NAMED_MAX:
-            self.report.lost |= mark.detail.get("lost", {})
+            self.report.lost |= progress.detail.get("lost", {})
 
     def _count_gone(self, part: QueueRange, why: str) -> None:
-        """Found when the micro-batch was planned, so that no worker was asked for it."""
+        """Count a loss found while planning; no worker reads it."""
         counts: Counts = {}
         add(counts, part)
         self.report.count(part.queue.topic, counts)
         name(self.report.lost, part, why)
 
     def _forget(self, batch: int) -> None:
-        """Marks of micro-batches before this one, which Spark never runs again."""
-        for folder in (self.held.folder / "sent").iterdir():
+        """Delete the progress of earlier micro-batches, which Spark never runs again."""
+        for folder in (self.job_checkpoint.folder / "sent").iterdir():
             if folder.name.isdecimal() and int(folder.name) < batch:
                 shutil.rmtree(folder)

@@ -13,16 +13,16 @@ from firearrow.client.base.names import DLQ, RETRY, is_system_topic
 from firearrow.client.send.queue_selection import hash_index
 from firearrow.spark_tools.jobs.queue_mapping import Queues
 
-UNKNOWN_ORIGIN_NOTE = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")
-"""The surest first: brokers set RETRY_TOPIC when they send back or bury; REAL_TOPIC is where the last delay
-led, which is the retry topic if the message was tried again."""
+ORIGIN_PROPERTIES = ("RETRY_TOPIC", "DLQ_ORIGIN_TOPIC", "REAL_TOPIC")
+"""The most reliable first: brokers set RETRY_TOPIC when they store retries or dead letters; REAL_TOPIC is the topic
+of the last delay, which is the retry topic if the message was redelivered."""
 RUN_MAX = 64
 """Dead letters sent to one queue before the next queue is used."""
 
 
 def origin(group: str, properties: Mapping[str, str]) -> str | None:
     """The topic that a dead letter of `group` was sent to; None: unknown."""
-    for name in UNKNOWN_ORIGIN_NOTE:
+    for name in ORIGIN_PROPERTIES:
         topic = properties.get(name, "")
         for prefix in (
             f"{RETRY}{group}+",
@@ -36,7 +36,7 @@ def origin(group: str, properties: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRouting:
-    """A Routing. `elsewhere`: topics by origin; under None, where all others go."""
+    """A Routing. `elsewhere`: topics by origin; None: for all others."""
 
     elsewhere: Mapping[str | None, str]
     in_order: bool = True
@@ -51,7 +51,7 @@ class DeadLetterRoute:
     elsewhere: Mapping[str | None, str]
     queues: Queues
     next_queue: dict[str, int] = field(default_factory=dict)
-    """Letters that have gone round, by topic."""
+    """Dead letters routed round-robin so far, by topic."""
 
     def of(self, spans: Spans) -> Iterator[tuple[MessageQueue | None, Spans]]:
         first, before = 0, None
@@ -65,14 +65,14 @@ class DeadLetterRoute:
             yield before, spans.slice(first, len(spans))
 
     def _queue(self, properties: Mapping[str, str]) -> MessageQueue | None:
-        meant = origin(self.group, properties)
-        topic = self.elsewhere.get(meant, self.elsewhere.get(None, meant))
+        origin_topic = origin(self.group, properties)
+        topic = self.elsewhere.get(origin_topic, self.elsewhere.get(None, origin_topic))
         if topic is None:
             return None
-        there = self.queues(topic)
+        queues = self.queues(topic)
         key = properties.get("__SHARDINGKEY")
         if key is not None:
-            return there[hash_index(key, len(there))]
+            return queues[hash_index(key, len(queues))]
         number = self.next_queue.get(topic, 0)
         self.next_queue[topic] = number + 1
-        return there[number // RUN_MAX % len(there)]
+        return queues[number // RUN_MAX % len(queues)]

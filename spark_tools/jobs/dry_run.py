@@ -32,22 +32,24 @@ class DryRunTask:
     message_filter: MessageFilter
     fail_on_data_loss: bool = True
 
-    def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
+    def __call__(self, slices: Sequence[Slice], progress_files: ProgressFiles) -> None:
         with self.message_source.open() as reader:
-            for piece in slices:
-                mark = SliceProgress(piece.number, piece.part.end)
+            for slice_ in slices:
+                progress = SliceProgress(slice_.number, slice_.part.end)
                 groups: Counter[tuple[str, str]] = Counter()
-                lost = SliceLosses(mark, self.fail_on_data_loss)
-                for spans in reader.read(piece.part, self.message_filter, lost, bytes_max=READ_BYTES):
-                    mark.count("messages", len(spans))
-                    mark.count("bytes", spans.bytes)
+                lost = SliceLosses(progress, self.fail_on_data_loss)
+                for spans in reader.read(slice_.part, self.message_filter, lost, bytes_max=READ_BYTES):
+                    progress.count("messages", len(spans))
+                    progress.count("bytes", spans.bytes)
                     add(groups, by_tag_and_hour(spans))
-                mark.detail["groups"] = [[tag, hour, count] for (tag, hour), count in sorted(groups.items())]
-                marks.write(mark)
+                progress.detail["groups"] = [
+                    [tag, hour, count] for (tag, hour), count in sorted(groups.items())
+                ]
+                progress_files.write(progress)
 
 
 def by_tag_and_hour(spans: Spans) -> Iterable[tuple[tuple[str, str], int]]:
-    """((tag or nothing, hour of storing), messages)."""
+    """((tag or "", hour of the store time), messages)."""
     for batch in record_batches(spans, ("tags", "storeTimestamp"), "", open_bodies=False):
         hours = batch.column(1).cast(pa.int64()).fill_null(NO_TIME).to_numpy() // HOUR_US
         table = pa.table({"tag": batch.column(0), "hour": hours})
@@ -57,7 +59,7 @@ def by_tag_and_hour(spans: Spans) -> Iterable[tuple[tuple[str, str], int]]:
 
 
 def hour_text(hour: int) -> str:
-    """Of hours since 1970; nothing if the store holds no time of this calendar."""
+    """The hour as text, from hours since 1970; empty if the store time is out of range."""
     if hour == NO_TIME // HOUR_US:
         return ""
     return (EPOCH + timedelta(hours=hour)).strftime("%Y-%m-%dT%H:00Z")
@@ -70,12 +72,12 @@ def add(groups: Counter[tuple[str, str]], found: Iterable[tuple[tuple[str, str],
         groups[(tag, hour) if known else (OTHERS, "")] += count
 
 
-def told(checkpoint: Checkpoint, marks: Iterable[SliceProgress]) -> dict[str, Any]:
+def counts_by_tag_and_hour(checkpoint: Checkpoint, all_progress: Iterable[SliceProgress]) -> dict[str, Any]:
     """For the report: messages by topic, tag and hour."""
     topics: dict[str, Counter[tuple[str, str]]] = {}
-    for mark in marks:
-        groups = topics.setdefault(checkpoint.slices[mark.number].part.queue.topic, Counter())
-        add(groups, (((tag, hour), count) for tag, hour, count in mark.detail.get("groups", [])))
+    for progress in all_progress:
+        groups = topics.setdefault(checkpoint.slices[progress.number].part.queue.topic, Counter())
+        add(groups, (((tag, hour), count) for tag, hour, count in progress.detail.get("groups", [])))
     return {
         topic: [
             {"tag": tag, "hour": hour, "messages": count} for (tag, hour), count in sorted(groups.items())

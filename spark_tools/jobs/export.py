@@ -62,7 +62,7 @@ class FileArguments:
         return self.to.absolute()
 
     def as_text(self) -> dict[str, object]:
-        """For the report, and for what makes it another export."""
+        """For the report and the fingerprint of the export."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: str(value) for name, value in given.items() if value is not None}
 
@@ -92,10 +92,16 @@ def export(
     if dry_run:
         _count(report, planning.planned(message_source, source))
     else:
-        place = (running.checkpoint or folder / CHECKPOINT).absolute()
-        _prepare(folder, place)
-        with checkpoint(place, JOB, given, partial(planning.planned, message_source, source)) as held:
-            report.id, report.checkpoint, report.resumed = held.id, str(held.folder), held.resumed
+        checkpoint_folder = (running.checkpoint or folder / CHECKPOINT).absolute()
+        _prepare(folder, checkpoint_folder)
+        with checkpoint(
+            checkpoint_folder, JOB, given, partial(planning.planned, message_source, source)
+        ) as job_checkpoint:
+            report.id, report.checkpoint, report.resumed = (
+                job_checkpoint.id,
+                str(job_checkpoint.folder),
+                job_checkpoint.resumed,
+            )
             work = ExportTask(
                 message_source=message_source,
                 message_filter=source.message_filter(),
@@ -104,24 +110,28 @@ def export(
                 open_bodies=files.open_bodies,
                 fail_on_data_loss=source.fail_on_data_loss,
             )
-            _export(held, work, report, quiet=running.quiet)
+            _export(job_checkpoint, work, report, quiet=running.quiet)
     report.seconds = watch.seconds
     if running.report is not None:
         report.write(running.report)
     finish(report)
 
 
-def _export(held: Checkpoint, work: ExportTask, report: Report, *, quiet: bool) -> None:
-    """All bundles that are not finished; then the manifest, if none was refused."""
-    left = {piece.number for piece in held.unfinished()}
-    tasks = [bundle for bundle in bundles(held.slices) if any(piece.number in left for piece in bundle)]
+def _export(job_checkpoint: Checkpoint, work: ExportTask, report: Report, *, quiet: bool) -> None:
+    """Export all unfinished bundles; then write the manifest, if none failed."""
+    left = {slice_.number for slice_ in job_checkpoint.unfinished()}
+    tasks = [
+        bundle for bundle in bundles(job_checkpoint.slices) if any(slice_.number in left for slice_ in bundle)
+    ]
     if tasks:
-        with shown(JOB, held.marks, held.slices, quiet=quiet):
-            report.failures = task_runner.run(task_runner.context(JOB), tasks, held.marks, work)
-    marks = list(held.marks.written())
-    report.add(held, marks)
+        with shown(JOB, job_checkpoint.progress_files, job_checkpoint.slices, quiet=quiet):
+            report.failures = task_runner.run(
+                task_runner.context(JOB), tasks, job_checkpoint.progress_files, work
+            )
+    finished = list(job_checkpoint.progress_files.written())
+    report.add(job_checkpoint, finished)
     if not report.failures:
-        manifest = manifest_of(held, marks, report, work.layout)
+        manifest = manifest_of(job_checkpoint, finished, report, work.layout)
         _clean(work.folder, {file.path for file in manifest.files})
         manifest.check_files(work.folder)
         report.notes.append(
@@ -130,16 +140,16 @@ def _export(held: Checkpoint, work: ExportTask, report: Report, *, quiet: bool) 
 
 
 def manifest_of(
-    held: Checkpoint, marks: Sequence[SliceProgress], report: Report, layout: Layout
+    job_checkpoint: Checkpoint, finished: Sequence[SliceProgress], report: Report, layout: Layout
 ) -> ExportManifest:
-    """What the marks of a finished export say."""
-    rows = {mark.number: mark.counts.get("messages", 0) for mark in marks}
+    """The manifest of a finished export."""
+    rows = {progress.number: progress.counts.get("messages", 0) for progress in finished}
     ranges, files = [], []
-    details = {mark.number: mark.detail.get("files", []) for mark in marks}
-    for part, bundle in enumerate(bundles(held.slices)):
+    details = {progress.number: progress.detail.get("files", []) for progress in finished}
+    for part, bundle in enumerate(bundles(job_checkpoint.slices)):
         files += [ExportedFile(**file, part=part) for file in details.get(bundle[0].number, [])]
-        for piece in bundle:
-            queue, span = piece.part.queue, piece.part
+        for slice_ in bundle:
+            queue, span = slice_.part.queue, slice_.part
             ranges.append(
                 ExportedRange(
                     queue.topic,
@@ -147,14 +157,14 @@ def manifest_of(
                     queue.queue_id,
                     span.start,
                     span.end,
-                    rows[piece.number],
+                    rows[slice_.number],
                     part,
                 )
             )
     return ExportManifest(
-        job=held.id,
+        job=job_checkpoint.id,
         source=report.source,
-        started_ms=held.created_ms,
+        started_ms=job_checkpoint.created_ms,
         finished_ms=time.time_ns() // 1_000_000,
         options={name: str(value) for name, value in report.arguments.items()},
         columns=layout.columns,
@@ -182,8 +192,7 @@ def _prepare(folder: Path, checkpoint: Path) -> None:
 
 
 def _clean(folder: Path, files: set[str]) -> None:
-    """Take away what attempts that were killed have left: files of our names that the manifest does not
-    list."""
+    """Delete what killed attempts have left: files with our names that the manifest does not list."""
     for path in folder.rglob("*part-*"):
         if (
             OUR_NAME.fullmatch(path.name)

@@ -1,6 +1,6 @@
 """Exports a bundle of slices to Parquet files, in the worker: records → Arrow → file.
 
-When all files of a bundle are complete, they are renamed, then its marks are written. A bundle without marks
+When all files of a bundle are complete, they are renamed, then its progress is written. A bundle without progress
 is repeated and replaces the same files. Nothing is written at the source. One thread.
 """
 
@@ -24,11 +24,11 @@ BUNDLE_BYTES = 128 << 20
 BUNDLE_BYTES_MIN = 8 << 20
 BUNDLE_SLICES = 1000
 SPREAD = 16
-"""Bundles that are made where there is enough for each: fewer could not keep the cores busy."""
+"""Number of bundles to aim for: fewer could not keep the cores busy."""
 
 
 OUR_NAME = re.compile(r"(\.?)part-\d{6,}(-\d+)?\.parquet(\.\d+\.writing)?")
-"""Of files that an export writes, whole or not yet."""
+"""Names of files that an export writes, complete or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,55 +42,55 @@ class ExportTask:
     open_bodies: bool
     fail_on_data_loss: bool = True
 
-    def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
-        if all(marks.read(piece).next >= piece.part.end for piece in slices):
+    def __call__(self, slices: Sequence[Slice], progress_files: ProgressFiles) -> None:
+        if all(progress_files.read(slice_).next >= slice_.part.end for slice_ in slices):
             return
         done: list[SliceProgress] = []
         with (
             self.message_source.open() as reader,
             ParquetWriter(self.folder, part_name(slices[0].number), self.layout) as part,
         ):
-            for piece in slices:
-                done.append(self._write(reader, piece, part))
+            for slice_ in slices:
+                done.append(self._write(reader, slice_, part))
             files = part.finish()
         done[0].detail["files"] = [asdict(file) for file in files]
-        for mark in done:
-            marks.write(mark)
+        for progress in done:
+            progress_files.write(progress)
 
-    def _write(self, reader: SourceReader, piece: Slice, part: ParquetWriter) -> SliceProgress:
-        mark = SliceProgress(piece.number, piece.part.end)
-        lost = SliceLosses(mark, self.fail_on_data_loss)
+    def _write(self, reader: SourceReader, slice_: Slice, part: ParquetWriter) -> SliceProgress:
+        progress = SliceProgress(slice_.number, slice_.part.end)
+        lost = SliceLosses(progress, self.fail_on_data_loss)
         message_filter = self.message_filter.of_columns(self.layout.read)
-        for spans in reader.read(piece.part, message_filter, lost, bytes_max=READ_BYTES):
+        for spans in reader.read(slice_.part, message_filter, lost, bytes_max=READ_BYTES):
             for batch in record_batches(
                 spans,
                 self.layout.read,
-                piece.part.queue.broker_name,
+                slice_.part.queue.broker_name,
                 open_bodies=self.open_bodies,
                 count_max=BATCH_RECORDS,
                 bytes_max=BATCH_BYTES,
             ):
                 part.write(batch)
-            mark.count("messages", len(spans))
-            mark.count("bytes", spans.bytes)
-        return mark
+            progress.count("messages", len(spans))
+            progress.count("bytes", spans.bytes)
+        return progress
 
 
 def bundles(slices: Sequence[Slice]) -> list[list[Slice]]:
-    """Neighbouring slices, put together as one part each. The same slices give the same bundles."""
-    total = sum(piece.part.size for piece in slices)
-    room = min(BUNDLE_BYTES, max(BUNDLE_BYTES_MIN, total // SPREAD))
+    """Groups adjacent slices into bundles. The same slices give the same bundles."""
+    total = sum(slice_.part.size for slice_ in slices)
+    bundle_bytes = min(BUNDLE_BYTES, max(BUNDLE_BYTES_MIN, total // SPREAD))
     found: list[list[Slice]] = []
     filled = 0
-    for piece in slices:
-        if not found or filled + piece.part.size > room or len(found[-1]) >= BUNDLE_SLICES:
+    for slice_ in slices:
+        if not found or filled + slice_.part.size > bundle_bytes or len(found[-1]) >= BUNDLE_SLICES:
             found.append([])
             filled = 0
-        found[-1].append(piece)
-        filled += piece.part.size
+        found[-1].append(slice_)
+        filled += slice_.part.size
     return found
 
 
 def part_name(number: int) -> str:
-    """Of the files of the bundle whose first slice has that number."""
+    """The name of a bundle's files, from the number of its first slice."""
     return f"part-{number:06}"

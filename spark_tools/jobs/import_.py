@@ -29,7 +29,7 @@ from firearrow.spark_tools.live.sender import Sender
 
 JOB = "import"
 CHANGEABLE = frozenset({"rate", "bytes_rate", "create_topics", "target_settings"})
-"""Arguments that may change from one run to the next, and the job remains the same."""
+"""Arguments that may change between runs of the same job."""
 Option = typer.Option
 cli = program()
 
@@ -62,9 +62,9 @@ def import_(
     running.check()
     if parquet is None:
         raise InvalidOption("--parquet: a folder or file of Parquet is required")
-    watch, place = Watch(), parquet.absolute()
-    found = parquet_input(place, contents=check_files, ordered=not unordered)
-    given = as_text(sending) | {"parquet": str(place), "unordered": unordered, "provenance": provenance}
+    watch, path = Watch(), parquet.absolute()
+    found = parquet_input(path, contents=check_files, ordered=not unordered)
+    given = as_text(sending) | {"parquet": str(path), "unordered": unordered, "provenance": provenance}
     report = Report(JOB, "", found.source, sending.target or "", given)
     sink_settings = _sink_settings(found, sending, unordered)
     if dry_run:
@@ -72,12 +72,16 @@ def import_(
     else:
         same = {name: value for name, value in given.items() if name not in CHANGEABLE}
         with checkpoint(
-            running.checkpoint, JOB, same, lambda: [file_range.part for file_range in found.pieces]
-        ) as held:
-            report.id, report.checkpoint, report.resumed = held.id, str(held.folder), held.resumed
+            running.checkpoint, JOB, same, lambda: [file_range.part for file_range in found.file_ranges]
+        ) as job_checkpoint:
+            report.id, report.checkpoint, report.resumed = (
+                job_checkpoint.id,
+                str(job_checkpoint.folder),
+                job_checkpoint.resumed,
+            )
             if provenance:
-                sink_settings = replace(sink_settings, job=_job(held, found, report))
-            _import(held, found, sink_settings, sending, running, report)
+                sink_settings = replace(sink_settings, job=_job(job_checkpoint, found, report))
+            _import(job_checkpoint, found, sink_settings, sending, running, report)
     report.seconds = watch.seconds
     if running.report is not None:
         report.write(running.report)
@@ -98,26 +102,26 @@ def _sink_settings(found: ParquetInput, sending: TargetArguments, unordered: boo
     return sink_settings
 
 
-def _job(held: Checkpoint, found: ParquetInput, report: Report) -> str | None:
-    """The name that provenance gives the job; None, and a note, if rows do not say where they were read."""
+def _job(job_checkpoint: Checkpoint, found: ParquetInput, report: Report) -> str | None:
+    """The job's name for provenance; None, and a note, if rows do not have their source."""
     try:
         for schema in found.schemas:
             check_provenance(schema, "--provenance")
     except InvalidOption as fault:
         report.notes.append(f"sent without REPLAY_* properties: {fault}")
         return None
-    return held.id
+    return job_checkpoint.id
 
 
 def _import(
-    held: Checkpoint,
+    job_checkpoint: Checkpoint,
     found: ParquetInput,
     sink_settings: SinkSettings,
     sending: TargetArguments,
     running: RunArguments,
     report: Report,
 ) -> None:
-    tasks = _tasks(held, found)
+    tasks = _tasks(job_checkpoint, found)
     if tasks:
         target = sending.cluster()
         sources = (
@@ -130,40 +134,40 @@ def _import(
         spark = task_runner.context(JOB)
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
         work = ImportTask(
-            pieces={file_range.name: file_range for file_range in found.pieces},
+            file_ranges={file_range.name: file_range for file_range in found.file_ranges},
             target=target,
             sink_settings=sink_settings,
             renamed=sending.renamed(),
-            job=held.id,
+            job=job_checkpoint.id,
             timeout_s=running.timeout_s,
             rates=RateLimits(sending.rate, sending.bytes_rate).shared(at_a_time),
         )
-        with shown(JOB, held.marks, held.slices, quiet=running.quiet):
-            report.failures = task_runner.run(spark, tasks, held.marks, work)
+        with shown(JOB, job_checkpoint.progress_files, job_checkpoint.slices, quiet=running.quiet):
+            report.failures = task_runner.run(spark, tasks, job_checkpoint.progress_files, work)
     else:
         report.notes.append("everything is done already; use another --checkpoint to do it again")
-    report.add(held, held.marks.written())
+    report.add(job_checkpoint, job_checkpoint.progress_files.written())
 
 
-def _tasks(held: Checkpoint, found: ParquetInput) -> list[list[Slice]]:
+def _tasks(job_checkpoint: Checkpoint, found: ParquetInput) -> list[list[Slice]]:
     """A task for each unfinished chain. InvalidCheckpoint: the files are not those of the plan."""
-    if [file_range.part for file_range in held.slices] != [file_range.part for file_range in found.pieces]:
+    if [slice_.part for slice_ in job_checkpoint.slices] != [
+        file_range.part for file_range in found.file_ranges
+    ]:
         raise InvalidCheckpoint(
-            f"{held.folder}: was started with other files than {found.source} has now; "
+            f"{job_checkpoint.folder}: was started with other files than {found.source} has now; "
             "choose another --checkpoint"
         )
-    numbered = iter(held.slices)
-    left = {file_range.number for file_range in held.unfinished()}
+    numbered = iter(job_checkpoint.slices)
+    left = {slice_.number for slice_ in job_checkpoint.unfinished()}
     chains = [[next(numbered) for _ in chain] for chain in found.chains]
     return [
-        task
-        for task in ([file_range for file_range in chain if file_range.number in left] for chain in chains)
-        if task
+        task for task in ([slice_ for slice_ in chain if slice_.number in left] for chain in chains) if task
     ]
 
 
 def _count(report: Report, found: ParquetInput) -> None:
-    for file_range in found.pieces:
+    for file_range in found.file_ranges:
         counts = {"messages": file_range.rows, "files": len(file_range.files), "bytes": file_range.bytes}
         report.topics[file_range.name] = counts
         report.totals = {name: report.totals.get(name, 0) + count for name, count in counts.items()}

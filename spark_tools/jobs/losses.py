@@ -10,10 +10,10 @@ Counts = dict[str, int]
 
 
 class SliceLosses:
-    """A `Lost` of a slice that is read in one go."""
+    """The OnDataLoss of a slice that is read in one go."""
 
-    def __init__(self, mark: SliceProgress, fail: bool) -> None:
-        self.mark = mark
+    def __init__(self, progress: SliceProgress, fail: bool) -> None:
+        self.progress = progress
         self.fail = fail
 
     def __call__(self, part: QueueRange, why: str) -> None:
@@ -22,16 +22,16 @@ class SliceLosses:
         self.count(part, why)
 
     def count(self, part: QueueRange, why: str) -> None:
-        add(self.mark.counts, part)
-        name(self.mark.detail.setdefault("lost", {}), part, why)
+        add(self.progress.counts, part)
+        name(self.progress.detail.setdefault("lost", {}), part, why)
 
 
 class ResumedSliceLosses(SliceLosses):
-    """Losses of a slice that can resume at its mark. Losses after the mark are reported again then, so a loss
-    counts only when the mark is past it."""
+    """Losses of a slice that can resume. Losses after its progress are reported again then, so a loss
+    counts only when the progress is past it."""
 
-    def __init__(self, mark: SliceProgress, fail: bool) -> None:
-        super().__init__(mark, fail)
+    def __init__(self, progress: SliceProgress, fail: bool) -> None:
+        super().__init__(progress, fail)
         self._beyond_progress: list[tuple[QueueRange, str]] = []
 
     def __call__(self, part: QueueRange, why: str) -> None:
@@ -40,17 +40,17 @@ class ResumedSliceLosses(SliceLosses):
         self._beyond_progress.append((part, why))
 
     def settle(self) -> None:
-        """Call it before the mark is written."""
+        """Call it before the progress is written."""
         pending, self._beyond_progress = self._beyond_progress, []
         for part, why in pending:
-            if part.end <= self.mark.next:
+            if part.end <= self.progress.next:
                 self.count(part, why)
             else:
                 self._beyond_progress.append((part, why))
 
 
 class PlanLosses(DataLosses):
-    """A `Lost` of the driver, which names all of them before it fails. A range that is reported twice counts
+    """The OnDataLoss of the driver, which names all of them before it fails. A range that is reported twice counts
     once."""
 
     def __init__(self, fail: bool) -> None:

@@ -28,9 +28,9 @@ FILES_MAX = 1_000_000
 TOPICS_MAX = 100_000
 TOPIC_ROWS = 1 << 20
 ROWS = "rows"
-"""Stands in a piece's range where a queue has its broker."""
+"""Stands for the broker name in the QueueRange of a FileRange."""
 OF_FOLDERS = {"topic": pa.string(), "tags": pa.string(), "brokerName": pa.string(), "queueId": pa.int32()}
-"""Columns that other writers leave out of files, because the folder's name says them."""
+"""Columns that other writers store in folder names instead of files."""
 
 
 class InvalidFiles(SparkToolsError):
@@ -39,7 +39,7 @@ class InvalidFiles(SparkToolsError):
 
 @dataclass(frozen=True, slots=True)
 class ParquetRows:
-    """A file. `constants`: columns that its folder says."""
+    """A file. `constants`: columns from its folder names."""
 
     path: str
     rows: int
@@ -59,53 +59,51 @@ class FileRange:
 
     @property
     def part(self) -> QueueRange:
-        """For plan and marks: a piece is a queue whose offsets are its rows."""
+        """For plan and progress: a FileRange is a queue whose offsets are its rows."""
         return QueueRange(MessageQueue(self.name, ROWS, 0), 0, self.rows, self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetInput:
-    """`queues`: where the rows were read once, as far as a manifest says it."""
+    """`queues`: the source queues of the rows, if a manifest has them."""
 
     source: str
     chains: tuple[tuple[FileRange, ...], ...]
     schemas: tuple[pa.Schema, ...]
     queues: tuple[MessageQueue, ...] = ()
     packed: bool = False
-    """Bodies are as they were stored: some compressed, as the column sysFlag says."""
+    """Bodies are as stored: some compressed, see the column sysFlag."""
 
     @property
-    def pieces(self) -> list[FileRange]:
+    def file_ranges(self) -> list[FileRange]:
         return [file_range for chain in self.chains for file_range in chain]
 
 
-def parquet_input(place: Path, *, contents: bool, ordered: bool) -> ParquetInput:
-    """A file or a folder. `contents`: every byte is checked by the manifest. InvalidManifest,
+def parquet_input(root: Path, *, contents: bool, ordered: bool) -> ParquetInput:
+    """Read a file or a folder. `contents`: check every byte against the manifest. InvalidManifest,
     InvalidFiles."""
-    if (place / NAME).exists():
-        return _exported(place, ExportManifest.read(place), contents, ordered)
-    if (place / "_checkpoint").exists():
-        ExportManifest.read(place)  # says that the export has not finished
+    if (root / NAME).exists():
+        return _exported(root, ExportManifest.read(root), contents, ordered)
+    if (root / "_checkpoint").exists():
+        ExportManifest.read(root)  # says that the export has not finished
     if contents:
-        raise InvalidOption(f"--check-files: {place} has no {NAME} to check files by")
+        raise InvalidOption(f"--check-files: {root} has no {NAME} to check files by")
     paths = (
-        [place]
-        if place.is_file()
-        else sorted(path for path in place.rglob("*.parquet") if _shown(place, path))
+        [root] if root.is_file() else sorted(path for path in root.rglob("*.parquet") if _shown(root, path))
     )
     if not paths:
-        raise InvalidFiles(f"{place}: no file or folder with .parquet files in it")
+        raise InvalidFiles(f"{root}: no file or folder with .parquet files in it")
     if len(paths) > FILES_MAX:
-        raise InvalidFiles(f"{place}: more than {FILES_MAX} files; import its folders one by one")
+        raise InvalidFiles(f"{root}: more than {FILES_MAX} files; import its folders one by one")
     schemas: dict[pa.Schema, None] = {}
-    pieces = [
+    file_ranges = [
         FileRange(
-            path.relative_to(place).as_posix() if path != place else path.name, (file,), path.stat().st_size
+            path.relative_to(root).as_posix() if path != root else path.name, (file,), path.stat().st_size
         )
-        for path, file in ((path, _file(path, place, schemas)) for path in paths)
+        for path, file in ((path, _file(path, root, schemas)) for path in paths)
     ]
-    chains = (tuple(pieces),) if ordered else tuple((file_range,) for file_range in pieces)
-    return ParquetInput(str(place), chains, tuple(schemas))
+    chains = (tuple(file_ranges),) if ordered else tuple((file_range,) for file_range in file_ranges)
+    return ParquetInput(str(root), chains, tuple(schemas))
 
 
 def _exported(folder: Path, manifest: ExportManifest, contents: bool, ordered: bool) -> ParquetInput:
@@ -117,12 +115,16 @@ def _exported(folder: Path, manifest: ExportManifest, contents: bool, ordered: b
         if found.rows != each.rows:
             raise InvalidFiles(f"{each.path}: {found.rows} rows, the manifest says {each.rows}")
         files.setdefault(each.part, []).append((found, each.bytes))
-    pieces = {
+    file_ranges = {
         part: FileRange(f"part-{part:06}", tuple(file for file, _ in group), sum(size for _, size in group))
         for part, group in files.items()
     }
     queues = [(MessageQueue(each.topic, each.broker, each.queue), each.part) for each in manifest.ranges]
-    chains = _chained(pieces, queues) if ordered else tuple((file_range,) for file_range in pieces.values())
+    chains = (
+        _chained(file_ranges, queues)
+        if ordered
+        else tuple((file_range,) for file_range in file_ranges.values())
+    )
     packed = manifest.options.get("open_bodies") == "False"
     return ParquetInput(
         str(folder), chains, tuple(schemas), tuple(sorted({queue for queue, _ in queues})), packed
@@ -130,10 +132,10 @@ def _exported(folder: Path, manifest: ExportManifest, contents: bool, ordered: b
 
 
 def _chained(
-    pieces: Mapping[int, FileRange], queues: Sequence[tuple[MessageQueue, int]]
+    file_ranges: Mapping[int, FileRange], queues: Sequence[tuple[MessageQueue, int]]
 ) -> tuple[tuple[FileRange, ...], ...]:
-    """Parts with rows of the same queue together, in their order, which is that of its offsets."""
-    leader = {part: part for part in pieces}
+    """Chains of parts that share queues, in part order, which is the order of offsets."""
+    leader = {part: part for part in file_ranges}
 
     def lead(part: int) -> int:
         while leader[part] != part:
@@ -142,12 +144,12 @@ def _chained(
 
     first: dict[MessageQueue, int] = {}
     for queue, part in queues:
-        if part in pieces:
+        if part in file_ranges:
             one, other = lead(first.setdefault(queue, part)), lead(part)
             leader[max(one, other)] = min(one, other)
     chains: dict[int, list[FileRange]] = {}
-    for part in sorted(pieces):
-        chains.setdefault(lead(part), []).append(pieces[part])
+    for part in sorted(file_ranges):
+        chains.setdefault(lead(part), []).append(file_ranges[part])
     return tuple(tuple(chain) for chain in chains.values())
 
 
@@ -159,20 +161,19 @@ def _file(path: Path, root: Path, schemas: dict[pa.Schema, None]) -> ParquetRows
         raise InvalidFiles(f"{path}: is not a readable Parquet file ({fault})") from fault
     known = [schema.field(name) for name in schema.names if name in MESSAGE_COLUMNS]
     constants = _of_folders(path, root, {each.name for each in known})
-    told = [pa.field(name, OF_FOLDERS[name]) for name in constants]
-    schemas.setdefault(pa.schema([*known, *told]))
+    folder_fields = [pa.field(name, OF_FOLDERS[name]) for name in constants]
+    schemas.setdefault(pa.schema([*known, *folder_fields]))
     return ParquetRows(str(path), rows, tuple(each.name for each in known), constants)
 
 
 def queues_in(found: ParquetInput) -> set[MessageQueue]:
-    """The topics that rows of other files name, each with its highest queue. Reads those two columns of all
-    files."""
+    """The topics in the rows, each with its highest queue. Reads these two columns of all files."""
     highest: dict[str, int] = {}
-    for file in (file for file_range in found.pieces for file in file_range.files):
+    for file in (file for file_range in found.file_ranges for file in file_range.files):
         with pq.ParquetFile(file.path) as opened:
-            wanted = [name for name in ("topic", "queueId") if name in file.columns]
-            for batch in opened.iter_batches(TOPIC_ROWS, columns=wanted):
-                rows = {name: batch.column(name) for name in wanted} | dict(file.constants)
+            names = [name for name in ("topic", "queueId") if name in file.columns]
+            for batch in opened.iter_batches(TOPIC_ROWS, columns=names):
+                rows = {name: batch.column(name) for name in names} | dict(file.constants)
                 for topic, queue_id in _highest(rows):
                     highest[topic] = max(highest.get(topic, 0), queue_id)
         if len(highest) > TOPICS_MAX:
@@ -183,7 +184,7 @@ def queues_in(found: ParquetInput) -> set[MessageQueue]:
 
 
 def _highest(rows: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Of one batch: each topic and its highest queue id. A column, or one value for all rows."""
+    """Each topic of a batch and its highest queue id, each from a column or one value for all rows."""
     topics, ids = rows.get("topic"), rows.get("queueId", 0)
     if not isinstance(topics, pa.Array):
         top = pc.max(ids).as_py() if isinstance(ids, pa.Array) else ids
@@ -195,7 +196,7 @@ def _highest(rows: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 
 def _of_folders(path: Path, root: Path, there: set[str]) -> dict[str, Any]:
-    """`topic=Orders/queueId=3/x.parquet`."""
+    """Columns in folder names: `topic=Orders/queueId=3/x.parquet`."""
     found: dict[str, Any] = {}
     for step in path.relative_to(root).parent.parts if path != root else ():
         name, equals, value = step.partition("=")
@@ -243,8 +244,8 @@ def batches(file_range: FileRange, start: int) -> Iterator[pa.RecordBatch]:
 def _streamed(file: ParquetRows, start: int) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(file.path, buffer_size=BUFFER_BYTES) as opened:
         groups, skipped = _groups_from(opened.metadata, start)
-        wanted = list(file.columns)
-        for batch in opened.iter_batches(_rows_at_a_time(opened.metadata), groups, wanted):
+        names = list(file.columns)
+        for batch in opened.iter_batches(_rows_at_a_time(opened.metadata), groups, names):
             left = batch.slice(min(skipped, len(batch)))
             skipped -= len(batch) - len(left)
             if len(left):
@@ -252,7 +253,7 @@ def _streamed(file: ParquetRows, start: int) -> Iterator[pa.RecordBatch]:
 
 
 def _groups_from(metadata: pq.FileMetaData, start: int) -> tuple[list[int], int]:
-    """Row groups from the one with row `start` on, and how many rows of it lie before."""
+    """Row groups from the one with row `start` on, and how many of its rows come before."""
     for number in range(metadata.num_row_groups):
         rows = metadata.row_group(number).num_rows
         if start < rows:
@@ -274,7 +275,7 @@ def _with_constants(batch: pa.RecordBatch, constants: Mapping[str, Any]) -> pa.R
 
 
 def _in_order(files: Sequence[ParquetRows]) -> list[ParquetRows] | None:
-    """The files so that their keys ascend from one to the next; None: they lie across each other."""
+    """The files in ascending order of their keys; None: their key ranges overlap."""
     if not all(set(KEY) <= {*file.columns, *file.constants} for file in files):
         return list(files)
     spans = sorted(((*_ends(file), number) for number, file in enumerate(files) if file.rows))

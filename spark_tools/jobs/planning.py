@@ -17,14 +17,14 @@ from firearrow.spark_tools.plan.topics import TopicSelection
 
 SLICE_BYTES = 128 << 20
 SLICE_MESSAGES = 1 << 20
-"""A slice is what is sent again when a worker was killed before its first mark; and it counts in memory."""
+"""If a worker is killed before it wrote progress, a whole slice is sent again; counts are in memory."""
 
 Bounds = Mapping[MessageQueue, tuple[int, int]]
 
 
 def planned(message_source: Source, source: SourceArguments) -> Plan:
-    """Slices of what is asked for and is there, and what of it is gone. As `ranges`; DataLoss names all of
-    it."""
+    """Slices of the requested messages that exist, and the losses. Errors as of `ranges`; DataLoss names all
+    losses."""
     losses = PlanLosses(source.fail_on_data_loss)
     with message_source.open() as reader:
         parts = ranges(reader, source, losses)
@@ -35,11 +35,11 @@ def planned(message_source: Source, source: SourceArguments) -> Plan:
 def ranges(reader: SourceReader, source: SourceArguments, lost: OnDataLoss) -> list[QueueRange]:
     """One non-empty range for each queue, or what the index leaves of it. `lost` is called for missing
     ranges. TopicNotFound, InvalidOption."""
-    asked = source.assigned()
-    if asked is not None:
-        _no_other_choice(source)
-        pairs = {MessageQueue(*place): pair for place, pair in asked.items()}
-        _there(reader, pairs)
+    assigned = source.assigned()
+    if assigned is not None:
+        _check_no_other_selection(source)
+        pairs = {MessageQueue(*queue): pair for queue, pair in assigned.items()}
+        _check_queues_exist(reader, pairs)
     else:
         pairs = dict.fromkeys(queues(reader, source), (EARLIEST, LATEST))
     bounds = reader.bounds(sorted(pairs))
@@ -58,22 +58,22 @@ def ranges(reader: SourceReader, source: SourceArguments, lost: OnDataLoss) -> l
 
 
 def queues(reader: SourceReader, source: SourceArguments) -> list[MessageQueue]:
-    """Those of the wanted topics that `--queues` names. TopicNotFound."""
+    """The queues of the requested topics that `--queues` names. TopicNotFound."""
     topics, pattern = source.topic_names(), source.topic_pattern()
     if topics and pattern is not None:
         raise InvalidOption("--topics and --pattern: set only one of them")
     chosen = source.queue_set()
-    available_part = TopicSelection(tuple(sorted(topics)), pattern).queues(reader)
-    found = [queue for queue in available_part if (queue.broker_name, queue.queue_id) in chosen]
+    available = TopicSelection(tuple(sorted(topics)), pattern).queues(reader)
+    found = [queue for queue in available if (queue.broker_name, queue.queue_id) in chosen]
     if not found:
         raise InvalidOption(
-            f"--queues: {source.queues} names none of the {len(available_part)} queues of these topics"
+            f"--queues: {source.queues} names none of the {len(available)} queues of these topics"
         )
     return found
 
 
 def within_times(reader: SourceReader, part: QueueRange, since: int | None, until: int | None) -> QueueRange:
-    """What was stored in [since, until), as far as the source can find it."""
+    """The part of the range stored in [since, until), if the source can find it."""
     start = part.start if since is None else max(part.start, reader.offset_at(part.queue, since))
     end = part.end if until is None else min(part.end, reader.offset_at(part.queue, until))
     return QueueRange(part.queue, start, max(start, end))
@@ -84,9 +84,9 @@ def slices(
 ) -> list[QueueRange]:
     """The ranges, none larger than about `size` bytes and `count` messages."""
     return [
-        piece
+        split
         for part in parts
-        for piece in split_range(
+        for split in split_range(
             part, min(len(part), max(1, ceil(part.size / size), ceil(len(part) / count)))
         )
     ]
@@ -101,12 +101,12 @@ def _of(queue: MessageQueue, start: int, end: int, bounds: Bounds, lost: OnDataL
     return available_part(QueueRange(queue, start, last if end == LATEST else end), first, last, lost)
 
 
-def _no_other_choice(source: SourceArguments) -> None:
+def _check_no_other_selection(source: SourceArguments) -> None:
     if source.topics or source.pattern is not None or source.queues is not None:
         raise InvalidOption("--offsets names the queues: use it without --topics, --pattern and --queues")
 
 
-def _there(reader: SourceReader, pairs: Mapping[MessageQueue, tuple[int, int]]) -> None:
+def _check_queues_exist(reader: SourceReader, pairs: Mapping[MessageQueue, tuple[int, int]]) -> None:
     for topic in sorted({queue.topic for queue in pairs}):
         strange = {queue for queue in pairs if queue.topic == topic} - set(reader.queues(topic))
         if strange:

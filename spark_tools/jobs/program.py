@@ -33,8 +33,8 @@ NOT_DIGESTED = frozenset(
         "fail_on_data_loss",
     }
 )
-"""Arguments that may change from one run to the next, and the job remains the same. A loss that ends a job
-leaves its marks before it, so that the next run meets it again and may count it."""
+"""Arguments that may change from one run to the next, and the job remains the same. After a loss ended a
+job, its progress is before the loss, so that the next run finds it again and may count it."""
 
 
 def program() -> typer.Typer:
@@ -45,17 +45,16 @@ def program() -> typer.Typer:
 
 
 def expand_argument_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """`command`, each parameter that is a group of arguments replaced by the group's fields, as Typer wants
-    them.
+    """`command`, with each argument group replaced by its fields, as Typer needs them.
 
-    What it refuses becomes one sentence on stderr and an exit code.
+    Errors become one sentence on stderr and an exit code.
     """
     hints = get_type_hints(command, include_extras=True)
     del hints["return"]
     groups = {name: kind for name, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
 
     @wraps(command)
-    def spreading(**given: object) -> None:
+    def expanded(**given: object) -> None:
         values = {name: given[name] for name in hints if name not in groups}
         for name, kind in groups.items():
             values[name] = kind(**{field.name: given[field.name] for field in fields(kind)})
@@ -72,10 +71,10 @@ def expand_argument_groups(command: Callable[..., None]) -> Callable[..., None]:
     parameters += [
         _parameter(name, kind, own[name].default) for name, kind in hints.items() if name not in groups
     ]
-    del spreading.__wrapped__
-    spreading.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    spreading.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return spreading
+    del expanded.__wrapped__
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return expanded
 
 
 def refuse(error: Exception) -> NoReturn:
@@ -84,14 +83,14 @@ def refuse(error: Exception) -> NoReturn:
 
 
 def finish(report: Report) -> None:
-    """Show it; the exit code tells whether something failed."""
+    """Show it; the exit code is 1 if something failed."""
     report.show(Console())
     if report.failed:
         raise typer.Exit(FAILED)
 
 
 def job_fingerprint(source: SourceArguments, *groups: object, **own: object) -> Mapping[str, Any]:
-    """What makes it another job if it changes, as a report shows it. `groups`: dataclasses of arguments."""
+    """The arguments whose change makes it another job, as a report shows them. `groups`: dataclasses of arguments."""
     given = {name: value for group in (source, *groups) for name, value in as_text(group).items()}
     found: dict[str, Any] = {name: value for name, value in given.items() if name not in NOT_DIGESTED} | own
     if source.keys_file is not None:

@@ -1,7 +1,7 @@
 """Shows a job's progress on stderr: share, messages, bytes, rate, time left.
 
-On a terminal one line that is updated, otherwise a new line every LINE_S. Reads marks only. Its own thread,
-ended by the block.
+On a terminal one line that is updated, otherwise a new line every LINE_S. Only reads progress files. A
+separate thread, which ends with the block.
 """
 
 import sys
@@ -22,29 +22,29 @@ LINE_S = 10.0
 
 @dataclass(slots=True)
 class ProgressView:
-    """What is known of the marks; finished ones are not read again."""
+    """The progress read so far; finished slices are not read again."""
 
-    marks: ProgressFiles
+    progress_files: ProgressFiles
     slices: Sequence[Slice]
     finished: dict[int, SliceProgress] = field(default_factory=dict)
 
     def look(self) -> tuple[int, int, int]:
         """(offsets passed, messages, bytes) of all slices until now."""
         seen = dict(self.finished)
-        for mark in self.marks.written(without=self.finished.keys() | set()):
-            if mark.number >= len(self.slices):
+        for progress in self.progress_files.written(without=self.finished.keys() | set()):
+            if progress.number >= len(self.slices):
                 continue
-            seen[mark.number] = mark
-            if mark.next >= self.slices[mark.number].part.end:
-                self.finished[mark.number] = mark
-        passed = sum(mark.next - self.slices[mark.number].part.start for mark in seen.values())
-        messages = sum(mark.counts.get("messages", 0) for mark in seen.values())
-        return passed, messages, sum(mark.counts.get("bytes", 0) for mark in seen.values())
+            seen[progress.number] = progress
+            if progress.next >= self.slices[progress.number].part.end:
+                self.finished[progress.number] = progress
+        passed = sum(progress.next - self.slices[progress.number].part.start for progress in seen.values())
+        messages = sum(progress.counts.get("messages", 0) for progress in seen.values())
+        return passed, messages, sum(progress.counts.get("bytes", 0) for progress in seen.values())
 
 
 @contextmanager
-def shown(job: str, marks: ProgressFiles, slices: Sequence[Slice], *, quiet: bool) -> Iterator[None]:
-    """While the block runs, and once more at its end."""
+def shown(job: str, progress_files: ProgressFiles, slices: Sequence[Slice], *, quiet: bool) -> Iterator[None]:
+    """Show progress while the block runs, and a last time at its end."""
     if quiet:
         yield
         return
@@ -53,7 +53,7 @@ def shown(job: str, marks: ProgressFiles, slices: Sequence[Slice], *, quiet: boo
     paint = _bar if console.is_terminal else _lines
     thread = threading.Thread(
         target=paint,
-        args=(job, ProgressView(marks, slices), ended, console),
+        args=(job, ProgressView(progress_files, slices), ended, console),
         name="firearrow-progress",
         daemon=True,
     )
@@ -66,47 +66,47 @@ def shown(job: str, marks: ProgressFiles, slices: Sequence[Slice], *, quiet: boo
 
 
 def _bar(job: str, view: ProgressView, ended: threading.Event, console: Console) -> None:
-    total = sum(len(piece.part) for piece in view.slices)
+    total = sum(len(slice_.part) for slice_ in view.slices)
     columns = (
         SpinnerColumn(),
         TextColumn(job),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn("{task.fields[told]}"),
+        TextColumn("{task.fields[throughput]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as progress:
         rate = ThroughputMeter(time.monotonic)
         before = view.look()[0]
-        task = progress.add_task(job, total=total, completed=before, told="")
+        task = progress.add_task(job, total=total, completed=before, throughput="")
         while True:
             last = ended.wait(PAINT_S)
             passed, messages, size = view.look()
-            progress.update(task, completed=passed, told=rate.told(messages, size))
+            progress.update(task, completed=passed, throughput=rate.text(messages, size))
             if last:
                 return
 
 
 def _lines(job: str, view: ProgressView, ended: threading.Event, console: Console) -> None:
-    total = max(1, sum(len(piece.part) for piece in view.slices))
+    total = max(1, sum(len(slice_.part) for slice_ in view.slices))
     rate = ThroughputMeter(time.monotonic)
-    rate.told(*view.look()[1:])
+    rate.text(*view.look()[1:])
     while True:
         last = ended.wait(LINE_S)
         passed, messages, size = view.look()
-        print(f"{job}: {100 * passed // total} %, {rate.told(messages, size)}", file=sys.stderr)
+        print(f"{job}: {100 * passed // total} %, {rate.text(messages, size)}", file=sys.stderr)
         if last:
             return
 
 
 @dataclass(slots=True)
 class ThroughputMeter:
-    """Messages and bytes since the first call, and a second."""
+    """Messages and bytes in total, and per second since the first call."""
 
     clock: Callable[[], float]
     start: tuple[float, int, int] | None = None
 
-    def told(self, messages: int, size: int) -> str:
+    def text(self, messages: int, size: int) -> str:
         now = self.clock()
         if self.start is None:
             self.start = now, messages, size

@@ -1,6 +1,7 @@
-"""Maps source queues to target queues; decided once, in the driver. Picklable.
+"""Maps source queues to target queues; computed once, in the driver. Picklable.
 
-In order: all of a source queue goes to one target queue. Unordered: batches go round all queues of the topic.
+In order: all messages of a source queue go to one target queue. Unordered: batches go round-robin to all queues of
+the topic.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,11 +15,11 @@ from firearrow.spark_tools.base.errors import TopicNotFound
 from firearrow.spark_tools.live.sender import Sender
 
 Queues = Callable[[str], Sequence[MessageQueue]]
-"""Of a topic at the target, never none. TopicNotFound."""
+"""The queues of a topic at the target, at least one. TopicNotFound."""
 
 
 class Route(Protocol):
-    """Of one slice."""
+    """The route of one slice."""
 
     def of(self, spans: Spans) -> Iterator[tuple[MessageQueue | None, Spans]]:
         """Slices of `spans` in their order, and the queue of each; None: not to be sent."""
@@ -29,15 +30,15 @@ class Routing(Protocol):
 
     @property
     def in_order(self) -> bool:
-        """All of a source queue must be forwarded by one task."""
+        """Whether one task must forward all of a source queue."""
 
     def route(self, queue: MessageQueue, queues: Queues) -> Route:
-        """For messages of that source queue; `queues` are the target's of a topic, TopicNotFound."""
+        """The route for messages of a source queue; `queues` returns the target queues of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRouting:
-    """Order kept: a target queue for each source queue."""
+    """Keeps the order: one target queue for each source queue."""
 
     table: Mapping[MessageQueue, MessageQueue]
     in_order: bool = True
@@ -56,16 +57,16 @@ class OneQueueRoute:
 
 @dataclass(frozen=True, slots=True)
 class RoundRobinRouting:
-    """No order: one read after the other goes to the next queue of the target's topic."""
+    """No order: each chunk read goes to the next queue of the target topic."""
 
     queues: Mapping[str, Sequence[MessageQueue]]
     """By source topic."""
     in_order: bool = False
 
     def route(self, queue: MessageQueue, queues: Queues) -> "RoundRobinRoute":
-        there = self.queues[queue.topic]
-        first = queue.queue_id % len(there)
-        return RoundRobinRoute(cycle([*there[first:], *there[:first]]))
+        targets_of_topic = self.queues[queue.topic]
+        first = queue.queue_id % len(targets_of_topic)
+        return RoundRobinRoute(cycle([*targets_of_topic[first:], *targets_of_topic[:first]]))
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class RoundRobinRoute:
 
 @dataclass(frozen=True, slots=True)
 class QueueMapping:
-    """Source queues and target queues face to face, as the report says it."""
+    """Target queues by source queue, and the notes for the report."""
 
     table: dict[MessageQueue, MessageQueue] = field(default_factory=dict)
     moved: list[str] = field(default_factory=list)
@@ -90,19 +91,19 @@ def map_queues(
     targets: Mapping[str, Sequence[MessageQueue]],
     renamed: Callable[[str], str],
 ) -> QueueMapping:
-    """A target queue for each source queue: of the broker of the same name if the topic is there, else of one
-    by turns; with the same id if there is one, else id % count. `targets` by target topic, none empty."""
+    """A target queue for each source queue: at the broker of the same name if it has the topic, else at one
+    chosen in turn; with the same id if it exists, else id % count. `targets` by target topic, none empty."""
     mapping = QueueMapping()
     brokers = sorted({queue.broker_name for queue in sources})
     for queue in sources:
-        there = targets[renamed(queue.topic)]
-        names = sorted({each.broker_name for each in there})
+        targets_of_topic = targets[renamed(queue.topic)]
+        names = sorted({each.broker_name for each in targets_of_topic})
         name = (
             queue.broker_name
             if queue.broker_name in names
             else names[brokers.index(queue.broker_name) % len(names)]
         )
-        at_broker = sorted(each for each in there if each.broker_name == name)
+        at_broker = sorted(each for each in targets_of_topic if each.broker_name == name)
         same = [each for each in at_broker if each.queue_id == queue.queue_id]
         chosen = same[0] if same else at_broker[queue.queue_id % len(at_broker)]
         mapping.table[queue] = chosen
@@ -112,7 +113,7 @@ def map_queues(
 
 
 def writable(sender: Sender, topic: str) -> list[MessageQueue]:
-    """The queues of a topic at the target, never none. TopicNotFound."""
+    """The queues of a topic at the target, at least one. TopicNotFound."""
     found = sender.queues(topic)
     if not found:
         raise TopicNotFound(
@@ -127,7 +128,7 @@ def queue_text(queue: MessageQueue) -> str:
 
 
 def queue_of(text: str) -> MessageQueue:
-    """What `queue_text` made. ValueError."""
-    place, _, queue_id = text.rpartition(":")
-    topic, _, broker = place.partition("@")
+    """The inverse of `queue_text`. ValueError."""
+    topic_and_broker, _, queue_id = text.rpartition(":")
+    topic, _, broker = topic_and_broker.partition("@")
     return MessageQueue(topic, broker, int(queue_id))

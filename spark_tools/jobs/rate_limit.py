@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 BURST_S = 0.25
-"""What may come at once, as seconds of the rate."""
+"""Maximum burst, as seconds of the rate."""
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class TokenBucket:
     at: float | None = None
 
     def acquire(self, amount: float) -> None:
-        """Wait until there is something, then take all of `amount`."""
+        """Wait until the level is not negative, then take `amount`."""
         if self.rate is None:
             return
         if self.at is None:
@@ -44,7 +44,7 @@ class RateLimits:
     bytes: float | None = None
 
     def shared(self, tasks: int) -> "RateLimits":
-        """What each of so many tasks that run at a time may have."""
+        """The share of each of `tasks` concurrent tasks."""
         return RateLimits(
             None if self.messages is None else self.messages / tasks,
             None if self.bytes is None else self.bytes / tasks,

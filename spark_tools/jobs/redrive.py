@@ -50,7 +50,7 @@ def redrive(
     letters = replace(source, topics=[dlq_topic(group) for group in groups])
     routing = DeadLetterRouting(
         sending.topic_table()
-    )  # letters know their topics, so workers ask for the queues
+    )  # letters have their topics, so workers look up the queues
     delivery = SendJob(
         job="redrive",
         source=letters,

@@ -30,14 +30,14 @@ class Report:
     resumed: bool = False
     seconds: float = 0.0
     working_s: float = 0.0
-    """Of them, in tasks that send; the start of Spark is not among them."""
+    """Seconds of these in tasks that send, without the start of Spark."""
     totals: dict[str, int] = field(default_factory=dict)
     """Sums of what the slices counted: `messages`, `bytes`, `unrouted`, …; `lost` messages in
     `lost_ranges`."""
     topics: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The same by source topic; `offsets` is what was looked through."""
+    """The same by source topic; `offsets`: offsets that were read."""
     lost: dict[str, int] = field(default_factory=dict)
-    """Messages by range that was asked for and is gone; of many ranges not all, `totals` counts them."""
+    """Messages by requested range that is gone; of many ranges not all, `totals` counts them."""
     unrouted: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -49,16 +49,18 @@ class Report:
         wrong = any(self.verification.get(name) for name in ("missing", "wrong", "unreadable"))
         return bool(self.failures) or wrong
 
-    def add(self, checkpoint: Checkpoint, marks: Iterable[SliceProgress]) -> None:
-        """What was planned and what the marks counted."""
+    def add(self, checkpoint: Checkpoint, all_progress: Iterable[SliceProgress]) -> None:
+        """Add the losses of the plan and the counts of the slices."""
         self.lost |= checkpoint.lost
         for topic, counts in checkpoint.gone.items():
             self.count(topic, counts)
-        for mark in marks:
-            piece = checkpoint.slices[mark.number]
-            self.count(piece.part.queue.topic, {**mark.counts, "offsets": mark.next - piece.part.start})
-            self.lost |= mark.detail.get("lost", {})
-            self.unrouted += mark.detail.get("unrouted", [])[: NAMED_MAX - len(self.unrouted)]
+        for progress in all_progress:
+            slice_ = checkpoint.slices[progress.number]
+            self.count(
+                slice_.part.queue.topic, {**progress.counts, "offsets": progress.next - slice_.part.start}
+            )
+            self.lost |= progress.detail.get("lost", {})
+            self.unrouted += progress.detail.get("unrouted", [])[: NAMED_MAX - len(self.unrouted)]
 
     def count(self, topic: str, counts: Mapping[str, int]) -> None:
         of_topic = self.topics.setdefault(topic, {})

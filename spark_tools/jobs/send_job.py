@@ -1,6 +1,6 @@
 """The driver of replay and redrive: plan, routes, tasks, verification, report.
 
-The two jobs differ in what is read, where it goes and what of it is dropped. One thread.
+The two jobs differ in source, routing and dropped properties. One thread.
 """
 
 import shutil
@@ -31,7 +31,7 @@ from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import Sender
 
 Routed = tuple[Routing, list[str]]
-"""Where messages go, and what people should know of it."""
+"""Where messages go, and notes for the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class SendJob:
     sending: TargetArguments
     running: RunArguments
     fingerprint: Mapping[str, Any]
-    """What makes it another job if it changes."""
+    """A change of these makes it another job."""
     routed: Callable[[Sender, Sequence[QueueRange]], Routed]
     drop: frozenset[str]
     provenance: bool = True
@@ -52,8 +52,7 @@ class SendJob:
     """The routing, if it leaves messages."""
 
     def carry_out(self) -> Report:
-        """InvalidOption, and what the source or the target refuses; failures within tasks are in the
-        report."""
+        """InvalidOption, and errors of the source or the target; failures within tasks are in the report."""
         self.sending.check()
         self.running.check()
         watch = Watch()
@@ -61,67 +60,83 @@ class SendJob:
             self.source.message_source(self.running.timeout_s),
             self.source.message_filter(),
         )
-        job, place = self.job, self.running.checkpoint
+        job, folder = self.job, self.running.checkpoint
         if self.dry_run:
-            job, place = f"{job}-dry-run", place and place / "dry-run"
+            job, folder = f"{job}-dry-run", folder and folder / "dry-run"
         with checkpoint(
-            place, job, self.fingerprint, partial(planning.planned, message_source, self.source)
-        ) as held:
+            folder, job, self.fingerprint, partial(planning.planned, message_source, self.source)
+        ) as job_checkpoint:
             report = Report(
                 job=job,
-                id=held.id,
+                id=job_checkpoint.id,
                 source=str(message_source),
-                checkpoint=str(held.folder),
-                resumed=held.resumed,
+                checkpoint=str(job_checkpoint.folder),
+                resumed=job_checkpoint.resumed,
                 arguments=self.fingerprint,
             )
             if self.dry_run:
-                self._count(held, message_source, message_filter, report)
+                self._count(job_checkpoint, message_source, message_filter, report)
             else:
-                self._deliver(held, message_source, message_filter, report)
+                self._deliver(job_checkpoint, message_source, message_filter, report)
             report.seconds = watch.seconds
         if self.running.report is not None:
             report.write(self.running.report)
         return report
 
     def _count(
-        self, held: Checkpoint, message_source: Source, message_filter: MessageFilter, report: Report
+        self,
+        job_checkpoint: Checkpoint,
+        message_source: Source,
+        message_filter: MessageFilter,
+        report: Report,
     ) -> None:
         work = DryRunTask(
             message_source=message_source,
             message_filter=message_filter,
             fail_on_data_loss=self.source.fail_on_data_loss,
         )
-        report.failures = self._run(held, held.marks, lambda _: work, whole_queues=False)
-        report.add(held, held.marks.written())
-        report.counts = dry_run.told(held, held.marks.written())
+        report.failures = self._run(
+            job_checkpoint, job_checkpoint.progress_files, lambda _: work, whole_queues=False
+        )
+        report.add(job_checkpoint, job_checkpoint.progress_files.written())
+        report.counts = dry_run.counts_by_tag_and_hour(
+            job_checkpoint, job_checkpoint.progress_files.written()
+        )
         if not report.failures:
-            held.forget()
+            job_checkpoint.forget()
 
     def _deliver(
-        self, held: Checkpoint, message_source: Source, message_filter: MessageFilter, report: Report
+        self,
+        job_checkpoint: Checkpoint,
+        message_source: Source,
+        message_filter: MessageFilter,
+        report: Report,
     ) -> None:
         target = self.sending.cluster()
         report.target = str(target)
-        if self.send and held.unfinished():
+        if self.send and job_checkpoint.unfinished():
             with Sender(target, timeout_s=self.running.timeout_s) as sender:
-                routing, report.notes = self.routed(sender, [piece.part for piece in held.slices])
-            work = partial(self._forwarding, held, message_source, message_filter, target, routing)
+                routing, report.notes = self.routed(sender, [slice_.part for slice_ in job_checkpoint.slices])
+            work = partial(self._send_task, job_checkpoint, message_source, message_filter, target, routing)
             task_runner.context(self.job)
             working = Watch()
             report.failures = self._run(
-                held, held.marks, work, whole_queues=routing.in_order, abreast=CONCURRENT_QUEUES
+                job_checkpoint,
+                job_checkpoint.progress_files,
+                work,
+                whole_queues=routing.in_order,
+                concurrency=CONCURRENT_QUEUES,
             )
             report.working_s = working.seconds
         elif self.send:
             report.notes.append("everything is done already; use another --checkpoint to do it again")
-        report.add(held, held.marks.written())
+        report.add(job_checkpoint, job_checkpoint.progress_files.written())
         if self.verify and not report.failures:
-            self._verify(held, message_source, message_filter, target, report)
+            self._verify(job_checkpoint, message_source, message_filter, target, report)
 
-    def _forwarding(
+    def _send_task(
         self,
-        held: Checkpoint,
+        job_checkpoint: Checkpoint,
         message_source: Source,
         message_filter: MessageFilter,
         target: Cluster,
@@ -134,7 +149,7 @@ class SendJob:
             message_filter=message_filter,
             target=target,
             routing=routing,
-            job=held.id,
+            job=job_checkpoint.id,
             drop=self.drop,
             provenance=self.provenance,
             rates=rates,
@@ -144,62 +159,62 @@ class SendJob:
 
     def _verify(
         self,
-        held: Checkpoint,
+        job_checkpoint: Checkpoint,
         message_source: Source,
         message_filter: MessageFilter,
         target: Cluster,
         report: Report,
     ) -> None:
-        marks = ProgressFiles(held.folder / "verified")
-        shutil.rmtree(marks.folder, ignore_errors=True)
-        with disk_errors(marks.folder):
-            marks.folder.mkdir()
+        progress_files = ProgressFiles(job_checkpoint.folder / "verified")
+        shutil.rmtree(progress_files.folder, ignore_errors=True)
+        with disk_errors(progress_files.folder):
+            progress_files.folder.mkdir()
         work = VerifyTask(
             message_source=message_source,
             message_filter=message_filter,
             target=BrokerSource(target, timeout_s=self.running.timeout_s),
-            forwarded=held.marks,
-            job=held.id,
+            forwarded=job_checkpoint.progress_files,
+            job=job_checkpoint.id,
             provenance=self.provenance,
             routing=self.leaving,
         )
-        report.failures = self._run(held, marks, lambda _: work, whole_queues=False)
+        report.failures = self._run(job_checkpoint, progress_files, lambda _: work, whole_queues=False)
         report.verification = verify_task.verification_counts(
-            marks.written(), "source offset" if self.provenance else "unique key"
+            progress_files.written(), "source offset" if self.provenance else "unique key"
         )
 
     def _run(
         self,
-        held: Checkpoint,
-        marks: ProgressFiles,
+        job_checkpoint: Checkpoint,
+        progress_files: ProgressFiles,
         work: Callable[[int], Work],
         *,
         whole_queues: bool,
-        abreast: int = 1,
+        concurrency: int = 1,
     ) -> list[str]:
-        """Everything that the marks do not have yet."""
+        """Process all slices that are not finished."""
         spark = task_runner.context(self.job)
-        left = held.unfinished(marks)
+        left = job_checkpoint.unfinished(progress_files)
         tasks = task_runner.tasks_of(
-            left, spark.defaultParallelism, whole_queues=whole_queues, abreast=abreast
+            left, spark.defaultParallelism, whole_queues=whole_queues, concurrency=concurrency
         )
         at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
-        with shown(self.job, marks, held.slices, quiet=self.running.quiet):
-            return task_runner.run(spark, tasks, marks, work(at_a_time))
+        with shown(self.job, progress_files, job_checkpoint.slices, quiet=self.running.quiet):
+            return task_runner.run(spark, tasks, progress_files, work(at_a_time))
 
 
 def queues_at(
     sender: Sender, sending: TargetArguments, sources: Sequence[MessageQueue]
 ) -> tuple[dict[str, list[MessageQueue]], list[str]]:
-    """The queues of each target topic, made with as many as the source has if that is wanted; and what was
-    made."""
+    """The queues of each target topic, created with as many as the source has if `create_topics` is set; and
+    notes on created topics."""
     renamed = sending.renamed()
-    wanted: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for queue in sources:
         topic = renamed(queue.topic)
-        wanted[topic] = max(wanted.get(topic, 0), queue.queue_id + 1)
+        counts[topic] = max(counts.get(topic, 0), queue.queue_id + 1)
     found, made = {}, []
-    for topic, count in sorted(wanted.items()):
+    for topic, count in sorted(counts.items()):
         try:
             found[topic] = writable(sender, topic)
         except TopicNotFound as missing:

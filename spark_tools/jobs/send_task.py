@@ -1,7 +1,7 @@
 """Sends a task's slices from their source to a cluster, in the worker: records → batches → socket.
 
 Several queues are sent concurrently, one batch of each in rotation: the Sender keeps a queue's order with one
-batch in flight, and the next batches are encoded concurrently. A slice's mark advances only past acknowledged
+batch in flight, and the next batches are encoded concurrently. A slice's progress advances only past acknowledged
 messages, so every message is sent at least once. Nothing is written at the source. One thread.
 """
 
@@ -32,13 +32,13 @@ BATCH_BYTES = 1 << 20
 CHECKPOINT_S = 0.5
 CONCURRENT_QUEUES = 4
 WAITING_MAX = 4
-"""A task's batches that are on the way, or wait for the one before them to the same queue."""
+"""Batches of a task in flight, or waiting for the previous one to the same queue."""
 NAMED_MAX = 1000
 """Messages without a target that a slice names in the report."""
 
 
 SliceSteps = Generator[None, None, None]
-"""A step is a batch that was sent."""
+"""Each step sends a batch."""
 DONE = object()
 
 
@@ -52,42 +52,44 @@ class SendTask:
     routing: Routing
     job: str
     drop: frozenset[str]
-    """Names of properties that do not go along."""
+    """Names of properties that are not sent."""
     provenance: bool = True
     rates: RateLimits = UNLIMITED
     """This task's share."""
     fail_on_data_loss: bool = True
     timeout_s: float = 60
 
-    def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
+    def __call__(self, slices: Sequence[Slice], progress_files: ProgressFiles) -> None:
         buckets = TokenBucket(self.rates.messages), TokenBucket(self.rates.bytes)
         waiting: deque[SentStep] = deque()
         with self.message_source.open() as reader, Sender(self.target, timeout_s=self.timeout_s) as sender:
 
-            def passing(queue: MessageQueue, pieces: Iterable[Slice]) -> SliceSteps:
-                for piece in pieces:
-                    mark = marks.read(piece)
-                    if mark.next < piece.part.end:
-                        slice_sender = SliceSender(self, queue, mark, marks, sender, buckets, waiting)
-                        yield from self._pass(reader, slice_sender, piece.part.end)
+            def send_slices(queue: MessageQueue, queue_slices: Iterable[Slice]) -> SliceSteps:
+                for slice_ in queue_slices:
+                    progress = progress_files.read(slice_)
+                    if progress.next < slice_.part.end:
+                        slice_sender = SliceSender(
+                            self, queue, progress, progress_files, sender, buckets, waiting
+                        )
+                        yield from self._send_slice(reader, slice_sender, slice_.part.end)
 
-            groups = groupby(slices, key=lambda piece: piece.part.queue)
-            round_robin([passing(queue, list(pieces)) for queue, pieces in groups], CONCURRENT_QUEUES)
+            groups = groupby(slices, key=lambda slice_: slice_.part.queue)
+            round_robin([send_slices(queue, list(group)) for queue, group in groups], CONCURRENT_QUEUES)
 
-    def _pass(self, reader: SourceReader, slice_sender: "SliceSender", end: int) -> SliceSteps:
-        left = QueueRange(slice_sender.queue, slice_sender.mark.next, end)
+    def _send_slice(self, reader: SourceReader, slice_sender: "SliceSender", end: int) -> SliceSteps:
+        left = QueueRange(slice_sender.queue, slice_sender.progress.next, end)
         try:
             for spans in reader.read(left, self.message_filter, slice_sender.lost, bytes_max=READ_BYTES):
                 yield from slice_sender.send(spans)
             slice_sender.settle(until=0)
-            slice_sender.mark.next = end
+            slice_sender.progress.next = end
         finally:
             slice_sender.write()
 
 
 def round_robin(each: Iterable[SliceSteps], at_a_time: int) -> None:
-    """A step of each, again and again, until all are over; who comes behind the first ones begins when one is
-    over."""
+    """Run one step of each in turn until all are finished; the ones after the first `at_a_time` start when
+    one finishes."""
     left = iter(each)
     going = deque(islice(left, at_a_time))
     try:
@@ -101,37 +103,37 @@ def round_robin(each: Iterable[SliceSteps], at_a_time: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SentStep:
-    """What moves a slice's mark, in the order of its messages."""
+    """Advances a slice's progress, in the order of its messages."""
 
-    mark: SliceProgress
+    progress: SliceProgress
     next: int
-    """The source offset behind it."""
+    """The source offset after it."""
     done: Callable[[], None]
-    """Waits for the acknowledgement if there is one to come, then counts. SendFailed."""
+    """Waits for the acknowledgement, if any, then counts. SendFailed."""
 
 
 class SliceSender:
-    """One slice on its way."""
+    """Sends one slice."""
 
     def __init__(
         self,
         of: SendTask,
         queue: MessageQueue,
-        mark: SliceProgress,
-        marks: ProgressFiles,
+        progress: SliceProgress,
+        progress_files: ProgressFiles,
         sender: Sender,
         buckets: tuple[TokenBucket, TokenBucket],
         waiting: deque[SentStep],
     ) -> None:
-        """`waiting`: of all passages of the task."""
-        self.queue, self.mark, self._marks = queue, mark, marks
-        self.lost = ResumedSliceLosses(mark, of.fail_on_data_loss)
+        """`waiting`: steps of all slices of the task."""
+        self.queue, self.progress, self._progress_files = queue, progress, progress_files
+        self.lost = ResumedSliceLosses(progress, of.fail_on_data_loss)
         self._sender = sender
         self._buckets = buckets
         self._edits = PropertyEdits(of.drop, {}, (of.job, queue.broker_name) if of.provenance else None)
         self._route = of.routing.route(queue, cache(partial(writable, sender)))
         self._waiting = waiting
-        self._marked_at = time.monotonic()
+        self._written_at = time.monotonic()
 
     def send(self, spans: Spans) -> SliceSteps:
         for queue, stretch in self._route.of(spans):
@@ -141,20 +143,20 @@ class SliceSender:
                 yield from self._send(queue, stretch)
 
     def settle(self, until: int) -> None:
-        """The oldest steps are finished, until so many are left, and their marks move behind them."""
+        """Finish the oldest steps until `until` are left, and advance their progress."""
         while len(self._waiting) > until:
             step = self._waiting.popleft()
             step.done()
-            step.mark.next = step.next
+            step.progress.next = step.next
         now = time.monotonic()
-        if now - self._marked_at >= CHECKPOINT_S:
+        if now - self._written_at >= CHECKPOINT_S:
             self.write()
-            self._marked_at = now
+            self._written_at = now
 
     def write(self) -> None:
-        """The mark as it stands."""
+        """Write the current progress."""
         self.lost.settle()
-        self._marks.write(self.mark)
+        self._progress_files.write(self.progress)
 
     def _send(self, queue: MessageQueue, spans: Spans) -> SliceSteps:
         first = 0
@@ -171,24 +173,24 @@ class SliceSender:
                 queue, batch.body, batch.count, sys_flag=batch.sys_flag, born_ms=batch.born_ms
             )
             done = partial(self._acknowledged, pending, queue, batch.count, len(batch.body))
-            self._waiting.append(SentStep(self.mark, spans.queue_offset(first - 1) + 1, done))
+            self._waiting.append(SentStep(self.progress, spans.queue_offset(first - 1) + 1, done))
             yield
 
     def _acknowledged(self, pending: PendingSend, queue: MessageQueue, count: int, size: int) -> None:
         offsets = pending.wait()
-        self.mark.count("messages", count)
-        self.mark.count("bytes", size)
-        places = self.mark.detail.setdefault("targets", {})
+        self.progress.count("messages", count)
+        self.progress.count("bytes", size)
+        targets = self.progress.detail.setdefault("targets", {})
         name = queue_text(queue)
-        start, end = places.get(name, (offsets[0], 0))
-        places[name] = [min(start, offsets[0]), max(end, offsets[-1] + 1)]
+        start, end = targets.get(name, (offsets[0], 0))
+        targets[name] = [min(start, offsets[0]), max(end, offsets[-1] + 1)]
 
     def _leave(self, spans: Spans) -> None:
-        """Told, not sent."""
+        """Report the messages instead of sending them."""
         following = spans.queue_offset(len(spans) - 1) + 1
         self._waiting.append(
             SentStep(
-                self.mark,
+                self.progress,
                 following,
                 partial(
                     self._left,
@@ -199,9 +201,9 @@ class SliceSender:
         )
 
     def _left(self, count: int, names: list[dict[str, Any]]) -> None:
-        self.mark.count("unrouted", count)
-        told = self.mark.detail.setdefault("unrouted", [])
-        told.extend(names[: NAMED_MAX - len(told)])
+        self.progress.count("unrouted", count)
+        listed = self.progress.detail.setdefault("unrouted", [])
+        listed.extend(names[: NAMED_MAX - len(listed)])
 
 
 def named(record: Record) -> dict[str, Any]:

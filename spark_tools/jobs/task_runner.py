@@ -2,7 +2,7 @@
 
 The driver packs slices into tasks and gives Spark groups of tasks; a task does its slices in order. A
 permanent failure comes back as a sentence. Any other error is raised, and Spark retries the whole group,
-which resumes at its marks. Driver: one thread, and one that shows progress.
+which resumes from its progress files. Driver: one thread, and one that shows progress.
 """
 
 import errno
@@ -21,24 +21,24 @@ from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice
 
 TASKS_PER_CORE = 4
 GROUPS_PER_CORE = 2
-"""Of what is left: a handful is the smaller the less that is, so that the cores end together."""
+"""Groups for the remaining tasks: they get smaller towards the end, so that the cores finish together."""
 GROUP_TASKS_MAX = 4
-"""Cores that come later find something, too."""
+"""Leaves tasks for cores that start later."""
 SETTINGS = {
     "spark.speculation": "false",  # a second copy of a task would send everything twice
     "spark.ui.showConsoleProgress": "false",
 }
 
 Work = Callable[[Sequence[Slice], ProgressFiles], None]
-"""Does the slices one after the other and marks what is finished; picklable."""
+"""Processes the slices one after the other and writes their progress; picklable."""
 
 
 class WorkersLackPackage(SparkToolsError):
-    """Executors cannot import what the driver can."""
+    """The executors cannot import this package."""
 
 
 def fault_in(text: str) -> SparkToolsError | None:
-    """What Spark says, if it is something that people can mend."""
+    """The error in Spark's message, if users can fix it."""
     if "No module named 'firearrow" in text:
         return WorkersLackPackage(
             "the executors' Python has no firearrow: install it there, or ship it with the archive that "
@@ -46,9 +46,8 @@ def fault_in(text: str) -> SparkToolsError | None:
         )
     if os.strerror(errno.ENOSPC) in text:
         return WriteFailed(
-            "Spark has no room for files of its own; make room where spark.local.dir and the checkpoint are "
-            "and run "
-            "it again, it goes on"
+            "Spark has no space for its own files; free some space where spark.local.dir and the checkpoint "
+            "are and run it again, it continues"
         )
     return None
 
@@ -61,8 +60,8 @@ class TaskRefused:
 
 
 def context(job: str) -> SparkContext:
-    """The session's, or a new one with what bulk jobs need."""
-    SparkContext._ensure_initialized()  # before it a SparkConf does not know what spark-submit was told
+    """The session's, or a new one with the settings that bulk jobs need."""
+    SparkContext._ensure_initialized()  # before it a SparkConf lacks the settings of spark-submit
     settings = SparkConf().setAppName(f"firearrow {job}").setIfMissing("spark.master", "local[*]")
     for name, value in SETTINGS.items():
         settings.setIfMissing(name, value)
@@ -70,21 +69,21 @@ def context(job: str) -> SparkContext:
 
 
 def tasks_of(
-    slices: Sequence[Slice], cores: int, *, whole_queues: bool, abreast: int = 1
+    slices: Sequence[Slice], cores: int, *, whole_queues: bool, concurrency: int = 1
 ) -> list[list[Slice]]:
     """Slices packed into tasks of about equal bytes, at most a few for each core, largest first.
 
-    `whole_queues`: all slices of a queue go to one task, in order. `abreast`: so many a task can work on at a
-    time; it gets as many if there is a task for each core.
+    `whole_queues`: all slices of a queue go to one task, in order. `concurrency`: how many a task can process at a
+    time; it gets that many if there is a task for each core.
     """
     if whole_queues:
-        ordered = sorted(slices, key=lambda piece: (piece.part.queue, piece.part.start))
-        groups = [list(group) for _, group in groupby(ordered, key=lambda piece: piece.part.queue)]
+        ordered = sorted(slices, key=lambda slice_: (slice_.part.queue, slice_.part.start))
+        groups = [list(group) for _, group in groupby(ordered, key=lambda slice_: slice_.part.queue)]
     else:
-        groups = [[piece] for piece in slices]
+        groups = [[slice_] for slice_ in slices]
     weighed = sorted(groups, key=weight, reverse=True)
     cores = max(1, cores)
-    count = min(len(groups), cores * TASKS_PER_CORE, max(cores, ceil(len(groups) / abreast)))
+    count = min(len(groups), cores * TASKS_PER_CORE, max(cores, ceil(len(groups) / concurrency)))
     bins: list[tuple[int, int]] = [(0, number) for number in range(count)]
     tasks: list[list[Slice]] = [[] for _ in bins]
     for group in weighed:
@@ -95,13 +94,13 @@ def tasks_of(
 
 
 def weight(slices: Sequence[Slice]) -> int:
-    """What a task of these costs, about bytes."""
-    return sum(piece.part.size or len(piece.part) for piece in slices) + 1
+    """The estimated cost of a task, in bytes."""
+    return sum(slice_.part.size or len(slice_.part) for slice_ in slices) + 1
 
 
 def task_groups(tasks: Sequence[Sequence[Slice]], cores: int) -> list[list[Sequence[Slice]]]:
-    """Neighbouring tasks that Spark gets as one: between two of its own it needs 20 ms, and the JVM time to
-    compile."""
+    """Groups of tasks that Spark gets as one task each: Spark needs 20 ms between two tasks, and the JVM time
+    to compile."""
     found: list[list[Sequence[Slice]]] = []
     left = list(tasks)
     while left:
@@ -111,14 +110,20 @@ def task_groups(tasks: Sequence[Sequence[Slice]], cores: int) -> list[list[Seque
     return found
 
 
-def run(spark: SparkContext, tasks: Sequence[Sequence[Slice]], marks: ProgressFiles, work: Work) -> list[str]:
-    """Do all; what was refused, each once. Whatever else goes wrong in a task is raised when Spark gives
-    up."""
+def run(
+    spark: SparkContext, tasks: Sequence[Sequence[Slice]], progress_files: ProgressFiles, work: Work
+) -> list[str]:
+    """Run all tasks; returns the permanent failures, each once. Other errors in a task are raised when Spark
+    gives up."""
     if not tasks:
         return []
     try:
-        held = task_groups(tasks, spark.defaultParallelism)
-        refused = spark.parallelize(held, len(held)).mapPartitions(TaskGroupWork(work, marks)).collect()
+        groups = task_groups(tasks, spark.defaultParallelism)
+        refused = (
+            spark.parallelize(groups, len(groups))
+            .mapPartitions(TaskGroupWork(work, progress_files))
+            .collect()
+        )
     except Exception as error:
         fault = fault_in(str(error))
         if fault is None:
@@ -129,15 +134,15 @@ def run(spark: SparkContext, tasks: Sequence[Sequence[Slice]], marks: ProgressFi
 
 @dataclass(frozen=True, slots=True)
 class TaskGroupWork:
-    """The work of a handful of tasks, as Spark calls it with a partition: one handful."""
+    """Runs a group of tasks; Spark calls it with a partition, which has one group."""
 
     work: Work
-    marks: ProgressFiles
+    progress_files: ProgressFiles
 
-    def __call__(self, held: Iterable[Sequence[Sequence[Slice]]]) -> Iterator[TaskRefused]:
+    def __call__(self, groups: Iterable[Sequence[Sequence[Slice]]]) -> Iterator[TaskRefused]:
         setup_worker()
-        for slices in chain.from_iterable(held):
+        for slices in chain.from_iterable(groups):
             try:
-                self.work(slices, self.marks)
+                self.work(slices, self.progress_files)
             except REFUSALS as error:
                 yield TaskRefused(str(error))

@@ -1,8 +1,8 @@
 """Verifies that every message of a slice is at the target, with the same body. In the worker.
 
-A mark knows where at the target a slice's messages were acknowledged. With provenance each is found there by
+A slice's progress has the target offsets where its messages were acknowledged. With provenance each is found there by
 its source offset, and duplicates are reported; without, by its unique key. Bodies are compared by the CRCs
-that both stores hold.
+in both stores.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int32]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyTask:
-    """Picklable; called with the slices of one task and the marks that it writes itself."""
+    """Picklable; called with the slices of one task and the files for its own progress."""
 
     message_source: Source
     message_filter: MessageFilter
@@ -48,53 +48,53 @@ class VerifyTask:
     job: str
     provenance: bool
     routing: Routing | None = None
-    """What tells which messages were not to be sent; None: all were."""
+    """Decides which messages were not to be sent; None: all were."""
 
-    def __call__(self, slices: Sequence[Slice], marks: ProgressFiles) -> None:
+    def __call__(self, slices: Sequence[Slice], progress_files: ProgressFiles) -> None:
         with self.message_source.open() as source, self.target.open() as target:
-            for piece in slices:
-                mark = SliceProgress(piece.number, piece.part.end)
-                places = self.forwarded.read(piece).detail.get("targets", {})
+            for slice_ in slices:
+                progress = SliceProgress(slice_.number, slice_.part.end)
+                targets = self.forwarded.read(slice_).detail.get("targets", {})
                 if self.provenance:
-                    self._by_offset(source, target, piece.part, places, mark)
+                    self._by_offset(source, target, slice_.part, targets, progress)
                 else:
-                    self._by_key(source, target, piece.part, places, mark)
-                marks.write(mark)
+                    self._by_key(source, target, slice_.part, targets, progress)
+                progress_files.write(progress)
 
     def _by_offset(
         self,
         source: SourceReader,
         target: SourceReader,
         part: QueueRange,
-        places: dict[str, list[int]],
-        mark: SliceProgress,
+        targets: dict[str, list[int]],
+        progress: SliceProgress,
     ) -> None:
-        lost = SliceLosses(mark, fail=False)
-        wanted = joined(own_offsets(spans) for spans in self._sent(source, part, lost))
-        found = joined(sent_offsets(spans, self.job, part) for spans in stored(target, places, lost))
-        compare(part, wanted, found, mark)
+        lost = SliceLosses(progress, fail=False)
+        sent = joined(own_offsets(spans) for spans in self._sent(source, part, lost))
+        found = joined(sent_offsets(spans, self.job, part) for spans in stored(target, targets, lost))
+        compare(part, sent, found, progress)
 
     def _by_key(
         self,
         source: SourceReader,
         target: SourceReader,
         part: QueueRange,
-        places: dict[str, list[int]],
-        mark: SliceProgress,
+        targets: dict[str, list[int]],
+        progress: SliceProgress,
     ) -> None:
-        lost = SliceLosses(mark, fail=False)
-        wanted = keyed(self._sent(source, part, lost))
-        missing = wanted - keyed(stored(target, places, lost))
-        mark.count("messages", wanted.total())
-        mark.count("missing", missing.total())
+        lost = SliceLosses(progress, fail=False)
+        sent = keyed(self._sent(source, part, lost))
+        missing = sent - keyed(stored(target, targets, lost))
+        progress.count("messages", sent.total())
+        progress.count("missing", missing.total())
         for key, crc in list(missing)[:NAMED_MAX]:
             name(
-                mark,
+                progress,
                 f"{part}: {key or 'a message without unique key'}, body crc {crc & 0xFFFFFFFF:08x}, is missing",
             )
 
     def _sent(self, source: SourceReader, part: QueueRange, lost: SliceLosses) -> Iterator[Spans]:
-        """What of the part was to be sent."""
+        """The messages of the range that were to be sent."""
         route = None if self.routing is None else self.routing.route(part.queue, anywhere)
         for spans in source.read(part, self.message_filter, lost, bytes_max=READ_BYTES):
             if route is None:
@@ -104,15 +104,15 @@ class VerifyTask:
 
 
 def anywhere(topic: str) -> list[MessageQueue]:
-    """Some queue of the topic: here it matters only that there is one."""
+    """Any queue of the topic: only its existence matters here."""
     return [MessageQueue(topic, "", 0)]
 
 
-def stored(target: SourceReader, places: dict[str, list[int]], lost: SliceLosses) -> Iterator[Spans]:
-    """All that is at the target where the slice's messages were acknowledged."""
-    for place, (start, end) in places.items():
+def stored(target: SourceReader, targets: dict[str, list[int]], lost: SliceLosses) -> Iterator[Spans]:
+    """All messages at the target in the ranges where the slice's messages were acknowledged."""
+    for target_queue, (start, end) in targets.items():
         yield from target.read(
-            QueueRange(queue_of(place), start, end), MessageFilter(), lost, bytes_max=READ_BYTES
+            QueueRange(queue_of(target_queue), start, end), MessageFilter(), lost, bytes_max=READ_BYTES
         )
 
 
@@ -122,30 +122,30 @@ def own_offsets(spans: Spans) -> Pairs:
 
 
 def sent_offsets(spans: Spans, job: str, part: QueueRange) -> Pairs:
-    """Of those that the job brought from the part's queue."""
+    """The messages that the job has sent from the queue of `part`."""
     queue = part.queue
-    brought = {
+    origin = {
         REPLAY_JOB: job,
         REPLAY_TOPIC: queue.topic,
         REPLAY_BROKER: queue.broker_name,
         REPLAY_QUEUE: str(queue.queue_id),
     }
-    crcs, *marks, offsets = arrays(spans, ("bodyCrc",), (*brought, REPLAY_OFFSET))
+    crcs, *columns, offsets = arrays(spans, ("bodyCrc",), (*origin, REPLAY_OFFSET))
     ours = pc.match_substring_regex(offsets, r"^\d{1,18}$")
-    for found, text in zip(marks, brought.values(), strict=True):
-        ours = pc.and_(ours, pc.equal(found, text))
+    for column, text in zip(columns, origin.values(), strict=True):
+        ours = pc.and_(ours, pc.equal(column, text))
     return offsets.filter(ours).cast(pa.int64()).to_numpy(), crcs.filter(ours).to_numpy()
 
 
 def joined(pairs: Iterable[Pairs]) -> Pairs:
-    held = [(np.empty(0, np.int64), np.empty(0, np.int32)), *pairs]
-    return np.concatenate([offsets for offsets, _ in held]), np.concatenate([crcs for _, crcs in held])
+    chunks = [(np.empty(0, np.int64), np.empty(0, np.int32)), *pairs]
+    return np.concatenate([offsets for offsets, _ in chunks]), np.concatenate([crcs for _, crcs in chunks])
 
 
-def compare(part: QueueRange, wanted: Pairs, found: Pairs, mark: SliceProgress) -> None:
+def compare(part: QueueRange, sent: Pairs, found: Pairs, progress: SliceProgress) -> None:
     """Counts `messages`, `missing`, `wrong` (another body) and `copies` (of the same message, one after the
     first)."""
-    offsets, crcs = wanted
+    offsets, crcs = sent
     inside = (found[0] >= part.start) & (found[0] < part.end)
     there, first = np.unique(found[0][inside], return_index=True)
     missing = np.setdiff1d(offsets, there)
@@ -153,14 +153,14 @@ def compare(part: QueueRange, wanted: Pairs, found: Pairs, mark: SliceProgress) 
     order = np.argsort(offsets)
     expected = crcs[order][np.searchsorted(offsets, found[0][known], sorter=order)] if len(offsets) else crcs
     wrong = np.unique(found[0][known][expected != found[1][known]])
-    mark.count("messages", len(offsets))
-    mark.count("missing", len(missing))
-    mark.count("wrong", len(wrong))
-    mark.count("copies", int(inside.sum()) - len(first))
+    progress.count("messages", len(offsets))
+    progress.count("missing", len(missing))
+    progress.count("wrong", len(wrong))
+    progress.count("copies", int(inside.sum()) - len(first))
     for offset in missing[:NAMED_MAX]:
-        name(mark, f"{QueueRange(part.queue, int(offset), int(offset) + 1)} is missing")
+        name(progress, f"{QueueRange(part.queue, int(offset), int(offset) + 1)} is missing")
     for offset in wrong[:NAMED_MAX]:
-        name(mark, f"{QueueRange(part.queue, int(offset), int(offset) + 1)} has another body")
+        name(progress, f"{QueueRange(part.queue, int(offset), int(offset) + 1)} has another body")
 
 
 def keyed(parts: Iterable[Spans]) -> Counter[tuple[str | None, int]]:
@@ -172,21 +172,21 @@ def keyed(parts: Iterable[Spans]) -> Counter[tuple[str | None, int]]:
     return found
 
 
-def name(mark: SliceProgress, text: str) -> None:
-    named = mark.detail.setdefault("named", [])
+def name(progress: SliceProgress, text: str) -> None:
+    named = progress.detail.setdefault("named", [])
     if len(named) < NAMED_MAX:
         named.append(text)
 
 
-def verification_counts(marks: Iterable[SliceProgress], by: str) -> dict[str, Any]:
+def verification_counts(all_progress: Iterable[SliceProgress], by: str) -> dict[str, Any]:
     """For the report."""
     counts: Counter[str] = Counter({"messages": 0, "missing": 0, "wrong": 0})
     named: list[str] = []
     lost: list[str] = []
-    for mark in marks:
-        counts.update(mark.counts)
-        named += mark.detail.get("named", [])[: NAMED_MAX - len(named)]
-        lost += mark.detail.get("lost", {})
+    for progress in all_progress:
+        counts.update(progress.counts)
+        named += progress.detail.get("named", [])[: NAMED_MAX - len(named)]
+        lost += progress.detail.get("lost", {})
     counts["unreadable"] = counts.pop("lost", 0)
     del counts["lost_ranges"]
     return {"by": by, **counts, "named": [*named, *lost][:NAMED_MAX]}

@@ -103,7 +103,7 @@ class SharedAdmin:
 async def retry_until(
     work: Callable[[], Awaitable[T]],
     wait_s: float,
-    who: str,
+    peer_name: str,
     *,
     before_again: Callable[[], Awaitable[object]] | None = None,
 ) -> T:
@@ -117,7 +117,7 @@ async def retry_until(
             if isinstance(error, BrokerError) and error.code not in BUSY:
                 raise
             if loop.time() + pause_s > deadline:
-                raise Unreachable(f"{who}: no answer within {wait_s:g} s: {error}") from error
+                raise Unreachable(f"{peer_name}: no answer within {wait_s:g} s: {error}") from error
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, PAUSE_MAX_S)
         if before_again is not None:

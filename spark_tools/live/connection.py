@@ -67,16 +67,16 @@ class BrokerSocket:
         if self._encrypted:
             left = [memoryview(b"".join(left))]
         while left:
-            wanted = select.POLLIN | select.POLLOUT
+            events = select.POLLIN | select.POLLOUT
             try:
                 sent = self._socket.send(left[0]) if self._encrypted else self._socket.sendmsg(left)
                 left = _after(left, sent)
                 continue
             except ssl.SSLWantReadError:
-                wanted = select.POLLIN
+                events = select.POLLIN
             except NOT_NOW:
                 pass
-            self._await(wanted, silent_s)
+            self._await(events, silent_s)
             self._read()
 
     def answers(self, silent_s: float) -> list[RemotingCommand]:
@@ -99,12 +99,12 @@ class BrokerSocket:
         """Read what has arrived, without waiting."""
         while True:
             try:
-                piece = self._socket.recv(READ_BYTES)
+                chunk = self._socket.recv(READ_BYTES)
             except NOT_NOW:
                 return
-            if not piece:
+            if not chunk:
                 raise ConnectionResetError("the broker closed the connection")
-            self._rest = self._rest + piece if self._rest else piece
+            self._rest = self._rest + chunk if self._rest else chunk
             self._take_frames()
 
     def _take_frames(self) -> None:

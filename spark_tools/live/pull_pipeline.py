@@ -69,14 +69,14 @@ class PullPipeline:
         queue: MessageQueue,
         end: int,
         group: str,
-        wanted: BrokerFilter,
+        broker_filter: BrokerFilter,
         timeout_s: float,
     ) -> None:
         self.suspend_ms = 0
         self._admin = admin
         self._queue = replace(queue, topic=admin.admin.namespace.wrap(queue.topic))
         self._end = end
-        self._filter = wanted
+        self._filter = broker_filter
         self._timeout_s = timeout_s
         self._deadline = RetryDeadline(timeout_s)
         self._silent_s = min(SILENT_S, timeout_s)
@@ -96,8 +96,8 @@ class PullPipeline:
             "maxMsgBytes": "4194304",
             "commitOffset": "0",
             "subVersion": "0",
-            "subscription": wanted.expression,
-            "expressionType": wanted.kind,
+            "subscription": broker_filter.expression,
+            "expressionType": broker_filter.kind,
             "bname": queue.broker_name,
         }
 

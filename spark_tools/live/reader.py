@@ -106,12 +106,12 @@ class LiveReader:
     ) -> Iterator[Spans]:
         """Unreachable, RequestRefused, TopicNotFound, InvalidOption, and what `on_data_loss` raises."""
         evaluator = FilterEvaluator(message_filter)
-        wanted = _filter(message_filter)
+        broker_filter = _filter(message_filter)
         start = part.start
         while start < part.end:
-            pulls = self._pulls(replace(part, start=start), wanted)
+            pulls = self._pulls(replace(part, start=start), broker_filter)
             windows = RangeReader(
-                pulls, part, start, on_data_loss, news_s=self._news_s, everything=wanted.everything
+                pulls, part, start, on_data_loss, news_s=self._news_s, everything=broker_filter.everything
             )
             try:
                 for spans in windows.of(bytes_max):
@@ -121,7 +121,7 @@ class LiveReader:
                     if len(kept):
                         yield kept
             except FilterUnsupported:
-                wanted = BrokerFilter()
+                broker_filter = BrokerFilter()
             except RecordError as error:
                 raise RequestRefused(f"{part}: cannot decode the broker's response: {error}") from error
             finally:
@@ -130,8 +130,8 @@ class LiveReader:
 
     # ---- inside ----
 
-    def _pulls(self, part: QueueRange, wanted: BrokerFilter) -> PullPipeline:
-        return PullPipeline(self._admin, part.queue, part.end, self._group, wanted, self._timeout_s)
+    def _pulls(self, part: QueueRange, broker_filter: BrokerFilter) -> PullPipeline:
+        return PullPipeline(self._admin, part.queue, part.end, self._group, broker_filter, self._timeout_s)
 
     def _ask(self, question: Callable[[Admin], Awaitable[T]]) -> T:
         try:

@@ -39,42 +39,46 @@ class SplitPolicy:
                 f"maxRecordsPerPartition or maxBytesPerPartition: they make {total} partitions, "
                 f"at most {SPLITS_MAX} are allowed; set larger values"
             )
-        pieces = self._enough([piece for part, count in times for piece in split_range(part, count)])
-        return self._together(pieces)
+        small_ranges = self._split_further(
+            [small for part, count in times for small in split_range(part, count)]
+        )
+        return self._combine(small_ranges)
 
     def _times(self, part: QueueRange) -> int:
         by_records = math.ceil(len(part) / self.records_max) if self.records_max else 1
         by_bytes = math.ceil(weight(part) / self.bytes_max) if self.bytes_max else 1
         return min(max(1, by_records, by_bytes), len(part))
 
-    def _enough(self, pieces: list[QueueRange]) -> list[QueueRange]:
-        """Split the pieces in proportion to their weight until there are `parts_min`, or one for each
+    def _split_further(self, small_ranges: list[QueueRange]) -> list[QueueRange]:
+        """Split the ranges in proportion to their weight until there are `parts_min`, or one for each
         message."""
-        wanted = min(self.parts_min, sum(map(len, pieces)))
-        if len(pieces) >= wanted:
-            return pieces
-        times = _shares([weight(piece) for piece in pieces], list(map(len, pieces)), wanted)
+        count_min = min(self.parts_min, sum(map(len, small_ranges)))
+        if len(small_ranges) >= count_min:
+            return small_ranges
+        times = _shares([weight(small) for small in small_ranges], list(map(len, small_ranges)), count_min)
         return [
-            part for piece, count in zip(pieces, times, strict=True) for part in split_range(piece, count)
+            part
+            for small, count in zip(small_ranges, times, strict=True)
+            for part in split_range(small, count)
         ]
 
     def bytes_per_split(self, ranges: Iterable[QueueRange]) -> int:
-        """Target size of a split that combines several pieces."""
+        """Target size of a split that combines several ranges."""
         total = sum(map(weight, ranges))
         return min(self.bytes_max or total, max(SMALL_BYTES, total // SPREAD))
 
-    def _together(self, pieces: list[QueueRange]) -> list[InputSplit]:
-        size = self.bytes_per_split(pieces)
+    def _combine(self, small_ranges: list[QueueRange]) -> list[InputSplit]:
+        size = self.bytes_per_split(small_ranges)
         parts: list[list[QueueRange]] = []
         taken = records = 0
-        for index, piece in enumerate(pieces):
-            taken, records = taken + weight(piece), records + len(piece)
+        for index, small in enumerate(small_ranges):
+            taken, records = taken + weight(small), records + len(small)
             fits = taken <= size and (not self.records_max or records <= self.records_max)
-            if parts and fits and len(parts) + len(pieces) - index > self.parts_min:
-                parts[-1].append(piece)
+            if parts and fits and len(parts) + len(small_ranges) - index > self.parts_min:
+                parts[-1].append(small)
             else:
-                parts.append([piece])
-                taken, records = weight(piece), len(piece)
+                parts.append([small])
+                taken, records = weight(small), len(small)
         return [tuple(part) for part in parts]
 
 
@@ -95,15 +99,15 @@ def split_range(part: QueueRange, times: int) -> list[QueueRange]:
     ]
 
 
-def _shares(weights: list[int], highest: list[int], wanted: int) -> list[int]:
-    """Whole numbers in proportion to `weights`, each from 1 to its `highest`, with the sum `wanted`."""
+def _shares(weights: list[int], highest: list[int], count_min: int) -> list[int]:
+    """Whole numbers in proportion to `weights`, each from 1 to its `highest`, with the sum `count_min`."""
     total = sum(weights)
     shares = [
-        max(1, min(top, weight * wanted // total)) for weight, top in zip(weights, highest, strict=True)
+        max(1, min(top, weight * count_min // total)) for weight, top in zip(weights, highest, strict=True)
     ]
-    while sum(shares) < wanted:
-        open_ones = [index for index, share in enumerate(shares) if share < highest[index]]
-        open_ones.sort(key=lambda index: shares[index] / weights[index])
-        for index in open_ones[: wanted - sum(shares)]:
+    while sum(shares) < count_min:
+        growable = [index for index, share in enumerate(shares) if share < highest[index]]
+        growable.sort(key=lambda index: shares[index] / weights[index])
+        for index in growable[: count_min - sum(shares)]:
             shares[index] += 1
     return shares

@@ -63,12 +63,12 @@ class OffsetResolver:
     def _end(self, point: Point, queue: MessageQueue, first: int, end: int) -> int:
         match point:
             case PerQueue(offsets):
-                wanted = offsets.get(queue, LATEST)
-                if wanted > end:
+                requested = offsets.get(queue, LATEST)
+                if requested > end:
                     self.on_data_loss(
-                        QueueRange(queue, end, wanted), f"beyond the end of the queue, which is {end}"
+                        QueueRange(queue, end, requested), f"beyond the end of the queue, which is {end}"
                     )
-                return end if wanted == LATEST else max(first, min(wanted, end))
+                return end if requested == LATEST else max(first, min(requested, end))
             case AtTime(ms):
                 return self._at(queue, ms, first, end)
             case AtTimes(times):
@@ -87,12 +87,12 @@ class OffsetResolver:
     def _at(self, queue: MessageQueue, ms: int, first: int, end: int) -> int:
         return first if first == end else max(first, min(self.reader.offset_at(queue, ms), end))
 
-    def _kept(self, queue: MessageQueue, wanted: int, first: int, end: int) -> int:
-        if wanted == LATEST:
+    def _kept(self, queue: MessageQueue, requested: int, first: int, end: int) -> int:
+        if requested == LATEST:
             return end
-        if wanted == EARLIEST:
+        if requested == EARLIEST:
             return first
-        return within(queue, wanted, first, end, self.on_data_loss)
+        return within(queue, requested, first, end, self.on_data_loss)
 
 
 def report_tail_losses(
@@ -103,24 +103,24 @@ def report_tail_losses(
         on_data_loss(part, why)
 
 
-def within(queue: MessageQueue, wanted: int, first: int, end: int, on_data_loss: OnDataLoss) -> int:
-    """The start `wanted`, moved into bounds; what is missing is reported."""
-    if wanted < first:
-        on_data_loss(QueueRange(queue, wanted, first), f"expired: the queue begins at {first}")
-    elif wanted > end:
-        on_data_loss(QueueRange(queue, end, wanted), f"beyond the end of the queue, which is {end}")
-    return max(first, min(wanted, end))
+def within(queue: MessageQueue, requested: int, first: int, end: int, on_data_loss: OnDataLoss) -> int:
+    """The start `requested`, moved into bounds; what is missing is reported."""
+    if requested < first:
+        on_data_loss(QueueRange(queue, requested, first), f"expired: the queue begins at {first}")
+    elif requested > end:
+        on_data_loss(QueueRange(queue, end, requested), f"beyond the end of the queue, which is {end}")
+    return max(first, min(requested, end))
 
 
-def available_part(asked: QueueRange, first: int, end: int, on_data_loss: OnDataLoss) -> QueueRange:
+def available_part(requested: QueueRange, first: int, end: int, on_data_loss: OnDataLoss) -> QueueRange:
     """The part of a range that exists; the rest is reported."""
-    queue, below, above = asked.queue, min(first, asked.end), max(end, asked.start)
-    if asked.start < below:
-        on_data_loss(QueueRange(queue, asked.start, below), f"expired: the queue begins at {first}")
-    if above < asked.end:
-        on_data_loss(QueueRange(queue, above, asked.end), f"beyond the end of the queue, which is {end}")
-    start = max(first, min(asked.start, end))
-    return QueueRange(queue, start, max(start, min(asked.end, end)))
+    queue, below, above = requested.queue, min(first, requested.end), max(end, requested.start)
+    if requested.start < below:
+        on_data_loss(QueueRange(queue, requested.start, below), f"expired: the queue begins at {first}")
+    if above < requested.end:
+        on_data_loss(QueueRange(queue, above, requested.end), f"beyond the end of the queue, which is {end}")
+    start = max(first, min(requested.start, end))
+    return QueueRange(queue, start, max(start, min(requested.end, end)))
 
 
 def _check_named(option: str, point: Point, bounds: Bounds) -> None:

@@ -178,7 +178,7 @@ class StreamCursor:
         return self._limits.end(begins, ends, self._open().bytes_of, self._pinned is not None)
 
     def parts(self, starts: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> list[InputSplit]:
-        """Splits of what is between. DataLoss names what of it is gone."""
+        """Splits of the ranges from `starts` to `ends`. DataLoss names the missing ones."""
         bounds, losses = self._look(), DataLosses(self._options.fail_on_loss, self._lost)
         ranges = []
         for queue in sorted(ends):
@@ -186,8 +186,8 @@ class StreamCursor:
                 losses(QueueRange(queue, starts.get(queue, 0), ends[queue]), "the queue no longer exists")
                 continue
             first, end = bounds[queue]
-            asked = QueueRange(queue, starts.get(queue, first), ends[queue])
-            ranges.append(available_part(asked, first, end, losses))
+            requested = QueueRange(queue, starts.get(queue, first), ends[queue])
+            ranges.append(available_part(requested, first, end, losses))
         losses.check()
         reader = self._open()
         found = [part for part in ranges if len(part)]

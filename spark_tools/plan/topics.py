@@ -75,11 +75,11 @@ class TopicSelection:
             return list(self.topics)
         if self.pattern is None:
             return _common(reader.topics())
-        wanted = re.compile(self.pattern)
+        expression = re.compile(self.pattern)
         there = [topic for topic in reader.topics() if not is_system_topic(topic)]
         if "%" not in self.pattern:
             there = _common(there)
-        return [topic for topic in there if wanted.fullmatch(topic)]
+        return [topic for topic in there if expression.fullmatch(topic)]
 
 
 def assigned(text: str) -> tuple[AssignedQueues, ...]:

@@ -48,16 +48,16 @@ def test_a_plan_that_fails_leaves_no_plan(tmp_path: Path) -> None:
 def test_what_has_a_mark_to_its_end_is_finished(tmp_path: Path) -> None:
     with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN) as held:
         assert held.unfinished() == list(held.slices)
-        held.marks.write(SliceProgress(0, 10))
-        held.marks.write(SliceProgress(1, 24, {"messages": 14}, {"targets": {"T@b:0": [3, 17]}}))
+        held.progress_files.write(SliceProgress(0, 10))
+        held.progress_files.write(SliceProgress(1, 24, {"messages": 14}, {"targets": {"T@b:0": [3, 17]}}))
         assert held.unfinished() == [held.slices[1]]
-        again = held.marks.read(held.slices[1])
+        again = held.progress_files.read(held.slices[1])
         assert (again.next, again.counts, again.detail) == (
             24,
             {"messages": 14},
             {"targets": {"T@b:0": [3, 17]}},
         )
-        assert [mark.number for mark in held.marks.written(without={0})] == [1]
+        assert [mark.number for mark in held.progress_files.written(without={0})] == [1]
 
 
 def test_a_slice_without_a_mark_begins_at_its_start(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_walk_ends_where_its_room_does_and_goes_on(log: bytes) -> None:
     assert keyed.records == 1
 
 
-@pytest.mark.parametrize(("position", "why"), [(4, "magic"), (28, "place"), (0, "cut|lengths")])
+@pytest.mark.parametrize(("position", "why"), [(4, "magic"), (28, "position"), (0, "truncated|lengths")])
 def test_what_is_no_record_says_why(log: bytes, position: int, why: str) -> None:
     torn = bytearray(log)
     torn[position] ^= 0x40
@@ -285,5 +285,5 @@ def test_entries_without_records_are_told(log: bytes) -> None:
 def test_entries_of_a_hole_are_listed() -> None:
     faults = Faults()
     rows = entry(10) + entry(100) + entry(199) + entry(200) + bytes(20)
-    assert list_entries(rows, 0, place_from=100, place_to=200, faults=faults) == 2
+    assert list_entries(rows, 0, offset_from=100, offset_to=200, faults=faults) == 2
     assert [(fault.number, fault.times) for fault in faults.listed()] == [(1, 2)]

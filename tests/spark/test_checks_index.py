@@ -87,7 +87,7 @@ def test_an_index_too_short_for_its_count_is_refused() -> None:
     for slots in (0, 10_000):
         with pytest.raises(ValueError, match="too few"):
             check_chains(data, slots, growing=False, faults=Faults())
-    with pytest.raises(ValueError, match="there is room for"):
+    with pytest.raises(ValueError, match="the file has space for"):
         check_chains(data[:-300], 7, growing=False, faults=Faults())
     with pytest.raises(ValueError, match="head"):
         head_of(b"short")
@@ -97,13 +97,13 @@ def test_a_few_keys_are_found_by_their_chains() -> None:
     data = index_of(KEYS)
     assert covered_by(data, 7) == (0, 39 * 50)
     for key_hash, place in KEYS:
-        assert find_keys(data, 7, [key_hash], place_from=0, place_to=FAR, most=9) == [(key_hash, place)]
-        assert find_keys(data, 7, [key_hash], place_from=place + 1, place_to=FAR, most=9) == []
-        assert find_keys(data, 7, [key_hash], place_from=0, place_to=place, most=9) == []
-    assert find_keys(data, 7, [5000, -3], place_from=0, place_to=FAR, most=9) == []
+        assert find_keys(data, 7, [key_hash], offset_from=0, offset_to=FAR, most=9) == [(key_hash, place)]
+        assert find_keys(data, 7, [key_hash], offset_from=place + 1, offset_to=FAR, most=9) == []
+        assert find_keys(data, 7, [key_hash], offset_from=0, offset_to=place, most=9) == []
+    assert find_keys(data, 7, [5000, -3], offset_from=0, offset_to=FAR, most=9) == []
     hashes = [key_hash for key_hash, _ in KEYS]
-    assert len(find_keys(data, 7, hashes, place_from=0, place_to=FAR, most=100)) == 40
-    assert len(find_keys(data, 7, hashes, place_from=0, place_to=FAR, most=10)) == 11
+    assert len(find_keys(data, 7, hashes, offset_from=0, offset_to=FAR, most=100)) == 40
+    assert len(find_keys(data, 7, hashes, offset_from=0, offset_to=FAR, most=10)) == 11
     assert covered_by(index_of([]), 7) == (0, 0)
 
 
@@ -114,16 +114,16 @@ def test_an_entry_newer_than_the_head_is_followed(newest: int) -> None:
     struct.pack_into(">qii", data, 24, KEYS[-2][1], 7, len(KEYS))
     assert covered_by(data, 7) == (0, 38 * 50)
     wanted = [key_hash for key_hash, _ in KEYS if key_hash % 7 == newest]
-    assert len(find_keys(data, 7, wanted, place_from=0, place_to=FAR, most=99)) == len(wanted)
+    assert len(find_keys(data, 7, wanted, offset_from=0, offset_to=FAR, most=99)) == len(wanted)
 
 
 @pytest.mark.parametrize(
     ("at", "value", "told"),
     [
-        (16, 50, "its head tells of places 50 to 1950"),
-        (24, 1951, "its head tells of places 0 to 1951"),
-        (24, -1, "its head tells of places 0 to -1"),
-        (32, 8 << 32 | 41, "counts 8 slots that are used, and there are 7"),
+        (16, 50, "its header has offsets 50 to 1950"),
+        (24, 1951, "its header has offsets 0 to 1951"),
+        (24, -1, "its header has offsets 0 to -1"),
+        (32, 8 << 32 | 41, "counts 8 used slots, but there are 7"),
     ],
 )
 def test_a_head_that_does_not_fit_is_refused(at: int, value: int, told: str) -> None:
@@ -138,7 +138,7 @@ def test_a_chain_that_does_not_go_back_is_refused(previous: int) -> None:
     data = index_of(KEYS)
     struct.pack_into(">i", data, 40 + 28 + 40 * 20 + 16, previous)
     with pytest.raises(ValueError, match="chain of slot"):
-        find_keys(data, 7, [KEYS[-1][0]], place_from=0, place_to=FAR, most=9)
+        find_keys(data, 7, [KEYS[-1][0]], offset_from=0, offset_to=FAR, most=9)
 
 
 @pytest.mark.parametrize("place", [-1, 39 * 50 + 1])
@@ -146,7 +146,7 @@ def test_a_place_outside_of_the_head_is_refused(place: int) -> None:
     data = index_of(KEYS)
     struct.pack_into(">q", data, 40 + 28 + 20 * 20 + 4, place)
     with pytest.raises(ValueError, match="entry 20 in the chain of slot"):
-        find_keys(data, 7, [KEYS[19][0]], place_from=0, place_to=FAR, most=9)
+        find_keys(data, 7, [KEYS[19][0]], offset_from=0, offset_to=FAR, most=9)
 
 
 def test_keys_are_matched_with_entries_in_order() -> None:
@@ -160,7 +160,7 @@ def test_keys_are_matched_with_entries_in_order() -> None:
         at += struct.unpack_from(">i", SMALL_LOG, at)[0]
     del keys[9]
     keys.insert(12, (12345, keys[12][1]))
-    match_keys(survey, index_of(keys), 7, place_from=0, place_to=len(SMALL_LOG))
+    match_keys(survey, index_of(keys), 7, offset_from=0, offset_to=len(SMALL_LOG))
     settle_keys(survey, covered_from=0, covered_to=FAR)
     found = {(fault.kind, fault.number) for fault in survey.faults.listed()}
     assert found == {(FaultKind.WRONG_KEY, 13), (FaultKind.NO_KEY, 2)}
@@ -184,8 +184,8 @@ def test_mutated_indexes_are_never_read_outside(data: bytes, slots: int) -> None
     try:
         check_chains(data, slots, growing=False, faults=Faults())
         covered_by(data, slots)
-        find_keys(data, slots, range(60), place_from=0, place_to=FAR, most=100)
-        match_keys(survey, data, slots, place_from=0, place_to=FAR)
+        find_keys(data, slots, range(60), offset_from=0, offset_to=FAR, most=100)
+        match_keys(survey, data, slots, offset_from=0, offset_to=FAR)
     except ValueError as error:
         assert str(error)  # noqa: PT017 (any input may be refused; none may crash)
     settle_keys(survey, covered_from=0, covered_to=FAR)

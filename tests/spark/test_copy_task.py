@@ -80,7 +80,7 @@ def copying(
     with checkpoint(folder, "copy", {}, list) as held:
         report = Report(job="copy", id=held.id, source="", target="")
         return MicroBatchCopier(
-            held=held, report=report, wanted=partial(is_wanted, source),
+            job_checkpoint=held, report=report, is_wanted=partial(is_wanted, source),
             routes=partial(routes, source.message_source(timeout_s), to, running, report),
             work=partial(work, source, to, running, held, True),
         )  # fmt: skip

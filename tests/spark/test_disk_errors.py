@@ -89,7 +89,7 @@ def test_no_room_for_what_spark_keeps_of_a_copy_is_one_sentence(
     ended = run(copy_.cli, *words)
     assert ended.exit_code == 1
     assert ended.stderr.count("\n") == 1
-    assert "make room" in ended.stderr
+    assert "free some space" in ended.stderr
     disk.make_room()
     assert run(copy_.cli, *words).exit_code == 0
     found = bodies(target.store, "T")

@@ -156,14 +156,15 @@ def test_it_goes_on_behind_what_was_acknowledged(
     marks.folder.mkdir()
     marks.write(SliceProgress(0, 47, {"messages": 47}))
     work = ImportTask(
-        pieces={piece.name: piece for piece in found.pieces}, target=Cluster.of({"nameServer": broker.name_server}),
+        file_ranges={piece.name: piece for piece in found.file_ranges},
+        target=Cluster.of({"nameServer": broker.name_server}),
         sink_settings=SinkSettings(topic=topic, queues=QueueIdUse.MODULO), renamed=str, job="job",
     )  # fmt: skip
-    work([Slice(0, found.pieces[0].part)], marks)
+    work([Slice(0, found.file_ranges[0].part)], marks)
     assert [record.body for record in stored(broker, topic)[0]] == [
         str(row).encode() for row in range(47, 100)
     ]
-    mark = marks.read(Slice(0, found.pieces[0].part))
+    mark = marks.read(Slice(0, found.file_ranges[0].part))
     assert (mark.next, mark.counts["messages"]) == (100, 100)
 
 
@@ -190,7 +191,7 @@ def test_files_that_changed_need_another_checkpoint(
 ) -> None:
     found = imported_after(tmp_path, 1)
     with job.checkpoint(
-        tmp_path / "checkpoint", job.JOB, {}, lambda: [piece.part for piece in found.pieces]
+        tmp_path / "checkpoint", job.JOB, {}, lambda: [piece.part for piece in found.file_ranges]
     ) as held:
         with pytest.raises(job.InvalidCheckpoint, match="other files"):
             job._tasks(held, imported_after(tmp_path, 2))

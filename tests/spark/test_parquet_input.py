@@ -75,7 +75,7 @@ def keys(found: ParquetInput, start: int = 0) -> list[list[tuple[str, int, int]]
             for batch in batches(piece, start)
             for row in batch.to_pylist()
         ]
-        for piece in found.pieces
+        for piece in found.file_ranges
     ]
 
 
@@ -110,7 +110,7 @@ def test_files_that_lie_across_each_other_are_put_in_order(tmp_path: Path) -> No
     parts = [[span(*log.bounds([queue])[queue], queue.queue_id) for queue in sorted(log.queues_there)]]
     export(log, tmp_path, parts)
     found = parquet_input(tmp_path, contents=False, ordered=True)
-    assert len(found.pieces[0].files) == 4
+    assert len(found.file_ranges[0].files) == 4
     wanted = [("Orders", each.queue.queue_id, offset) for each in parts[0] for offset in range(each.end)]
     assert keys(found) == [wanted]
     for start in range(61):
@@ -123,7 +123,7 @@ def test_files_behind_each_other_are_read_from_any_row_on(tmp_path: Path) -> Non
         log.add(queue_of(), stored_ms=number // 10 * DAY_MS)
     export(log, tmp_path, [[span(0, 30)]])
     found = parquet_input(tmp_path, contents=False, ordered=True)
-    assert len(found.pieces[0].files) == 3
+    assert len(found.file_ranges[0].files) == 3
     for start in range(31):
         assert keys(found, start) == [[("Orders", 0, offset) for offset in range(start, 30)]]
 
@@ -131,7 +131,7 @@ def test_files_behind_each_other_are_read_from_any_row_on(tmp_path: Path) -> Non
 def test_row_groups_before_the_start_are_not_read(tmp_path: Path) -> None:
     table = pa.table({"body": [str(number) for number in range(100)]})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=7)
-    piece = parquet_input(tmp_path / "x.parquet", contents=False, ordered=True).pieces[0]
+    piece = parquet_input(tmp_path / "x.parquet", contents=False, ordered=True).file_ranges[0]
     for start in (0, 6, 7, 8, 50, 99, 100):
         read = [row["body"] for batch in batches(piece, start) for row in batch.to_pylist()]
         assert read == [str(number) for number in range(start, 100)]
@@ -147,7 +147,7 @@ def test_columns_that_folders_say_are_there(tmp_path: Path) -> None:
         (tmp_path / place).mkdir(parents=True)
         pq.write_table(pa.table({"body": ["x"], "price": [1]}), tmp_path / place / "f.parquet")
     found = parquet_input(tmp_path, contents=False, ordered=True)
-    rows = [row for piece in found.pieces for batch in batches(piece, 0) for row in batch.to_pylist()]
+    rows = [row for piece in found.file_ranges for batch in batches(piece, 0) for row in batch.to_pylist()]
     assert rows == [{"body": "x", "topic": "A/B", "queueId": 7}, {"body": "x", "topic": None, "queueId": 0}]
     assert queues_in(found) == {MessageQueue("A/B", "rows", 7)}
 

@@ -42,16 +42,16 @@ ranges = st.lists(
 
 @given(ranges, st.integers(1, 9), st.booleans(), st.integers(1, 5))
 def test_every_slice_is_in_one_task_and_queues_stay_in_order(
-    parts: list[QueueRange], cores: int, whole_queues: bool, abreast: int
+    parts: list[QueueRange], cores: int, whole_queues: bool, concurrency: int
 ) -> None:
     slices = [Slice(number, part) for number, part in enumerate(parts)]
-    tasks = task_runner.tasks_of(slices, cores, whole_queues=whole_queues, abreast=abreast)
+    tasks = task_runner.tasks_of(slices, cores, whole_queues=whole_queues, concurrency=concurrency)
     assert sorted(piece.number for task in tasks for piece in task) == [piece.number for piece in slices]
     assert len(tasks) <= cores * task_runner.TASKS_PER_CORE
     assert all(tasks)
     groups = len({part.queue for part in parts}) if whole_queues else len(parts)
     assert len(tasks) == min(
-        groups, cores * task_runner.TASKS_PER_CORE, max(cores, math.ceil(groups / abreast))
+        groups, cores * task_runner.TASKS_PER_CORE, max(cores, math.ceil(groups / concurrency))
     )
     if whole_queues:
         for each in {part.queue for part in parts}:
@@ -181,9 +181,9 @@ def test_progress_counts_marks_and_leaves_finished_ones_alone(tmp_path: Path) ->
 def test_a_rate_is_since_the_first_look() -> None:
     clock = ManualClock(100_000)
     rate = ThroughputMeter(clock)
-    rate.told(1000, 5_000_000)
+    rate.text(1000, 5_000_000)
     clock.advance(2000)
-    told = rate.told(3000, 9_000_000)
+    told = rate.text(3000, 9_000_000)
     assert re.fullmatch(r"3,000 messages, 9 MB, 1,000/s, 2 MB/s", told)
 
 

@@ -2,7 +2,7 @@
 
 - `directory_sync`: make and fsync directories, delete the incomplete files that a power cut left
 - `errors`: why a store cannot be opened or has stopped
-- `exclusive_file`: exclusive access to a file that nobody else has open or mapped
+- `exclusive_file`: exclusive access to a file that is not open or mapped elsewhere
 - `layout`: layout of Apache's store files
 - `mmap_budget`: a limit on mapped queue files
 - `page_cache`: sync or drop cached pages after an unclean end

@@ -1,6 +1,6 @@
-"""Exclusive access to a file that nobody else has open or mapped, here or in another process.
+"""Exclusive access to a file that is not open or mapped elsewhere, here or in another process.
 
-A write lease (fcntl F_SETLEASE) proves it: the kernel grants one only to the sole holder of a file. We ask
+A write lease (fcntl F_SETLEASE) proves it: the kernel grants one only to the sole holder of a file. We try
 twice, first while we map the file ourselves: on overlayfs a lease ignores mappings, so there no file counts
 as exclusive. A process that opens a leased file blocks until the lease ends; the kernel's signal to us
 (SIGURG) is ignored. Large files are processed in chunks with pauses, to leave CPU and journal to others. Any
@@ -22,7 +22,7 @@ PAUSE_S = 0.001
 
 @contextlib.contextmanager
 def exclusive_file(path: str, size: int) -> Iterator[int | None]:
-    """Yield a descriptor open for writing while nobody else has the file; None if somebody may have it."""
+    """Yield a descriptor open for writing if the file is open nowhere else; None if it may be."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -2,7 +2,7 @@
 
 A killed process leaves pages that were never synced: `fsync_store` writes them before anything relies on
 them. A failed sync leaves pages that the kernel calls clean although the disk lacks them: `drop_page_cache`
-makes the store read the disk again; a marker file tells the next open. Thread: the appender's; `mark_suspect`
+makes the store read the disk again; a marker file informs the next open. Thread: the appender's; `mark_suspect`
 and `fsync_store` any.
 """
 

@@ -3,7 +3,7 @@
 Zeroing it costs less than freeing its blocks, and writing into them costs less than into new ones. It must be
 all zeros on the disk first: recovery, Apache's above all, would take its old records for new ones. It is kept
 in the store's folder: in the log's folder Apache takes every name for a segment. Order: move it out of the
-log, durably; check that nobody else has it; zero it; sync; offer it; move it into the log, durably. A file
+log, durably; check that no other process has it open; zero it; sync; offer it; move it into the log, durably. A file
 left by a killed process may be at any of these steps and is deleted.
 
 Owner: the log. Threads: one for `recycle` and `drop`, `open_as` whichever makes segments.

@@ -1,7 +1,7 @@
 # SyncGate: the fdatasyncs of one log, one at a time. After one has failed, all later ones fail: the kernel
 # reports an error only once, to the first caller, and has dropped the pages that it could not write.
 #
-# Owner: the log. Thread: any, without the GIL; hence the C library's mutex, which group_commit uses, too.
+# Owner: the log. Thread: any, without the GIL; so it uses the C library's mutex, as group_commit does.
 
 
 cdef extern from "<pthread.h>" nogil:

@@ -1,4 +1,4 @@
-# Dispatch: from a record to its queue entries and index keys, for appended and for recovered records alike.
+# Dispatch: from a record to its queue entries and index keys, for appended and for recovered records.
 #
 # `stage` reserves a queue entry and index capacity before the log is written, so that `apply`, after the
 # write, needs no new disk block. Applied entries wait in `unconfirmed` until they are confirmed. The vectors

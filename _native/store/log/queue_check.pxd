@@ -17,7 +17,7 @@ cdef class QueueRebuild:
     cdef CommitLog log
     cdef object repair_log
     # ConsumeQueue → [first entry, entry after the last record, repaired, lost]
-    cdef dict placed
+    cdef dict states
     # ConsumeQueue → records with offsets out of the sequence: (entry, physical offset, size, tags)
     cdef dict held
     cdef public int64_t lost_bytes         # lost bytes of the log before the current position

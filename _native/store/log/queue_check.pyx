@@ -24,14 +24,14 @@ cdef class QueueRebuild:
     def __cinit__(self, CommitLog log not None, repair_log not None):
         self.log = log
         self.repair_log = repair_log
-        self.placed = {}
+        self.states = {}
         self.held = {}
 
     cdef int add_record(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1:
         """Give the queue the entry of a record in the log, unless the record is held or skipped. OSError."""
-        state = self.placed.get(queue)
+        state = self.states.get(queue)
         if not is_valid_entry(entry, physical_offset):
             self.skip_entries(queue, entry, physical_offset)
         elif not self.fits(queue, state, entry, physical_offset):
@@ -68,7 +68,7 @@ cdef class QueueRebuild:
             held.remove(other)
             first, at, length, code = other
             restart_queue(queue, first)
-            self.placed[queue] = [first, first, 0, 0]
+            self.states[queue] = [first, first, 0, 0]
             self.put(queue, first, at, length, code)
             self.put(queue, entry, physical_offset, size, tags_code)
             return 0
@@ -94,7 +94,7 @@ cdef class QueueRebuild:
         held = self.held.get(queue, [])
         other = self.held_before(held, entry)
         first, at, length, code = (entry, 0, 0, 0) if other is None else other
-        self.placed[queue] = [first, first, 0, 0]
+        self.states[queue] = [first, first, 0, 0]
         if other is not None:
             held.remove(other)
             self.put(queue, first, at, length, code)
@@ -103,7 +103,7 @@ cdef class QueueRebuild:
     cdef int put(
         self, ConsumeQueue queue, int64_t entry, int64_t physical_offset, int32_t size, int64_t tags_code
     ) except -1:
-        state = self.placed[queue]
+        state = self.states[queue]
         state[3] += self.blank(queue, state[1], min(entry, queue.end_entry), physical_offset)
         if entry >= queue.end_entry:
             state[3] += entry - queue.end_entry
@@ -124,11 +124,11 @@ cdef class QueueRebuild:
         """After the whole log: use a held record only if the queue has no other one and does not contain it
         elsewhere. OSError."""
         for entry, physical_offset, size, tags_code in self.held.pop(queue, ()):
-            if queue in self.placed or points_to(queue, queue.end_entry - 1, physical_offset):
+            if queue in self.states or points_to(queue, queue.end_entry - 1, physical_offset):
                 self.skip_entries(queue, entry, physical_offset)
             else:
                 restart_queue(queue, entry)
-                self.placed[queue] = [entry, entry, 0, 0]
+                self.states[queue] = [entry, entry, 0, 0]
                 self.put(queue, entry, physical_offset, size, tags_code)
         return 0
 
@@ -181,7 +181,7 @@ cdef class QueueRebuild:
         cdef ConsumeQueue queue
         for queue in queues:
             self.append_held(queue)
-            state = self.placed.get(queue)
+            state = self.states.get(queue)
             if state is None:
                 truncate_to(queue, possible_end(self.log, queue))
                 if (

@@ -131,16 +131,16 @@ cdef class ReceivedMessage:
     def properties(self):
         cdef const uint8_t *at
         cdef const uint8_t *end
-        cdef Piece piece
+        cdef ParsedProperty parsed
         cdef dict found
         if self.own_properties is None:
             found = {}
             at = <const uint8_t *> PyBytes_AS_STRING(self.source.texts) + self.properties_at
             end = at + self.properties_bytes
             while at < end:
-                at = next_piece(at, end, &piece)
-                if piece.whole:
-                    found[text_at(piece.name, piece.name_bytes)] = text_at(piece.value, piece.value_bytes)
+                at = next_property(at, end, &parsed)
+                if parsed.whole:
+                    found[text_at(parsed.name, parsed.name_bytes)] = text_at(parsed.value, parsed.value_bytes)
             if self.source.min_offset is not None:
                 found["MIN_OFFSET"] = self.source.min_offset
             if self.source.max_offset is not None:
@@ -182,8 +182,8 @@ cdef class ReceivedMessage:
         wins."""
         cdef const uint8_t *at
         cdef const uint8_t *end
-        cdef Piece piece
-        cdef Piece found
+        cdef ParsedProperty parsed
+        cdef ParsedProperty found
         if self.own_properties is not None:
             return self.own_properties.get(text_at(<const uint8_t *> name, name_bytes))
         if self.put is not None:
@@ -198,9 +198,12 @@ cdef class ReceivedMessage:
         end = at + self.properties_bytes
         found.whole = False
         while at < end:
-            at = next_piece(at, end, &piece)
-            if piece.whole and piece.name_bytes == name_bytes and memcmp(piece.name, name, name_bytes) == 0:
-                found = piece
+            at = next_property(at, end, &parsed)
+            if (
+                parsed.whole and parsed.name_bytes == name_bytes
+                and memcmp(parsed.name, name, name_bytes) == 0
+            ):
+                found = parsed
         return text_at(found.value, found.value_bytes) if found.whole else None
 
     def __repr__(self):
@@ -211,28 +214,29 @@ cdef class ReceivedMessage:
         )
 
 
-# ---- strings and hosts
-# -------------------------------------------------------------------------------------------------
+# ---- strings and hosts -------------------------------------------------------------------------------------
 
-cdef struct Piece:
+cdef struct ParsedProperty:
     bint whole                    # a name and a value, neither empty
     const uint8_t *name
     const uint8_t *value
     Py_ssize_t name_bytes, value_bytes
 
 
-cdef inline const uint8_t *next_piece(const uint8_t *at, const uint8_t *end, Piece *piece) noexcept nogil:
-    """The property at `at`, up to the separator; returns where the next one starts."""
+cdef inline const uint8_t *next_property(
+    const uint8_t *at, const uint8_t *end, ParsedProperty *parsed
+) noexcept nogil:
+    """Parse the property at `at`, up to the separator; returns where the next one starts."""
     cdef const uint8_t *stop = <const uint8_t *> memchr(at, PROPERTY_SEPARATOR, end - at)
     if stop is NULL:
         stop = end
-    piece.name = at
-    piece.value = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
-    piece.whole = piece.value is not NULL and piece.value > at and piece.value + 1 < stop
-    if piece.whole:
-        piece.name_bytes = piece.value - at
-        piece.value += 1
-        piece.value_bytes = stop - piece.value
+    parsed.name = at
+    parsed.value = <const uint8_t *> memchr(at, NAME_VALUE_SEPARATOR, stop - at)
+    parsed.whole = parsed.value is not NULL and parsed.value > at and parsed.value + 1 < stop
+    if parsed.whole:
+        parsed.name_bytes = parsed.value - at
+        parsed.value += 1
+        parsed.value_bytes = stop - parsed.value
     return stop + 1
 
 

@@ -7,9 +7,9 @@
 #
 # marks = marks_of(eight)             the high bit of each byte that is 0, 1 or 2; the caller checks which
 # first_byte(marks)                   index of the first marked byte; `marks &= marks - 1` drops it
-# ends_piece(piece, at)               handle a marked byte; True: the property ends there, the caller takes
+# ends_property(scan, at)             handle a marked byte; True: the property ends there, the caller takes
 #                                     it and calls `begin` for the next one
-# has_value(piece, end)               it is `name 0x01 value`; the name may be empty
+# has_value(scan, end)                it is `name 0x01 value`; the name may be empty
 
 from libc.stdint cimport uint8_t, uint64_t
 from firearrow._native.store.files.layout cimport NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
@@ -27,7 +27,7 @@ cdef extern from *:
     const uint64_t HIGH_BITS "FA_HIGH_BITS", THREES "FA_THREES"
 
 
-cdef struct Piece:                    # a property, as far as it was scanned
+cdef struct PropertyScan:                    # a property, as far as it was scanned
     const uint8_t *name
     const uint8_t *value              # NULL: no 0x01 yet
 
@@ -40,19 +40,19 @@ cdef inline int first_byte(uint64_t marks) noexcept nogil:
     return fa_lowest_bit(marks) >> 3
 
 
-cdef inline void begin(Piece *piece, const uint8_t *at) noexcept nogil:
-    piece.name = at
-    piece.value = NULL
+cdef inline void begin(PropertyScan *scan, const uint8_t *at) noexcept nogil:
+    scan.name = at
+    scan.value = NULL
 
 
-cdef inline bint ends_piece(Piece *piece, const uint8_t *at) noexcept nogil:
-    if at[0] == NAME_VALUE_SEPARATOR and piece.value is NULL:
-        piece.value = at + 1
+cdef inline bint ends_property(PropertyScan *scan, const uint8_t *at) noexcept nogil:
+    if at[0] == NAME_VALUE_SEPARATOR and scan.value is NULL:
+        scan.value = at + 1
     return at[0] == PROPERTY_SEPARATOR
 
 
-cdef inline bint has_value(const Piece *piece, const uint8_t *end) noexcept nogil:
-    return piece.value is not NULL and piece.value != end
+cdef inline bint has_value(const PropertyScan *scan, const uint8_t *end) noexcept nogil:
+    return scan.value is not NULL and scan.value != end
 
 
 cdef enum RecordState:

@@ -138,36 +138,36 @@ cdef void scan_properties(const Text *text, Properties *found) noexcept nogil:
     wins."""
     cdef const uint8_t *at = text.at
     cdef const uint8_t *end = text.at + text.length
-    cdef Piece piece
+    cdef PropertyScan scan
     cdef uint64_t eight, marks
     clear(found)
-    begin(&piece, at)
+    begin(&scan, at)
     while end - at >= 8:
         memcpy(&eight, at, 8)
         marks = marks_of(eight)
         while marks:
-            separator(&piece, at + first_byte(marks), found)
+            separator(&scan, at + first_byte(marks), found)
             marks &= marks - 1
         at += 8
     while at < end:
-        separator(&piece, at, found)
+        separator(&scan, at, found)
         at += 1
-    take(&piece, end, found)
+    take(&scan, end, found)
 
 
-cdef inline void separator(Piece *piece, const uint8_t *at, Properties *found) noexcept nogil:
-    if ends_piece(piece, at):
-        take(piece, at, found)
-        begin(piece, at + 1)
+cdef inline void separator(PropertyScan *scan, const uint8_t *at, Properties *found) noexcept nogil:
+    if ends_property(scan, at):
+        take(scan, at, found)
+        begin(scan, at + 1)
 
 
-cdef inline void take(const Piece *piece, const uint8_t *end, Properties *found) noexcept nogil:
+cdef inline void take(const PropertyScan *scan, const uint8_t *end, Properties *found) noexcept nogil:
     cdef Text *slot
-    if has_value(piece, end):
-        slot = slot_of(piece.name, piece.value - 1 - piece.name, found)
+    if has_value(scan, end):
+        slot = slot_of(scan.name, scan.value - 1 - scan.name, found)
         if slot is not NULL:
-            slot.at = piece.value
-            slot.length = end - piece.value
+            slot.at = scan.value
+            slot.length = end - scan.value
 
 
 cdef inline Text *slot_of(const uint8_t *name, Py_ssize_t length, Properties *found) noexcept nogil:
@@ -214,8 +214,8 @@ class Record:
     @property
     def properties(self):
         text = self.properties_bytes.decode("utf-8", "replace")
-        pieces = (piece.partition("\x01") for piece in text.split("\x02"))
-        return {name: value for name, mark, value in pieces if mark and name and value}
+        pairs = (pair.partition("\x01") for pair in text.split("\x02"))
+        return {name: value for name, sep, value in pairs if sep and name and value}
 
 
 FAULTS = {

@@ -48,7 +48,7 @@ cli = program()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckArguments:
-    """Which stores, and what of them."""
+    """Which stores to check, and what to check."""
 
     path: Annotated[
         list[str] | None, Option("--path", help="Folder of a store, or NAME=FOLDER; again for each store.")
@@ -100,7 +100,7 @@ def audit(
     if not 1 <= top <= TOP_MAX:
         raise InvalidOption(f"--top: {top} is not within 1 and {TOP_MAX:,}")
     stores, delays_s = stores_of(tuple(checks.path or ())), checks.delays_s()
-    folder = _made(report)
+    folder = _create_folder(report)
     spark = task_runner.context(JOB)
     began, seen = time.monotonic(), []
     for store in stores:
@@ -115,18 +115,18 @@ def audit(
         )
         seen.append(auditing.run())
     doubles = find_duplicates(SparkSession(spark), stores) if checks.duplicates else None
-    told = document(seen, top, round(time.monotonic() - began, 3))
+    result = document(seen, top, round(time.monotonic() - began, 3))
     if doubles is not None:
-        told["duplicates"] = doubles.as_json()
+        result["duplicates"] = doubles.as_json()
     if folder is not None:
-        _write(folder, seen, told, doubles, top)
+        _write(folder, seen, result, doubles, top)
     show(Console(), seen, doubles)
-    if not told["clean"]:
+    if not result["clean"]:
         raise typer.Exit(FAILED)
 
 
 def show(console: Console, stores: list[StoreResult], doubles: Duplicates | None) -> None:
-    """In short, for people at a terminal."""
+    """A summary for the terminal."""
     for seen in stores:
         numbers = seen.numbers
         console.print(
@@ -152,8 +152,8 @@ def show(console: Console, stores: list[StoreResult], doubles: Duplicates | None
         console.print(doubles.as_text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _made(folder: Path | None) -> Path | None:
-    """The folder of the report, there and writable before anything is looked at."""
+def _create_folder(folder: Path | None) -> Path | None:
+    """Create the report's folder, and check that it is writable, before the audit starts."""
     if folder is None:
         return None
     try:
@@ -165,10 +165,10 @@ def _made(folder: Path | None) -> Path | None:
 
 
 def _write(
-    folder: Path, seen: list[StoreResult], told: dict[str, Any], doubles: Duplicates | None, top: int
+    folder: Path, seen: list[StoreResult], result: dict[str, Any], doubles: Duplicates | None, top: int
 ) -> None:
     try:
-        text = orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+        text = orjson.dumps(result, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
         (folder / "audit.json").write_bytes(text + b"\n")
         (folder / "audit.html").write_text(page(seen, top, doubles.as_text if doubles else None), "utf-8")
     except OSError as error:

@@ -1,8 +1,8 @@
 """Counts messages of one topic with the same unique key, exactly, with Spark, which spills to disk if
 necessary.
 
-A producer that was not answered sends again, so a few are no fault of a store. Topics of retries, dead
-letters and the system are left out: there a message comes again by right.
+A producer that got no response sends again, so a few are no fault of a store. Topics of retries, dead
+letters and the system are left out: redelivery there is normal.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ class DuplicateKey:
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """`keys` that more than one message has, `surplus` messages beyond the first of each; some of them
-    named."""
+    """`keys`: keys with more than one message. `surplus`: messages beyond the first of each. `named`: some of
+    the keys."""
 
     keys: int
     surplus: int

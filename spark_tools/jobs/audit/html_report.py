@@ -34,19 +34,19 @@ def shortened(number: float) -> str:
 def over_time(points: Sequence[tuple[str, int, str]], label: str) -> str:
     """Bars in the points' order: (name of the time, height, text to be shown)."""
     high = max((height for _, height, _ in points), default=0) or 1
-    inner, room = WIDTH - LEFT, HEIGHT - BOTTOM - TOP
+    inner, plot_height = WIDTH - LEFT, HEIGHT - BOTTOM - TOP
     step = inner / max(1, len(points))
     width = min(BAR_MAX, max(0.8, step * 0.85))
     bars = []
     for n, (_, height, text) in enumerate(points):
-        tall = room * height / high
+        tall = plot_height * height / high
         bars.append(
-            f'<rect class="bar" x="{LEFT + n * step:.1f}" y="{TOP + room - tall:.1f}" width="{width:.1f}" '
+            f'<rect class="bar" x="{LEFT + n * step:.1f}" y="{TOP + plot_height - tall:.1f}" width="{width:.1f}" '
             f'height="{tall:.1f}"><title>{escape(text)}</title></rect>'
         )
     lines = []
     for share in (0.0, 0.5, 1.0):
-        y = TOP + room * (1 - share)
+        y = TOP + plot_height * (1 - share)
         lines.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
             f'<text class="axis" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{shortened(high * share)}</text>'
@@ -64,13 +64,13 @@ def over_time(points: Sequence[tuple[str, int, str]], label: str) -> str:
 
 
 def by_name(rows: Sequence[tuple[str, int, str]], label: str) -> str:
-    """One bar a row: (name, length, text beside it)."""
+    """One bar for each row: (name, length, label)."""
     high = max((length for _, length, _ in rows), default=0) or 1
-    room = WIDTH - NAME_WIDTH - 150
+    plot_width = WIDTH - NAME_WIDTH - 150
     parts = []
     for n, (name, length, text) in enumerate(rows):
         shown = name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS - 1]}…"
-        y, width = n * ROW, max(1.0, room * length / high)
+        y, width = n * ROW, max(1.0, plot_width * length / high)
         parts.append(
             f'<text class="name" x="{NAME_WIDTH - 8}" y="{y + 16}" text-anchor="end">{escape(shown)}'
             f"<title>{escape(name)}</title></text>"
@@ -205,28 +205,28 @@ def _charts(seen: StoreResult) -> Iterable[str]:
             yield f"<h3>Messages by {title}</h3>{by_name(named, f'messages by {title}')}"
             if tally.pruned:
                 yield '<p class="dim">There were more names than are kept: counts are lower bounds.</p>'
-    behind: dict[str, int] = {}
+    lag_by_group: dict[str, int] = {}
     for lag in seen.lags:
-        behind[lag.group] = behind.get(lag.group, 0) + lag.lag
-    late = sorted(((group, count) for group, count in behind.items() if count), key=lambda row: -row[1])
+        lag_by_group[lag.group] = lag_by_group.get(lag.group, 0) + lag.lag
+    late = sorted(((group, count) for group, count in lag_by_group.items() if count), key=lambda row: -row[1])
     if late:
         yield "<h3>Lag of groups, messages</h3>"
         yield by_name([(group, count, f"{count:,}") for group, count in late[:BARS_MAX]], "lag by group")
 
 
 def _points(hours: TopCounts) -> list[tuple[str, int, str]]:
-    """Every hour from the first to the last, or so many hours together that there are at most POINTS_MAX."""
-    there = {
+    """One point for each hour, or for several hours if there would be more than POINTS_MAX."""
+    messages_by_hour = {
         int(key[0]): row[0]
         for key, row in hours.rows.items()
         if YEAR_MIN_MS <= int(key[0]) * HOUR_MS < YEAR_MAX_MS
     }
-    if not there:
+    if not messages_by_hour:
         return []
-    first, last = min(there), max(there)
+    first, last = min(messages_by_hour), max(messages_by_hour)
     step = (last - first) // POINTS_MAX + 1
     sums: dict[int, int] = {}
-    for hour, messages in there.items():
+    for hour, messages in messages_by_hour.items():
         sums[(hour - first) // step] = sums.get((hour - first) // step, 0) + messages
     points = []
     for n in range((last - first) // step + 1):

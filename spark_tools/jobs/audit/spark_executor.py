@@ -25,12 +25,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class AuditTask:
-    """One task as Spark calls it: (task, weight) → what it saw, or why it was refused."""
+    """One task as Spark calls it: (task, weight) → its result, or why it failed."""
 
     work: Callable[[Any], Any]
     done: Accumulator[int]
 
-    def __call__(self, task: tuple[Any, int]) -> Any:  # noqa: ANN401 (it is whatever the work gives)
+    def __call__(self, task: tuple[Any, int]) -> Any:  # noqa: ANN401 (the result of `work`)
         try:
             seen = self.work(task[0])
         except REFUSALS as error:
@@ -71,7 +71,7 @@ class SparkExecutor:
 
     @contextmanager
     def _shown(self, step: str, done: Accumulator[int], total: int) -> Iterator[None]:
-        """While the block runs, and once more at its end."""
+        """Show progress while the block runs, and a last time at its end."""
         columns = (
             TextColumn(f"audit: {step:8}"),
             BarColumn(),

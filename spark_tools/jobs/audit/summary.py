@@ -51,7 +51,7 @@ def kind_of(topic: str) -> str:
 
 
 def topic_rows(seen: StoreResult) -> list[TopicRow]:
-    """The most bytes first."""
+    """Most bytes first."""
     queues: dict[str, int] = {}
     for topic, _ in {*seen.queues, *((str(key[0]), int(key[1])) for key in seen.counts.queues.rows)}:
         queues[topic] = queues.get(topic, 0) + 1
@@ -114,15 +114,15 @@ def _store(seen: StoreResult, top: int) -> dict[str, Any]:
 
 
 def _hours(tally: TopCounts) -> dict[str, Any]:
-    """Each with its beginning in words, if it is a time at all."""
-    told = _tally(tally, ("hour",), 0)
-    for row in told["rows"]:
+    """Counts by hour; each hour as text."""
+    table = _tally(tally, ("hour",), 0)
+    for row in table["rows"]:
         row["hour"] = hour_text(row["hour"])
-    return told
+    return table
 
 
 def hour_text(hour: int) -> str:
-    """ISO 8601, of hours since 1970."""
+    """ISO 8601, from hours since 1970."""
     if not 0 <= hour < HOURS_MAX:
         return f"hour {hour}"
     return f"{datetime.fromtimestamp(hour * 3600, UTC):%Y-%m-%dT%H:00Z}"

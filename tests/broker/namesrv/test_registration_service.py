@@ -191,7 +191,7 @@ def test_failures_are_logged_once_and_what_was_missed_is_told(caplog: pytest.Log
         outside = RemoteNameServer()
         outside.down = True
         harness = RegistrarHarness(outside)
-        with caplog.at_level(logging.INFO, "firearrow.registrar"):
+        with caplog.at_level(logging.INFO, "firearrow.registration"):
             harness.registrar.start()
             for _ in range(5):
                 assert await asyncio.wait_for(outside.tried.get(), WAIT_S) == OTHER
