@@ -214,9 +214,9 @@ class Bench:
 
     def program(self, cli: Callable[..., object], *words: object) -> None:
         """A job's program as spark-submit runs it, in this session."""
-        with contextlib.redirect_stdout(io.StringIO()) as told:
+        with contextlib.redirect_stdout(io.StringIO()) as output:
             code = cli([*map(str, words), "--quiet"], standalone_mode=False)
-        assert not code, told.getvalue()
+        assert not code, output.getvalue()
 
 
 def mapped(reader: OfflineReader, name: str) -> Iterator[Spans]:
