@@ -35,9 +35,11 @@ def tools() -> None:
 
 
 def test_every_row_gives_figures_and_goals() -> None:
-    told = compare.main(["--part", "0.002", "--rounds", "1", "--without", "apache", "redis", "--no-record"])
-    assert [row.row for row in told] == [row.name for row in compare.rows()]
-    for row, made in zip(told, compare.rows(), strict=True):
+    row_results = compare.main(
+        ["--part", "0.002", "--rounds", "1", "--without", "apache", "redis", "--no-record"]
+    )
+    assert [row.row for row in row_results] == [row.name for row in compare.rows()]
+    for row, made in zip(row_results, compare.rows(), strict=True):
         measured = {name for name in made.work if not server_of(name).startswith(("apache", "redis"))}
         assert set(row.figures) == measured
         assert row.ours in measured
@@ -65,7 +67,7 @@ def test_a_peer_that_fails_is_left_out_and_we_are_not() -> None:
     found = measured(peers, [row], 2, 1)
     assert found["r"]["firearrow"].rate == 8
     assert list(found["r"]) == ["firearrow"]
-    assert results.row_told(row, found["r"]).goals == ()
+    assert results.row_result(row, found["r"]).goals == ()
     with pytest.raises(LoadError, match="refused"):
         measured(peers, [Row("r", "firearrow", {"firearrow": work, "apache": done}, ())], 1, 1)
 

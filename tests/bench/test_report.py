@@ -29,8 +29,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def record(file: Path, part: float = 1, **rates: float) -> None:
-    told = results.row_told(row(), {name: sample(rate, 6.5) for name, rate in rates.items()})
-    results.append_comparison([told], {}, part=part, rounds=1, path=file)
+    result = results.row_result(row(), {name: sample(rate, 6.5) for name, rate in rates.items()})
+    results.append_comparison([result], {}, part=part, rounds=1, path=file)
 
 
 def goal_lines(file: Path) -> list[str]:

@@ -134,7 +134,7 @@ class Member:
         self.offsets = RemoteOffsetStore(instance, group)
         self.begun: list[PullRequest] = []
         self.popped: list[MessageQueue] = []
-        self.told: list[tuple[str, Queues, Queues]] = []
+        self.changes: list[tuple[str, Queues, Queues]] = []
         table: dict[MessageQueue, ProcessQueue] = {}
         self.locks = QueueLocks(instance, group, table) if orderly else None
         self.rebalancer = Rebalancer(
@@ -185,7 +185,7 @@ class Member:
         await self.instance.leave()
 
     async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
-        self.told.append((topic, everything, mine))
+        self.changes.append((topic, everything, mine))
         self.subscriptions[topic] = self.subscriptions[topic].renewed(int(time.time() * 1000))
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()

@@ -252,9 +252,9 @@ async def test_an_operator_has_a_message_handled_directly(
 
         def ask() -> bytes:
             with ClientSocket(address(peer.address)) as connection:
-                told = connection.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, asked)
-            assert told.code == 0, told.remark
-            return told.body
+                response = connection.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, asked)
+            assert response.code == 0, response.remark
+            return response.body
 
         body = await asyncio.to_thread(ask)
     assert f'"consumeResult":"{result}"'.encode() in body

@@ -75,8 +75,10 @@ def test_java_reads_what_we_wrote(tmp_path: Path) -> None:
             }
         }""")
     command = ["java", "-cp", java_class_path("client5"), str(program), str(store.path)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
-    assert {"broker-a 0 5", "broker-a 1 9007199254740993", "broker-b 3 0"} <= set(told)
+    output = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True
+    ).stdout.splitlines()
+    assert {"broker-a 0 5", "broker-a 1 9007199254740993", "broker-b 3 0"} <= set(output)
 
 
 async def test_each_way_to_read_goes_where_it_says(tmp_path: Path) -> None:

@@ -171,9 +171,9 @@ async def test_an_offset_that_moves_meanwhile_is_written_as_it_is_by_then() -> N
         store.update(queue, 3)
     store.remove(queues[0])
     await task
-    told = {int(request.ext["queueId"]): request.ext["commitOffset"] for request in instance.asked}
-    assert {number for number, offset in told.items() if offset == "9"} == written
-    assert {number for number, offset in told.items() if offset == "3"} == set(range(250)) - written - (
+    committed = {int(request.ext["queueId"]): request.ext["commitOffset"] for request in instance.asked}
+    assert {number for number, offset in committed.items() if offset == "9"} == written
+    assert {number for number, offset in committed.items() if offset == "3"} == set(range(250)) - written - (
         {0} - written
     )
 

@@ -115,12 +115,12 @@ async def test_sql(name_server: str, topics: Topics, feeder: RawProducer) -> Non
 
 async def test_topics_come_and_go(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     one, two = topics(queues=1), topics(queues=1)
-    told: list[tuple[str, int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     async with subscribed(name_server, one) as pulling:
         await settled(pulling, 1)
-        pulling.subscribe(two, listener=lambda topic, all_, mine: told.append((topic, len(all_), len(mine))))
+        pulling.subscribe(two, listener=lambda topic, all_, mine: calls.append((topic, len(all_), len(mine))))
         await settled(pulling, 2)
-        assert told == [(two, 1, 1)]
+        assert calls == [(two, 1, 1)]
         pulling.unsubscribe(one)
         assert {queue.topic for queue in pulling.assignment()} == {two}
         feeder.feed(one, [b"not wanted"])
@@ -269,14 +269,14 @@ async def test_new_queues_of_a_topic_are_told(
     name_server: str, topics: Topics, feeder: RawProducer, peer: Peer
 ) -> None:
     topic = topics(queues=1)
-    told: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
     async with consumer(name_server, check_queues_s=0.05) as pulling:
-        await pulling.on_queues_changed(topic, lambda name, queues: told.append((name, len(queues))))
+        await pulling.on_queues_changed(topic, lambda name, queues: calls.append((name, len(queues))))
         with ClientSocket(address(peer.address)) as connection:
             ext = topic_ext(topic, queues=3)
             assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
-        await wait_until(lambda: told)
-        assert told == [(topic, 3)]
+        await wait_until(lambda: calls)
+        assert calls == [(topic, 3)]
         with pytest.raises(NoRoute):
             await pulling.on_queues_changed(unique("nothing"), lambda name, queues: None)
 

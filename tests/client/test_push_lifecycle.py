@@ -236,8 +236,8 @@ asyncio.run(main())
 
 
 def test_the_manuals_program_runs_as_it_stands_there(name_server: str) -> None:
-    told = "print(messages[0].body, messages[0].keys, flush=True)"
-    program = MANUAL.replace("127.0.0.1:9876", name_server).replace("...", told)
+    statement = "print(messages[0].body, messages[0].keys, flush=True)"
+    program = MANUAL.replace("127.0.0.1:9876", name_server).replace("...", statement)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "b'hello' ('42',)\n"

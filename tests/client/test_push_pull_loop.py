@@ -142,15 +142,15 @@ async def test_a_pull_asks_for_what_the_options_say() -> None:
     assert pull.subscription is bench.subscriptions["orders"]
 
 
-@pytest.mark.parametrize(("cached_offset", "told"), [(None, None), (0, None), (1, 1)])
+@pytest.mark.parametrize(("cached_offset", "commit_offset"), [(None, None), (0, None), (1, 1)])
 async def test_offsets_above_nought_are_told_with_each_pull(
-    cached_offset: int | None, told: int | None
+    cached_offset: int | None, commit_offset: int | None
 ) -> None:
     bench = Bench()
     if cached_offset is not None:
         bench.offsets.update(QUEUE, cached_offset)
     await bench.run()
-    assert bench.pulls[0].commit == told
+    assert bench.pulls[0].commit == commit_offset
 
 
 async def test_broadcasting_tells_no_offset() -> None:

@@ -88,13 +88,13 @@ async def test_all_that_java_tells_is_told_by_java_s_names() -> None:
     table = info["mqTable"]
     assert isinstance(table, dict)
     assert list(table) == [QUEUE, OTHER]
-    assert all(set(told) == JAVA_QUEUE_FIELDS for told in table.values())
+    assert all(set(row) == JAVA_QUEUE_FIELDS for row in table.values())
     now_ms = time.time() * 1000
-    told = table[QUEUE]
-    assert now_ms - 101_000 < told.pop("lastLockTimestamp") < now_ms - 99_000
-    assert now_ms - 1000 < told.pop("lastPullTimestamp") <= now_ms
-    assert now_ms - 1000 < told.pop("lastConsumeTimestamp") <= now_ms
-    assert told == {
+    row = table[QUEUE]
+    assert now_ms - 101_000 < row.pop("lastLockTimestamp") < now_ms - 99_000
+    assert now_ms - 1000 < row.pop("lastPullTimestamp") <= now_ms
+    assert now_ms - 1000 < row.pop("lastConsumeTimestamp") <= now_ms
+    assert row == {
         "cachedMsgCount": 2, "cachedMsgMaxOffset": 8, "cachedMsgMinOffset": 6, "cachedMsgSizeInMiB": 3,
         "commitOffset": 5, "droped": False, "locked": True, "transactionMsgCount": 1, "transactionMsgMaxOffset": 5,
         "transactionMsgMinOffset": 5, "tryUnlockTimes": 0,

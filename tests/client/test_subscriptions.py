@@ -123,7 +123,7 @@ def test_renewing_changes_what_is_told_and_not_what_is_pulled_with() -> None:
     table.renew("orders")
     table.renew("never heard of")
     assert table["orders"] is before
-    assert [(told.topic, told.version) for told in table.for_heartbeat()] == [("orders", 1 << 50)]
+    assert [(each.topic, each.version) for each in table.for_heartbeat()] == [("orders", 1 << 50)]
 
 
 def test_what_is_subscribed_anew_is_newer_than_what_was_told() -> None:

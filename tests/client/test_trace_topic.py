@@ -181,11 +181,11 @@ async def test_a_producer_that_is_not_traced_leaves_no_trace(
     topic = topics(queues=1)
     async with Admin(name_server) as admin:
         async with Producer(unique("untraced"), name_server=name_server) as producer:
-            silent = await producer.send(Message(topic, b"x"))
+            untraced = await producer.send(Message(topic, b"x"))
         async with Producer(unique("traced"), name_server=name_server, options=TRACED) as producer:
-            told = await producer.send(Message(topic, b"y"))
-        await records_of(admin, told.message_id, {PubRecord})
-        assert await admin.messages_by_key(TRACE_TOPIC, silent.message_id) == []
+            traced = await producer.send(Message(topic, b"y"))
+        await records_of(admin, traced.message_id, {PubRecord})
+        assert await admin.messages_by_key(TRACE_TOPIC, untraced.message_id) == []
 
 
 def _answered(record: TraceRecord) -> bool:

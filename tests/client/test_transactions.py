@@ -56,13 +56,13 @@ class Heartbeats:
 
 @dataclass
 class Channels:
-    told: list[RemotingCommand] = field(default_factory=list)
+    sent: list[RemotingCommand] = field(default_factory=list)
     failure: Exception | None = None
 
     async def oneway(self, address: str, command: RemotingCommand) -> None:
         if self.failure is not None:
             raise self.failure
-        self.told.append(command)
+        self.sent.append(command)
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Sender:
         return self.result
 
     def decisions(self) -> list[str]:
-        return [command.ext["commitOrRollback"] for command in self.instance.channels.told]
+        return [command.ext["commitOrRollback"] for command in self.instance.channels.sent]
 
 
 @pytest.fixture
@@ -124,10 +124,10 @@ async def test_the_end_of_the_block_commits(sender: Sender, transactions: Transa
     assert message.properties == {"mine": "1"}, "the user's message is left alone"
     assert message.unique_id == "UNIQUE"
     assert sender.messages[0].properties == {"mine": "1", "TRAN_MSG": "true", "PGROUP": "PG"}
-    (told,) = sender.instance.channels.told
-    assert told.code == RequestCode.END_TRANSACTION
-    assert told.is_oneway
-    assert told.ext == {
+    (command,) = sender.instance.channels.command
+    assert command.code == RequestCode.END_TRANSACTION
+    assert command.is_oneway
+    assert command.ext == {
         "topic": "t", "producerGroup": "PG", "tranStateTableOffset": "7", "commitLogOffset": "1234",
         "commitOrRollback": "8", "fromTransactionCheck": "false", "msgId": "UNIQUE", "transactionId": "TX",
         "bname": "b",
@@ -139,7 +139,7 @@ async def test_an_exception_rolls_back_and_goes_on(sender: Sender, transactions:
         async with begun(transactions):
             raise ZeroDivisionError("no")
     assert sender.decisions() == ["12"]
-    assert sender.instance.channels.told[0].remark == (
+    assert sender.instance.channels.sent[0].remark == (
         "executeLocalTransactionBranch exception: ZeroDivisionError: no"
     )
 

@@ -80,7 +80,7 @@ class Driver:
     def _until_done(self, names: set[str], within_s: float) -> list[Event]:
         found: list[Event] = []
 
-        def told() -> bool:
+        def is_done() -> bool:
             while self._read < len(self.events):
                 found.append(self.events[self._read])
                 self._read += 1
@@ -88,13 +88,13 @@ class Driver:
                     return True
             return False
 
-        self._wait(told, within_s, f"{names}")
+        self._wait(is_done, within_s, f"{names}")
         return found
 
-    def _wait(self, told: Callable[[], bool], within_s: float, what: str) -> None:
+    def _wait(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
         deadline = time.monotonic() + within_s
         with self._news:
-            while not told():
+            while not condition():
                 if self._ended:
                     raise AssertionError(f"{self.name} ended: {self.log.read_text()[-2000:]}")
                 if not self._news.wait(deadline - time.monotonic()):
@@ -113,18 +113,18 @@ class Driver:
         """Wait until the consumers together got each body at least as often as it is listed."""
         names, wanted = tuple(consumers), Counter(bodies)
 
-        def told() -> bool:
+        def all_arrived() -> bool:
             return not wanted - Counter(event["body"] for event in self.consumed(*names))
 
-        self._wait(told, within_s, f"{wanted.total()} messages for {names}")
+        self._wait(all_arrived, within_s, f"{wanted.total()} messages for {names}")
         return self.consumed(*names)
 
     def await_count(self, consumer: str, count: int) -> None:
         self._wait(lambda: len(self.consumed(consumer)) >= count, 40, f"{count} messages for {consumer}")
 
-    def await_true(self, told: Callable[[], bool], what: str) -> None:
+    def await_true(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until the events say so."""
-        self._wait(told, 40, what)
+        self._wait(condition, 40, what)
 
     def __enter__(self) -> Self:
         return self

@@ -49,7 +49,7 @@ def travel(store: str, end: str, folder: Path, key_step: int = 1) -> Counter[str
         for work in pending_work:
             work.leave(client)
         left = contents(client)
-        compared["messages"] = same_as_told(left, golden)
+        compared["messages"] = same_as_manifest(left, golden)
         same_tables(saved, left)
         if end == "stop":
             ours.stop()
@@ -75,13 +75,13 @@ def travel(store: str, end: str, folder: Path, key_step: int = 1) -> Counter[str
     return compared
 
 
-def same_as_told(found: Contents, golden: Golden) -> int:
+def same_as_manifest(found: Contents, golden: Golden) -> int:
     """Every message of the manifest is where Apache said. How many there are."""
     count = 0
     for topic, queue in golden.queues():
         records = found.decoded(topic, queue["queueId"])
-        for record, told in zip(records, queue["messages"], strict=False):
-            assert_same(record, told)
+        for record, message in zip(records, queue["messages"], strict=False):
+            assert_same(record, message)
             count += 1
         assert len(records) >= len(queue["messages"])
     return count
@@ -96,11 +96,11 @@ def same_tables(was: Contents | Saved, now: Contents) -> None:
 def keys_found(client: ClientSocket, golden: Golden, step: int) -> int:
     """Keys and unique ids of the recorded messages find them. How many were asked for."""
     asked = [
-        (topic, key, told["physicalOffset"])
+        (topic, key, message["physicalOffset"])
         for topic, queue in golden.queues()
-        for told in queue["messages"]
-        for key in (*(told["keys"] or "").split(), told["properties"].get("UNIQ_KEY"))
-        if topic == told["topicInRecord"] and key
+        for message in queue["messages"]
+        for key in (*(message["keys"] or "").split(), message["properties"].get("UNIQ_KEY"))
+        if topic == message["topicInRecord"] and key
     ][::step]
     for topic, key, place in asked:
         assert place in [record.physical_offset for record in found_by(client, topic, key)], (topic, key)
@@ -113,8 +113,8 @@ def main() -> None:
         for end in ENDS:
             with tempfile.TemporaryDirectory() as folder:
                 compared = way(end, Path(folder))
-            told = ", ".join(f"{count} {what}" for what, count in compared.items())
-            print(f"{name}, {end}: {told}", flush=True)
+            summary = ", ".join(f"{count} {what}" for what, count in compared.items())
+            print(f"{name}, {end}: {summary}", flush=True)
 
 
 if __name__ == "__main__":

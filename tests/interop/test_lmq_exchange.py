@@ -38,7 +38,7 @@ def put(client: ClientSocket, first: int) -> None:
         assert answer.code == 0, answer.remark
 
 
-def told(found: list[Record]) -> list[tuple[bytes, str, int, int, str]]:
+def described(found: list[Record]) -> list[tuple[bytes, str, int, int, str]]:
     """What a record is, wherever it is read."""
     return [
         (one.body, one.topic, one.queue_id, one.queue_offset, one.properties["INNER_MULTI_QUEUE_OFFSET"])
@@ -49,7 +49,7 @@ def told(found: list[Record]) -> list[tuple[bytes, str, int, int, str]]:
 def read(client: ClientSocket, count: int) -> list[list[tuple[bytes, str, int, int, str]]]:
     """Each light queue, as soon as it holds all of `count` messages."""
     shares = {"%LMQ%all": count} | {f"%LMQ%{n}": len(range(n, count, 3)) for n in range(3)}
-    return [told(wait_for_messages(client, name, share)) for name, share in shares.items()]
+    return [described(wait_for_messages(client, name, share)) for name, share in shares.items()]
 
 
 @pytest.mark.parametrize(

@@ -72,13 +72,13 @@ def test_our_broker_registers_with_apaches_name_server(apache: Apache, tmp_path:
         )
         assert brokers(apache.name_server)["broker-second"] == second.address
         topic = {
-            "topic": "Told", "defaultTopic": "TBW102", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6",
+            "topic": "Created", "defaultTopic": "TBW102", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6",
             "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
         }  # fmt: skip
         assert ask(second.address, RequestCode.UPDATE_AND_CREATE_TOPIC, topic).code == ResponseCode.SUCCESS
 
         def routed() -> bool:
-            answer = ask(apache.name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Told"})
+            answer = ask(apache.name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Created"})
             if answer.code != ResponseCode.SUCCESS:
                 return False
             (queue,) = fastjson.loads(answer.body)["queueDatas"]

@@ -63,8 +63,8 @@ def _run(what: str, command: list[str], cwd: Path = HERE, environment: dict[str,
     )  # fmt: skip
     if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        told = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no output")
-        raise Unavailable(f"{what} failed with exit {done.returncode}: {told[:300]}")
+        reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no output")
+        raise Unavailable(f"{what} failed with exit {done.returncode}: {reason[:300]}")
 
 
 def _digest(paths: list[Path]) -> str:

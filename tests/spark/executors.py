@@ -15,14 +15,14 @@ def bare_python(folder: Path) -> Path:
     """An environment without this package; its interpreter."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
     python = folder / "bin" / "python"
-    told = subprocess.run(
+    done = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     for name in NEEDED:
         installed = _folder("numpy").parent / name
         if installed.exists():
-            (Path(told.stdout.strip()) / name).symlink_to(installed)
+            (Path(done.stdout.strip()) / name).symlink_to(installed)
     return python
 
 

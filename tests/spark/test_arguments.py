@@ -76,9 +76,9 @@ def test_groups_and_own_options_become_options_of_the_command() -> None:
 
 
 def test_help_shows_every_option_once() -> None:
-    told = run("--help")[1].output
+    output = run("--help")[1].output
     for option in ("--path", "--offsets", "--keys-file", "--bytes-rate", "--checkpoint", "--fast"):
-        assert len(re.findall(rf"^  {option}\b", told, re.M)) == 1, option
+        assert len(re.findall(rf"^  {option}\b", output, re.M)) == 1, option
 
 
 @pytest.mark.parametrize(("error", "code"), [(InvalidOption("no"), 2), (SendFailed("no"), 1)])
@@ -118,10 +118,10 @@ def test_options_of_the_client_go_along() -> None:
 @pytest.mark.parametrize("setting", ["accessKey=me", "group=G", "nameServer=other:9"])
 def test_what_is_no_option_of_the_client_is_refused(setting: str) -> None:
     key = setting.partition("=")[0]
-    told = rf"-option: {key} is not an option of the client; those begin with rocketmq\.$"
-    with pytest.raises(InvalidOption, match="^--target" + told):
+    expected = rf"-option: {key} is not an option of the client; those begin with rocketmq\.$"
+    with pytest.raises(InvalidOption, match="^--target" + expected):
         sending("--target", "t:1", "--target-option", setting).cluster()
-    with pytest.raises(InvalidOption, match="^--source" + told):
+    with pytest.raises(InvalidOption, match="^--source" + expected):
         source("--name-server", "n:1", "--source-option", setting).message_source(1)
 
 
@@ -170,7 +170,7 @@ def test_times_are_iso_or_milliseconds(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--from", "yesterday"), "--from='yesterday': expected milliseconds since 1970"),
         (("--from", "2000", "--until", "2000"), "--until 2000 is not after --from 2000"),
@@ -179,8 +179,8 @@ def test_times_are_iso_or_milliseconds(text: str) -> None:
         (("--keys-file", "/nowhere"), "--keys-file='/nowhere': cannot be read"),
     ],
 )
-def test_a_wrong_choice_names_its_option(arguments: tuple[str, ...], told: str) -> None:
-    with pytest.raises(InvalidOption, match=re.escape(told)):
+def test_a_wrong_choice_names_its_option(arguments: tuple[str, ...], expected: str) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(expected)):
         source(*arguments).message_filter()
 
 
@@ -225,11 +225,12 @@ def test_offsets_that_are_none_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [(b"\n \n", "is empty; write one key per line"), (b"\xff", "not UTF-8 at byte 0")]
+    ("content", "expected"),
+    [(b"\n \n", "is empty; write one key per line"), (b"\xff", "not UTF-8 at byte 0")],
 )
-def test_a_file_of_keys_must_hold_some(tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_file_of_keys_must_hold_some(tmp_path: Path, content: bytes, expected: str) -> None:
     (tmp_path / "keys").write_bytes(content)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=expected):
         lines(tmp_path / "keys")
 
 

@@ -73,25 +73,31 @@ def test_an_apache_store_has_no_findings_and_what_its_manifest_says(golden: Gold
         assert seen.queues[name].end == queue["minOffset"] + len(queue["messages"]), name
         assert seen.queues[name].first == queue["minOffset"], name
         assert seen.queues[name].within == len(queue["messages"]), name
-    records = {told["physicalOffset"]: told for queue in messages.values() for told in queue["messages"]}
+    records = {
+        message["physicalOffset"]: message for queue in messages.values() for message in queue["messages"]
+    }
     assert seen.numbers["records"] == len(records)
-    assert seen.numbers["log_bytes"] == sum(told["storeSize"] for told in records.values())
+    assert seen.numbers["log_bytes"] == sum(message["storeSize"] for message in records.values())
     assert files_of(golden.root) == before
 
 
 def test_an_apache_store_is_counted_as_its_manifest_says(golden: Golden) -> None:
     tallies = audited(golden.root).counts
-    records = {told["physicalOffset"]: told for _, queue in golden.queues() for told in queue["messages"]}
-    queues = Counter((told["topicInRecord"], told["queueIdInRecord"]) for told in records.values())
+    records = {
+        message["physicalOffset"]: message for _, queue in golden.queues() for message in queue["messages"]
+    }
+    queues = Counter((message["topicInRecord"], message["queueIdInRecord"]) for message in records.values())
     assert {key: row[0] for key, row in tallies.queues.rows.items()} == dict(queues)
-    tags = Counter((told["topicInRecord"], told["tags"]) for told in records.values() if told.get("tags"))
+    tags = Counter(
+        (message["topicInRecord"], message["tags"]) for message in records.values() if message.get("tags")
+    )
     assert {key: row[0] for key, row in tallies.tags.rows.items()} == dict(tags)
-    hours = Counter((told["storeTimestamp"] // 3_600_000,) for told in records.values())
+    hours = Counter((message["storeTimestamp"] // 3_600_000,) for message in records.values())
     assert {key: row[0] for key, row in tallies.hours.rows.items()} == dict(hours)
-    hosts = Counter((told["bornHost"].rpartition(":")[0],) for told in records.values())
+    hosts = Counter((message["bornHost"].rpartition(":")[0],) for message in records.values())
     assert {key: row[0] for key, row in tallies.hosts.rows.items()} == dict(hosts)
     assert sum(row[1] for row in tallies.queues.rows.values()) == sum(
-        told["storeSize"] for told in records.values()
+        message["storeSize"] for message in records.values()
     )
 
 
@@ -272,9 +278,9 @@ def test_zeros_inside_the_log_are_a_hole(apache: Path) -> None:
 def test_a_missing_segment_is_named_with_the_entries_that_show_it(apache: Path, golden_copy: Golden) -> None:
     path = apache / "commitlog" / f"{262144:020d}"
     gone = sum(
-        262144 <= told["physicalOffset"] < 524288
+        262144 <= message["physicalOffset"] < 524288
         for _, queue in golden_copy.queues()
-        for told in queue["messages"]
+        for message in queue["messages"]
     )
     path.unlink()
     seen = audited(apache)

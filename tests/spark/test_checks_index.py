@@ -118,7 +118,7 @@ def test_an_entry_newer_than_the_head_is_followed(newest: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "value", "told"),
+    ("at", "value", "expected"),
     [
         (16, 50, "its head tells of places 50 to 1950"),
         (24, 1951, "its head tells of places 0 to 1951"),
@@ -126,10 +126,10 @@ def test_an_entry_newer_than_the_head_is_followed(newest: int) -> None:
         (32, 8 << 32 | 41, "counts 8 slots that are used, and there are 7"),
     ],
 )
-def test_a_head_that_does_not_fit_is_refused(at: int, value: int, told: str) -> None:
+def test_a_head_that_does_not_fit_is_refused(at: int, value: int, expected: str) -> None:
     data = index_of(KEYS)
     struct.pack_into(">q", data, at, value)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=expected):
         covered_by(data, 7)
 
 

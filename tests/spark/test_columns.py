@@ -360,13 +360,13 @@ def test_without_properties_the_map_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "expected"),
     [
         (["topic", "Topic"], "unknown column 'Topic'"),
         (["body", "body"], "named twice"),
         (["properties"], "no column is left"),
     ],
 )
-def test_wrong_columns_are_refused(columns: list[str], told: str) -> None:
-    with pytest.raises(InvalidOption, match=f"columns: .*{told}"):
+def test_wrong_columns_are_refused(columns: list[str], expected: str) -> None:
+    with pytest.raises(InvalidOption, match=f"columns: .*{expected}"):
         column_names(columns, properties=False)

@@ -44,7 +44,7 @@ def test_every_job_has_a_file_with_a_program() -> None:
 @pytest.mark.parametrize("name", ["replay", "redrive"])
 def test_a_job_tells_its_options_without_java(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for option in (
         "--path",
         "--name-server",
@@ -55,7 +55,7 @@ def test_a_job_tells_its_options_without_java(name: str, capsys: pytest.CaptureF
         "--checkpoint",
         "--dry-run",
     ):
-        assert option in told
+        assert option in output
 
 
 def test_an_unknown_job_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

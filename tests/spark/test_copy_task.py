@@ -200,8 +200,8 @@ def test_the_stream_is_told_what_the_arguments_say() -> None:
         "pollTimeout": "7500ms", "group": "tools",
     }  # fmt: skip
     stores = SourceArguments(path=["/a", "x=/b"], pattern="T.*")
-    told = stream_options(stores, BatchArguments(), RunArguments())
-    assert (told["path"], told["topicPattern"]) == ('["/a","x=/b"]', "T.*")
+    options = stream_options(stores, BatchArguments(), RunArguments())
+    assert (options["path"], options["topicPattern"]) == ('["/a","x=/b"]', "T.*")
 
 
 def test_workers_wait_and_pull_as_the_arguments_say(tmp_path: Path) -> None:
@@ -242,9 +242,9 @@ def test_paces_that_cannot_be() -> None:
 
 def test_what_spark_says_becomes_our_sentence_again() -> None:
     spoken = "Traceback\nfirearrow.spark_tools.base.errors.DataLoss: T@b:0[1..2) is gone\n  at java"
-    told = sentence_of(spoken)
-    assert isinstance(told, DataLoss)
-    assert str(told) == "T@b:0[1..2) is gone"
+    error = sentence_of(spoken)
+    assert isinstance(error, DataLoss)
+    assert str(error) == "T@b:0[1..2) is gone"
     assert str(sentence_of("[STREAM_FAILED] what\nelse")) == "the stream ended: [STREAM_FAILED] what"
 
 
@@ -264,14 +264,14 @@ def test_whatever_is_refused_keeps_its_kind_and_sentence(refused: Exception) -> 
         except NoRoute as cause:
             raise refused from cause
     except type(refused):
-        told = sentence_of(f"[STREAM_FAILED] Query [id] failed: {traceback.format_exc()}\n\tat org.apache")
-    assert type(told) is type(refused)
-    assert str(told) == str(refused)
+        error = sentence_of(f"[STREAM_FAILED] Query [id] failed: {traceback.format_exc()}\n\tat org.apache")
+    assert type(error) is type(refused)
+    assert str(error) == str(refused)
 
 
 def test_an_error_of_ours_that_is_no_refusal_is_not_taken_for_one() -> None:
-    told = sentence_of("[STREAM_FAILED] Q\nfirearrow.client.errors.NoRoute: nobody\nValueError: a fault\n")
-    assert str(told) == "the stream ended: ValueError: a fault"
+    error = sentence_of("[STREAM_FAILED] Q\nfirearrow.client.errors.NoRoute: nobody\nValueError: a fault\n")
+    assert str(error) == "the stream ended: ValueError: a fault"
 
 
 def test_the_route_of_a_queue_never_changes(store: KnownStore, target: LocalBroker, tmp_path: Path) -> None:

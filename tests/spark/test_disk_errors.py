@@ -40,8 +40,9 @@ def test_no_room_for_the_plan_is_one_sentence(
     ended = run(*words, checkpoint="disk/c")
     assert ended.code == 1
     place = disk.path / "c" / "plan.json"
-    told = f"firearrow: {place}: no space (No space left on device); free some space and run it again, it continues\n"
-    assert ended.err == told
+    assert ended.err == (
+        f"firearrow: {place}: no space (No space left on device); free some space and run it again, it continues\n"
+    )
     disk.make_room()
     went_on = run(*words, checkpoint="disk/c")
     assert went_on.code == 0, went_on.err
@@ -55,9 +56,9 @@ def test_no_room_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
     disk.fill(leave_bytes=PAGE)  # the plan has room
     ended = run(export.cli, *words)
     assert ended.exit_code == 1
-    told = " ".join(ended.stdout.split())
-    assert f"failed: {disk.path / 'c' / 'marks'}/" in told
-    assert "no space (No space left on device); free some space and run it again, it continues" in told
+    output = " ".join(ended.stdout.split())
+    assert f"failed: {disk.path / 'c' / 'marks'}/" in output
+    assert "no space (No space left on device); free some space and run it again, it continues" in output
     disk.make_room()
     assert run(export.cli, *words).exit_code == 0
     assert ExportManifest.read(tmp_path / "out").rows == len(store.messages)

@@ -99,9 +99,9 @@ def test_executors_read_a_table_and_replay_it(
         env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    told = orjson.loads(done.stdout.splitlines()[-1])
+    result = orjson.loads(done.stdout.splitlines()[-1])
     known = {(each.queue.queue_id, each.queue_offset, each.unique_id) for each in store.of("Orders")}
-    assert {tuple(row) for row in told["rows"]} == known
-    assert len(told["rows"]) == len(known)
-    assert told["code"] == 0
+    assert {tuple(row) for row in result["rows"]} == known
+    assert len(result["rows"]) == len(known)
+    assert result["code"] == 0
     assert bodies(fresh_broker.store, "Orders") == bodies(store.root, "Orders")

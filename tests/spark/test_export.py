@@ -115,14 +115,14 @@ def test_bodies_may_stay_as_they_are_stored(run: Run, store: KnownStore, tmp_pat
 
 def test_an_apache_store_is_exported_whole(run: Run, golden: Golden, tmp_path: Path) -> None:
     assert run("--path", golden.root, "--partition-by", "topic") == 0
-    told = {
+    expected = {
         (topic, queue["queueId"], message["queueOffset"]): message["properties"]
         for topic, queue in golden.queues() for message in queue["messages"]
         if not topic.startswith("%") and not is_system_topic(topic)
     }  # fmt: skip
     rows = rows_of(tmp_path / "out")
-    assert {place(row) for row in rows} == told.keys()
-    assert len(rows) == len(told)
+    assert {place(row) for row in rows} == expected.keys()
+    assert len(rows) == len(expected)
 
 
 def test_what_was_gone_when_it_was_planned_is_named(run: Run, store: KnownStore, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ def run(*arguments: object) -> int:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ((), "--to: the folder of the export is required"),
         (("--to", "x", "--columns", "topic,price"), "columns: unknown column 'price'"),
@@ -24,14 +24,14 @@ def run(*arguments: object) -> int:
     ],
 )
 def test_wrong_arguments_are_named(
-    arguments: tuple[str, ...], told: str, store: KnownStore, tmp_path: Path,
+    arguments: tuple[str, ...], expected: str, store: KnownStore, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     assert run("--path", store.root, *arguments) in (1, 2)
     said = capsys.readouterr().err.strip()
     assert said.startswith("firearrow: ")
-    assert told in said
+    assert expected in said
     assert "\n" not in said
 
 

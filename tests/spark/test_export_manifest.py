@@ -44,7 +44,7 @@ def test_a_folder_without_one_is_not_complete(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"version": 2}, "version 2"),
         ({"files": [{"path": "x"}]}, "not a valid manifest"),
@@ -52,11 +52,13 @@ def test_a_folder_without_one_is_not_complete(tmp_path: Path) -> None:
         ({"rows": None, "job": None, "ranges": 7}, "not a valid manifest"),
     ],
 )
-def test_another_file_of_that_name_is_refused(tmp_path: Path, change: dict[str, object], told: str) -> None:
+def test_another_file_of_that_name_is_refused(
+    tmp_path: Path, change: dict[str, object], expected: str
+) -> None:
     written(tmp_path)
     found = orjson.loads((tmp_path / NAME).read_bytes())
     (tmp_path / NAME).write_bytes(orjson.dumps(found | change))
-    with pytest.raises(InvalidManifest, match=told):
+    with pytest.raises(InvalidManifest, match=expected):
         ExportManifest.read(tmp_path)
 
 

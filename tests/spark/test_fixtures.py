@@ -39,5 +39,8 @@ def _version(number: int) -> str:
 
 
 def test_workers_have_the_package(spark: "SparkSession") -> None:
-    told = spark.sparkContext.parallelize([1, 2], 2).map(_version).collect()
-    assert told == ["1 firearrow._native.columnar.record_spans", "2 firearrow._native.columnar.record_spans"]
+    versions = spark.sparkContext.parallelize([1, 2], 2).map(_version).collect()
+    assert versions == [
+        "1 firearrow._native.columnar.record_spans",
+        "2 firearrow._native.columnar.record_spans",
+    ]

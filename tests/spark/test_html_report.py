@@ -104,9 +104,9 @@ def test_findings_are_counted_and_named_on_the_page(evil: StoreResult) -> None:
 
 
 def test_the_document_has_the_same_numbers(evil: StoreResult, tmp_path: Path) -> None:
-    told = document([evil], 10, 1.5)
-    assert told["clean"] is False
-    [store] = told["stores"]
+    data = document([evil], 10, 1.5)
+    assert data["clean"] is False
+    [store] = data["stores"]
     assert store["findings"]["totals"] == {"bad CRC": 1}
     assert store["findings"]["listed"][0]["position"] == 5
     assert store["topics"] == [{"topic": EVIL, "kind": "messages", "queues": 1, "messages": 7, "bytes": 700}]

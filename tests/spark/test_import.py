@@ -77,10 +77,10 @@ def test_what_was_exported_comes_back(
     assert run(tmp_path, *target, "--create-topics", "--check-files") == 0
     for topic in ("Orders", "Payments", "Readings"):
         for record in check_same(store, fresh_broker, topic):
-            told = Provenance.of(record.properties)
-            assert told is not None
-            assert told.queue == MessageQueue(topic, BROKER, record.queue_id)
-            assert told.queue_offset == record.queue_offset
+            provenance = Provenance.of(record.properties)
+            assert provenance is not None
+            assert provenance.queue == MessageQueue(topic, BROKER, record.queue_id)
+            assert provenance.queue_offset == record.queue_offset
     assert run(tmp_path, *target, "--create-topics", "--check-files") == 0  # nothing is left to do
     assert sum(map(len, stored(fresh_broker, "Orders").values())) == len(store.of("Orders"))
 
@@ -168,7 +168,7 @@ def test_it_goes_on_behind_what_was_acknowledged(
 
 
 @pytest.mark.parametrize(
-    ("columns", "arguments", "told"),
+    ("columns", "arguments", "expected"),
     [
         ({"price": [1]}, ("--to-topic", "T"), "column body is missing"),
         ({"body": ["x"]}, (), "no topic: add a column topic"),
@@ -177,12 +177,12 @@ def test_it_goes_on_behind_what_was_acknowledged(
     ],
 )
 def test_what_cannot_be_sent_is_told_before_anything_is(
-    columns: dict[str, list[object]], arguments: tuple[str, ...], told: str, tmp_path: Path,
+    columns: dict[str, list[object]], arguments: tuple[str, ...], expected: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     assert run(tmp_path, "--parquet", tmp_path, "--target", "127.0.0.1:1", *arguments) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_files_that_changed_need_another_checkpoint(

@@ -119,9 +119,9 @@ def test_what_is_asked_for_beyond_the_store_is_still_told(indexed: Path) -> None
     with opened(indexed) as reader:
         (part,) = [QueueRange(queue, -5, COUNT)]
         _, lost = read(reader, [part], wanted(30))
-        found, told = read(reader, reader.by_index([part], wanted(30)), wanted(30))
+        found, reported = read(reader, reader.by_index([part], wanted(30)), wanted(30))
         assert found == [(queue, 15)]
-        assert told == lost
+        assert reported == lost
         assert len(lost) == 2
 
 

@@ -96,10 +96,10 @@ def read(
     lost: Lost | None = None,
     bytes_max: int = 1 << 20,
 ) -> list[int]:
-    tell = never if lost is None else lambda gone, why: lost.append((gone, why))
+    on_loss = never if lost is None else lambda gone, why: lost.append((gone, why))
     return [
         number
-        for spans in reader.read(part, message_filter, tell, bytes_max=bytes_max)
+        for spans in reader.read(part, message_filter, on_loss, bytes_max=bytes_max)
         for number in numbers(spans)
     ]
 

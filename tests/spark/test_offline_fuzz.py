@@ -100,7 +100,7 @@ def test_every_offset_is_read_or_lost_once(
                     assert (record.topic, record.queue_id) == ("T", 0)
                     seen[record.queue_offset] = record.body
             segments = reader.segments("s")
-            walked = reader.read_log("s", segments[0].base if segments else 0, None, lambda *told: None)
+            walked = reader.read_log("s", segments[0].base if segments else 0, None, lambda *lost: None)
             assert sum(len(spans) for spans in walked) <= 2 * COUNT
             reader.log_end("s")
             reader.offset_at(QUEUE, 1000)

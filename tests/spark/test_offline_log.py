@@ -57,11 +57,11 @@ def write_at(root: Path, physical: int, data: bytes) -> None:
 
 
 def test_a_golden_log_is_walked_to_its_end(golden: Golden) -> None:
-    told = {message["physicalOffset"] for _, queue in golden.queues() for message in queue["messages"]}
+    expected = {message["physicalOffset"] for _, queue in golden.queues() for message in queue["messages"]}
     torn = Recorder()
     with opened(golden.root) as reader:
         found = places(reader, torn=torn, check_crc=True)
-        assert set(found) == told
+        assert set(found) == expected
         assert found == sorted(found)
         assert torn == []
         ends = {m["physicalOffset"] + m["storeSize"] for _, q in golden.queues() for m in q["messages"]}

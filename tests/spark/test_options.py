@@ -72,7 +72,7 @@ def test_names_are_read_in_any_case_as_spark_lowers_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"startingOfsets": "latest"}, "startingOfsets: unknown option; did you mean startingOffsets?"),
         ({"zzz": "1"}, "zzz: unknown option; SPARK.md lists all options"),
@@ -111,10 +111,10 @@ def test_names_are_read_in_any_case_as_spark_lowers_them() -> None:
         ({"keysByIndex": "true"}, "keysByIndex: no keys to look up; set keys"),
     ],
 )
-def test_a_refusal_is_one_sentence_that_names_the_option(given: dict[str, str], told: str) -> None:
+def test_a_refusal_is_one_sentence_that_names_the_option(given: dict[str, str], expected: str) -> None:
     with pytest.raises(InvalidOption) as refusal:
         options(**given)
-    assert told in str(refusal.value)
+    assert expected in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert len(str(refusal.value)) < 300
 

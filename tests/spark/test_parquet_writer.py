@@ -203,7 +203,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ({"columns": ("nonsense",)}, "columns: unknown column 'nonsense'"),
         ({"partition_by": ("body",)}, "--partition-by: unknown 'body'"),
@@ -213,8 +213,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         ({"compression": "none", "level": 3}, "only for zstd"),
     ],
 )
-def test_a_wrong_layout_is_refused(arguments: dict[str, object], told: str) -> None:
-    with pytest.raises(InvalidOption, match=told):
+def test_a_wrong_layout_is_refused(arguments: dict[str, object], expected: str) -> None:
+    with pytest.raises(InvalidOption, match=expected):
         Layout(**{"columns": COLUMNS, **arguments})  # type: ignore[arg-type]
 
 

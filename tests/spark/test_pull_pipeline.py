@@ -60,23 +60,23 @@ class Broker:
 
     def plain(self, request: RemotingCommand, at: int) -> Answer:
         if at < self.first:
-            return self.told(request, MOVED, self.first)
+            return self.respond(request, MOVED, self.first)
         if at >= self.end:
-            return self.told(request, NOT_FOUND if at == self.end else MOVED, self.end)
+            return self.respond(request, NOT_FOUND if at == self.end else MOVED, self.end)
         stop = min(at + self.each(), at + int(request.ext["maxMsgNums"]), self.end)
         body = b"".join(
             record_bytes(b"%d" % n, queue_offset=n, topic="T", queue_id=0, sys_flag=self.flags.get(n, 0))
             for n in range(at, stop)
             if n not in self.holes
         )
-        return self.told(request, FOUND, stop, body)
+        return self.respond(request, FOUND, stop, body)
 
-    def told(self, request: RemotingCommand, code: int, next_offset: int, body: bytes = b"") -> Answer:
+    def respond(self, request: RemotingCommand, code: int, next_offset: int, body: bytes = b"") -> Answer:
         ext = {
             "nextBeginOffset": str(next_offset), "minOffset": str(self.first), "maxOffset": str(self.end),
             "suggestWhichBrokerId": "0",
         }  # fmt: skip
-        return request.answer(code, "as told", ext, body)
+        return request.answer(code, "scripted", ext, body)
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def read(
     cluster: Scripted, start: int, end: int, *, message_filter: MessageFilter = ALL, lost: Lost | None = None,
     bytes_max: int = 1000, timeout_s: float = 5,
 ) -> list[int]:  # fmt: skip
-    def tell(part: QueueRange, why: str) -> None:
+    def on_loss(part: QueueRange, why: str) -> None:
         assert part.queue == QUEUE
         if lost is None:
             raise DataLoss(f"{part}: {why}")
@@ -105,7 +105,7 @@ def read(
         part = QueueRange(QUEUE, start, end)
         return [
             spans.queue_offset(index)
-            for spans in reader.read(part, message_filter, tell, bytes_max=bytes_max)
+            for spans in reader.read(part, message_filter, on_loss, bytes_max=bytes_max)
             for index in range(len(spans))
         ]
 
@@ -179,7 +179,7 @@ def test_a_record_that_stands_for_several_leaves_no_hole(cluster: Scripted) -> N
 def test_holes_of_a_filter_are_none(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 100))
     broker.holes = set(range(0, 100, 3))
-    broker.rules = [lambda request, at: broker.told(request, AGAIN, 40)]
+    broker.rules = [lambda request, at: broker.respond(request, AGAIN, 40)]
     tagged = MessageFilter(tags=frozenset({"x"}))
     assert read(cluster, 0, 100, message_filter=tagged) == [], "what has not the tag is left out here"
     assert broker.asked == [0, *range(40, 100, 10)]
@@ -188,7 +188,7 @@ def test_holes_of_a_filter_are_none(cluster: Scripted) -> None:
 
 def test_passing_over_offsets_without_a_filter_is_a_loss(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 100))
-    broker.rules = [lambda request, at: broker.told(request, AGAIN, 40)]
+    broker.rules = [lambda request, at: broker.respond(request, AGAIN, 40)]
     lost: Lost = []
     assert read(cluster, 10, 60, lost=lost) == list(range(40, 60))
     assert lost == [(10, 40, "the broker skips these offsets")]
@@ -197,7 +197,7 @@ def test_passing_over_offsets_without_a_filter_is_a_loss(cluster: Scripted) -> N
 @pytest.mark.parametrize("code", [NOT_FOUND, AGAIN, MOVED, FOUND])
 def test_a_broker_that_never_gets_on_is_a_loss_in_time(cluster: Scripted, code: int) -> None:
     broker = put(cluster, Broker(0, 50))
-    stuck = [lambda request, at: broker.told(request, code, at)] * 100
+    stuck = [lambda request, at: broker.respond(request, code, at)] * 100
     broker.rules = [broker.plain, *stuck]
     lost: Lost = []
     assert read(cluster, 0, 50, lost=lost) == list(range(10))
@@ -206,17 +206,17 @@ def test_a_broker_that_never_gets_on_is_a_loss_in_time(cluster: Scripted, code: 
 
 def test_an_offset_that_goes_backwards_is_no_way_back(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 50))
-    broker.rules = [broker.plain, lambda request, at: broker.told(request, FOUND, 0, record_bytes(b"x"))]
+    broker.rules = [broker.plain, lambda request, at: broker.respond(request, FOUND, 0, record_bytes(b"x"))]
     assert read(cluster, 0, 50) == list(range(50))
 
 
 @pytest.mark.parametrize(
     ("code", "error", "says"),
     [
-        (16, RequestRefused, "T@a:0: 16 as told"),
+        (16, RequestRefused, "T@a:0: 16 scripted"),
         (26, RequestRefused, "26"),
-        (1, RequestRefused, "1 as told"),
-        (17, TopicNotFound, "17 as told"),
+        (1, RequestRefused, "1 scripted"),
+        (17, TopicNotFound, "17 scripted"),
         (23, InvalidOption, "sql: the broker cannot parse"),
     ],
 )
@@ -224,7 +224,7 @@ def test_refusals_come_with_the_broker_s_words(
     cluster: Scripted, code: int, error: type[SparkToolsError], says: str
 ) -> None:
     broker = put(cluster, Broker(0, 50))
-    broker.rules = [broker.plain, lambda request, at: broker.told(request, code, 0)]
+    broker.rules = [broker.plain, lambda request, at: broker.respond(request, code, 0)]
     with pytest.raises(error, match=says):
         read(cluster, 0, 50)
 

@@ -144,15 +144,15 @@ def test_batches_are_of_the_schema_that_spark_demands(log: FakeLog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "told"),
+    ("field", "expected"),
     [
         (StructField("offset", LongType()), "unknown column 'offset'"),
         (StructField("queueId", LongType()), "schema: queueId is int32, not int64; cast it"),
         (StructField("topic", StringType(), nullable=False), "schema: topic cannot be `not null`"),
     ],
 )
-def test_a_schema_that_cannot_be_given_is_refused(field: StructField, told: str) -> None:
-    with pytest.raises(InvalidOption, match=told):
+def test_a_schema_that_cannot_be_given_is_refused(field: StructField, expected: str) -> None:
+    with pytest.raises(InvalidOption, match=expected):
         asked_columns(StructType([field]))
 
 

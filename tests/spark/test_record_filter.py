@@ -91,17 +91,17 @@ def test_bytes_that_change_are_an_error() -> None:
 
 
 def test_a_golden_log_is_selected_as_its_manifest_says(golden: Golden) -> None:
-    told = [m for topic, q in golden.queues() for m in q["messages"] if topic == m["topicInRecord"]]
-    tags = {m["tags"] for m in told if m.get("tags")}
-    keys = {key for m in told for key in (m.get("keys") or "").split(" ") if key}
+    messages = [m for topic, q in golden.queues() for m in q["messages"] if topic == m["topicInRecord"]]
+    tags = {m["tags"] for m in messages if m.get("tags")}
+    keys = {key for m in messages for key in (m.get("keys") or "").split(" ") if key}
     kept_by_tag: list[int] = []
     kept_by_key: list[int] = []
     for path in sorted((golden.root / "commitlog").iterdir()):
         spans, _, _ = walk(path.read_bytes(), 0, 1 << 40, base=int(path.name))
         kept_by_tag += (r.physical_offset for r in records_of(RecordFilter(tags=tags).keep(spans)))
         kept_by_key += (r.physical_offset for r in records_of(RecordFilter(keys=keys).keep(spans)))
-    assert {m["physicalOffset"] for m in told if m.get("tags")} <= set(kept_by_tag)
-    assert {m["physicalOffset"] for m in told if (m.get("keys") or "").strip()} <= set(kept_by_key)
+    assert {m["physicalOffset"] for m in messages if m.get("tags")} <= set(kept_by_tag)
+    assert {m["physicalOffset"] for m in messages if (m.get("keys") or "").strip()} <= set(kept_by_key)
     assert len(tags) > 5
     assert len(keys) > 300
 

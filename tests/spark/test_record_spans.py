@@ -55,7 +55,7 @@ def changed(data: bytes, at: int, value: bytes) -> bytes:
 
 
 def test_every_record_of_a_golden_log_is_what_apache_says(golden: Golden) -> None:
-    told = {m["physicalOffset"]: m for _, queue in golden.queues() for m in queue["messages"]}
+    expected = {m["physicalOffset"]: m for _, queue in golden.queues() for m in queue["messages"]}
     seen = set()
     for path in sorted((golden.root / "commitlog").iterdir()):
         spans, _, end = walk(path.read_bytes(), 0, 1 << 40, base=int(path.name), check_crc=True)
@@ -63,13 +63,13 @@ def test_every_record_of_a_golden_log_is_what_apache_says(golden: Golden) -> Non
         for index in range(len(spans)):
             record = spans[index]
             assert record.physical_offset == spans.base + spans.position(index)
-            if record.physical_offset in told:
-                assert_same(record, told[record.physical_offset])
-                assert spans.properties(index) == told[record.physical_offset]["properties"]
+            if record.physical_offset in expected:
+                assert_same(record, expected[record.physical_offset])
+                assert spans.properties(index) == expected[record.physical_offset]["properties"]
                 assert spans.topic(index) == record.topic
                 assert bytes(spans.record(index))[BODY_AT : BODY_AT + len(record.body)] == record.body
                 seen.add(record.physical_offset)
-    assert seen == set(told)
+    assert seen == set(expected)
 
 
 def test_a_walk_ends_where_it_is_told_to() -> None:

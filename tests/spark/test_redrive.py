@@ -188,16 +188,16 @@ def test_a_topic_that_is_gone_is_an_error_that_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--path", "s"), "--group: name the consumer group"),
         (("--group", "g", "--topics", "T"), "--group says what is read"),
     ],
 )
-def test_wrong_usage_is_one_sentence(redrive: Job, arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_is_one_sentence(redrive: Job, arguments: tuple[str, ...], expected: str) -> None:
     ran = redrive(*arguments, "--target", "127.0.0.1:1")
     assert ran.code == 2
-    assert told in ran.err
+    assert expected in ran.err
 
 
 # ---- what a letter tells ----

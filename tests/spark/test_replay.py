@@ -359,7 +359,7 @@ def test_a_topic_that_the_source_has_not_is_named(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--target", "127.0.0.1:1"), "--path or --name-server"),
         (("--dry-run", "--verify", "--path", "s"), "--dry-run sends nothing"),
@@ -369,11 +369,11 @@ def test_a_topic_that_the_source_has_not_is_named(
     ],
 )  # fmt: skip
 def test_wrong_usage_is_one_sentence(
-    store: KnownStore, replay: Job, arguments: tuple[str, ...], told: str
+    store: KnownStore, replay: Job, arguments: tuple[str, ...], expected: str
 ) -> None:
     ran = replay(*(str(store.root) if each == "s" else each for each in arguments))
     assert ran.code == 2
-    assert told in ran.err
+    assert expected in ran.err
     assert ran.err.count("\n") == 1
 
 

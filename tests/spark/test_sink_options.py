@@ -175,10 +175,10 @@ def test_the_offset_behind_the_last_row_of_each_queue_is_learnt_on_the_way() -> 
 
 
 def test_a_failed_write_tells_what_stays() -> None:
-    told = report_aborted([TaskCommit(SentTotals(5)), None, TaskCommit(SentTotals(2))])
-    assert "2 of 3 tasks finished, and the target keeps their 7 messages" in told
+    text = report_aborted([TaskCommit(SentTotals(5)), None, TaskCommit(SentTotals(2))])
+    assert "2 of 3 tasks finished, and the target keeps their 7 messages" in text
 
 
 def test_the_columns_are_told_as_they_are() -> None:
-    told = section(SPARK.read_text("utf-8"), "sink columns")
-    assert told == columns_table(), "run python -m tests.spark.docs"
+    table = section(SPARK.read_text("utf-8"), "sink columns")
+    assert table == columns_table(), "run python -m tests.spark.docs"

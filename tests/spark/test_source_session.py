@@ -175,7 +175,7 @@ def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore,
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"topic": "Missing"}, "TopicNotFound"),
         ({"topik": "Orders"}, "topik: unknown option; did you mean topic"),
@@ -184,9 +184,9 @@ def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore,
     ],
 )
 def test_what_is_wrong_is_told_in_spark_s_error(
-    load: "Callable[..., DataFrame]", options: dict[str, str], told: str
+    load: "Callable[..., DataFrame]", options: dict[str, str], expected: str
 ) -> None:
-    with pytest.raises(Exception, match=told):
+    with pytest.raises(Exception, match=expected):
         load(**options).count()
 
 

@@ -77,10 +77,10 @@ def test_entries_whose_records_were_cut_off_are_lost_by_name(root: Path) -> None
     with pytest.raises(DataLoss, match=r"80 messages are gone: T@s:0\[60\.\.100\).*; T@s:1\[60\.\.100\)"):
         rows(root)
     assert rows(root, failOnDataLoss="false") == 2 * KEPT
-    told: list[QueueRange] = []
+    reported: list[QueueRange] = []
     with opened(root) as reader:
-        found = ranges(reader, SourceArguments(path=[f"s={root}"]), lambda part, why: told.append(part))
-    assert told == lost
+        found = ranges(reader, SourceArguments(path=[f"s={root}"]), lambda part, why: reported.append(part))
+    assert reported == lost
     assert [(part.start, part.end) for part in found] == [(0, KEPT)] * 2
 
 

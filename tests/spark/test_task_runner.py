@@ -91,8 +91,8 @@ def refusing(slices: Sequence[Slice], marks: ProgressFiles) -> None:
 def test_a_refusal_ends_its_task_only_and_is_told_once(tmp_path: Path) -> None:
     slices = [Slice(number, QueueRange(queue(number % 3), number, number + 1)) for number in range(6)]
     tasks = [[slices[number], slices[number + 3]] for number in range(3)]
-    told = task_runner.run(InProcessSparkContext(), [*tasks, tasks[1]], ProgressFiles(tmp_path), refusing)
-    assert told == ["the broker went away"]
+    errors = task_runner.run(InProcessSparkContext(), [*tasks, tasks[1]], ProgressFiles(tmp_path), refusing)
+    assert errors == ["the broker went away"]
     assert [mark.number for mark in ProgressFiles(tmp_path).written()] == [0, 2, 3, 5]
 
 
@@ -183,8 +183,8 @@ def test_a_rate_is_since_the_first_look() -> None:
     rate = ThroughputMeter(clock)
     rate.told(1000, 5_000_000)
     clock.advance(2000)
-    told = rate.told(3000, 9_000_000)
-    assert re.fullmatch(r"3,000 messages, 9 MB, 1,000/s, 2 MB/s", told)
+    line = rate.told(3000, 9_000_000)
+    assert re.fullmatch(r"3,000 messages, 9 MB, 1,000/s, 2 MB/s", line)
 
 
 @pytest.mark.parametrize("terminal", [False, True], ids=["lines", "bar"])
@@ -199,9 +199,9 @@ def test_progress_is_painted_until_its_end(
     with shown("replay", marks, slices, quiet=False):
         marks.write(SliceProgress(0, 20, {"messages": 8, "bytes": 8_000_000}))
         marks.write(SliceProgress(1, 2, {"messages": 3, "bytes": 0}))
-    told = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
-    assert ("━" in told) is terminal
-    assert re.search(r"replay.* 80 %.* 11 messages, 8 MB, ", told)
+    output = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert ("━" in output) is terminal
+    assert re.search(r"replay.* 80 %.* 11 messages, 8 MB, ", output)
     with shown("replay", marks, slices, quiet=True):
         pass
     assert capsys.readouterr().err == ""

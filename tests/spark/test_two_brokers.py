@@ -86,10 +86,10 @@ def load(spark: "SparkSession", cluster: Cluster, **options: str) -> "DataFrame"
 def found(frame: "DataFrame") -> Places:
     """Each row once, with the body of the place that it tells."""
     rows = frame.select("brokerName", "queueId", "queueOffset", "body").collect()
-    told = {(row.brokerName, row.queueId, row.queueOffset) for row in rows}
-    assert len(told) == len(rows)
+    found_places = {(row.brokerName, row.queueId, row.queueOffset) for row in rows}
+    assert len(found_places) == len(rows)
     assert all(bytes(row.body) == body(row.brokerName, row.queueId, row.queueOffset) for row in rows)
-    return told
+    return found_places
 
 
 def test_a_table_is_of_both(spark: "SparkSession", cluster: Cluster) -> None:
@@ -111,9 +111,9 @@ def test_queues_and_offsets_of_a_table_go_by_the_broker_s_name(
 def brought(store: Path, topic: str) -> Places:
     """Where the messages of the topic are from, which are in that store."""
     records = [record for each in stored(store, topic).values() for record in each]
-    told = [Provenance.of(record.properties) for record in records]
+    provenances = [Provenance.of(record.properties) for record in records]
     from_where = {
-        (place.queue.broker_name, place.queue.queue_id, place.queue_offset) for place in told if place
+        (place.queue.broker_name, place.queue.queue_id, place.queue_offset) for place in provenances if place
     }
     assert len(from_where) == len(records)
     bodies = {body(*place) for place in from_where}
