@@ -102,7 +102,7 @@ def test_files_to_be_read_are_in_the_cache(
                 assert os.preadv(file.fileno(), [bytearray(16)], place, os.RWF_NOWAIT) == 16
 
 
-def test_a_cpu_lags_behind_its_best() -> None:
+def test_a_cpu_is_slower_than_its_best() -> None:
     cpus, pace = os.sched_getaffinity(0), Pace()
     assert pace.lag() == 0
     assert all(pace.lag() >= 0 for _ in range(3))

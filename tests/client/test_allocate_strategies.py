@@ -83,7 +83,7 @@ def test_who_is_no_member_gets_nothing(strategy: Strategy) -> None:
     ("client_id", "queues", "members"),
     [("", queues_of(1), ["r@a"]), ("r@a", [], ["r@a"]), ("r@a", queues_of(1), [])],
 )
-def test_nothing_can_be_split_among_nobody(
+def test_nothing_can_be_split_among_no_members(
     strategy: Strategy, client_id: str, queues: Sequence[MessageQueue], members: list[str]
 ) -> None:
     with pytest.raises(ValueError, match="client id, queues and members"):
@@ -97,7 +97,7 @@ def test_a_room_without_a_name_is_refused() -> None:
         MachineRoomNearby("AVG", lambda queue: "r", lambda client: "")("g", "r@a", queues_of(1), ["r@a"])
 
 
-def test_fixed_queues_are_taken_whoever_is_there() -> None:
+def test_fixed_queues_do_not_depend_on_the_members() -> None:
     assert FixedQueues(queues_of(2))("g", "nobody", [], []) == tuple(queues_of(2))
 
 

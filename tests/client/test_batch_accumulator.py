@@ -66,7 +66,7 @@ async def test_each_gets_its_own_result() -> None:
     assert sender.accumulator.bytes == 0
 
 
-async def test_a_batch_that_is_one_place_for_the_broker_has_no_places_of_its_items() -> None:
+async def test_a_batch_with_one_offset_id_has_none_for_its_items() -> None:
     sender = Sender()
     environment = [sender.add(b"a"), sender.add(b"b")]
     sender.accumulator.flush()
@@ -74,7 +74,7 @@ async def test_a_batch_that_is_one_place_for_the_broker_has_no_places_of_its_ite
     assert [(await way).offset_message_id for way in environment] == ["", ""]
 
 
-async def test_only_what_is_alike_gathers() -> None:
+async def test_only_similar_messages_are_batched() -> None:
     sender = Sender()
     sender.add(b"1")
     sender.add(b"2", tags="x")
@@ -148,7 +148,7 @@ async def test_one_that_may_not_be_sent_fails_alone() -> None:
     assert sender.accumulator.bytes == 0
 
 
-async def test_a_failure_is_told_to_each() -> None:
+async def test_a_failure_is_reported_to_each() -> None:
     sender = Sender()
     environment = [sender.add(b"a"), sender.add(b"b")]
     sender.accumulator.flush()

@@ -16,7 +16,7 @@ def test_a_tiny_run_gives_every_row() -> None:
     assert all(isinstance(row["firearrow"], int) and row["firearrow"] > 0 for row in rows)
 
 
-def test_a_client_that_fails_is_told_with_its_words() -> None:
+def test_a_client_that_fails_is_reported_with_its_output() -> None:
     with pytest.raises(RuntimeError, match="firearrow send"):
         clients.ours().run("send", "127.0.0.1:1", "t", 1)
 

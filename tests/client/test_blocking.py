@@ -223,7 +223,7 @@ def test_transactions(name_server: str, topics: Topics) -> None:
 # ---- where it waits, and where it must not ----
 
 
-async def test_within_somebody_elses_loop_it_only_blocks(name_server: str, topics: Topics) -> None:
+async def test_within_another_loop_it_only_blocks(name_server: str, topics: Topics) -> None:
     topic = topics()
     with producer(name_server) as sending:
         assert sending.send(Message(topic, b"body")).status is SendStatus.SEND_OK

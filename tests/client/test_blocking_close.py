@@ -60,7 +60,7 @@ class Full:
 
 
 @pytest.mark.parametrize("wait", [False, True])
-def test_more_than_there_is_room_for_waits_or_is_refused(wait: bool) -> None:
+def test_more_than_the_capacity_waits_or_is_refused(wait: bool) -> None:
     thread = LoopThread.current()
     bridge = ThreadBridge(thread, Full(wait))
     sendings: list[asyncio.Future[SendResult]] = []

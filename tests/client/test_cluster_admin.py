@@ -127,7 +127,7 @@ async def test_a_message_is_handled_once_more_because_an_operator_wants_it(
             await Operations(admin).consume_directly(push.group, "nobody", message)
 
 
-async def test_a_half_message_that_was_given_up_is_asked_about_anew(
+async def test_a_half_message_that_was_given_up_is_checked_again(
     name_server: str, topics: Callable[..., str]
 ) -> None:
     topic = topics(queues=1, message_type="TRANSACTION")

@@ -101,7 +101,7 @@ async def test_no_more_handlers_run_at_a_time_than_allowed_and_the_next_begins_w
     assert [offsets for offsets, _ in gate.calls] == [[0], [1], [2]]
 
 
-async def test_what_nobody_takes_back_stays_unfinished_and_comes_to_a_handler_again_after_5_s() -> None:
+async def test_what_cannot_be_sent_back_stays_unfinished_and_is_handled_again_after_5_s() -> None:
     harness = ConcurrentHarness(answering(False), takes=lambda message: message.queue_offset != 11)
     messages = await harness.pulled(10, 11, 12)
     assert [offset for _, offset, _ in harness.offsets.updates] == [11]

@@ -126,9 +126,7 @@ async def test_if_the_broker_cannot_take_it_back_the_message_is_published_to_the
     assert (found[0].tags, found[0].keys, found[0].get_property("mine")) == ("a", ("k1", "k2"), "x")
 
 
-async def test_a_namespace_is_seen_by_nobody_but_the_broker(
-    peer: Peer, name_server: str, feeder: RawProducer
-) -> None:
+async def test_only_the_broker_sees_a_namespace(peer: Peer, name_server: str, feeder: RawProducer) -> None:
     topic, journal = unique("topic"), Journal(lambda message: message.reconsume_times > 0)
     feeder.feed(f"tenant%{topic}", [b"a"])
     with ClientSocket(address(peer.name_server)) as connection:

@@ -48,7 +48,7 @@ async def test_an_orderly_handler_answers_for_itself(answer: object, result: str
     assert (response["consumeResult"], response["order"], response["autoCommit"]) == (result, True, False)
 
 
-async def test_what_a_handler_raised_is_told() -> None:
+async def test_what_a_handler_raised_is_reported() -> None:
     async def handler(messages: list[ReceivedMessage]) -> None:
         raise ValueError("no stock")
 

@@ -40,7 +40,7 @@ async def test_only_the_head_is_looked_at() -> None:
     assert harness.process_queue.message_count == 0
 
 
-async def test_a_message_that_nobody_began_stays() -> None:
+async def test_a_message_without_a_handler_stays() -> None:
     harness = ExpiryHarness(10)
     harness.time.advance(10_000_000)
     await harness.expiry.sweep()

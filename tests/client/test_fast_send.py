@@ -113,7 +113,7 @@ async def test_a_refusal_is_tried_elsewhere_by_the_rules_of_the_verb() -> None:
         assert len(sent(cluster)) == 4
 
 
-async def test_less_safe_is_told() -> None:
+async def test_less_safe_is_reported() -> None:
     async with Scripted("a") as cluster, Producer("g", name_server=cluster.name_server) as sender:
         await warm(cluster, sender)
         cluster.brokers["a"].script = [10]
@@ -151,7 +151,7 @@ async def test_a_lost_connection_is_opened_again() -> None:
         assert (await sender.send(Message("t", b"x"))).status is SendStatus.SEND_OK
 
 
-async def test_room_is_given_back_whatever_happens() -> None:
+async def test_capacity_is_always_released() -> None:
     async with Scripted("a") as cluster, Producer("g", name_server=cluster.name_server) as sender:
         await warm(cluster, sender)
         cluster.brokers["a"].script = [0, 13, None, None]

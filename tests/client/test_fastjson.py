@@ -83,7 +83,7 @@ def test_offsets_that_are_none_are_refused(text: str, says: str) -> None:
     ["", "{", "[", '{"a"', '{"a":', '{"a":1', "[1", "[1 2]", "{{}:1}", '{{"topic":"t"}:1}', "nul", "NaN",
      "{a:Infinity}", '"\\x"', "1 2", "{:1}", "{,}", "9" * 5000, "'a'", b"\xff\xfe", "\x00"],
 )  # fmt: skip
-def test_what_nobody_writes_is_refused(text: str | bytes) -> None:
+def test_invalid_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(JsonError):
         fastjson.loads(text)
 

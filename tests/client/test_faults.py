@@ -72,7 +72,7 @@ def bodies(start: int, count: int, size: int = 300) -> list[bytes]:
 # ---- a consumer ----
 
 
-async def test_frames_in_small_pieces_are_put_together(
+async def test_frames_in_small_chunks_are_reassembled(
     peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, sent = topics(), bodies(0, 60)
@@ -192,7 +192,7 @@ async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
 
 
 @pytest.mark.parametrize("fault", ["gone", "silent"])
-async def test_a_close_that_reaches_nobody_ends_all_the_same(
+async def test_a_close_without_a_reachable_broker_ends(
     fault: str, peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     """What could not be told is consumed again by the next member: twice at most, never lost."""

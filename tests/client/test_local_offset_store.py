@@ -43,7 +43,7 @@ def of_one(offset: int) -> str:
     return f'{{"offsetTable":{{{{"brokerName":"broker-a","queueId":1,"topic":"Topic"}}:{offset}}}}}'
 
 
-async def test_java_s_file_is_read_from_java_s_place(tmp_path: Path) -> None:
+async def test_java_s_file_is_read_from_java_s_path(tmp_path: Path) -> None:
     store = laid(tmp_path, JAVA)
     assert store.path == tmp_path / "10.0.0.1@DEFAULT" / "group" / "offsets.json"
     await store.load()
@@ -158,7 +158,7 @@ async def test_with_both_damaged_there_is_no_start_and_nothing_is_written(tmp_pa
     assert store.path.read_text() == "{"
 
 
-async def test_a_place_that_cannot_be_written_is_logged(
+async def test_a_path_that_cannot_be_written_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")

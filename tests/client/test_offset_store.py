@@ -248,7 +248,7 @@ async def test_a_queue_begins_at_what_is_stored_else_where_the_group_wants(
 
 
 @pytest.mark.parametrize("where", list(ConsumeFromWhere))
-async def test_a_queue_is_not_begun_when_nobody_knows_where(where: ConsumeFromWhere) -> None:
+async def test_a_queue_is_not_begun_without_a_start_offset(where: ConsumeFromWhere) -> None:
     at = At(OffsetUnknown("no broker"))
     with pytest.raises(OffsetUnknown, match="no broker"):
         await start_offset(at, at, where, 55)(FIRST)
@@ -263,7 +263,7 @@ async def test_an_offset_below_zero_is_none() -> None:
 # ---- a real broker ----
 
 
-async def test_a_broker_keeps_what_it_is_told(name_server: str, topics: Callable[..., str]) -> None:
+async def test_a_broker_keeps_what_is_committed(name_server: str, topics: Callable[..., str]) -> None:
     topic, group = topics(queues=2), unique("group")
     member = Member(await ClientInstance.of(ClientOptions(name_server=name_server)), group, [topic])
     await member.join()
@@ -287,7 +287,7 @@ async def test_a_broker_keeps_what_it_is_told(name_server: str, topics: Callable
     await member.leave()
 
 
-async def test_positions_of_queues_are_told(
+async def test_positions_of_queues_are_returned(
     name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)

@@ -188,7 +188,7 @@ async def test_a_queue_given_away_during_a_call_stores_nothing_and_stops() -> No
     assert (harness.offsets.updates, harness.time.waits, harness.published.given) == ([], [], [])
 
 
-async def test_whoever_gives_the_queue_away_waits_for_the_call_that_runs() -> None:
+async def test_giving_the_queue_away_waits_for_the_running_call() -> None:
     call: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     script = Script([call])
     harness = OrderlyHarness(script, batch_size=1)

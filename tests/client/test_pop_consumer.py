@@ -223,7 +223,7 @@ async def test_closing_ends_a_receive_that_waits(name_server: str, topics: Calla
     assert await waiting == []
 
 
-async def test_misuse_is_told(name_server: str, topics: Callable[..., str], feeder: RawProducer) -> None:
+async def test_misuse_is_an_error(name_server: str, topics: Callable[..., str], feeder: RawProducer) -> None:
     with pytest.raises(ConfigError, match="from_where"):
         PopConsumerOptions(from_where=ConsumeFromWhere.TIMESTAMP)
     topic = topics(queues=1)
@@ -251,7 +251,7 @@ async def test_misuse_is_told(name_server: str, topics: Callable[..., str], feed
         await popping.start()
 
 
-async def test_the_brokers_refusal_is_told(name_server: str, topics: Callable[..., str]) -> None:
+async def test_the_brokers_refusal_is_raised(name_server: str, topics: Callable[..., str]) -> None:
     topic = topics()
     popping = PopConsumer(unique("group"), name_server=name_server, options=FIRST)
     popping.subscribe(topic, sql="price >")

@@ -191,7 +191,7 @@ async def test_what_was_kept_for_too_long_is_not_given_out() -> None:
     await prefetcher.close()
 
 
-async def test_a_pop_that_failed_and_that_nobody_waits_for_is_forgotten() -> None:
+async def test_a_failed_pop_without_a_waiter_is_forgotten() -> None:
     brokers = Brokers()
     prefetcher = sources_at(brokers)
     first = asyncio.create_task(prefetcher.receive([source("a")], TERMS))

@@ -282,7 +282,7 @@ def answering(answer: object) -> Handler:
         (Accepted(9), [(1, None), (2, None)]),
     ],
 )
-async def test_what_handlers_say_is_told_to_the_broker(
+async def test_what_handlers_return_is_reported_to_the_broker(
     answer: object, calls: list[tuple[int, int | None]]
 ) -> None:
     bench = await ServiceBench(answering(answer)).submit(popped(1, 2))
@@ -373,7 +373,7 @@ async def test_a_broker_that_refuses_is_only_logged(caplog: pytest.LogCaptureFix
     await bench.service.stop(1)
 
 
-async def test_stopping_waits_for_handlers_and_what_they_said() -> None:
+async def test_stopping_waits_for_handlers_and_their_results() -> None:
     began, gate = asyncio.Event(), asyncio.Event()
 
     async def handler(messages: list[ReceivedMessage]) -> None:

@@ -134,7 +134,7 @@ def test_the_limit_of_messages_holds_for_the_whole_batch() -> None:
 @pytest.mark.parametrize(
     "name", ["", "  ", "a.b", "a b", "ü", "t" * 128, "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT"]
 )
-def test_topics_that_nobody_may_send_to(name: str) -> None:
+def test_topics_that_no_producer_may_send_to(name: str) -> None:
     made = preparer()
     with pytest.raises(MessageRefused):
         made.prepare(Message(name, b"x"))
@@ -142,7 +142,7 @@ def test_topics_that_nobody_may_send_to(name: str) -> None:
     made.prepare(Message("t" * 127, b"x"))
 
 
-def test_a_package_that_is_missing_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     preparer(compression=CompressionKind.ZLIB)
     with pytest.raises(ConfigError, match="lz4"):

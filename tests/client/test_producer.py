@@ -89,7 +89,7 @@ async def test_large_bodies_travel_compressed(
     assert small.body_bytes == 4095
 
 
-async def test_many_at_once_each_have_their_place(name_server: str, topics: Topics) -> None:
+async def test_many_at_once_each_have_an_offset(name_server: str, topics: Topics) -> None:
     topic = topics()
     bodies = [b"message %d" % number for number in range(2000)]
     async with producer(name_server, retries=20, send_timeout_s=20) as sender:

@@ -91,7 +91,7 @@ async def test_a_poll_gives_one_queue_in_order_and_at_most_a_batch(
         assert bodies == list(range(25))
 
 
-async def test_tags_are_told_from_others_with_their_hash(
+async def test_tags_are_distinguished_from_others_with_the_same_hash(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
@@ -265,7 +265,7 @@ async def test_a_broadcasting_member_keeps_its_own_offsets(
         assert len(again.assignment()) == 4
 
 
-async def test_new_queues_of_a_topic_are_told(
+async def test_new_queues_of_a_topic_are_reported(
     name_server: str, topics: Topics, feeder: RawProducer, peer: Peer
 ) -> None:
     topic = topics(queues=1)

@@ -105,7 +105,7 @@ def test_flags_say_what_is_in_it(changes: Mapping[str, object], flags: int) -> N
     assert (command.code == RequestCode.LITE_PULL_MESSAGE) == bool(flags & LITE)
 
 
-def test_slaves_are_told_no_offset() -> None:
+def test_slaves_get_no_offset() -> None:
     command = pull_command(pull(commit=5), "group", to_master=False)
     assert (command.ext["sysFlag"], command.ext["commitOffset"]) == ("0", "0")
 
@@ -114,7 +114,7 @@ def test_slaves_are_told_no_offset() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 19, 20, 21])
-async def test_every_answer_tells_where_to_pull_next(code: int) -> None:
+async def test_every_answer_has_the_next_offset(code: int) -> None:
     broker = Broker(answered(code, suggestWhichBrokerId="1"))
     puller = broker.puller()
     for _ in range(2):

@@ -112,7 +112,7 @@ async def test_each_topic_has_its_handler(name_server: str, topics: Topics, feed
     assert [message.topic for message in to_second.messages] == [second]
 
 
-async def test_messages_tell_where_they_come_from(
+async def test_messages_show_where_they_come_from(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(), Seen()
@@ -303,7 +303,7 @@ async def test_members_split_the_queues_and_take_over_when_one_leaves(
     assert len(seen.messages) == 40
 
 
-async def test_a_queue_listener_hears_of_changes(name_server: str, topics: Topics) -> None:
+async def test_a_queue_listener_is_notified_of_changes(name_server: str, topics: Topics) -> None:
     topic, heard = topics(queues=3), []
     made = PushConsumer(
         unique("group"),

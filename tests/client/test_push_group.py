@@ -124,7 +124,7 @@ async def test_a_strategy_of_ones_own_says_who_gets_what(name_server: str, topic
         assert group.owned(one) | group.owned(other) == {0, 1, 2, 3}
 
 
-async def test_the_broker_knows_a_new_subscription_before_the_first_pull_tells_it(
+async def test_the_broker_knows_a_new_subscription_before_the_first_pull(
     name_server: str, topics: Topics, feeder: RawProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, seen = topics(queues=4), []

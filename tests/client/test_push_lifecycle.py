@@ -235,7 +235,7 @@ asyncio.run(main())
 """
 
 
-def test_the_manuals_program_runs_as_it_stands_there(name_server: str) -> None:
+def test_the_manuals_program_runs_as_printed(name_server: str) -> None:
     statement = "print(messages[0].body, messages[0].keys, flush=True)"
     program = MANUAL.replace("127.0.0.1:9876", name_server).replace("...", statement)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:

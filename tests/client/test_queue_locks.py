@@ -71,7 +71,7 @@ async def test_in_order_a_busy_queue_waits_for_a_later_round_but_not_forever(
     assert b'"queueId":3' in one.instance.asked_for(UNLOCK)[-1].body
 
 
-async def test_a_renewal_tells_what_is_still_ours() -> None:
+async def test_a_renewal_returns_what_is_still_locked() -> None:
     one = in_order()
     await one.rebalancer.run()
     locks = one.rebalancer._context.locks

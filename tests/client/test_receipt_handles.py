@@ -224,7 +224,7 @@ def test_what_the_broker_gave_stays() -> None:
     assert result.messages[0].properties[Property.FIRST_POP_TIME] == "5"
 
 
-def test_brokers_that_tell_no_offsets() -> None:
+def test_brokers_that_report_no_offsets() -> None:
     body = record(b"a", queue_offset=4) + record(b"b", queue_offset=6) + record(b"c", queue_id=1)
     assert receipts(popped(body, {})) == [
         "4 1000 60000 3 0 b 0 4", "4 1000 60000 3 0 b 0 6", "0 1000 60000 3 0 b 1 0"
@@ -266,7 +266,7 @@ TEXTS = st.text(alphabet="0123456789 ,;%qo-x", max_size=40)
 
 
 @given(starts=TEXTS, offsets=TEXTS, counts=TEXTS, time=TEXTS, cut=st.integers(0, 200))
-def test_whatever_a_broker_says_is_read_or_refused(
+def test_any_broker_response_is_read_or_refused(
     starts: str, offsets: str, counts: str, time: str, cut: int
 ) -> None:
     body = (record(b"a", queue_offset=4) + record(b"b", queue_offset=5))[:cut]

@@ -60,7 +60,7 @@ def test_hosts_of_a_reply_in_all_their_forms(host: str) -> None:
     assert reply.body == b"answer"
 
 
-def test_a_compressed_reply_is_opened_and_one_that_only_says_so_is_taken_as_it_is() -> None:
+def test_a_compressed_reply_is_decompressed_and_one_that_is_only_flagged_is_kept() -> None:
     assert reply_of(push(zlib.compress(b"a" * 9999), sysFlag=str(ZLIB)), 0).body == b"a" * 9999
     assert reply_of(push(b"plain", sysFlag=str(ZLIB)), 0).body == b"plain"
     assert reply_of(push(b"", sysFlag="255"), 0).body == b""
@@ -156,7 +156,7 @@ async def test_who_shares_a_client_may_leave(
         assert (await stays.request(Message(topic, b"2"), timeout_s=20)).body == b"2"
 
 
-async def test_a_request_goes_where_it_is_told_to(name_server: str, topics: Callable[..., str]) -> None:
+async def test_a_request_goes_to_the_given_queue(name_server: str, topics: Callable[..., str]) -> None:
     topic = topics(queues=4)
     wanted = MessageQueue(topic, BROKER, 3)
     async with (
@@ -206,7 +206,7 @@ async def test_requests_within_a_namespace(name_server: str) -> None:
             assert reply.body == topic.encode()
 
 
-async def test_nobody_replies(name_server: str, topics: Callable[..., str]) -> None:
+async def test_no_reply(name_server: str, topics: Callable[..., str]) -> None:
     async with Producer(unique("ask"), name_server=name_server) as producer:
         with pytest.raises(RequestReplyTimeout) as refused:
             await producer.request(Message(topics(), b"?"), timeout_s=0.5)

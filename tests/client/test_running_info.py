@@ -82,7 +82,7 @@ def running(**more: object) -> RunningConsumer:
     return RunningConsumer(**chosen | more)  # type: ignore[arg-type]
 
 
-async def test_all_that_java_tells_is_told_by_java_s_names() -> None:
+async def test_all_of_java_s_fields_are_reported_under_java_s_names() -> None:
     info = await running_info(running())
     assert set(info) == JAVA_PARTS
     table = info["mqTable"]
@@ -112,7 +112,7 @@ async def test_all_that_java_tells_is_told_by_java_s_names() -> None:
     assert info["userConsumerInfo"] == {"mine": "yours"}
 
 
-async def test_options_are_told_as_text_and_secrets_are_not() -> None:
+async def test_options_are_reported_as_text_and_secrets_are_not() -> None:
     info = await running_info(running())
     properties = info["properties"]
     assert isinstance(properties, dict)
@@ -130,7 +130,7 @@ async def test_options_are_told_as_text_and_secrets_are_not() -> None:
     assert (PROTOCOL_VERSION, VERSION_TEXT) == (513, "V5_5_0")
 
 
-async def test_who_pulls_himself_is_told_as_active() -> None:
+async def test_a_pull_consumer_is_reported_as_active() -> None:
     info = await running_info(running(options=PullConsumerOptions(), passive=False))
     properties = info["properties"]
     assert isinstance(properties, dict)
@@ -202,7 +202,7 @@ async def test_each_question_finds_its_consumer() -> None:
     assert consumer.resets == [("T", {QUEUE: 3})]
 
 
-async def test_who_asks_for_a_stranger_is_told_so() -> None:
+async def test_an_unknown_group_is_an_error() -> None:
     instance = Asked()
     info = await instance.ask(307, consumerGroup="nobody")
     assert info is not None

@@ -105,7 +105,7 @@ async def test_the_first_id_of_a_message_stays() -> None:
 
 
 @pytest.mark.parametrize("error", [ClientError("gone, too"), RuntimeError("cannot be opened")])
-async def test_a_message_that_nobody_takes_is_told_as_such(error: Exception) -> None:
+async def test_a_message_that_no_broker_takes_is_reported(error: Exception) -> None:
     broker = Broker(call_error=ClientError("gone"), publish_error=error)
     (message,) = received(QUEUE, [7])
     assert not await broker.send_back().back(message)

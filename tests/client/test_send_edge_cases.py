@@ -97,7 +97,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error_of_the_client() -> None
                 await sender.submit(Message("t", b"x"))
 
 
-async def test_automatic_batches_wait_for_room_like_others() -> None:
+async def test_automatic_batches_wait_for_capacity_like_others() -> None:
     async with Scripted("a") as cluster, producer(cluster, auto_batch=True, in_flight_max=10) as sender:
         results = await asyncio.gather(*(sender.send(Message("t", b"%d" % n)) for n in range(100)))
         assert len(results) == 100
@@ -110,7 +110,7 @@ async def test_automatic_batches_wait_for_room_like_others() -> None:
         await asyncio.gather(*environment)
 
 
-async def test_one_that_may_not_be_sent_does_not_harm_its_batch_nor_keep_room() -> None:
+async def test_one_that_may_not_be_sent_does_not_harm_its_batch_nor_keep_capacity() -> None:
     async with Scripted("a") as cluster, producer(cluster, auto_batch=True, in_flight_max=10) as sender:
         for _ in range(5):
             bad = Message("t", b"x", properties={"k": "a\x01b"})
@@ -127,7 +127,7 @@ class Silent(Scripted):
         return None if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else super()._route(request)
 
 
-async def test_what_cannot_leave_before_the_producer_closes_is_told() -> None:
+async def test_what_cannot_be_sent_before_the_producer_closes_is_reported() -> None:
     async with Silent("a") as cluster:
         sender = producer(cluster, send_timeout_s=0.05)
         await sender.start()
@@ -256,7 +256,7 @@ async def test_what_an_rpc_hook_raises_reaches_who_sends(code: RequestCode) -> N
             assert isinstance(context.error, PermissionError)
 
 
-async def test_a_close_before_the_first_step_is_told() -> None:
+async def test_a_close_before_the_first_step_is_reported() -> None:
     async with Scripted("a") as cluster:
         sender = producer(cluster, send_timeout_s=0.001)
         await sender.start()
@@ -267,7 +267,7 @@ async def test_a_close_before_the_first_step_is_told() -> None:
                 await way
 
 
-async def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     async with Producer("g") as sender:
         for way in (sender.send, sender.submit, sender.send_oneway):

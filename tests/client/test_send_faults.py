@@ -133,7 +133,7 @@ async def test_of_many_sends_on_the_way_none_waits_for_ever(peer: Peer, topics: 
             assert all(isinstance(end, SendResult) for end in await asyncio.gather(*environment))
 
 
-async def test_a_reset_with_many_sends_on_the_way_tells_each_of_them(peer: Peer, topics: Topics) -> None:
+async def test_a_reset_with_many_sends_in_flight_fails_each_of_them(peer: Peer, topics: Topics) -> None:
     topic = topics(queues=1)
     async with sending(peer, async_retries=0) as (producer, detour):
         await producer.send(Message(topic, b"before"))
@@ -191,7 +191,7 @@ async def test_a_half_answer_of_the_name_server_is_an_error_and_the_next_one_cou
     assert stored(peer, topic) == [b"found"]
 
 
-async def test_frames_in_small_pieces_are_put_together(peer: Peer, topics: Topics) -> None:
+async def test_frames_in_small_chunks_are_reassembled(peer: Peer, topics: Topics) -> None:
     topic, body = topics(queues=1), bytes(range(256)) * 8
     async with sending(peer, compress_over_bytes=1 << 20) as (producer, detour):
         detour.broker.piece = 11

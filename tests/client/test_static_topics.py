@@ -88,7 +88,7 @@ def test_of_two_brokers_with_one_queue_the_newer_has_it(turned: bool) -> None:
     assert [static.holder(queue) for queue in logical(0, 1)] == ["b", "a"]
 
 
-def test_a_queue_that_nobody_tells_of_is_held_by_nobody_and_one_beyond_the_total_is_none() -> None:
+def test_an_unmapped_queue_has_no_holder_and_one_beyond_the_total_does_not_exist() -> None:
     static = mapped(mapping("a", 0, 7, total=2))
     assert static.queues("t") == logical(0, 1)
     assert static.holder(logical(1)[0]) == NO_HOLDER
@@ -243,7 +243,7 @@ def pull_of(queue: MessageQueue) -> PullQuery:
     )
 
 
-async def test_a_pull_asks_for_the_route_once_and_gives_up_on_a_queue_of_nobody() -> None:
+async def test_a_pull_asks_for_the_route_once_and_gives_up_on_a_queue_without_holder() -> None:
     async with two() as cluster, instance_of(cluster) as instance:
         del cluster.mappings["b"]
         with pytest.raises(ClientError, match="broker __syslo__none__ is not known"):

@@ -57,7 +57,7 @@ def test_a_renewed_one_is_newer_whatever_the_clock_says() -> None:
     assert wanted.renewed(wanted.version - 5).version == wanted.version + 1
 
 
-def test_heartbeats_tell_it_in_javas_words() -> None:
+def test_heartbeats_have_java_s_form() -> None:
     wanted = Subscription.of("t", "b||a")
     assert wanted.heartbeat_json() == {
         "classFilterMode": False, "topic": "t", "subString": "b||a", "tagsSet": ["a", "b"], "codeSet": [97, 98],
@@ -116,7 +116,7 @@ def test_pops_retry_topics_go_to_the_handler_of_their_topic() -> None:
     assert list(table) == ["ns%orders"]
 
 
-def test_renewing_changes_what_is_told_and_not_what_is_pulled_with() -> None:
+def test_renewing_changes_what_is_reported_and_not_what_is_pulled_with() -> None:
     table = Subscriptions(Namespace(None), clock_ms=lambda: 1 << 50)
     table.add("orders", None, None, handler)
     before = table["orders"]
@@ -126,7 +126,7 @@ def test_renewing_changes_what_is_told_and_not_what_is_pulled_with() -> None:
     assert [(each.topic, each.version) for each in table.for_heartbeat()] == [("orders", 1 << 50)]
 
 
-def test_what_is_subscribed_anew_is_newer_than_what_was_told() -> None:
+def test_what_is_subscribed_again_is_newer_than_what_was_reported() -> None:
     table = Subscriptions(Namespace(None), clock_ms=lambda: 1 << 50)
     table.add("orders", "a", None, handler)
     table.renew("orders")

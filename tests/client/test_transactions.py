@@ -157,7 +157,7 @@ async def test_a_block_that_is_cancelled_leaves_it_open(sender: Sender, transact
     assert sender.decisions() == ["0"]
 
 
-async def test_what_the_block_says_counts(sender: Sender, transactions: Transactions) -> None:
+async def test_the_block_decides(sender: Sender, transactions: Transactions) -> None:
     async with begun(transactions) as transaction:
         transaction.leave_unknown()
     async with begun(transactions) as transaction:
@@ -188,7 +188,7 @@ async def test_a_half_that_is_stored_less_safely_is_rolled_back_and_the_block_ne
 @pytest.mark.parametrize(
     ("answer", "state"), [(COMMIT, COMMIT), (ROLLBACK, ROLLBACK), (UNKNOWN, UNKNOWN), (None, UNKNOWN)]
 )
-async def test_the_answer_of_the_local_work_is_told(
+async def test_the_answer_of_the_local_work_is_sent(
     sender: Sender, transactions: Transactions, answer: TransactionState | None, state: TransactionState
 ) -> None:
     def work(message: Message, argument: object) -> TransactionState | None:
@@ -205,7 +205,7 @@ async def test_the_answer_of_the_local_work_is_told(
     assert sender.decisions() == [str(state.value)] * 2
 
 
-async def test_local_work_that_fails_leaves_it_open_and_tells_the_error(
+async def test_local_work_that_fails_leaves_it_open_and_sends_the_error(
     sender: Sender, transactions: Transactions
 ) -> None:
     async def fails(message: Message, argument: object) -> None:
@@ -219,7 +219,7 @@ async def test_local_work_that_fails_leaves_it_open_and_tells_the_error(
     assert sender.decisions() == ["0", "0"]
 
 
-async def test_an_end_that_cannot_be_told_is_no_error(sender: Sender, transactions: Transactions) -> None:
+async def test_an_end_that_cannot_be_sent_is_no_error(sender: Sender, transactions: Transactions) -> None:
     sender.instance.channels.failure = ConnectionLost("gone")
     async with begun(transactions) as transaction:
         pass
@@ -236,7 +236,7 @@ async def test_delays_are_refused_before_anything_leaves(sender: Sender, transac
     assert not sender.messages
 
 
-async def test_a_broker_is_told_of_the_group_before_the_first_half_only(
+async def test_a_broker_gets_a_heartbeat_before_the_first_half_message_only(
     sender: Sender, transactions: Transactions
 ) -> None:
     for _ in range(3):

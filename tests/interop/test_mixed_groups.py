@@ -61,7 +61,7 @@ def held(driver: Driver, member: str, topic: str, count: int) -> list[int]:
     )
 
 
-def test_queues_are_split_alike(members: dict[str, Driver], topic: str) -> None:
+def test_queues_are_split_by_the_same_rule(members: dict[str, Driver], topic: str) -> None:
     """Client ids begin with the address, then the name: so the names decide the order."""
     members["python"].ask("send", group=topic, topic=topic, body=hexed("first"), how="queue", queue=0)
     order = [

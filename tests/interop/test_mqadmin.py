@@ -131,7 +131,7 @@ def test_broker_config_is_read_and_changed(mqadmin: Mqadmin, peer: Peer) -> None
         assert value() == wanted
 
 
-def test_query_by_ids_keys_and_place(mqadmin: Mqadmin, sent: list[Event]) -> None:
+def test_query_by_ids_keys_and_offset(mqadmin: Mqadmin, sent: list[Event]) -> None:
     first, last = sent[0], sent[-1]
     for command, option, wanted in (
         ("queryMsgById", ("-i", first["offsetMsgId"]), first),

@@ -40,7 +40,7 @@ def test_many_messages_each_answered(client: Driver, name: str, how: str) -> Non
     assert {(event["queueId"], event["queueOffset"]) for event in got} == places
 
 
-def test_oneway_arrives_though_nobody_answers(client: Driver, name: str) -> None:
+def test_oneway_arrives_without_an_answer(client: Driver, name: str) -> None:
     client.ask("send", group=name, topic=name, body=hexed("first"))
     bodies = hexed(*(f"oneway {number}" for number in range(50)))
     client.ask("send", group=name, topic=name, body=bodies, how="oneway")

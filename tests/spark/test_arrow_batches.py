@@ -18,7 +18,7 @@ def resident() -> int:
     return pages * resource.getpagesize()
 
 
-def test_without_properties_none_are_told() -> None:
+def test_without_properties_there_are_none() -> None:
     found = Columns(spans_of(record_bytes(b"", b"TAGS\x01t")), properties=False)
     for field in ("properties", b"TAGS"):
         with pytest.raises(ValueError, match="made without properties"):
@@ -65,7 +65,7 @@ def test_batches_are_valid_and_say_how_many_are_null() -> None:
         assert batch["topic"].buffers()[0] is None, "all are there"
 
 
-def test_a_column_outlives_its_batch_and_a_batch_that_nobody_takes_is_freed() -> None:
+def test_a_column_outlives_its_batch_and_an_unused_batch_is_freed() -> None:
     """Enough of them to be seen in the process's memory."""
     spans = spans_of(*(record_bytes(b"b" * 1000) for _ in range(1000)))
     body = record_batch(spans, ALL, BROKER, open_bodies=False)["body"].slice(10, 2)

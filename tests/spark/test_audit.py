@@ -174,7 +174,7 @@ def test_a_store_that_was_killed_is_said_to_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("range_bytes", [150, 200, 250, 333])
-def test_a_body_that_looks_like_a_record_of_its_place_is_none(tmp_path: Path, range_bytes: int) -> None:
+def test_a_body_that_looks_like_a_record_at_its_offset_is_none(tmp_path: Path, range_bytes: int) -> None:
     root = tmp_path / "forged"
     with open_store(root, segment_bytes=65536, index_slots=10, index_entries=20) as opened:
         put(opened, b"first")
@@ -254,7 +254,7 @@ def test_a_segment_that_begins_with_no_record_is_torn_there(
     assert (torn.file, torn.position, torn.bytes) == (str(path), 0, size)
 
 
-def test_a_torn_tail_far_behind_the_end_is_found_where_the_log_ends(apache: Path) -> None:
+def test_a_torn_tail_far_past_the_end_is_found_where_the_log_ends(apache: Path) -> None:
     path = apache / "commitlog" / f"{524288:020d}"
     end = audited(apache).log.end - 524288
     with path.open("r+b") as file:
@@ -308,7 +308,7 @@ def test_a_cut_tail_is_named_and_what_pointed_there(apache: Path) -> None:
     assert seen.numbers["records"] == whole.numbers["records"] - 1
 
 
-def test_bytes_behind_the_end_are_a_torn_tail(apache: Path) -> None:
+def test_bytes_past_the_end_are_a_torn_tail(apache: Path) -> None:
     path = apache / "commitlog" / f"{524288:020d}"
     end = audited(apache).log.end - 524288
     with path.open("r+b") as file:

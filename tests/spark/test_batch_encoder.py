@@ -97,7 +97,7 @@ def test_only_whole_names_are_dropped_and_bad_text_stays_as_it_was(properties: b
     assert edited(properties, PropertyEdits(frozenset({"DELAY"}))) == left
 
 
-def test_put_comes_behind_in_place_of_an_older_one() -> None:
+def test_put_properties_come_last_and_replace_older_ones() -> None:
     edits = PropertyEdits(frozenset({"b"}), {"TAGS": "new", "c": "3"})
     assert edited(b"TAGS\x01old\x02a\x011\x02b\x012", edits) == b"a\x011\x02TAGS\x01new\x02c\x013\x02"
     assert edited(b"a\x011", edits) == b"a\x011\x02TAGS\x01new\x02c\x013\x02"
@@ -105,7 +105,7 @@ def test_put_comes_behind_in_place_of_an_older_one() -> None:
 
 
 @pytest.mark.parametrize("queue_offset", [0, 7, 10, 1 << 40, (1 << 63) - 1])
-def test_provenance_names_the_record_s_own_place_and_replaces_an_older_one(queue_offset: int) -> None:
+def test_provenance_names_the_record_s_own_offset_and_replaces_an_older_one(queue_offset: int) -> None:
     edits = PropertyEdits(provenance=("job-1", "broker-a"))
     old = properties_bytes({REPLAY_JOB: "old", "a": "1", REPLAY_OFFSET: "5"})
     expected = {
@@ -148,7 +148,7 @@ def test_batches_end_at_their_count() -> None:
     assert batch_body(spans, 5, PLAIN, count_max=7).next == 12
 
 
-def test_what_is_dropped_makes_room_for_more_but_never_too_much() -> None:
+def test_what_is_dropped_leaves_space_for_more_but_never_too_much() -> None:
     spans = spans_of(*[record_bytes(b"x" * 10, b"DELAY\x01" + b"9" * 200 + b"\x02")] * 100)
     at = 0
     while at < len(spans):

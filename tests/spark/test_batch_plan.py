@@ -107,7 +107,7 @@ class MixedLog(FakeLog):
     heavy = 1
 
 
-def test_parts_are_pieces_of_the_log_where_queues_lie_mixed(log: FakeLog) -> None:
+def test_parts_are_ranges_of_the_log_where_queues_are_mixed(log: FakeLog) -> None:
     mixed = MixedLog(log.queues_there)
 
     def parts(**options: str) -> list[list[int]]:

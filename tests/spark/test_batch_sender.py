@@ -114,7 +114,7 @@ def test_messages_with_a_delay_go_alone_and_the_others_together() -> None:
     assert time.messages[0][2]["TIMER_DELIVER_MS"] == str(int(when.timestamp() * 1000))
 
 
-def test_a_time_can_be_told_in_milliseconds_and_not_beside_a_level() -> None:
+def test_a_time_can_be_given_in_milliseconds_and_not_with_a_level() -> None:
     batch = pa.record_batch({"body": ["a"], "deliverTime": [1234]})
     assert sent(batch, SinkSettings(topic="T"))[0].messages[0][2]["TIMER_DELIVER_MS"] == "1234"
     for level, time, sentence in (
@@ -134,7 +134,7 @@ def test_messages_of_retry_topics_go_alone() -> None:
     assert [(request.alone, len(request.messages)) for request in requests] == [(True, 1), (True, 1)]
 
 
-def test_packed_bodies_are_told_apart_by_their_flag_and_keep_their_order() -> None:
+def test_compressed_bodies_are_recognised_by_their_flag_and_keep_their_order() -> None:
     flags = pa.array([0x301, 0x30, None, 0x301], pa.int32())
     batch = pa.record_batch({"body": [b"a", b"b", b"c", b"d"], "sysFlag": flags})
     requests = sent(batch, SinkSettings(topic="T", packed_bodies=True))
@@ -169,7 +169,7 @@ def test_what_brokers_set_themselves_or_what_would_act_again_is_left_out() -> No
     assert request.messages[0][2].keys() == {"colour", "UNIQ_KEY"}
 
 
-def test_a_failure_says_how_much_is_at_the_target_already() -> None:
+def test_a_failure_says_how_much_the_target_has_already() -> None:
     sender = FakeSender(fails_at=2)
     out = BatchSender(sender, SinkSettings(topic="T", batch_bytes=1024), IDS)
     out.send(pa.record_batch({"body": ["x" * 900] * 5}))
@@ -189,7 +189,7 @@ def test_never_more_than_a_window_is_on_the_way(monkeypatch: pytest.MonkeyPatch)
     assert out.finish().messages == 10
 
 
-def test_nothing_of_a_batch_is_sent_when_a_row_has_no_place() -> None:
+def test_nothing_of_a_batch_is_sent_when_a_row_has_no_queue() -> None:
     sender = FakeSender()
     out = BatchSender(sender, SinkSettings(), IDS)
     with pytest.raises(InvalidOption, match="queueId"):

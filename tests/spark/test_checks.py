@@ -116,7 +116,7 @@ def test_rows_are_matched_in_whichever_file_they_are(folder: Path, log: bytes) -
     assert not survey.faults.listed()
 
 
-def test_a_walk_ends_where_its_room_does_and_goes_on(log: bytes) -> None:
+def test_a_walk_ends_with_its_capacity_and_goes_on(log: bytes) -> None:
     survey, at, stretches = Survey(rows_max=4), 0, 0
     while True:
         at, end = survey.walk(log, at, len(log), base=0)
@@ -151,7 +151,7 @@ def test_indexes_outside_are_refused(log: bytes) -> None:
         survey.walk(log, -1, 5, base=0)
 
 
-def test_light_queues_are_told_by_properties(tmp_path: Path) -> None:
+def test_lmqs_are_recognised_by_properties(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=65536, lmq=True) as store:
         dispatch = properties_of(
             INNER_MULTI_DISPATCH="%LMQ%one,%LMQ%two", INNER_MULTI_QUEUE_OFFSET="0,0", TAGS="a"
@@ -256,7 +256,7 @@ def test_gaps_and_disorder_are_named_where_they_are() -> None:
     assert (seen.written, seen.end) == (6, 8)
 
 
-def test_entries_without_records_are_told(log: bytes) -> None:
+def test_entries_without_records_are_reported(log: bytes) -> None:
     survey, end = walked(log)
     first = next(queue for queue in survey.queues() if queue.queue_id == 0)
     size = struct.unpack_from(">i", log)[0]

@@ -49,11 +49,11 @@ KEYS = [(17 * number % 101 + 1, number * 50) for number in range(40)]
 
 
 @pytest.mark.parametrize("slots", [7, 12, 40])
-def test_slots_are_told_from_the_entries(slots: int) -> None:
+def test_slots_are_derived_from_the_entries(slots: int) -> None:
     assert slots_of(index_of(KEYS, slots)) == slots
 
 
-def test_slots_of_an_empty_index_cannot_be_told() -> None:
+def test_slots_of_an_empty_index_are_unknown() -> None:
     assert slots_of(index_of([])) == 0
     assert slots_of(b"") == 0
     assert head_of(index_of([])).next_entry == 1
@@ -142,7 +142,7 @@ def test_a_chain_that_does_not_go_back_is_refused(previous: int) -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 39 * 50 + 1])
-def test_a_place_outside_of_the_head_is_refused(place: int) -> None:
+def test_an_offset_outside_of_the_head_is_refused(place: int) -> None:
     data = index_of(KEYS)
     struct.pack_into(">q", data, 40 + 28 + 20 * 20 + 4, place)
     with pytest.raises(ValueError, match="entry 20 in the chain of slot"):

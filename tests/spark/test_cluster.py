@@ -15,7 +15,7 @@ SERVER = {"nameServer": "a:1;b:2"}
 SECRETS = {"rocketmq.accessKey": "AK", "rocketmq.secretKey": "hidden", "rocketmq.securityToken": "token"}
 
 
-def test_all_that_is_told_reaches_the_client() -> None:
+def test_every_option_reaches_the_client() -> None:
     options = Cluster.of(
         SERVER | SECRETS | {
             "rocketmq.namespace": "N", "rocketmq.unitName": "u", "rocketmq.clientIP": "10.0.0.1",
@@ -46,7 +46,7 @@ def test_two_clients_of_a_target_are_not_one() -> None:
     assert target.options().generated_name != target.options().generated_name
 
 
-def test_tls_is_checked_unless_told_otherwise() -> None:
+def test_tls_is_checked_unless_configured_otherwise() -> None:
     checked = Cluster.of(SERVER | {"rocketmq.useTLS": "true"}).options().tls
     assert isinstance(checked, ssl.SSLContext)
     assert checked.verify_mode is ssl.CERT_REQUIRED

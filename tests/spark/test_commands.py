@@ -42,7 +42,7 @@ def test_every_job_has_a_file_with_a_program() -> None:
 
 
 @pytest.mark.parametrize("name", ["replay", "redrive"])
-def test_a_job_tells_its_options_without_java(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_shows_its_options_without_java(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
     output = capsys.readouterr().out
     for option in (
@@ -68,7 +68,7 @@ def test_an_unknown_option_before_the_name_is_one_sentence(capsys: pytest.Captur
     assert "--path: unknown option of spark-submit" in capsys.readouterr().err
 
 
-def test_a_wrong_option_is_told_before_anything_is_submitted(
+def test_a_wrong_option_is_reported_before_anything_is_submitted(
     submitted: list[Submitted], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", "--pathh", "store"]) == 2
@@ -122,7 +122,7 @@ def test_without_java_the_command_says_so(tmp_path: Path) -> None:
     assert ran.stderr.count("\n") == 1
 
 
-def test_the_job_takes_the_place_of_the_command(tmp_path: Path) -> None:
+def test_the_job_replaces_the_command(tmp_path: Path) -> None:
     """A Spark whose spark-submit tells what it was given."""
     program = tmp_path / "bin" / "spark-submit"
     program.parent.mkdir()

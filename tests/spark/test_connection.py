@@ -155,7 +155,7 @@ def test_requests_of_the_other_end_are_passed_over(ends: tuple[BrokerSocket, soc
     assert [answer.opaque for answer in broker_socket.answers(5)] == [7]
 
 
-def test_silence_and_ends_are_told_apart(ends: tuple[BrokerSocket, socket.socket]) -> None:
+def test_silence_and_ends_are_distinguished(ends: tuple[BrokerSocket, socket.socket]) -> None:
     broker_socket, other = ends
     with pytest.raises(TimeoutError, match=r"no answer within 0\.05 s"):
         broker_socket.answers(0.05)

@@ -187,7 +187,7 @@ def test_a_broker_that_is_away_ends_it_and_what_was_sent_is_not_sent_again(
     assert bodies(target.store, "Orders")[0] == known(store, 0, 0, 40)
 
 
-def test_the_stream_is_told_what_the_arguments_say() -> None:
+def test_the_stream_gets_its_options_from_the_arguments() -> None:
     source = SourceArguments(
         name_server="h:1", settings=["rocketmq.useTLS=true"], topics=["B", "A"], since="1970-01-01T00:00:01Z",
         fail_on_data_loss=False, group="tools",
@@ -240,7 +240,7 @@ def test_paces_that_cannot_be() -> None:
         BatchArguments(batch_bytes="many").check()
 
 
-def test_what_spark_says_becomes_our_sentence_again() -> None:
+def test_spark_s_error_becomes_our_sentence_again() -> None:
     spoken = "Traceback\nfirearrow.spark_tools.base.errors.DataLoss: T@b:0[1..2) is gone\n  at java"
     error = sentence_of(spoken)
     assert isinstance(error, DataLoss)

@@ -31,7 +31,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield small
 
 
-def test_no_room_for_the_plan_is_one_sentence(
+def test_no_space_for_the_plan_is_one_sentence(
     disk: SmallDisk, root: Path, target: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = job(replay.cli, tmp_path, monkeypatch)
@@ -49,7 +49,7 @@ def test_no_room_for_the_plan_is_one_sentence(
     assert {number: len(found) for number, found in bodies(target.store, "T").items()} == {0: COUNT, 1: COUNT}
 
 
-def test_no_room_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
+def test_no_space_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
     disk: SmallDisk, spark: "SparkSession", store: KnownStore, tmp_path: Path
 ) -> None:
     words = ("--path", store.root, "--to", tmp_path / "out", "--checkpoint", disk.path / "c", "--quiet")
@@ -64,7 +64,7 @@ def test_no_room_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
     assert ExportManifest.read(tmp_path / "out").rows == len(store.messages)
 
 
-def test_no_room_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
+def test_no_space_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
     manifest = ExportManifest("export", "/s", 1, 2, {}, ("topic",), ("topic",), (), ())
     disk.fill()
     with pytest.raises(WriteFailed, match=r"_manifest\.json: no space .*free some space and run it again"):
@@ -76,7 +76,7 @@ def test_no_room_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
 
 
 @pytest.mark.timeout(200)
-def test_no_room_for_what_spark_keeps_of_a_copy_is_one_sentence(
+def test_no_space_for_spark_s_checkpoint_of_a_copy_is_one_sentence(
     disk: SmallDisk, spark: "SparkSession", root: Path, target: LocalBroker
 ) -> None:
     words = (

@@ -176,7 +176,7 @@ def lineage(pid: int, parents: dict[int, int]) -> Iterator[int]:
         yield pid
 
 
-def test_a_full_disk_is_told_and_the_same_command_goes_on(
+def test_a_full_disk_is_reported_and_the_same_command_goes_on(
     run: Run, spark: "SparkSession", store: KnownStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

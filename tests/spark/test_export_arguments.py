@@ -51,7 +51,7 @@ def test_a_folder_that_is_no_store_is_named(tmp_path: Path, capsys: pytest.Captu
     assert not list((tmp_path / "out").rglob("*.parquet"))
 
 
-def test_a_source_that_is_silent_is_waited_for_as_long_as_told(
+def test_a_silent_source_is_waited_for_until_the_timeout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ("--name-server", "127.0.0.1:1", "--topics", "T", "--to", tmp_path / "out")

@@ -84,7 +84,7 @@ def test_every_message_is_in_the_files_once_and_in_order(tmp_path: Path, marks: 
     )
 
 
-def test_a_bundle_that_was_not_marked_is_written_again_in_the_same_place(
+def test_a_bundle_that_was_not_marked_is_written_again_to_the_same_files(
     tmp_path: Path, marks: ProgressFiles
 ) -> None:
     log = log_of(Orders_0=10)
@@ -165,7 +165,7 @@ def test_a_small_source_still_makes_a_few_bundles() -> None:
     assert len(bundles(slices)) == 4
 
 
-def test_its_files_are_known_by_their_names_and_nobody_else_s() -> None:
+def test_only_its_own_files_are_known_by_their_names() -> None:
     ours = ("part-000000.parquet", "part-1234567-3.parquet", ".part-000001.parquet.77.writing")
     others = (
         "part-00000-8c1d-c000.snappy.parquet",

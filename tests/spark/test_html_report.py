@@ -87,7 +87,7 @@ def test_the_page_loads_and_runs_nothing(golden: Golden) -> None:
     assert not read.open
 
 
-def test_the_page_says_what_was_seen(golden: Golden) -> None:
+def test_the_page_shows_what_was_seen(golden: Golden) -> None:
     seen = StoreAudit(AuditedStore("a", str(golden.root)), SerialExecutor(), group_offsets).run()
     texts = Reader(page([seen], 1000, None)).texts
     assert "no findings" in texts
@@ -129,7 +129,7 @@ def test_only_the_busiest_are_named_and_the_rest_is_counted(evil: StoreResult) -
         ("RMQ_SYS_TRANS_HALF_TOPIC", "half"), ("SCHEDULE_TOPIC_XXXX", "system"), ("rmq_sys_wheel_timer", "system"),
     ],
 )  # fmt: skip
-def test_topics_are_told_apart(topic: str, kind: str) -> None:
+def test_topics_are_distinguished(topic: str, kind: str) -> None:
     assert kind_of(topic) == kind
 
 

@@ -144,7 +144,7 @@ def test_other_parquet_needs_only_a_body(
         assert len({record.properties["UNIQ_KEY"] for record in there}) == 10
 
 
-def test_it_goes_on_behind_what_was_acknowledged(
+def test_it_goes_on_after_what_was_acknowledged(
     broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = topics(1)
@@ -176,7 +176,7 @@ def test_it_goes_on_behind_what_was_acknowledged(
         ({"body": ["x"]}, ("--to-topic", "T", "--rate", "-1"), "--rate"),
     ],
 )
-def test_what_cannot_be_sent_is_told_before_anything_is(
+def test_what_cannot_be_sent_is_reported_before_anything_is(
     columns: dict[str, list[object]], arguments: tuple[str, ...], expected: str, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

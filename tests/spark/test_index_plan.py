@@ -96,7 +96,7 @@ def test_every_key_and_unique_id_is_found(indexed: Path) -> None:
     assert check(indexed, *map(wanted, NAMED), *ids, both, MessageFilter(keys=frozenset({"none"}))) > 0
 
 
-def test_what_lies_near_is_one_range(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_near_is_one_range(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_plan, "GAP_MAX", 7)
     with opened(indexed) as reader:
         parts = everything(reader, "T")[:1]
@@ -114,7 +114,7 @@ def test_a_store_that_grows_is_read_to_its_end(indexed: Path, tmp_path: Path) ->
         assert check(root, *map(wanted, [*NAMED, *range(COUNT, COUNT + 50)])) < 100 * 14
 
 
-def test_what_is_asked_for_beyond_the_store_is_still_told(indexed: Path) -> None:
+def test_what_is_asked_for_beyond_the_store_is_reported(indexed: Path) -> None:
     queue = MessageQueue("T", "s", 0)
     with opened(indexed) as reader:
         (part,) = [QueueRange(queue, -5, COUNT)]
@@ -167,7 +167,7 @@ def planned(root: Path, pushdown: Pushdown | None = None, **options: str) -> lis
     return found
 
 
-def test_a_table_asks_the_index_where_it_is_told_to(indexed: Path) -> None:
+def test_a_table_uses_the_index_if_configured(indexed: Path) -> None:
     narrowed = planned(indexed, keys=pair(300), keysByIndex="true")
     assert (MessageQueue("T", "s", 0), 150, 151) in {(each.queue, each.start, each.end) for each in narrowed}
     assert sum(map(len, narrowed)) <= 12

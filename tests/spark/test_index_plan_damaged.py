@@ -120,7 +120,7 @@ def test_an_entry_that_shows_another_message_is_not_believed(
 
 
 @pytest.mark.parametrize("number", [0, 100, 151, 299])
-def test_a_message_that_is_lost_is_told(root: Path, number: int) -> None:
+def test_a_message_that_is_lost_is_reported(root: Path, number: int) -> None:
     queue, message_filter = MessageQueue("T", "s", 0), wanted(2 * number)
     path, position, _ = record_at(root, number)
     write_at(path, position + 4, b"\xff" * 8)
@@ -130,7 +130,7 @@ def test_a_message_that_is_lost_is_told(root: Path, number: int) -> None:
         assert any(text.startswith(f"{QueueRange(queue, number, number + 1)}: ") for text in lost)
 
 
-def test_messages_in_a_lost_segment_are_told(root: Path) -> None:
+def test_messages_in_a_lost_segment_are_reported(root: Path) -> None:
     record_at(root, 150)[0].unlink()
     with opened(root) as reader:
         parts, message_filter = everything(reader), wanted(300)
@@ -141,7 +141,7 @@ def test_messages_in_a_lost_segment_are_told(root: Path) -> None:
 
 @pytest.mark.parametrize("number", [131, 132, 133, 149, 165, 198, 199])
 @pytest.mark.parametrize("physical", [0, 1 << 50])
-def test_garbled_entries_lead_nobody_astray(
+def test_garbled_entries_mislead_no_reader(
     root: Path, number: int, physical: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They stand where a binary search looks for the ends of what no index file tells of."""
@@ -158,7 +158,7 @@ def test_garbled_entries_lead_nobody_astray(
             ]
 
 
-def test_a_queue_file_that_is_gone_is_told(root: Path) -> None:
+def test_a_queue_file_that_is_gone_is_reported(root: Path) -> None:
     index_files(root)[2].unlink()
     entry_at(root, 150)[0].unlink()
     check(root, *map(wanted, range(120, 400, 3)))

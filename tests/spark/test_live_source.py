@@ -75,7 +75,7 @@ def test_a_group_without_the_right_to_pull_is_refused(broker: LocalBroker, topic
     assert len(read(broker, topic=topic)) == 100
 
 
-def test_a_broker_that_is_silent_is_waited_for_as_long_as_told(fresh_broker: LocalBroker) -> None:
+def test_a_silent_broker_is_waited_for_until_the_timeout(fresh_broker: LocalBroker) -> None:
     options = {"nameServer": fresh_broker.name_server, "pollTimeout": "250ms"}
     with blocking.Producer("silence", name_server=fresh_broker.name_server) as producer:
         producer.send(Message("T", b"one"))

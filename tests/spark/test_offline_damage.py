@@ -75,7 +75,7 @@ def test_a_tag_that_is_not_asked_for_is_no_loss(root: Path) -> None:
         (0, struct.pack(">qi", 0, 0x7FFFFFFF)),
     ],
 )
-def test_an_entry_that_lies_is_lost(root: Path, at: int, value: bytes) -> None:
+def test_a_wrong_entry_is_lost(root: Path, at: int, value: bytes) -> None:
     path, position = entry_at(root, 42)
     write_at(path, position + at, value)
     losses = LossRecorder()
@@ -109,7 +109,7 @@ def test_a_missing_segment_is_lost_by_name_and_the_rest_is_read(root: Path) -> N
     assert losses.reasons == [f"no file in {root / 'commitlog'} has them"]
 
 
-def test_times_lead_to_what_is_missing_and_not_behind_it(root: Path) -> None:
+def test_times_lead_to_what_is_missing_and_not_past_it(root: Path) -> None:
     """Otherwise a start by time would pass over it in silence."""
     segments = sorted((root / "commitlog").iterdir())
     homes = [record_at(root, n)[0] for n in range(COUNT)]
@@ -139,7 +139,7 @@ def test_a_missing_queue_file_is_lost_by_name(root: Path) -> None:
 # ---- the end and the beginning ----
 
 
-def test_a_queue_ends_behind_its_last_whole_record(root: Path) -> None:
+def test_a_queue_ends_after_its_last_whole_record(root: Path) -> None:
     """After a power failure entries may be there whose records are not."""
     path, position, size = record_at(root, COUNT - 3)
     write_at(path, position + size // 2, bytes(SEGMENT_BYTES - position - size // 2))
@@ -298,7 +298,7 @@ def test_segments_that_vanish_while_they_are_read_are_lost(root: Path) -> None:
     assert losses.ranges == [(mapped[-1] + 1, last)]
 
 
-def test_a_file_that_is_made_anew_under_its_name_is_no_crash(root: Path) -> None:
+def test_a_file_that_is_created_again_under_its_name_is_no_crash(root: Path) -> None:
     losses = LossRecorder()
     with opened(root) as reader:
         for path in (root / "commitlog").iterdir():
@@ -308,7 +308,7 @@ def test_a_file_that_is_made_anew_under_its_name_is_no_crash(root: Path) -> None
     assert sum(end - start for start, end in losses.ranges) == COUNT
 
 
-def test_a_file_that_grows_is_mapped_anew(tmp_path: Path) -> None:
+def test_a_file_that_grows_is_mapped_again(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}"
     path.write_bytes(b"short")
     mappings = MappedFiles()

@@ -91,7 +91,7 @@ def test_spans_are_as_large_as_asked(root: Path, bytes_max: int) -> None:
             assert spans.bytes - spans.size(len(spans) - 1) < bytes_max
 
 
-def test_what_is_no_record_is_told_and_passed_over(root: Path) -> None:
+def test_what_is_no_record_is_reported_and_skipped(root: Path) -> None:
     with opened(root) as reader:
         everything = places(reader)
     for number in (11, 12, 50):
@@ -105,7 +105,7 @@ def test_what_is_no_record_is_told_and_passed_over(root: Path) -> None:
     ]
 
 
-def test_a_wrong_crc_is_told_when_it_is_asked_for(root: Path) -> None:
+def test_a_wrong_crc_is_reported_when_it_is_checked(root: Path) -> None:
     with opened(root) as reader:
         everything = places(reader)
     write_at(root, everything[20] + 88, b"#")
@@ -118,7 +118,7 @@ def test_a_wrong_crc_is_told_when_it_is_asked_for(root: Path) -> None:
     assert torn == [(everything[20], everything[21], "the body of a record does not match its CRC")]
 
 
-def test_a_missing_file_is_told_and_passed_over(root: Path) -> None:
+def test_a_missing_file_is_reported_and_skipped(root: Path) -> None:
     with opened(root) as reader:
         everything, segments = places(reader), reader.segments("s")
     Path(segments[1].path).unlink()
@@ -132,7 +132,7 @@ def test_a_missing_file_is_told_and_passed_over(root: Path) -> None:
     assert torn == [(segments[1].base, segments[1].end, "no file of the log has these bytes")]
 
 
-def test_zeros_in_the_middle_are_told_and_at_the_end_are_the_end(root: Path) -> None:
+def test_zeros_in_the_middle_are_reported_and_at_the_end_are_the_end(root: Path) -> None:
     with opened(root) as reader:
         everything, segments = places(reader), reader.segments("s")
     hole = next(place for place in everything if place > segments[1].base + 1000)
@@ -144,7 +144,7 @@ def test_zeros_in_the_middle_are_told_and_at_the_end_are_the_end(root: Path) -> 
     assert torn == [(hole, segments[1].end, "nothing was written, but records follow")]
 
 
-def test_a_torn_tail_is_told(root: Path) -> None:
+def test_a_torn_tail_is_reported(root: Path) -> None:
     with opened(root) as reader:
         everything = places(reader)
         end = reader.log_end("s")

@@ -115,7 +115,7 @@ def test_the_newer_file_of_offsets_counts(root: Path) -> None:
             assert reader.groups() == {"g": {QUEUE: counted, MessageQueue("%LMQ%x", "s", 0): 5}}
 
 
-def test_equal_hashes_of_tags_are_told_apart(tmp_path: Path) -> None:
+def test_tags_with_equal_hashes_are_distinguished(tmp_path: Path) -> None:
     assert java_hash("Aa") == java_hash("BB")
     with open_store(tmp_path) as store:
         for tag in ("Aa", "BB", "Aa"):

@@ -117,7 +117,7 @@ def test_files_that_lie_across_each_other_are_put_in_order(tmp_path: Path) -> No
         assert keys(found, start) == [wanted[start:]]
 
 
-def test_files_behind_each_other_are_read_from_any_row_on(tmp_path: Path) -> None:
+def test_consecutive_files_are_read_from_any_row_on(tmp_path: Path) -> None:
     log = FakeLog()
     for number in range(30):
         log.add(queue_of(), stored_ms=number // 10 * DAY_MS)
@@ -205,7 +205,7 @@ def test_files_without_a_manifest_cannot_be_checked(tmp_path: Path) -> None:
         parquet_input(tmp_path, contents=True, ordered=True)
 
 
-def test_a_folder_that_says_no_number_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_a_valid_number_is_named(tmp_path: Path) -> None:
     (tmp_path / "queueId=first").mkdir()
     pq.write_table(pa.table({"body": ["x"]}), tmp_path / "queueId=first" / "f.parquet")
     with pytest.raises(InvalidFiles, match="queueId=first is not a valid queueId"):

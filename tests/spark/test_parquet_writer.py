@@ -126,7 +126,7 @@ def test_a_time_that_is_none_has_a_folder(tmp_path: Path) -> None:
     assert files(tmp_path) == ["date=1970-01-01/part-1.parquet", f"date={NO_VALUE}/part-1.parquet"]
 
 
-def test_columns_that_only_tell_the_partition_are_not_written(tmp_path: Path) -> None:
+def test_columns_that_only_name_the_partition_are_not_written(tmp_path: Path) -> None:
     layout = Layout(("queueOffset",), ("date", "topic"))
     assert layout.read == ("queueOffset", "storeTimestamp", "topic")
     write(tmp_path, layout, batch(0, 2))

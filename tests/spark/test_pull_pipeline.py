@@ -110,7 +110,7 @@ def read(
         ]
 
 
-def test_pulls_go_ahead_where_brokers_give_alike(cluster: Scripted) -> None:
+def test_pulls_are_pipelined_where_brokers_answer_regularly(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 2000))
     assert read(cluster, 0, 2000) == list(range(2000))
     assert broker.asked == list(range(0, 2000, 10)), "no pull was in vain"
@@ -169,7 +169,7 @@ def test_holes_in_answers_are_named(cluster: Scripted) -> None:
     assert {why for _, _, why in lost} == {"the broker has no record of these offsets"}
 
 
-def test_a_record_that_stands_for_several_leaves_no_hole(cluster: Scripted) -> None:
+def test_a_record_of_several_offsets_leaves_no_hole(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 30))
     broker.flags = {4: 0x80 | 0x40, 18: 0x80 | 0x40}
     broker.holes = {5, 6, 7, 19}

@@ -51,7 +51,7 @@ def test_a_sharding_key_chooses_what_javas_client_chooses(key: str) -> None:
     assert placed_in(shardingKey=[key]) == {("T", hash_index(key, 4)): [0]}
 
 
-def test_topics_of_a_column_are_told_apart() -> None:
+def test_topics_of_a_column_are_distinguished() -> None:
     batch = pa.record_batch({"topic": ["B", "A", "B"], "queueId": [0, 0, 1]})
     assert flat(list(partition_rows(batch, None, queues))) == {("B", 0): [0], ("B", 1): [2], ("A", 0): [1]}
     assert flat(list(partition_rows(batch, "C", queues))) == {("C", 0): [0, 1], ("C", 1): [2]}

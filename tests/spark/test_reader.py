@@ -122,7 +122,7 @@ def test_loss_while_reading_ends_it_or_is_counted(log: FakeLog) -> None:
     assert sum(batch.num_rows for batch in reader(log, failOnDataLoss="false").read(part)) == 140
 
 
-def test_whoever_stops_early_closes_the_reader(log: FakeLog) -> None:
+def test_stopping_early_closes_the_reader(log: FakeLog) -> None:
     early = reader(log, batchRows="1")
     batches = early.read(early.partitions()[0])
     assert next(batches).num_rows == 1

@@ -72,7 +72,7 @@ def test_every_record_of_a_golden_log_is_what_apache_says(golden: Golden) -> Non
     assert seen == set(expected)
 
 
-def test_a_walk_ends_where_it_is_told_to() -> None:
+def test_a_walk_ends_at_its_limits() -> None:
     log, places = log_of(10)
     assert places_of(walk(log, 0, places[4], base=BASE)[0]) == places[:4]
     assert places_of(walk(log, 0, places[4] + 1, base=BASE)[0]) == places[:5]  # begins before
@@ -118,7 +118,7 @@ def test_a_torn_record_is_none_at_every_cut() -> None:
         assert (places_of(spans), end) == ([0], End.BAD_CRC if behind > places[1] else End.TORN)
 
 
-def test_a_wrong_crc_is_told_when_it_is_asked_for() -> None:
+def test_a_wrong_crc_is_reported_when_it_is_checked() -> None:
     log, places = log_of(3)
     log = changed(log, places[1] + BODY_AT, b"B")
     assert places_of(walk(log, 0, len(log), base=BASE)[0]) == places
@@ -221,7 +221,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_an_entry_that_lies_is_named(lie: str) -> None:
+def test_a_wrong_entry_is_named(lie: str) -> None:
     log, places = log_of(30)
     entries = changed(entries_of(log, places), *LIES[lie])
     spans, used = from_entries(log, entries, base=BASE, first=0)
@@ -295,7 +295,7 @@ def test_an_answer_is_whole_records_or_an_error() -> None:
 # ---- finding the way again ----
 
 
-def test_the_next_record_is_found_behind_damage() -> None:
+def test_the_next_record_is_found_after_damage() -> None:
     log, places = log_of(6)
     assert find(log, 0, len(log), base=BASE) == 0
     assert find(log, 1, len(log), base=BASE) == places[1]

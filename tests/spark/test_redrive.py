@@ -71,7 +71,7 @@ def fates(broker: LocalBroker, topic: str) -> list[bytes]:
     return sorted(body for queue in bodies(broker.store, topic).values() for body in queue)
 
 
-def test_letters_go_back_to_their_topics_and_begin_anew(burying: LocalBroker, redrive: Job) -> None:
+def test_dead_letters_go_back_to_their_topics_with_no_retries(burying: LocalBroker, redrive: Job) -> None:
     before = {topic: fates(burying, topic) for topic in ("Orders", "Payments")}
     letters = stored(burying.store, f"%DLQ%{GROUP}")
     there = ("--target", burying.name_server)
@@ -220,9 +220,7 @@ def test_wrong_usage_is_one_sentence(redrive: Job, arguments: tuple[str, ...], e
         ({}, None),
     ],
 )
-def test_the_origin_is_told_by_the_properties_or_not_at_all(
-    properties: dict[str, str], topic: str | None
-) -> None:
+def test_the_origin_comes_from_the_properties(properties: dict[str, str], topic: str | None) -> None:
     assert origin(GROUP, properties) == topic
 
 

@@ -54,7 +54,7 @@ def test_everything_arrives_in_its_queues_in_order(
     assert ran.report["topics"]["Orders"]["messages"] == len(store.of("Orders"))
 
 
-def test_a_message_keeps_what_is_its_own_and_tells_where_it_is_from(
+def test_a_message_keeps_what_is_its_own_and_has_its_provenance(
     store: KnownStore, target: LocalBroker, replay: Job
 ) -> None:
     ran = replay("--path", str(store.root), "--topics", "Orders", *to(target))

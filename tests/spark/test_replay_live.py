@@ -18,7 +18,7 @@ def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return job(cli, tmp_path, monkeypatch)
 
 
-def test_a_source_or_a_target_that_is_silent_is_waited_for_as_long_as_told(
+def test_a_silent_source_or_target_is_waited_for_until_the_timeout(
     broker: LocalBroker, fresh_broker: LocalBroker, topics: Callable[..., str], replay: Job
 ) -> None:
     topic = topics(1)

@@ -76,7 +76,7 @@ class StumblingForwarding:
             send_task.BATCH_BYTES, send_task.Sender = before  # type: ignore[misc]
 
 
-def test_a_task_that_is_tried_again_goes_on_behind_its_marks(
+def test_a_retried_task_goes_on_after_its_checkpoint(
     spark: "SparkSession", store: KnownStore, target: LocalBroker, tmp_path: Path
 ) -> None:
     message_source = StoreSource((str(store.root),))

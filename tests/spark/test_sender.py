@@ -133,7 +133,7 @@ def test_a_missing_topic_is_named_and_never_made(peer: Peer, target: Cluster) ->
         assert name not in admin.topics()
 
 
-def test_a_broker_that_nobody_knows_is_an_error(target: Cluster, topic: str) -> None:
+def test_an_unknown_broker_is_an_error(target: Cluster, topic: str) -> None:
     sender = Sender(target, timeout_s=0.3)
     with pytest.raises(SendFailed, match="nowhere"), sender:
         sender.send_batch(MessageQueue(topic, "nowhere", 0), item(1), 1)
@@ -249,7 +249,7 @@ def test_connections_that_break_lose_nothing_and_change_no_order(
         assert list(dict.fromkeys(found)) == list(range(place, 120, 2)), "first of each, in order"
 
 
-def test_a_large_batch_in_small_pieces_with_a_small_room(
+def test_a_large_batch_in_small_chunks_with_a_small_buffer(
     peer: Peer, topic: str, background_loop: BackgroundLoop
 ) -> None:
     """Half a megabyte a batch, more on the way than there is room for, over a line that takes a little at a time."""

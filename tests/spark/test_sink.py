@@ -117,7 +117,7 @@ def test_queues_packed_bodies_and_delays_reach_the_broker(
             assert record.store_timestamp >= due - TIMER_MS
 
 
-def test_a_target_that_is_silent_is_waited_for_as_long_as_told(
+def test_a_silent_target_is_waited_for_until_the_timeout(
     spark: "SparkSession", write: Callable[..., None]
 ) -> None:
     with pytest.raises(Exception, match=r"no answer within 0\.25 s"):

@@ -97,7 +97,7 @@ def test_options_that_cannot_be(given: dict[str, str], sentence: str) -> None:
         SinkOptions.of(given, BATCH)
 
 
-def test_what_is_told_is_how_rows_become_messages() -> None:
+def test_the_options_define_how_rows_become_messages() -> None:
     assert SinkOptions.of(THERE, BATCH).sink_settings() == SinkSettings()
     given = {
         **THERE, "topic": "T", "provenance": "nightly", "queues": "modulo", "packedbodies": "true",
@@ -161,7 +161,7 @@ def test_a_group_can_follow_only_rows_that_say_where_they_were_read() -> None:
         )
 
 
-def test_the_offset_behind_the_last_row_of_each_queue_is_learnt_on_the_way() -> None:
+def test_the_offset_after_the_last_row_of_each_queue_is_collected() -> None:
     batches = [
         pa.record_batch(
             [["b"] * len(ids), pa.array(ids, pa.int32()), offsets, ["T"] * len(ids)], schema=SOURCE
@@ -174,11 +174,11 @@ def test_the_offset_behind_the_last_row_of_each_queue_is_learnt_on_the_way() -> 
     assert max_offsets([read, {next(iter(read)): 99}]).popitem()[1] in (99, 10)  # type: ignore[list-item, dict-item]
 
 
-def test_a_failed_write_tells_what_stays() -> None:
+def test_a_failed_write_reports_what_stays() -> None:
     text = report_aborted([TaskCommit(SentTotals(5)), None, TaskCommit(SentTotals(2))])
     assert "2 of 3 tasks finished, and the target keeps their 7 messages" in text
 
 
-def test_the_columns_are_told_as_they_are() -> None:
+def test_the_documented_columns_are_the_real_ones() -> None:
     table = section(SPARK.read_text("utf-8"), "sink columns")
     assert table == columns_table(), "run python -m tests.spark.docs"

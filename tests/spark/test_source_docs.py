@@ -15,7 +15,7 @@ def test_the_tables_are_those_of_the_options(name: str) -> None:
     assert section(SPARK.read_text("utf-8"), name) == table(TABLES[name]), "run python -m tests.spark.docs"
 
 
-def test_every_column_is_told_and_no_other() -> None:
+def test_every_column_is_documented_and_no_other() -> None:
     rows = re.findall(
         r"^\| ([`\w, ]+) \| [\w, <>]+ \|.*\|$", SPARK.read_text("utf-8").split("### What is read")[0], re.M
     )

@@ -183,7 +183,7 @@ def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore,
         ({"topic": "Orders", "sql": "price >"}, "InvalidOption"),
     ],
 )
-def test_what_is_wrong_is_told_in_spark_s_error(
+def test_what_is_wrong_is_in_spark_s_error(
     load: "Callable[..., DataFrame]", options: dict[str, str], expected: str
 ) -> None:
     with pytest.raises(Exception, match=expected):

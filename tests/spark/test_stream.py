@@ -77,7 +77,7 @@ def test_nothing_new_is_the_same_text(log: FakeLog) -> None:
         ),
     ],
 )
-def test_spark_is_told_one_limit(log: FakeLog, options: dict[str, str], limit: object) -> None:
+def test_spark_gets_one_limit(log: FakeLog, options: dict[str, str], limit: object) -> None:
     assert stream(log, **options).getDefaultReadLimit() == limit
 
 

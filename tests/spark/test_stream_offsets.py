@@ -47,7 +47,7 @@ def log() -> FakeLog:
     return log
 
 
-def test_it_begins_where_it_is_told_and_always_there(log: FakeLog) -> None:
+def test_it_begins_at_the_configured_offset_and_always_there(log: FakeLog) -> None:
     assert Stream(log).cursor.first() == {Q0: 0, Q1: 5}
     stream = Stream(log, startingOffsets="latest")
     assert stream.cursor.first() == {Q0: 10, Q1: 20}
@@ -242,7 +242,7 @@ def test_each_expired_message_is_lost_once_however_small_the_batches_are(log: Fa
     assert stream.lost == [(f"Orders@broker-a:1[{span})", why) for span in ("0..2", "2..4", "4..5")]
 
 
-def test_a_queue_that_ends_before_the_stream_is_told_once_until_it_has_come_up(log: FakeLog) -> None:
+def test_a_queue_that_ends_before_the_stream_is_reported_once_until_it_has_come_up(log: FakeLog) -> None:
     stream = Stream(log, failOnDataLoss="false")
     for _ in range(3):
         stream.end({Q0: 14})

@@ -126,7 +126,7 @@ def test_a_group_that_is_not_there_ends_the_stream_with_a_sentence(
         drain(load(source), broker, tmp_path, topic=topics(2), commitGroup="nobody")
 
 
-def test_a_target_that_is_silent_ends_the_stream_after_the_time_that_is_told(
+def test_a_silent_target_ends_the_stream_after_the_timeout(
     load: "Callable[[str], DataFrame]", broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
 ) -> None:
     source = topics(2)

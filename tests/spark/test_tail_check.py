@@ -65,7 +65,7 @@ def mark(root: Path) -> None:
     (root / "abort").touch()
 
 
-def test_a_clean_store_has_nothing_behind_its_ends(root: Path) -> None:
+def test_a_clean_store_has_nothing_past_its_ends(root: Path) -> None:
     assert seen(root) == []
     assert rows(root) == 2 * COUNT
 
@@ -84,7 +84,7 @@ def test_entries_whose_records_were_cut_off_are_lost_by_name(root: Path) -> None
     assert [(part.start, part.end) for part in found] == [(0, KEPT)] * 2
 
 
-def test_who_asks_for_less_is_told_nothing(root: Path) -> None:
+def test_reading_less_reports_nothing(root: Path) -> None:
     cut_log(root)
     upto = '{"T": {"s": {"0": %d, "1": %d}}}'
     assert rows(root, endingOffsets=upto % (KEPT, KEPT - 1)) == 2 * KEPT - 1
@@ -133,7 +133,7 @@ def test_what_a_running_broker_shows_for_moments_is_nothing(root: Path) -> None:
     assert len(pauses) == READS_MAX
 
 
-def test_a_store_that_is_written_all_the_time_has_nothing_behind(tmp_path: Path) -> None:
+def test_a_store_that_is_written_all_the_time_has_no_lost_tail(tmp_path: Path) -> None:
     """What is new at each look is not what was seen before."""
     store = open_store(tmp_path)
     fill(store, 5)

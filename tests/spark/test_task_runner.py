@@ -88,7 +88,7 @@ def refusing(slices: Sequence[Slice], marks: ProgressFiles) -> None:
         marks.write(SliceProgress(piece.number, piece.part.end))
 
 
-def test_a_refusal_ends_its_task_only_and_is_told_once(tmp_path: Path) -> None:
+def test_a_refusal_ends_its_task_only_and_is_reported_once(tmp_path: Path) -> None:
     slices = [Slice(number, QueueRange(queue(number % 3), number, number + 1)) for number in range(6)]
     tasks = [[slices[number], slices[number + 3]] for number in range(3)]
     errors = task_runner.run(InProcessSparkContext(), [*tasks, tasks[1]], ProgressFiles(tmp_path), refusing)

@@ -132,7 +132,7 @@ def brought(store: Path, topic: str) -> Places:
     ],
     ids=["all", "queues", "offsets"],
 )  # fmt: skip
-def test_a_replay_from_both_tells_which_broker_had_each(
+def test_a_replay_from_both_names_the_broker_of_each_message(
     cluster: Cluster, fresh_broker: LocalBroker, replay: Job, arguments: tuple[str, ...], wanted: Places
 ) -> None:
     source = ("--name-server", cluster.name_server, *arguments)

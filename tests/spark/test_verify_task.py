@@ -59,7 +59,7 @@ def test_a_copy_with_another_body_is_wrong() -> None:
     }
 
 
-def test_what_lies_outside_of_the_slice_is_not_looked_at() -> None:
+def test_what_is_outside_of_the_slice_is_not_read() -> None:
     assert compared([(1, 7)], [(1, 7), (500, 8)]).counts == {
         "messages": 1,
         "missing": 0,
@@ -94,7 +94,7 @@ def test_by_key_a_store_is_like_itself_but_for_what_is_not_there(
     assert len(found["named"]) == missing
 
 
-def test_a_range_of_the_target_that_is_gone_is_told(store: KnownStore, tmp_path: Path) -> None:
+def test_a_range_of_the_target_that_is_gone_is_reported(store: KnownStore, tmp_path: Path) -> None:
     queue = MessageQueue("Readings", BROKER, 0)
     end = len(store.of("Readings"))
     for name in ("forwarded", "verified"):
