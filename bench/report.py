@@ -278,7 +278,7 @@ def _top(profile: Profile) -> list[str]:
 
 
 def panels(runs: list[Run]) -> list[Panel]:
-    """One for each row, of all runs that tell a rate of it."""
+    """One for each row, of all runs that have a rate of it."""
     found = []
     for row in rows():
         of = [

@@ -42,7 +42,7 @@ class Server:
     ready_s: float
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     left: Path | None = None
-    """Of a floor: beside it, with numbers, lie the files that it wrote."""
+    """Of a floor: the first file that it wrote; the others have this name and a number."""
 
     @property
     def is_broker(self) -> bool:

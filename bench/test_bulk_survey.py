@@ -1,6 +1,6 @@
 """How fast the log is checked in bulk, per core: `pytest bench/test_bulk_survey.py --benchmark-enable`.
 
-Bodies of 1 KiB. On a machine with other work, `--benchmark-timer=time.process_time` tells more.
+Bodies of 1 KiB. On a machine with other work, `--benchmark-timer=time.process_time` is more exact.
 """
 
 import mmap

@@ -1,6 +1,6 @@
 """How fast a store is verified and copied, one core: `pytest bench/test_maintenance.py --benchmark-enable`.
 
-Bodies of 1 KiB. On a machine with other work, `--benchmark-timer=time.process_time` tells more.
+Bodies of 1 KiB. On a machine with other work, `--benchmark-timer=time.process_time` is more exact.
 """
 
 import os

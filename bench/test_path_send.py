@@ -62,9 +62,9 @@ class ClientSocket(FastConnection):
         raise AssertionError(f"the fast path did not handle {command}")
 
     def feed(self, data: bytes) -> None:
-        room = self.get_buffer(-1)
-        room[: len(data)] = data
-        room.release()
+        buffer = self.get_buffer(-1)
+        buffer[: len(data)] = data
+        buffer.release()
         self.buffer_updated(len(data))
 
 

@@ -1,4 +1,4 @@
-"""The bench, tiny: its figures tell nothing, but that every row still runs and that the load sees what is wrong."""
+"""A tiny run of the benchmarks: every row runs, and the load generator detects errors."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def test_every_row_gives_figures_and_goals() -> None:
 
 
 def test_micro_benchmarks_and_whole_broker_runs_hold_what_they_assert() -> None:
-    """In a process of their own: their conftest is not that of the tests."""
+    """In a separate process: their conftest is not that of the tests."""
     command = [sys.executable, "-m", "pytest", "-q", "--benchmark-disable", "-p", "no:cacheprovider"]
     command += ["bench/test_structures.py", "bench/test_path_send.py", "bench/test_broker.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
@@ -77,7 +77,7 @@ def test_a_peer_that_fails_is_left_out_and_we_are_not() -> None:
     [
         pytest.param({1: [10, 5, 0, 0], 2: [30, 0, 0, 0]}, 5 + 20, id="all live"),
         pytest.param({1: [10, 0, 40, 2], 3: [1, 2, 0, 0]}, 42 - 10 + 3, id="one ended and was waited for"),
-        pytest.param({1: [17, 0, 0, 0]}, 7, id="one ended and nobody counts it"),
+        pytest.param({1: [17, 0, 0, 0]}, 7, id="one ended and was not waited for"),
     ],
 )
 def test_cpu_time_of_a_family(after: dict[int, list[int]], ticks: int) -> None:
@@ -137,7 +137,7 @@ def test_a_refused_connection_is_an_error() -> None:
 
 @contextmanager
 def answering(*frames_back: bytes) -> Iterator[tuple[str, int]]:
-    """A server that answers the first connection with these bytes, whatever is asked."""
+    """A server that answers any request on its first connection with these bytes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

@@ -1,4 +1,4 @@
-"""The report says what the results say: reached, not reached, not measured; BENCHMARKS.md is the newest of them."""
+"""The report shows what the results contain: reached, not reached, not measured; BENCHMARKS.md is up to date."""
 
 import json
 import shutil
