@@ -1,4 +1,4 @@
-"""A Rebalancer among fakes, and what brokers say to it."""
+"""A Rebalancer with fakes, and brokers' answers for it."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ FOUR = queues_of("T", 4)
 
 
 class Offsets(OffsetTable):
-    """`persisted`: in their order, each with what memory held."""
+    """`persisted`: in order, each with the offset in memory."""
 
     def __init__(self, happened: list[object]) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Offsets(OffsetTable):
 
 @dataclass
 class Round:
-    """A Rebalancer among fakes. `happened`: what it did, in order. `starts`: where each queue begins, else at 0."""
+    """A Rebalancer with fakes. `happened`: what it did, in order. `starts`: where each queue begins, else at 0."""
 
     instance: FakeInstance = field(default_factory=lambda: FakeInstance({MEMBERS: of_members("me")}))
     model: MessageModel = MessageModel.CLUSTERING

@@ -1,5 +1,5 @@
-"""What offset stores, locks and rebalancers are given in tests: an instance whose brokers answer what they are told to,
-and a member of a group that has nothing but a Rebalancer."""
+"""Fakes for tests of offset stores, locks and rebalancers: an instance with scripted brokers, and a member of a group
+that has only a Rebalancer."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -150,7 +150,7 @@ class Member:
 
     @property
     def mine(self) -> list[int]:
-        """Ids of the queues that are held, of whatever topic."""
+        """Ids of the owned queues of all topics."""
         return sorted(queue.queue_id for queue, held in self.rebalancer.table.items() if not held.dropped)
 
     def topics(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""What administrators see and change, at a real broker; and what they make of answers that are none."""
+"""What administrators see and change, at a real broker; and invalid answers."""
 
 import asyncio
 import time
@@ -46,7 +46,7 @@ def send(
 
 
 async def becomes(wanted: object, ask: Callable[[], Awaitable[object]]) -> None:
-    """Apache's broker puts what it stored into queues and index a moment later."""
+    """Apache's broker dispatches messages to queues and index a moment later."""
     deadline = asyncio.get_running_loop().time() + 10
     while (found := await ask()) != wanted:
         assert asyncio.get_running_loop().time() < deadline, f"still {found!r}, not {wanted!r}"
@@ -93,7 +93,7 @@ async def test_an_admin_that_was_not_started_says_so(name_server: str) -> None:
 
 
 async def sampled(admin: Admin) -> dict[str, str]:
-    """Apache's broker has no figures in its first second and says so by a stack trace."""
+    """Apache's broker has no statistics in its first second and answers with a stack trace."""
     async with asyncio.timeout(20):
         while True:
             try:

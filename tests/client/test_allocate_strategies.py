@@ -26,13 +26,13 @@ from firearrow.client.rebalance.allocate_strategies import (
 GOLDEN = json.loads((Path(__file__).parent / "allocations.json").read_text())
 
 
-def room(name: str) -> str:
+def machine_room(name: str) -> str:
     before, separator, _ = name.partition("@")
     return before if separator else "none"
 
 
 def nearby(inner: str) -> MachineRoomNearby:
-    return MachineRoomNearby(inner, lambda queue: room(queue.broker_name), room)
+    return MachineRoomNearby(inner, lambda queue: machine_room(queue.broker_name), machine_room)
 
 
 STRATEGIES: tuple[Strategy, ...] = (
@@ -92,7 +92,7 @@ def test_nothing_can_be_split_among_no_members(
 
 def test_a_room_without_a_name_is_refused() -> None:
     with pytest.raises(ValueError, match="no machine room is known"):
-        MachineRoomNearby("AVG", lambda queue: "", room)("g", "r@a", queues_of(1), ["r@a"])
+        MachineRoomNearby("AVG", lambda queue: "", machine_room)("g", "r@a", queues_of(1), ["r@a"])
     with pytest.raises(ValueError, match="no machine room is known"):
         MachineRoomNearby("AVG", lambda queue: "r", lambda client: "")("g", "r@a", queues_of(1), ["r@a"])
 

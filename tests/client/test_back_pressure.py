@@ -1,4 +1,4 @@
-"""How much may be on the way: at the limits, in turn, and what is given back by those that give up."""
+"""The limits of sends in flight: reached, first come first served, released by cancelled sends."""
 
 import asyncio
 

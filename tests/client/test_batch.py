@@ -1,4 +1,4 @@
-"""What may travel together, and how many."""
+"""Which messages may be in one batch, and how many."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Automatic batches: what gathers, when it leaves, and whose result is whose."""
+"""Automatic batches: what is collected, when it is sent, and which result belongs to which message."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ LONG_S = 30.0
 
 @dataclass
 class Sender:
-    """Takes batches; the test says what becomes of them."""
+    """Takes batches; the test decides their results."""
 
     options: ProducerOptions = field(default_factory=lambda: ProducerOptions(batch_delay_s=LONG_S))
     batches: list[tuple[list[Message], MessageQueue | None]] = field(default_factory=list)
@@ -43,9 +43,9 @@ class Sender:
         return self.accumulator.add(Message("t", body, **more), None)  # type: ignore[arg-type]
 
     def stored(self, number: int, count: int) -> None:
-        """Batch `number` lies from offset 100 on."""
-        places = ",".join(f"P{n}" for n in range(count))
-        self.futures[number].set_result(SendResult(SendStatus.SEND_OK, "ids", places, QUEUE, 100))
+        """Batch `number` is stored from offset 100 on."""
+        offset_ids = ",".join(f"P{n}" for n in range(count))
+        self.futures[number].set_result(SendResult(SendStatus.SEND_OK, "ids", offset_ids, QUEUE, 100))
 
     @property
     def bodies(self) -> list[list[bytes]]:
@@ -129,7 +129,7 @@ async def test_when_all_hold_too_much_messages_go_by_themselves() -> None:
     assert sender.accumulator.accepts(Message("t", b"x" * (1000 - held)))
     assert not sender.accumulator.accepts(Message("t", b"x" * (1001 - held)))
     sender.accumulator.flush()
-    assert not sender.accumulator.accepts(Message("t", b"x" * 1000)), "on its way is held, too"
+    assert not sender.accumulator.accepts(Message("t", b"x" * 1000)), "in flight counts, too"
     sender.stored(0, 1)
     await way
     assert sender.accumulator.accepts(Message("t", b"x" * 1000))

@@ -1,4 +1,4 @@
-"""The bench of clients, run with next to no load: every row comes out, errors are told."""
+"""The benchmark of clients with a minimal load: every row is reported, and so are errors."""
 
 import shutil
 
@@ -22,7 +22,7 @@ def test_a_client_that_fails_is_reported_with_its_output() -> None:
 
 
 async def test_a_consumer_with_small_thresholds_stays_within_them(name_server: str) -> None:
-    """The million is `python -m bench.held`."""
+    """`python -m bench.held` runs it with a million."""
     found = await held.held(name_server, unique("held"), 20_000)
     assert found.within, found
     assert found.most > held.THRESHOLD, "it was really full"

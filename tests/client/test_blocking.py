@@ -1,4 +1,4 @@
-"""The blocking façade: the verbs of the asynchronous objects from any thread, and where it must refuse."""
+"""The blocking façade: the calls of the asynchronous objects from any thread, and where it must refuse."""
 
 import asyncio
 import inspect
@@ -52,7 +52,7 @@ def pull(name_server: str, topic: str, group: str | None = None) -> blocking.Pul
 
 @pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer", "PopConsumer", "Admin"])
 def test_each_verb_has_its_twin_with_the_same_arguments(name: str) -> None:
-    """`start` gives the object itself, dunder methods are of other kinds."""
+    """`start` returns the object itself, dunder methods are of other kinds."""
     inner, facade = getattr(asynchronous, name), getattr(blocking, name)
     not_for_users = {
         "topics",

@@ -17,7 +17,7 @@ from tests.client.test_blocking import ROOT, Topics, producer
 
 
 def test_an_interrupt_cancels_what_is_waited_for() -> None:
-    """In a process of its own, which takes the signal however the run of the tests was started."""
+    """In a separate process, which gets the signal however the tests were started."""
     done = run_script(
         """
         import asyncio, os, signal, threading
@@ -50,7 +50,7 @@ def test_an_interrupt_cancels_what_is_waited_for() -> None:
 
 
 class Full:
-    """Room for two."""
+    """Capacity for two."""
 
     in_flight_max = 2
     send_timeout_s = 0.05
@@ -96,7 +96,7 @@ def test_what_was_cancelled_before_the_loop_saw_it_is_not_sent() -> None:
     assert thread.call(in_loop) == [True, True]
     thread.call(lambda: None)
     assert sent == []
-    assert not bridge.submit(submit).done(), "there is room again"
+    assert not bridge.submit(submit).done(), "there is capacity again"
 
 
 # ---- processes ----
@@ -110,7 +110,7 @@ def run_script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_is_open_at_the_end_of_the_interpreter_is_closed(name_server: str, topics: Topics) -> None:
-    """Messages that are on the way arrive, handlers that run come to their end, and nothing hangs."""
+    """Messages in flight arrive, running handlers finish, and nothing hangs."""
     topic = topics()
     done = run_script(
         """

@@ -1,4 +1,4 @@
-"""What only operators do, at a real broker with real members of groups."""
+"""Operators' commands at a real broker with real members of groups."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ FROM_FIRST = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
 
 
 class Handled:
-    """A handler that remembers."""
+    """A handler that records its messages."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -44,7 +44,7 @@ async def stored(admin: Admin, producer: Producer, topic: str, tags: str) -> Rec
 
 
 async def becomes(tracks: list[MessageTrack], operations: Operations, message: ReceivedMessage) -> None:
-    """Offsets are stored now and then."""
+    """Offsets are stored periodically."""
     async with asyncio.timeout(20):
         while (found := await operations.message_tracks(message)) != tracks:
             assert {each.group for each in found} <= {each.group for each in tracks}

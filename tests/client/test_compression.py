@@ -1,4 +1,4 @@
-"""Compressed bodies: ours opened again, Apache's opened, broken and too large ones refused, missing packages named."""
+"""Compressed bodies: ours and Apache's are read, broken and too large ones refused, missing packages named."""
 
 import builtins
 import os

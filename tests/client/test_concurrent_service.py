@@ -1,4 +1,4 @@
-"""The concurrent service: what becomes of each answer, which offset is stored, and what waits for what."""
+"""The concurrent service: the effect of each result, which offset is stored, and what waits for what."""
 
 import asyncio
 import threading

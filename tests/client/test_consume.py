@@ -1,4 +1,4 @@
-"""Consuming end to end, against a real broker: retries, dead letters, time-outs, handlers that misbehave, operators."""
+"""Consuming end to end, against a real broker: retries, dead letters, timeouts, misbehaving handlers, operators."""
 
 import asyncio
 import threading
@@ -114,7 +114,7 @@ async def test_if_the_broker_cannot_take_it_back_the_message_is_published_to_the
     async def handler(messages: list[ReceivedMessage]) -> Answer:
         if messages[0].reconsume_times:
             found.extend(messages)
-        else:  # as if it had lain at a place of the log that the broker has deleted
+        else:  # as if it had been in a part of the log that the broker has deleted
             messages[0].broker_name = "broker-that-is-gone"
         return await journal(messages)
 

@@ -1,4 +1,4 @@
-"""Consume directly: what each answer is called, and what the operator is told who asks a group that is not here."""
+"""Consume directly: the name of each result, and the error for a group that is not here."""
 
 import asyncio
 import json

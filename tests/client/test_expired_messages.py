@@ -1,4 +1,4 @@
-"""Expiry: only the head, only what a handler has for too long, and what is sent back leaves the queue."""
+"""Expiry: only the head, only what a handler has had for too long, and what is sent back leaves the queue."""
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
@@ -12,7 +12,7 @@ QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
 class ExpiryHarness:
-    """An Expiry over one queue whose messages began when `began` says."""
+    """An Expiry over one queue whose messages began at `began`."""
 
     def __init__(self, *offsets: int) -> None:
         self.time, self.back = ManualScheduler(), Back()

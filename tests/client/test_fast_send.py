@@ -1,4 +1,4 @@
-"""Lanes are an optimisation and nothing else: each test runs on the short and on the whole way."""
+"""Fast sends are only an optimisation: each test runs with them and with the full path."""
 
 import asyncio
 from asyncio import Future
@@ -23,7 +23,7 @@ from tests.client.waiting import wait_until
 
 @pytest.fixture(params=["short", "whole"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Whether each message took the short way."""
+    """Whether each message was sent by the fast path."""
     taken: list[bool] = []
     real = FastSends.submit
 
@@ -40,7 +40,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 async def warm(cluster: Scripted, sender: Producer) -> None:
-    """Routes are known, connections open."""
+    """Wait until routes are known and connections open."""
     while not all(broker.sent for broker in cluster.brokers.values()):
         await sender.send(Message("t", b"warm"))
     await sender.send(Message("t", b"warm"))
@@ -93,8 +93,8 @@ async def test_queues_of_all_brokers_take_turns() -> None:
     async with Scripted("a", "b") as cluster, Producer("g", name_server=cluster.name_server) as sender:
         await warm(cluster, sender)
         results = await asyncio.gather(*(sender.submit(Message("t", b"x")) for _ in range(8)))
-        places = sorted((result.queue.broker_name, result.queue.queue_id) for result in results)
-        assert places == sorted([("a", 0), ("a", 1), ("b", 0), ("b", 1)] * 2)
+        queues = sorted((result.queue.broker_name, result.queue.queue_id) for result in results)
+        assert queues == sorted([("a", 0), ("a", 1), ("b", 0), ("b", 1)] * 2)
 
 
 async def test_a_refusal_is_tried_elsewhere_by_the_rules_of_the_verb() -> None:

@@ -1,4 +1,4 @@
-"""The JSON of Java's clients, both ways; whatever comes in, the answer is a value or a JsonError."""
+"""The JSON of Java's clients, both ways; any input gives a value or a JsonError."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Listeners: which handlers run in threads, what reaches the caller, and what a closed consumer's threads do."""
+"""Listeners: which handlers run in threads, what the caller gets, and what a closed consumer's threads do."""
 
 import asyncio
 import contextvars

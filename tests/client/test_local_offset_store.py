@@ -1,4 +1,4 @@
-"""Offsets of one member in a file: Java's form, both ways; what a crash, a stranger or damage leaves of it."""
+"""Offsets of one member in a file: Java's format, both ways; after a crash, foreign writes, or damage."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def store_in(folder: Path) -> LocalOffsetStore:
 
 
 def laid(folder: Path, text: str, backup: str | None = None) -> LocalOffsetStore:
-    """A store whose files say this."""
+    """A store with these files."""
     store = store_in(folder)
     store.path.parent.mkdir(parents=True, exist_ok=True)
     store.path.write_text(text)

@@ -1,4 +1,4 @@
-"""Offsets of a group at the brokers, what memory holds of them, and where a queue is begun."""
+"""Offsets of a group at the brokers and in memory, and where a queue is begun."""
 
 import asyncio
 import time
@@ -204,7 +204,7 @@ async def test_the_last_time_the_brokers_answers_are_awaited(caplog: pytest.LogC
 
 
 class At:
-    """A store and a broker that say what they are told to."""
+    """A scripted store and broker."""
 
     def __init__(self, stored: int | Exception) -> None:
         self._stored = stored
@@ -275,11 +275,11 @@ async def test_a_broker_keeps_what_is_committed(name_server: str, topics: Callab
     member.offsets.update(second, 4)
     await member.offsets.persist_all([first, second])
 
-    async with asyncio.timeout(10):  # Apache's broker may answer what comes behind a one-way request first
+    async with asyncio.timeout(10):  # Apache's broker may answer what follows a one-way request first
         while [await other.read(queue, ReadOffset.STORE) for queue in (first, second)] != [3, 4]:
             pass
     await member.offsets.commit(first, 1)
-    assert await other.read(first, ReadOffset.STORE) == 1, "a broker goes back when told to"
+    assert await other.read(first, ReadOffset.STORE) == 1, "a broker goes back on request"
     with pytest.raises(BrokerError):
         await member.offsets.commit(MessageQueue(unique("nowhere"), first.broker_name, 0), 1)
     with pytest.raises(ClientError):

@@ -1,4 +1,4 @@
-"""The orderly service: one call at a time for each queue, the lock, suspensions, commits by hand, too many failures."""
+"""The orderly service: one call at a time for each queue, the lock, suspensions, manual commits, too many failures."""
 
 import asyncio
 
@@ -239,7 +239,7 @@ async def test_if_one_of_a_batch_must_be_repeated_all_are() -> None:
     assert script.calls == [[10, 11], [10, 11]]
 
 
-# ---- commits by hand ----
+# ---- manual commits ----
 
 
 async def test_without_auto_commit_success_only_goes_on_until_a_commit() -> None:

@@ -1,4 +1,4 @@
-"""How a consumer that pops waits at several brokers at once; the brokers are made up."""
+"""How a consumer that pops waits at several brokers at once; the brokers are fakes."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def source(broker: str, *, in_order: bool = False) -> PopSource:
 
 
 def found(*bodies: bytes) -> RemotingCommand:
-    """What a pop of queue 0 brings."""
+    """What a pop of queue 0 returns."""
     records = [record(body, queue_offset=offset) for offset, body in enumerate(bodies)]
     offsets = ",".join(str(offset) for offset in range(len(bodies)))
     ext = {
@@ -160,7 +160,7 @@ async def test_one_broker_that_fails_does_not_hold_up_the_others() -> None:
 
 
 async def test_what_is_more_than_was_asked_for_comes_next() -> None:
-    """An answer to a pop that somebody else gave up may hold more."""
+    """An answer to a pop that another caller cancelled may contain more."""
     brokers = Brokers()
     prefetcher = sources_at(brokers)
     first = asyncio.create_task(prefetcher.receive([source("a")], TERMS._replace(batch=3)))

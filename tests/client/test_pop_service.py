@@ -1,4 +1,4 @@
-"""What a push consumer does with queues that it is to pop: the loop, and the service."""
+"""What a push consumer does with queues that it pops: the loop, and the service."""
 
 import asyncio
 
@@ -184,7 +184,7 @@ async def test_what_is_found_is_counted_and_handed_on() -> None:
 
 
 async def test_what_is_not_wanted_is_acknowledged_at_once() -> None:
-    """Another tag, what a hook leaves out, and what came too often."""
+    """Another tag, what a hook drops, and what was redelivered too often."""
     bench = LoopBench(most=3)
     keep = popped(1) + popped(2, reconsume_times=3)
     drop = popped(3, tag="c") + popped(99) + popped(4, reconsume_times=4)
@@ -213,7 +213,7 @@ async def test_what_comes_for_a_queue_that_is_not_ours_any_more_is_left_to_other
 
 
 class Acks:
-    """Keeps what is told; `error` is what brokers answer."""
+    """Records the calls; `error` is what brokers answer."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, int | None]] = []
@@ -332,7 +332,7 @@ async def test_handlers_get_no_more_than_a_batch() -> None:
 
 
 async def test_a_result_counts_only_within_the_invisible_time() -> None:
-    """Neither is a handler called for what is out again already."""
+    """Nor is a handler called for what was already redelivered."""
     gates: list[asyncio.Event] = []
 
     async def handler(messages: list[ReceivedMessage]) -> None:

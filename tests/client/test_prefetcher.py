@@ -1,4 +1,4 @@
-"""Pull tasks: every check before a pull, and how far a queue counts as given out and as done."""
+"""Pull tasks: every check before a pull, and which offsets of a queue count as returned and as done."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def nothing(next_offset: int, status: PullStatus = PullStatus.NO_NEW_MSG) -> Pul
 
 
 class Bench:
-    """Answers each queue's pulls from a list, and holds the one that has no answer left. Sleeps end at once."""
+    """Answers each queue's pulls from a list; a pull without an answer waits. Sleeps end at once."""
 
     def __init__(self, options: PullConsumerOptions | None = None) -> None:
         self.answers: dict[MessageQueue, list[PullResult | Exception]] = {QUEUE: [], OTHER: []}
@@ -94,7 +94,7 @@ async def test_the_request_carries_the_filter_and_may_wait_at_the_broker() -> No
 
 
 async def test_requests_are_those_of_apaches_client() -> None:
-    """But for the mark of the stream, which goes on every request."""
+    """Except the flag of the stream, which is in every request."""
     bench, seen = Bench(), 0
     for frame in session("consumer-lite-pull"):
         if frame.line["name"] != "LITE_PULL_MESSAGE" or frame.raw is None:

@@ -1,4 +1,4 @@
-"""What a message becomes before it leaves: the fields, the body packed, what moves from properties to header."""
+"""How a message is prepared for sending: fields, compression, what moves from properties to header."""
 
 import sys
 import zlib

@@ -153,7 +153,7 @@ def test_finishing_and_taking_show_that_the_queue_is_alive() -> None:
 
 
 async def finishes(queue: ProcessQueue, finish: Callable[[], object]) -> bool:
-    """Whether waiting for the half ends with this."""
+    """Whether a wait for the half ends after this."""
     waiting = asyncio.create_task(queue.half_done(30))
     await asyncio.sleep(0)
     finish()
@@ -196,7 +196,7 @@ def test_many_messages_leave_nothing() -> None:
 
 
 class Model(RuleBasedStateMachine):
-    """Any sequence of operations, beside two plain dicts."""
+    """Any sequence of operations, compared with two plain dicts."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -78,7 +78,7 @@ async def test_an_unused_producer_closes_and_stays_closed() -> None:
 
 
 class ClosesIt:
-    """A SendHook that closes its producer at the first answer."""
+    """A SendHook that closes its producer after the first answer."""
 
     def __init__(self) -> None:
         self.sender: Producer | None = None

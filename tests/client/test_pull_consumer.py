@@ -47,7 +47,7 @@ async def polled(pulling: PullConsumer, count: int) -> list[bytes]:
 
 
 async def settled(pulling: PullConsumer, queues: int) -> None:
-    """Until so many queues are ours, and it is known where each begins."""
+    """Wait until this many queues are ours, and the start of each is known."""
     await wait_until(
         lambda: (
             len(pulling.assignment()) == queues
@@ -59,7 +59,7 @@ async def settled(pulling: PullConsumer, queues: int) -> None:
 async def wait_until_committed(pulling: PullConsumer, queue: MessageQueue, offset: int) -> None:
     async with asyncio.timeout(10):
         while await pulling.committed(queue) != offset:
-            pulling._running().offsets.remove(queue)  # or it would be read from memory for ever
+            pulling._running().offsets.remove(queue)  # or it would always be read from memory
             await asyncio.sleep(0.01)
 
 
@@ -153,7 +153,7 @@ async def test_members_share_and_take_over_where_the_other_was(
 async def test_nothing_is_lost_while_members_come_and_go(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
-    """What was given out and not yet told may come again, as in any group."""
+    """What was returned and not yet committed may be delivered again, as in any group."""
     topic, group = topics(queues=8), unique("group")
     seen: set[bytes] = set()
     client = ClientOptions(name_server=name_server, rebalance_s=0.5)
@@ -183,14 +183,14 @@ async def test_nothing_is_lost_while_members_come_and_go(
 
 
 def replace_name(client: ClientOptions) -> ClientOptions:
-    """The same with an instance of its own, as another process would have."""
+    """The same with a separate instance, as another process would have."""
     return replace(client, instance_name=unique("member"))
 
 
 async def test_a_queue_that_leaves_takes_what_was_done_with_it(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
-    """Unlike Java's, which would tell only what the last automatic commit knew."""
+    """Unlike Java's, which would commit only what the last automatic commit knew."""
     topic, group = topics(queues=1), unique("group")
     feeder.feed(topic, [b"1", b"2"])
     async with subscribed(name_server, topic, group, auto_commit_s=3600) as pulling:

@@ -1,4 +1,4 @@
-"""PULL on the wire: fields and flags, where it goes, and what an answer comes to."""
+"""PULL on the wire: fields and flags, its destination, and the result of an answer."""
 
 from collections.abc import Mapping
 
@@ -29,7 +29,7 @@ def pull(**changes: object) -> PullQuery:
 
 
 class Broker:
-    """An instance with one group of brokers, whose answers are given."""
+    """An instance with one group of brokers, whose answers are scripted."""
 
     def __init__(self, answer: RemotingCommand | None = None) -> None:
         self.routes = self

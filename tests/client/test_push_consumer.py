@@ -1,4 +1,4 @@
-"""The push consumer against a real broker: what reaches handlers, where it begins, how far it is, what it holds."""
+"""The push consumer against a real broker: what handlers get, where it begins, its position, its memory."""
 
 import asyncio
 import threading
@@ -186,7 +186,7 @@ async def test_filter_hooks_leave_messages_out_and_offsets_go_on(
     assert sorted(seen.bodies) == [b"0", b"2", b"4", b"6", b"8"]
 
 
-# ---- where it begins, and how far it is ----
+# ---- where it begins, and its position ----
 
 
 async def test_a_group_goes_on_where_it_stopped(
@@ -315,13 +315,13 @@ async def test_a_queue_listener_is_notified_of_changes(name_server: str, topics:
         await wait_until(lambda: (topic, 3, 3) in heard)
 
 
-# ---- how much is held ----
+# ---- memory ----
 
 
 async def test_many_messages_stay_within_small_thresholds(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
-    """64 MiB pass through; what is held of them at a time is known and small, and so is the memory it takes."""
+    """64 MiB are consumed; what is in memory at a time is known and small, and so is the memory that it takes."""
     topic, body, handled, most = topics(queues=2), bytes(32768), 0, 0
     for queue_id in range(2):
         feeder.feed(topic, [body] * 1000, queue_id=queue_id)

@@ -44,7 +44,7 @@ class Group:
 
 
 class Flow:
-    """Messages for all queues of a topic, each with its number in its queue, until told to stop."""
+    """Messages for all queues of a topic, each with its number in its queue, until stopped."""
 
     def __init__(self, feeder: RawProducer, topic: str, queues: int) -> None:
         self._feeder = feeder

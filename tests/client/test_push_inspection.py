@@ -1,4 +1,4 @@
-"""What operators may ask of a running push consumer by way of its broker: how it runs, one message handled, a reset."""
+"""Operators' requests to a running push consumer through its broker: running info, direct consumption, a reset."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The life of a push consumer: it starts once or again, pauses, changes its mind, drains; alone and as a program."""
+"""The life of a push consumer: starts, restarts, pauses, subscription changes, draining; alone and as a program."""
 
 import asyncio
 import os

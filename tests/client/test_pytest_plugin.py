@@ -1,4 +1,4 @@
-"""What users of the plugin get: a real broker by a fixture, in a test run of their own."""
+"""What users of the plugin get: a real broker as a fixture, in a separate test run."""
 
 import subprocess
 import sys

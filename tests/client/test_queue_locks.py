@@ -1,4 +1,4 @@
-"""Queues in order: begun under a lock, given away when nobody works on them. Rules, with fakes."""
+"""Ordered queues: begun under a lock, released when no handler works on them. Rules, with fakes."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Which queue is next, which brokers are passed over, and for how long."""
+"""Which queue is next, which brokers are avoided, and for how long."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Receipts of popped messages: as Apache's client makes them, and never believed."""
+"""Receipt handles of popped messages: as Apache's client makes them, and always validated."""
 
 import base64
 import json
@@ -60,7 +60,7 @@ def recorded(name: str) -> Iterator[tuple[RemotingCommand, RemotingCommand]]:
 
 @pytest.mark.parametrize("name", ["consumer-pop", "pop-raw"])
 async def test_receipts_and_requests_are_those_of_apaches_client(name: str) -> None:
-    """What it sent for the messages it got is what we make of the same answers."""
+    """Our requests for the same answers equal those that it sent."""
     known: dict[str, str] = {}
     kinds: dict[int, int] = {}
     for request, answer in recorded(name):
@@ -104,7 +104,7 @@ async def compare_batch(request: RemotingCommand, answer: RemotingCommand, known
 
 
 class Caller:
-    """Keeps what is sent; each gets the same answer."""
+    """Records what is sent; each gets the same answer."""
 
     def __init__(self, answer: RemotingCommand | None = None) -> None:
         self.commands: list[RemotingCommand] = []
@@ -199,7 +199,7 @@ def receipts(result: PopResult) -> list[str]:
 
 
 def test_messages_of_several_queues_take_the_offsets_of_their_own() -> None:
-    """The topic and its retry topics count apart, even for the same queue id."""
+    """The topic and its retry topics count separately, even for the same queue id."""
     body = b"".join([
         record(b"a", queue_id=1, queue_offset=4), record(b"b", queue_id=0, queue_offset=8),
         record(b"c", "%RETRY%G_T", queue_id=0, queue_offset=2), record(b"d", queue_id=1, queue_offset=6),

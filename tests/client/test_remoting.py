@@ -53,7 +53,7 @@ def test_signatures_are_those_of_apaches_client() -> None:
         sign(request, RECORDED)
         assert request.ext["Signature"] == wanted
         sign(request, RECORDED)
-        assert request.ext["Signature"] == wanted, "a second try is signed alike"
+        assert request.ext["Signature"] == wanted, "a second try has the same signature"
         seen += 1
     assert seen == 7
 
@@ -94,7 +94,7 @@ async def test_everything_works_signed_namespaced_and_in_either_header(
 
 
 async def test_tls(peer: Peer, topics: Callable[..., str]) -> None:
-    """Through a proxy that ends the encryption. A certificate of somebody unknown is refused."""
+    """Through a proxy that terminates TLS. A certificate of an unknown issuer is refused."""
     authority, topic, got = trustme.CA(), topics(), []
     theirs, ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
     authority.issue_cert("127.0.0.1").configure_cert(theirs)
@@ -138,10 +138,12 @@ async def test_name_servers_are_asked_for_by_http(name_server: str, topics: Call
         assert await instance.routes.refresh(topics())
         await instance.leave()
         assert asked == ["/rocketmq/nsaddr-u?nofix=1"]
-        nobody = await ClientInstance.of(ClientOptions(name_server="", name_server_url="file:///etc/passwd"))
+        unreachable = await ClientInstance.of(
+            ClientOptions(name_server="", name_server_url="file:///etc/passwd")
+        )
         with pytest.raises(NoNameServer):
-            await nobody.routes.refresh("t")
-        await nobody.leave()
+            await unreachable.routes.refresh("t")
+        await unreachable.leave()
     finally:
         await asyncio.to_thread(server.shutdown)
         server.server_close()

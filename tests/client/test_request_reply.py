@@ -1,4 +1,4 @@
-"""Request and reply: who asked gets the answer, whoever gives it; and what comes to somebody else is not believed."""
+"""Request and reply: the requester gets the reply of any replier; replies to other clients are not accepted."""
 
 import asyncio
 import zlib
@@ -105,7 +105,7 @@ def test_what_is_no_request_cannot_be_replied_to(missing: str) -> None:
 
 
 def replier(name_server: str, topic: str, answer: Callable[[ReceivedMessage], bytes]) -> PushConsumer:
-    """Replies to each message of the topic by a producer of its own."""
+    """Replies to each message of the topic with a separate producer."""
     consumer = PushConsumer(unique("replier"), name_server=name_server, options=FROM_FIRST)
 
     @consumer.subscribe(topic)
@@ -247,4 +247,4 @@ async def test_a_request_that_is_cancelled_waits_no_more_and_its_reply_is_droppe
         assert not producer.requests._waiting
         await producer.reply(asked[0], b"too late")
         answer = handle_pushed_reply(producer.instance, push(), "h:1")
-        assert answer.code == 0, "a reply that nobody waits for is no error"
+        assert answer.code == 0, "a reply without a waiter is no error"

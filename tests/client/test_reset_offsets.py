@@ -1,4 +1,4 @@
-"""How operators set a group to another place while it runs. Rules, with fakes."""
+"""How operators reset the offsets of a running group. Rules, with fakes."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Whatever comes from outside is read, or refused with an error of ours; nothing else is ever raised."""
+"""Any input from outside is read, or refused with an error of ours; nothing else is ever raised."""
 
 import json
 from collections.abc import Callable

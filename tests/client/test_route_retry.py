@@ -1,11 +1,11 @@
-"""Topics without a route: asked for soon, then ever more seldom, and no more once they are found."""
+"""Topics without a route: requested soon, then at growing intervals, and no more once they are found."""
 
 from firearrow.client.base.errors import NoRoute
 from firearrow.client.remoting.route_retry import RouteRetry
 
 
 class Routes:
-    """Knows `there`; notes who is asked for."""
+    """Knows `there`; records which topics are requested."""
 
     def __init__(self) -> None:
         self.there: set[str] = set()

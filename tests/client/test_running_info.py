@@ -1,4 +1,4 @@
-"""What operators see of a consumer: all that Java tells, and no secret."""
+"""What operators see of a consumer: all that Java reports, and no secret."""
 
 import asyncio
 import time
@@ -99,9 +99,7 @@ async def test_all_of_java_s_fields_are_reported_under_java_s_names() -> None:
         "commitOffset": 5, "droped": False, "locked": True, "transactionMsgCount": 1, "transactionMsgMaxOffset": 5,
         "transactionMsgMinOffset": 5, "tryUnlockTimes": 0,
     }  # fmt: skip
-    assert table[OTHER]["commitOffset"] == -1, (
-        "one that nobody can tell does not keep the others from being told"
-    )
+    assert table[OTHER]["commitOffset"] == -1, "an unknown one does not keep the others from being reported"
     popped = info["mqPopTable"][OTHER]  # type: ignore[index]
     assert (popped["waitAckCount"], popped["droped"]) == (3, True)
     assert [one["topic"] for one in info["subscriptionSet"]] == ["%RETRY%group", "T"]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""SendBack: the request, the message that is published if it fails, and what is told to the caller."""
+"""SendBack: the request, the message that is published if it fails, and what the caller gets."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ QUEUE = MessageQueue("orders", "broker-a", 2)
 
 @dataclass
 class Broker:
-    """Takes requests and messages, and fails them if told to."""
+    """Takes requests and messages, and fails them if configured to."""
 
     call_error: Exception | None = None
     publish_error: Exception | None = None

@@ -1,4 +1,4 @@
-"""Sends at their edges: what was kept, what is bounded, what ends when a producer closes, names in a namespace."""
+"""Edge cases of sends: what was stored, what is bounded, what ends when a producer closes, names in a namespace."""
 
 import asyncio
 import os
@@ -90,7 +90,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error_of_the_client() -> None
     cluster = Scripted("a")
     cluster.brokers["a"] = Garbled("a")
     async with cluster, producer(cluster, retries=0) as sender:
-        for _ in range(2):  # the second goes the short way
+        for _ in range(2):  # the second takes the fast path
             with pytest.raises(ClientError, match="queueOffset"):
                 await sender.send(Message("t", b"x"))
             with pytest.raises(ClientError, match="queueOffset"):
@@ -121,7 +121,7 @@ async def test_one_that_may_not_be_sent_does_not_harm_its_batch_nor_keep_capacit
 
 
 class Silent(Scripted):
-    """A name server that does not say where topics are."""
+    """A name server that returns no routes."""
 
     def _route(self, request: RemotingCommand) -> Answer:
         return None if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else super()._route(request)
@@ -228,7 +228,7 @@ async def test_rpc_hooks_add_to_every_request_while_their_producer_runs() -> Non
 
 
 class Forbids:
-    """An RpcHook that lets no request of a code through."""
+    """An RpcHook that blocks requests of one code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -280,7 +280,7 @@ async def test_no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stored(peer: Peer, topic: str, count: int) -> list[Record]:
-    """What lies in queue 0, once it is so many; Apache's broker shows them a moment late, and in any order."""
+    """The records of queue 0, once there are `count`; Apache's broker shows them a moment late, and in any order."""
     with ClientSocket(address(peer.address)) as connection:
         await wait_until(lambda: len(read_messages(connection, topic)) >= count, 20)
         return read_messages(connection, topic)

@@ -1,4 +1,4 @@
-"""What is tried again, where, and what is not: by codes of a scripted broker."""
+"""What is retried, where, and what is not: by codes of a scripted broker."""
 
 import asyncio
 
@@ -122,7 +122,7 @@ async def test_a_broker_that_goes_away_took_nothing_so_everybody_may_try_again(c
     async with Scripted("a") as cluster, producer(cluster, **options) as sender:
         queue = MessageQueue("t", "a", 1) if chosen else None
         for way in (sender.send, sender.submit):
-            for _ in range(2):  # the second goes the short way
+            for _ in range(2):  # the second takes the fast path
                 cluster.brokers["a"].script = [1500]
                 assert (await way(Message("t", b"x"), queue=queue)).status is SendStatus.SEND_OK
         assert len(cluster.brokers["a"].sent) == 8

@@ -20,7 +20,7 @@ KINDS = [Producer, PushConsumer, PullConsumer, PopConsumer]
 
 
 def member(kind: type[Member], client: ClientOptions, topic: str, group: str) -> Member:
-    """Whose start asks for the route of the topic."""
+    """A service whose start requests the route of the topic."""
     if kind is Producer:
         return Producer(group, client=client, options=ProducerOptions(topics=(topic,)))
     made = kind(group, client=client)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first is a call to come to an end, a second one does what it always did."""
+"""SIGTERM and SIGINT: the first requests a clean end, a second one has its default effect."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from tests.client.waiting import wait_until
 
 @pytest.fixture(autouse=True)
 def _harmless() -> object:
-    """What signals do here before and after."""
+    """The signal handlers before and after."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number in SIGNALS:
         signal.signal(number, _note)

@@ -1,4 +1,4 @@
-"""Connections through a SOCKS5 proxy: by network, with a user, refused; hosts outside go straight."""
+"""Connections through a SOCKS5 proxy: by network, with a user, refused; other hosts are connected directly."""
 
 import asyncio
 import struct

@@ -1,4 +1,4 @@
-"""Static topics: logical queues, who holds them, and that all that is said of one goes to its holder."""
+"""Static topics: logical queues, which broker holds them, and that all requests for one go to its holder."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -53,8 +53,8 @@ LOGICAL = "__syslo__global__"
 
 
 def mapping(broker: str, *numbers: int, total: int = 4, epoch: int = 1, **more: object) -> dict[str, Any]:
-    """As a broker tells of the logical queues that it holds."""
-    held = {str(number): place for place, number in enumerate(numbers)}
+    """The mapping of the logical queues that a broker holds."""
+    held = {str(number): position for position, number in enumerate(numbers)}
     plain = {
         "topic": "t", "scope": "__global__", "totalQueues": total, "bname": broker, "epoch": epoch,
         "dirty": False, "currIdMap": held,
@@ -178,7 +178,7 @@ async def instance_of(cluster: Scripted) -> AsyncIterator[ClientInstance]:
 
 
 class RequestRecorder:
-    """Puts itself before a broker: `requests` by code, answered by `says`."""
+    """Replaces a broker: `requests` by code, answered by `says`."""
 
     def __init__(self, cluster: Scripted, name: str, **says: str) -> None:
         self.requests: list[RemotingCommand] = []
@@ -268,7 +268,7 @@ Admin = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def mqadmin(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
-    """Apache's; gives what a command prints."""
+    """Apache's mqadmin; returns the output of a command."""
     if peer.kind != "apache":
         pytest.skip("FireArrow refuses static topics: one broker has nowhere to move queues to")
     need(partial(java_class_path, "client5"))
@@ -385,13 +385,13 @@ async def test_a_consumer_follows_queues_that_move_to_another_broker(
         await wait_until(lambda: len(seen.messages) >= 60, 30)
     assert {result.queue for result in results} == set(queues)
     assert sorted(seen.bodies) == [*before, *after]
-    places = {(message.queue, message.queue_offset): message.body for message in seen.messages}
+    bodies = {(message.queue, message.queue_offset): message.body for message in seen.messages}
     for result, body in zip(results, after, strict=True):
-        assert places[result.queue, result.queue_offset] == body, "logical offsets, as the send was told"
+        assert bodies[result.queue, result.queue_offset] == body, "logical offsets, as the send returned"
 
 
 async def wait_until_mapped(producer: Producer, topic: str) -> None:
-    """Apache's broker tells its name server of the mapping a moment later."""
+    """Apache's broker reports the mapping to its name server a moment later."""
     instance = producer.instance
     for _ in range(200):
         try:

@@ -1,4 +1,4 @@
-"""Traces: the text that Apache's clients write and read, and that tracing never stands in the way."""
+"""Traces: the text that Apache's clients write and read, and that tracing never blocks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -162,7 +162,7 @@ def test_a_record_over_the_limit_alone_is_dropped_and_the_others_are_not() -> No
 
 @dataclass
 class Sender:
-    """Stands for the producer that takes traces away; `gate` holds it up."""
+    """A fake of the producer that sends traces; `gate` delays it."""
 
     gate: asyncio.Event | None = None
     failure: Exception | None = None

@@ -1,4 +1,4 @@
-"""What producers and consumers note of their messages when they are traced."""
+"""What producers and consumers record of their messages when they are traced."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ RESULT = SendResult(SendStatus.SEND_OK, "ID", "OFF", QUEUE, 5, region="R1")
 
 
 class Noting(TraceDispatcher):
-    """Keeps what it is given."""
+    """Records what it is given."""
 
     def __init__(self) -> None:
         super().__init__(Sender(), "TRACE", 10)

@@ -1,4 +1,4 @@
-"""Traces at a real broker: found in the trace topic by the id and the keys of the message they tell of."""
+"""Traces at a real broker: found in the trace topic by the id and the keys of the traced message."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Transactions: what becomes of a half message by what the block or the local work says. No broker."""
+"""Transactions: how the block or the local work decides about a half message. No broker."""
 
 import asyncio
 import contextlib
@@ -83,7 +83,7 @@ SENT = SendResult(
 
 @dataclass
 class Sender:
-    """Stands for the producer."""
+    """A fake of the producer."""
 
     group: str = "PG"
     instance: Instance = field(default_factory=Instance)

@@ -47,7 +47,7 @@ def contents(client: ClientSocket) -> Contents:
         {queue: found for queue in _each(queues | SYSTEM_QUEUES) if (found := read(client, *queue))},
         topics,
         table(client, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroupTable"),
-        {place: value for place, value in offsets.items() if not place.endswith(OWN_GROUPS)},
+        {key: value for key, value in offsets.items() if not key.endswith(OWN_GROUPS)},
         {int(level): int(offset) for level, offset in delays.items()},
     )
 

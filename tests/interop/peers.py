@@ -89,11 +89,11 @@ class Apache:
         said = b""
         while b"apache ready" not in said:
             ready = select.select([self.process.stdout], [], [], wait_s)[0]
-            piece = self.process.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
-            if not piece:
+            chunk = self.process.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
+            if not chunk:
                 self.kill()
                 raise AssertionError(f"Apache did not start: {said.decode()} {self.log.read_text()[-2000:]}")
-            said += piece
+            said += chunk
         self._await_registration(all_settings["namesrvAddr"], wait_s)
 
     def _await_registration(self, name_server: str, wait_s: float) -> None:

@@ -102,8 +102,11 @@ def keys_found(client: ClientSocket, golden: Golden, step: int) -> int:
         for key in (*(message["keys"] or "").split(), message["properties"].get("UNIQ_KEY"))
         if topic == message["topicInRecord"] and key
     ][::step]
-    for topic, key, place in asked:
-        assert place in [record.physical_offset for record in found_by(client, topic, key)], (topic, key)
+    for topic, key, physical_offset in asked:
+        assert physical_offset in [record.physical_offset for record in found_by(client, topic, key)], (
+            topic,
+            key,
+        )
     return len(asked)
 
 

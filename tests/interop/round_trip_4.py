@@ -43,7 +43,7 @@ def came_with(before: Contents, after: Contents) -> int:
             both: dict[str, Any] = {member: entry[member] for member in entry.keys() & now[name].keys()}
             assert len(both) >= KNOWN
             assert both == {member: now[name][member] for member in both}, name
-    assert {place: after.offsets.get(place) for place in before.offsets} == before.offsets
+    assert {key: after.offsets.get(key) for key in before.offsets} == before.offsets
     return same_records(before, after)
 
 

@@ -31,8 +31,8 @@ def test_traces_are_written(client: Driver, name: str) -> None:
 
     def kinds(message_id: str) -> set[str]:
         texts = [bytes.fromhex(event["body"]).decode() for event in client.consumed(reader)]
-        pieces = [piece for text in texts for piece in text.split("\x02")]
-        return {piece.split("\x01")[0] for piece in pieces if message_id in piece}
+        records = [record for text in texts for record in text.split("\x02")]
+        return {record.split("\x01")[0] for record in records if message_id in record}
 
     def traced() -> bool:
         return any(kinds(event["msgId"]) == {"Pub", "SubBefore", "SubAfter"} for event in sent)

@@ -73,7 +73,7 @@ def test_light_queues_change_hands(writer: Open, reader: Open, tmp_path: Path) -
         put(client, COUNT)
         both = read(client, 2 * COUNT)
         assert [after[: len(before)] for before, after in zip(written, both, strict=True)] == written
-        assert [place for *_, place in both[0]] == [f"{n},{n // 3}" for n in range(2 * COUNT)]
+        assert [offsets for *_, offsets in both[0]] == [f"{n},{n // 3}" for n in range(2 * COUNT)]
         join(client, "c1")
         assert pops(client) == [("broker-a", -1, "POP")]
         peer.stop()

@@ -148,8 +148,8 @@ def test_query_by_ids_keys_and_offset(mqadmin: Mqadmin, sent: list[Event]) -> No
             assert shown, f"{name} in {text}"
             assert shown[1].strip("[]") == value
     keys = mqadmin("queryMsgByKey", "-t", TOPIC, "-k", "key-7")
-    places = [line.split()[1:3] for line in keys.splitlines() if re.match(r"[0-9A-F]{32}", line)]
-    assert sorted(places) == [["1", "0"], ["1", "1"], ["1", "2"], ["1", "3"]]
+    positions = [line.split()[1:3] for line in keys.splitlines() if re.match(r"[0-9A-F]{32}", line)]
+    assert sorted(positions) == [["1", "0"], ["1", "1"], ["1", "2"], ["1", "3"]]
 
 
 def test_query_consume_queue(mqadmin: Mqadmin, peer: Peer, sent: list[Event]) -> None:
@@ -174,11 +174,11 @@ def test_send(mqadmin: Mqadmin, sent: list[Event]) -> None:
 
 def test_stats_of_all(mqadmin: Mqadmin, sent: list[Event]) -> None:
     """The member tells every five seconds how far it came."""
-    deadline, behind = time.monotonic() + 40, ""
-    while behind != "0" and time.monotonic() < deadline:
-        topic, group, behind = row(mqadmin("statsAll", "-t", TOPIC), TOPIC, GROUP)[:3]
+    deadline, lag = time.monotonic() + 40, ""
+    while lag != "0" and time.monotonic() < deadline:
+        topic, group, lag = row(mqadmin("statsAll", "-t", TOPIC), TOPIC, GROUP)[:3]
         assert (topic, group) == (TOPIC, GROUP)
-    assert behind == "0"
+    assert lag == "0"
 
 
 def test_offsets_are_reset_at_a_member_on_line(java_client: Driver, mqadmin: Mqadmin, name: str) -> None:

@@ -33,11 +33,11 @@ def test_many_messages_each_answered(client: Driver, name: str, how: str) -> Non
     bodies = hexed(*(f"{how} {number}" for number in range(200)))
     sent = client.ask("send", group=name, topic=name, body=bodies, how=how)
     assert [event["status"] for event in sent] == ["SEND_OK"] * 200
-    places = {(event["queueId"], event["queueOffset"]) for event in sent}
-    assert len(places) == 200
+    positions = {(event["queueId"], event["queueOffset"]) for event in sent}
+    assert len(positions) == 200
     got = read(client, name, 200)
     assert sorted(event["body"] for event in got) == sorted(bodies)
-    assert {(event["queueId"], event["queueOffset"]) for event in got} == places
+    assert {(event["queueId"], event["queueOffset"]) for event in got} == positions
 
 
 def test_oneway_arrives_without_an_answer(client: Driver, name: str) -> None:

@@ -78,10 +78,10 @@ def test_store_changes_hands(writer: Open, reader: Open, tmp_path: Path) -> None
         [sent] = client.ask(
             "send", group="writer", topic="Plain", how="queue", queue=0, body=hexed("goes on")
         )
-        places = [
+        positions = [
             message["queueOffset"]
             for message in written
             if (message["topic"], message["queueId"]) == ("Plain", 0)
         ]
-        assert sent["queueOffset"] == len(places)
+        assert sent["queueOffset"] == len(positions)
         peer.stop()

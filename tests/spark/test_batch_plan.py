@@ -25,10 +25,10 @@ def log() -> FakeLog:
 def planned(log: FakeLog, pushdown: Pushdown | None = None, **options: str) -> list[str]:
     given = SourceOptions.of({"path": "/memory", "topic": "Orders", **options}, BATCH)
     plan = BatchPlan(log, given, pushdown or Pushdown())
-    parts = [piece for part in plan.parts() for piece in part]
+    parts = [each for part in plan.parts() for each in part]
     assert log.opened == 0
-    assert all(piece.size for piece in parts)
-    return [f"{piece.queue.queue_id}[{piece.start}..{piece.end})" for piece in parts]
+    assert all(each.size for each in parts)
+    return [f"{each.queue.queue_id}[{each.start}..{each.end})" for each in parts]
 
 
 def test_everything_by_default(log: FakeLog) -> None:
@@ -126,4 +126,4 @@ def test_a_topic_is_waited_for_while_it_is_planned() -> None:
     log = FakeLog()
     options = SourceOptions.of({"path": "/m", "topic": "Orders", "waitForTopic": "1h"}, BATCH)
     plan = BatchPlan(log, options, pause=lambda _: log.add(queue_of(), 3))
-    assert [len(piece) for part in plan.parts() for piece in part] == [3]
+    assert [len(each) for part in plan.parts() for each in part] == [3]

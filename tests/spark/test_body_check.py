@@ -103,7 +103,7 @@ def test_a_table_ends_or_goes_on_without_it(root: Path, columns: tuple[str, ...]
 def test_an_export_names_it(root: Path, tmp_path: Path) -> None:
     change_body(root, 5)
     (tmp_path / "marks").mkdir()
-    marks, piece = ProgressFiles(tmp_path / "marks"), Slice(0, WHOLE)
+    marks, whole = ProgressFiles(tmp_path / "marks"), Slice(0, WHOLE)
 
     def export(message_filter: MessageFilter, *, fail: bool) -> int:
         work = ExportTask(
@@ -114,7 +114,7 @@ def test_an_export_names_it(root: Path, tmp_path: Path) -> None:
             open_bodies=True,
             fail_on_data_loss=fail,
         )
-        work([piece], marks)
+        work([whole], marks)
         (file,) = (tmp_path / "out").glob("*.parquet")
         return int(pq.read_metadata(file).num_rows)
 

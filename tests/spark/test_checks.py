@@ -19,8 +19,8 @@ BLANK_ENTRY = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
 FAR = 1 << 40
 
 
-def entry(place: int, size: int = 100, code: int = 0) -> bytes:
-    return struct.pack(">qiq", place, size, code)
+def entry(physical_offset: int, size: int = 100, code: int = 0) -> bytes:
+    return struct.pack(">qiq", physical_offset, size, code)
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def log(folder: Path) -> bytes:
 
 def walked(log: bytes, **options: int) -> tuple[Survey, int]:
     survey = Survey(**options)  # type: ignore[arg-type]
-    place, end = survey.walk(log, 0, len(log), base=0)
+    position, end = survey.walk(log, 0, len(log), base=0)
     assert end is End.UNWRITTEN
-    return survey, place
+    return survey, position
 
 
 # ---- survey ----------------------------------------------------------------------------------------------------------
@@ -190,11 +190,11 @@ def test_mutated_windows_are_never_read_outside(mutation: bytes, data: st.DataOb
     window = bytes(log[: data.draw(st.integers(0, len(log)))])
     survey, at = Survey(), 0
     for _ in range(100):
-        behind, end = survey.walk(window, at, len(window), base=0)
-        if end is not End.BLANK or behind == at:
+        stopped_at, end = survey.walk(window, at, len(window), base=0)
+        if end is not End.BLANK or stopped_at == at:
             break
-        at = behind
-    assert 0 <= behind <= len(window) or end is End.BLANK
+        at = stopped_at
+    assert 0 <= stopped_at <= len(window) or end is End.BLANK
     assert survey.log_bytes <= len(window)
     for queue in survey.queues():
         survey.match(queue.number, mutation, 0)

@@ -24,7 +24,7 @@ END_S = 60
 
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[tuple[LocalBroker, LocalBroker]]:
-    roots = [tmp_path / place / BROKER for place in ("from", "to")]
+    roots = [tmp_path / name / BROKER for name in ("from", "to")]
     for root in roots:
         root.parent.mkdir()
     with (

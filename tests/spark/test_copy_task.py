@@ -113,7 +113,8 @@ def test_a_micro_batch_that_is_run_again_sends_nothing_twice(
 
 def test_another_range_under_the_same_number_is_another_range() -> None:
     numbers = {
-        range_number(part(*place)).number for place in ((0, 0, 30), (0, 1, 30), (0, 0, 31), (1, 0, 30))
+        range_number(part(*arguments)).number
+        for arguments in ((0, 0, 30), (0, 1, 30), (0, 0, 31), (1, 0, 30))
     }
     assert len(numbers) == 4
     assert range_number(part(0, 0, 30)) == range_number(part(0, 0, 30))

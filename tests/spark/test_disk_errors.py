@@ -39,9 +39,9 @@ def test_no_space_for_the_plan_is_one_sentence(
     disk.fill()
     ended = run(*words, checkpoint="disk/c")
     assert ended.code == 1
-    place = disk.path / "c" / "plan.json"
+    path = disk.path / "c" / "plan.json"
     assert ended.err == (
-        f"firearrow: {place}: no space (No space left on device); free some space and run it again, it continues\n"
+        f"firearrow: {path}: no space (No space left on device); free some space and run it again, it continues\n"
     )
     disk.make_room()
     went_on = run(*words, checkpoint="disk/c")

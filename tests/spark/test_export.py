@@ -50,7 +50,7 @@ def rows_of(folder: Path) -> list[dict[str, object]]:
     ]
 
 
-def place(row: dict[str, object]) -> tuple[object, ...]:
+def key_of(row: dict[str, object]) -> tuple[object, ...]:
     return row["topic"], row["queueId"], row["queueOffset"]
 
 
@@ -58,7 +58,7 @@ def test_every_message_is_in_the_files_once(
     run: Run, spark: "SparkSession", store: KnownStore, tmp_path: Path
 ) -> None:
     assert run("--path", store.root) == 0
-    rows = {place(row): row for row in rows_of(tmp_path / "out")}
+    rows = {key_of(row): row for row in rows_of(tmp_path / "out")}
     assert len(rows) == len(store.messages) == spark.read.parquet(str(tmp_path / "out")).count()
     for known in store.messages:
         row = rows[known.queue.topic, known.queue.queue_id, known.queue_offset]
@@ -97,7 +97,7 @@ def test_only_what_is_chosen(run: Run, store: KnownStore, tmp_path: Path) -> Non
         (known.queue.topic, known.queue.queue_id, known.queue_offset) for known in store.of("Orders")
         if known.tags == "paid" and int(known.properties.get("number", 0)) > 50
     }  # fmt: skip
-    found = [place(row) for row in rows_of(tmp_path / "out")]
+    found = [key_of(row) for row in rows_of(tmp_path / "out")]
     assert set(found) == wanted
     assert len(found) == len(wanted) > 0
     assert ExportManifest.read(tmp_path / "out").rows == len(wanted)
@@ -105,7 +105,7 @@ def test_only_what_is_chosen(run: Run, store: KnownStore, tmp_path: Path) -> Non
 
 def test_bodies_may_stay_as_they_are_stored(run: Run, store: KnownStore, tmp_path: Path) -> None:
     assert run("--path", store.root, "--topics", "Readings", "--stored-bodies") == 0
-    rows = {place(row): row for row in rows_of(tmp_path / "out")}
+    rows = {key_of(row): row for row in rows_of(tmp_path / "out")}
     for known in store.of("Readings"):
         row = rows[known.queue.topic, 0, known.queue_offset]
         flags = int(str(row["sysFlag"]))
@@ -121,7 +121,7 @@ def test_an_apache_store_is_exported_whole(run: Run, golden: Golden, tmp_path: P
         if not topic.startswith("%") and not is_system_topic(topic)
     }  # fmt: skip
     rows = rows_of(tmp_path / "out")
-    assert {place(row) for row in rows} == expected.keys()
+    assert {key_of(row) for row in rows} == expected.keys()
     assert len(rows) == len(expected)
 
 
@@ -187,7 +187,7 @@ def test_a_full_disk_is_reported_and_the_same_command_goes_on(
     assert not (tmp_path / "out" / "_manifest.json").exists()
     assert run("--path", store.root) == 0
     rows = rows_of(tmp_path / "out")
-    assert len({place(row) for row in rows}) == len(rows) == len(store.messages)
+    assert len({key_of(row) for row in rows}) == len(rows) == len(store.messages)
     assert len({each.part for each in ExportManifest.read(tmp_path / "out").ranges}) > 1
 
 
@@ -244,4 +244,4 @@ def test_a_task_that_is_tried_again_leaves_no_double_rows(
     assert task_runner.run(spark_retrying.sparkContext, [slices[:4], slices[4:]], marks, work) == []
     assert (tmp_path / "nowhere").exists()
     rows = rows_of(tmp_path / "out")
-    assert len({place(row) for row in rows}) == len(rows) == len(store.messages)
+    assert len({key_of(row) for row in rows}) == len(rows) == len(store.messages)

@@ -94,11 +94,13 @@ def test_a_live_topic_is_exported_as_its_files_are(
     target = ("--target", broker.name_server, "--to-topic", topic)
     assert run(tmp_path, "--parquet", tmp_path / "x.parquet", *target) == 0
     words = ["--topics", topic, "--quiet", "--partition-by", "queueId"]
-    for name, place in (
+    for name, source_arguments in (
         ("live", ["--name-server", broker.name_server]),
         ("files", ["--path", str(broker.store)]),
     ):
-        assert not exporting.cli([*words, *place, "--to", str(tmp_path / name)], standalone_mode=False)
+        assert not exporting.cli(
+            [*words, *source_arguments, "--to", str(tmp_path / name)], standalone_mode=False
+        )
     live, files = (rows_of(tmp_path / name) for name in ("live", "files"))
     assert live == files
     assert [row["body"] for row in live] == [

@@ -162,8 +162,8 @@ def planned(root: Path, pushdown: Pushdown | None = None, **options: str) -> lis
     plan = BatchPlan(
         message_source, SourceOptions.of({"path": "/s", **options}, BATCH), pushdown or Pushdown()
     )
-    found = [piece for part in plan.parts() for piece in part]
-    assert all(piece.size for piece in found)
+    found = [each for part in plan.parts() for each in part]
+    assert all(each.size for each in found)
     return found
 
 
@@ -190,7 +190,7 @@ def test_a_stream_asks_the_index(indexed: Path) -> None:
     starts = tail.first()
     ends = tail.end(starts, limited=True)
     assert set(ends.values()) == {COUNT // QUEUES}
-    assert sum(len(piece) for part in tail.parts(starts, ends) for piece in part) <= 12
+    assert sum(len(each) for part in tail.parts(starts, ends) for each in part) <= 12
 
 
 # ---- any store ----

@@ -108,9 +108,9 @@ def test_an_entry_that_shows_another_message_is_not_believed(
         for path in index_files(root):
             data = path.read_bytes()
             for n in range(2, ENTRIES - 1):
-                (place,) = struct.unpack_from(">q", data, 40 + SLOTS * 4 + (n - 1) * 20 + 4)
-                if place != struct.unpack_from(">q", data, 40 + SLOTS * 4 + n * 20 + 4)[0]:
-                    set_entry(path, n, ">q", 4, place + off)
+                (position,) = struct.unpack_from(">q", data, 40 + SLOTS * 4 + (n - 1) * 20 + 4)
+                if position != struct.unpack_from(">q", data, 40 + SLOTS * 4 + n * 20 + 4)[0]:
+                    set_entry(path, n, ">q", 4, position + off)
         assert check(root, *(MessageFilter(unique_ids=frozenset({f"U{number}"})) for number in NAMED)) > COUNT
         assert "shows a key at" in caplog.text
         caplog.clear()

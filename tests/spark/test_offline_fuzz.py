@@ -110,7 +110,7 @@ def test_every_offset_is_read_or_lost_once(
     if not by_tag:
         assert sorted(number for number in seen if number < COUNT) == [*range(COUNT)]
     if all(kind in ("write", "zero") and str(name).startswith("commitlog") for kind, name, *_ in edits):
-        for number, (name, start, stop) in enumerate(places()):
+        for number, (name, start, stop) in enumerate(record_ranges()):
             touched = any(
                 file == name and at < stop and at + (value if isinstance(value, int) else len(value)) > start
                 for _, file, at, value in edits
@@ -120,7 +120,7 @@ def test_every_offset_is_read_or_lost_once(
 
 
 @functools.cache
-def places() -> list[tuple[str, int, int]]:
+def record_ranges() -> list[tuple[str, int, int]]:
     """File of the log, start and end in it of each record of QUEUE."""
     found = []
     for name, entries in sorted(pristine().items()):

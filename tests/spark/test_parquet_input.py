@@ -138,14 +138,14 @@ def test_row_groups_before_the_start_are_not_read(tmp_path: Path) -> None:
 
 
 def test_columns_that_folders_say_are_there(tmp_path: Path) -> None:
-    for place in (
+    for path in (
         "topic=A%2FB/queueId=7",
         "topic=__HIVE_DEFAULT_PARTITION__/queueId=0",
         "_temporary/topic=X",
         ".hidden",
     ):
-        (tmp_path / place).mkdir(parents=True)
-        pq.write_table(pa.table({"body": ["x"], "price": [1]}), tmp_path / place / "f.parquet")
+        (tmp_path / path).mkdir(parents=True)
+        pq.write_table(pa.table({"body": ["x"], "price": [1]}), tmp_path / path / "f.parquet")
     found = parquet_input(tmp_path, contents=False, ordered=True)
     rows = [row for piece in found.pieces for batch in batches(piece, 0) for row in batch.to_pylist()]
     assert rows == [{"body": "x", "topic": "A/B", "queueId": 7}, {"body": "x", "topic": None, "queueId": 0}]

@@ -76,15 +76,15 @@ def test_rows_lie_in_the_folder_of_their_topic_and_day(tmp_path: Path) -> None:
     ]
     mixed = pa.Table.from_batches(rows).combine_chunks().to_batches()[0]
     written = write(tmp_path, Layout(COLUMNS, ("topic", "date")), mixed)
-    places = {
+    expected = {
         "topic=%25RETRY%25g/date=1970-01-02/part-1.parquet": [3, 4],
         "topic=A/date=1969-12-31/part-1.parquet": [5],
         "topic=A/date=1970-01-01/part-1.parquet": [0, 1, 2, 6, 7, 8, 9],
     }
-    assert files(tmp_path) == sorted(places) == [each.path for each in written]
-    for place, offsets in places.items():
-        assert pq.ParquetFile(tmp_path / place).read()["queueOffset"].to_pylist() == offsets
-    assert [each.rows for each in written] == [len(places[each.path]) for each in written]
+    assert files(tmp_path) == sorted(expected) == [each.path for each in written]
+    for path, offsets in expected.items():
+        assert pq.ParquetFile(tmp_path / path).read()["queueOffset"].to_pylist() == offsets
+    assert [each.rows for each in written] == [len(expected[each.path]) for each in written]
 
 
 def test_every_row_is_in_one_partition_whatever_it_holds() -> None:

@@ -88,11 +88,13 @@ def test_a_queue_is_looked_for_at_the_broker_of_the_same_name_first() -> None:
         ]
 
     def found(message_filter: QueueIdUse, **columns: Sequence[int | str | None]) -> list[tuple[str, int]]:
-        place: dict[int, tuple[str, int]] = {}
+        queues: dict[int, tuple[str, int]] = {}
         for stretch in partition_rows(pa.record_batch(columns), "T", two, message_filter):
             assert stretch.queue is not None
-            place |= dict.fromkeys(stretch.rows.tolist(), (stretch.queue.broker_name, stretch.queue.queue_id))
-        return [place[row] for row in range(len(place))]
+            queues |= dict.fromkeys(
+                stretch.rows.tolist(), (stretch.queue.broker_name, stretch.queue.queue_id)
+            )
+        return [queues[row] for row in range(len(queues))]
 
     ids, names = [1, 1, 3, 3, 0], ["a", "b", "a", "b", None]
     exact = found(QueueIdUse.EXACT, queueId=ids, brokerName=names)

@@ -76,7 +76,7 @@ def test_filters_narrow_parts_and_choice_and_stay_with_spark(log: FakeLog) -> No
     filters = [EqualTo(("queueId",), 0), EqualTo(("tags",), "B")]
     assert list(narrowed.pushFilters(list(filters))) == filters
     parts = narrowed.partitions()
-    assert [piece.queue.queue_id for part in parts for piece in part.value] == [0]
+    assert [each.queue.queue_id for part in parts for each in part.value] == [0]
     assert offsets(narrowed) == []
     only = PushdownReader(plan(log), NAMES)
     list(only.pushFilters([EqualTo(("tags",), "B")]))

@@ -29,9 +29,9 @@ def test_no_bytes_lead_outside(edits: list[tuple[int, bytes]], cut: int, check_c
     for at, value in edits:
         window[at : at + len(value)] = value
     data = bytes(window[:cut])
-    spans, behind, _ = walk(data, 0, len(data), base=BASE, check_crc=check_crc)
+    spans, stopped_at, _ = walk(data, 0, len(data), base=BASE, check_crc=check_crc)
     checked(spans, data)
-    assert 0 <= behind <= len(data)
+    assert 0 <= stopped_at <= len(data)
     at = 0
     while (at := find(data, at, len(data), base=BASE)) >= 0:
         assert at <= len(data) - 91
@@ -45,8 +45,8 @@ def test_no_bytes_lead_outside(edits: list[tuple[int, bytes]], cut: int, check_c
 
 @settings(max_examples=300, deadline=None)
 @given(some.binary(max_size=200), some.integers(-(1 << 63), (1 << 63) - 1), some.integers(0, 1 << 40))
-def test_no_entries_lead_outside(entries: bytes, place: int, base: int) -> None:
-    rows = entries + struct.pack(">qiq", place, 120, 0) + ENTRIES
+def test_no_entries_lead_outside(entries: bytes, offset: int, base: int) -> None:
+    rows = entries + struct.pack(">qiq", offset, 120, 0) + ENTRIES
     tags = frozenset(map(java_hash, ("tag0", "tag1", "tag2")))
     for given_tags in (None, tags):
         try:
@@ -60,9 +60,9 @@ def test_no_entries_lead_outside(entries: bytes, place: int, base: int) -> None:
 def checked(spans: Spans, data: bytes) -> None:
     for index in range(len(spans)):
         record = spans[index]
-        place = spans.position(index)
-        assert place + record.size <= len(data)
-        assert record.body in data[place : place + record.size]
+        position = spans.position(index)
+        assert position + record.size <= len(data)
+        assert record.body in data[position : position + record.size]
 
 
 def test_the_end_of_a_window_is_the_end_of_memory(tmp_path: Path) -> None:

@@ -90,9 +90,9 @@ def test_dead_letters_go_back_to_their_topics_with_no_retries(burying: LocalBrok
             assert record.reconsume_times == 0
             assert not RETRIED & record.properties.keys()
             assert {"TAGS", "KEYS", "UNIQ_KEY"} <= record.properties.keys()
-            place = Provenance.of(record.properties)
-            assert place is not None
-            assert place.queue == MessageQueue(f"%DLQ%{GROUP}", BROKER, 0)
+            provenance = Provenance.of(record.properties)
+            assert provenance is not None
+            assert provenance.queue == MessageQueue(f"%DLQ%{GROUP}", BROKER, 0)
     assert stored(burying.store, f"%DLQ%{GROUP}") == letters
     assert ran.report["totals"]["messages"] == 9
     assert ran.report["verification"]["missing"] == 0

@@ -169,9 +169,9 @@ def test_another_topic_with_fewer_queues_takes_the_remainder(
     assert ran.code == 0, ran.err
     assert ran.report["notes"] == [f"other queue id: Orders@{BROKER}:3 → Narrow@{BROKER}:0"]
     for records in stored(target.store, "Narrow").values():
-        places = [Provenance.of(record.properties) for record in records]
+        provenances = [Provenance.of(record.properties) for record in records]
         for queue_id in range(4):
-            offsets = [place.queue_offset for place in places if place and place.queue.queue_id == queue_id]
+            offsets = [each.queue_offset for each in provenances if each and each.queue.queue_id == queue_id]
             assert offsets == sorted(offsets)
     assert sum(map(len, bodies(target.store, "Narrow").values())) == len(store.of("Orders"))
 

@@ -50,8 +50,8 @@ def test_apaches_store_into_apaches_broker(
         compared = 0
         for topic, queue in golden_clean.queues():
             if topic.startswith("Golden") and queue["messages"]:
-                place = topic, queue["queueId"]
-                for there in (pull_all(client, *place), *(each.pop(place) for each in tables)):
+                name = topic, queue["queueId"]
+                for there in (pull_all(client, *name), *(each.pop(name) for each in tables)):
                     assert len(there) == len(queue["messages"]), topic
                     for event, message in zip(there, queue["messages"], strict=True):
                         compare(event, message, ran.report["id"])
@@ -74,9 +74,9 @@ def table(**options: str) -> dict[tuple[str, int], list[Event]]:
 def compare(event: Event, message: Event, job_id: str) -> None:
     body = bytes.fromhex(event["body"])
     assert hashlib.sha256(body).hexdigest() == message.get("bodySha256", message["storedBodySha256"])
-    place = Provenance.of(event["properties"])
-    assert place is not None
-    assert (place.job, place.queue.topic, place.queue.queue_id, place.queue_offset) == (
+    provenance = Provenance.of(event["properties"])
+    assert provenance is not None
+    assert (provenance.job, provenance.queue.topic, provenance.queue.queue_id, provenance.queue_offset) == (
         job_id, message["topicInRecord"], message["queueIdInRecord"], message["queueOffset"],
     )  # fmt: skip
     ours = {name: text for name, text in event["properties"].items() if not name.startswith("REPLAY_")}

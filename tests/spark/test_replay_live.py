@@ -31,9 +31,9 @@ def test_a_silent_source_or_target_is_waited_for_until_the_timeout(
     verified = replay(*command, "--verify-only")
     assert verified.code == 1
     assert "given up after 0.25 s" in verified.report["failures"][0]
-    nobody = replay("--name-server", fresh_broker.name_server, "--topics", topic, *there, checkpoint="other")
-    assert nobody.code == 1
-    assert f"{fresh_broker.name_server}: no answer within 0.25 s" in nobody.err
+    silent = replay("--name-server", fresh_broker.name_server, "--topics", topic, *there, checkpoint="other")
+    assert silent.code == 1
+    assert f"{fresh_broker.name_server}: no answer within 0.25 s" in silent.err
 
 
 def test_a_group_without_the_right_to_pull_is_refused(

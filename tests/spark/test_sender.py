@@ -103,8 +103,8 @@ def test_every_queue_keeps_its_order_while_others_are_on_the_way(
         for number in range(200):
             sender.send_batch(queues[number % 4], item(number) + item(number + 1000), 2)
         sender.finish()
-    for place, queue in enumerate(queues):
-        sent = [n for number in range(place, 200, 4) for n in (number, number + 1000)]
+    for index, queue in enumerate(queues):
+        sent = [n for number in range(index, 200, 4) for n in (number, number + 1000)]
         assert numbers(stored(peer, queue)) == sent
 
 
@@ -149,13 +149,13 @@ def test_what_is_refused_fails_with_the_broker_s_words_and_nothing_follows(
             queue, other = sender.queues(topic)[2:]
             good = sender.send_batch(queue, item(1), 1)
             bad = sender.send_batch(queue, b"no items at all, not even one", 1)
-            behind = sender.send_batch(queue, item(2), 1)
+            following = sender.send_batch(queue, item(2), 1)
             assert sender.send_batch(other, item(3), 1).wait() == range(1), "other queues go on"
             assert good.wait() == range(1)
             with pytest.raises(SendFailed, match=f"{topic}@broker-a:2: broker-a: "):
                 bad.wait()
             with pytest.raises(SendFailed, match="not sent, because an earlier request failed"):
-                behind.wait()
+                following.wait()
 
     with pytest.raises(SendFailed, match=f"^{topic}@broker-a:2: broker-a: "):
         sends()
@@ -244,9 +244,9 @@ def test_connections_that_break_lose_nothing_and_change_no_order(
                 background_loop.call(lambda: setattr(detour.broker, "reset_requests", 1))
             sender.send_batch(queues[number % 2], item(number), 1)
     assert detour.broker.accepted > 4
-    for place in (0, 1):
-        found = numbers(stored(peer, queues[place]))
-        assert list(dict.fromkeys(found)) == list(range(place, 120, 2)), "first of each, in order"
+    for index in (0, 1):
+        found = numbers(stored(peer, queues[index]))
+        assert list(dict.fromkeys(found)) == list(range(index, 120, 2)), "first of each, in order"
 
 
 def test_a_large_batch_in_small_chunks_with_a_small_buffer(
@@ -254,7 +254,7 @@ def test_a_large_batch_in_small_chunks_with_a_small_buffer(
 ) -> None:
     """Half a megabyte a batch, more on the way than there is room for, over a line that takes a little at a time."""
     detour = background_loop.enter(Detour(peer))
-    detour.broker.piece = 10_000
+    detour.broker.chunk_bytes = 10_000
     spans = spans_of(*(record_bytes(b"%08d" % n + bytes(9000)) for n in range(200)))
     with Sender(Cluster(name_server=detour.name_server), on_the_way_bytes=600_000) as sender:
         queues = sender.queues(topic)

@@ -49,7 +49,7 @@ def test_every_column_becomes_what_it_says(
         FROM range(0, 200, 1, 2)""")
     write(frame)
     found = stored(broker.store, topic)
-    assert {place: len(records) for place, records in found.items()} == {
+    assert {name: len(records) for name, records in found.items()} == {
         (BROKER, number): 50 for number in range(4)
     }
     ids = set()

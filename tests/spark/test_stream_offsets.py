@@ -35,7 +35,7 @@ class Stream:
 
     def parts(self, starts: dict[MessageQueue, int], ends: dict[MessageQueue, int]) -> list[str]:
         self.pass_time(RELIST_S)
-        return [str(piece) for part in self.cursor.parts(starts, ends) for piece in part]
+        return [str(each) for part in self.cursor.parts(starts, ends) for each in part]
 
 
 @pytest.fixture

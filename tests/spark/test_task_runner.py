@@ -46,7 +46,7 @@ def test_every_slice_is_in_one_task_and_queues_stay_in_order(
 ) -> None:
     slices = [Slice(number, part) for number, part in enumerate(parts)]
     tasks = task_runner.tasks_of(slices, cores, whole_queues=whole_queues, abreast=abreast)
-    assert sorted(piece.number for task in tasks for piece in task) == [piece.number for piece in slices]
+    assert sorted(slice_.number for task in tasks for slice_ in task) == [slice_.number for slice_ in slices]
     assert len(tasks) <= cores * task_runner.TASKS_PER_CORE
     assert all(tasks)
     groups = len({part.queue for part in parts}) if whole_queues else len(parts)
@@ -55,9 +55,9 @@ def test_every_slice_is_in_one_task_and_queues_stay_in_order(
     )
     if whole_queues:
         for each in {part.queue for part in parts}:
-            holding = [task for task in tasks if any(piece.part.queue == each for piece in task)]
+            holding = [task for task in tasks if any(slice_.part.queue == each for slice_ in task)]
             assert len(holding) == 1
-            starts = [piece.part.start for piece in holding[0] if piece.part.queue == each]
+            starts = [slice_.part.start for slice_ in holding[0] if slice_.part.queue == each]
             assert starts == sorted(starts)
 
 
@@ -75,17 +75,17 @@ def test_handfuls_are_all_tasks_in_order_and_single_ones_at_the_end(count: int, 
 @given(ranges, st.integers(1, 1 << 28), st.integers(1, 3000))
 def test_slices_are_the_ranges_in_small(parts: list[QueueRange], size: int, count: int) -> None:
     for part in parts:
-        pieces = planning.slices([part], size=size, count=count)
-        assert [piece.start for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
-        assert (pieces[0].start, pieces[-1].end) == (part.start, part.end)
-        assert all(0 < len(piece) <= count for piece in pieces)
+        sliced = planning.slices([part], size=size, count=count)
+        assert [slice_.start for slice_ in sliced[1:]] == [slice_.end for slice_ in sliced[:-1]]
+        assert (sliced[0].start, sliced[-1].end) == (part.start, part.end)
+        assert all(0 < len(slice_) <= count for slice_ in sliced)
 
 
 def refusing(slices: Sequence[Slice], marks: ProgressFiles) -> None:
-    for piece in slices:
-        if piece.part.queue.queue_id == 1:
+    for slice_ in slices:
+        if slice_.part.queue.queue_id == 1:
             raise SendFailed("the broker went away")
-        marks.write(SliceProgress(piece.number, piece.part.end))
+        marks.write(SliceProgress(slice_.number, slice_.part.end))
 
 
 def test_a_refusal_ends_its_task_only_and_is_reported_once(tmp_path: Path) -> None:
