@@ -222,7 +222,7 @@ def class_path(folder: Path) -> str:
 def apache(folder: Path, jars: str, *settings: str) -> Server:
     """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone.
 
-    Its send queue may be long and wait long, else it refuses under these loads.
+    Its send queue is long, with a long wait, otherwise it refuses sends under these loads.
     """
     home = folder / "apache"
     port = free_port(-2, 1, 2)  # the VIP port is two below, that for replication one above

@@ -1,5 +1,5 @@
-"""The small files of a store: members that a newer version could have written into them, what was saved, what we never
-touch.
+"""The config files of a store: members that a newer version could have written into them, what was saved, files that we
+never change.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ NOT_OURS = ("compaction", "rocksdbstore", "config/consumerFilter.json", "config/
 
 @dataclass(frozen=True)
 class Saved:
-    """Entries of the files as Apache left them; a kill may have left the `.bak` alone."""
+    """Entries of the files as Apache left them; after a kill only the `.bak` may exist."""
 
     topics: dict[str, object]
     groups: dict[str, object]
@@ -72,7 +72,7 @@ def members_kept(root: Path) -> int:
 
 
 def _objects(document: dict[str, object], entry: tuple[str, ...]) -> list[dict[str, object]]:
-    """The document's own object, that of its version, and the entry's, as far as there are."""
+    """The document's object, that of its version, and the entry's, if they exist."""
     found: list[object] = [document, document.get("dataVersion")]
     at: object = document if entry else None
     for step in entry:
@@ -81,7 +81,7 @@ def _objects(document: dict[str, object], entry: tuple[str, ...]) -> list[dict[s
 
 
 def not_ours(root: Path) -> dict[Path, bytes]:
-    """Digests of what we have no table for."""
+    """Digests of the files for which we have no table."""
     return {
         path: hashlib.sha256(path.read_bytes()).digest()
         for name in NOT_OURS
@@ -91,8 +91,8 @@ def not_ours(root: Path) -> dict[Path, bytes]:
 
 
 def await_saved(client: ClientSocket, root: Path) -> None:
-    """Until the files hold all that was done. What is noted in our journal alone, Apache cannot know: it repeats it.
-    The second of two savings begins after the first has written all of its files."""
+    """Wait until the files contain everything. Apache cannot read what is only in our journal, and repeats it. The
+    second of two savings begins after the first has written all of its files."""
     ext = {"consumerGroup": "SELF_TEST_C_GROUP", "topic": "GoldenPlain", "queueId": "0"}
     for offset in ("1", "2"):
         ok(client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": offset}))

@@ -1,4 +1,4 @@
-"""The brokers that clients are set upon: ours, and Apache's with its name server in one JVM. Each has the same face."""
+"""The brokers that clients are tested against: ours, and Apache's with its name server in one JVM. One interface."""
 
 import select
 import subprocess
@@ -19,9 +19,9 @@ LIFE = {
     "transactionCheckInterval": "1000", "transactionTimeOut": "1000", "enablePropertyFilter": "true",
     "traceTopicEnable": "true", "enableLmq": "true", "enableMultiDispatch": "true", "reviveInterval": "200",
 }  # fmt: skip
-"""Short delays and checks, and what a broker offers only if told to."""
+"""Short delays and checks, and what a broker offers only if configured."""
 MARKS_AT_ONCE = {"transactionOpBatchInterval": "100"}
-"""Apache's broker writes the marks of decided transactions after 3 s, and asks about them again if it checks sooner."""
+"""Apache's broker writes op messages of decided transactions after 3 s, and checks them again if it checks sooner."""
 
 
 class Peer(Protocol):
@@ -72,7 +72,7 @@ class Apache:
         self.store = store
         self.home = store.parent / f"{store.name}-apache"
         self.home.mkdir(exist_ok=True)
-        broker = free_port(-2, 1, 2)  # the VIP port is two below, 4.9's for replication is behind it
+        broker = free_port(-2, 1, 2)  # the VIP port is two below, 4.9's for replication one above
         ha, name_server = broker + 1, broker + 2
         self.address, self.name_server = f"127.0.0.1:{broker}", f"127.0.0.1:{name_server}"
         naming = {"listenPort": str(name_server), "rocketmqHome": str(self.home)}
@@ -97,7 +97,7 @@ class Apache:
         self._await_registration(all_settings["namesrvAddr"], wait_s)
 
     def _await_registration(self, name_server: str, wait_s: float) -> None:
-        """The broker is ready before the name server that it was told of has heard of it."""
+        """The broker is ready before it has registered with its name server."""
         deadline = time.monotonic() + wait_s
         with ClientSocket(address(name_server)) as connection:
             while connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).code != 0:
@@ -107,7 +107,7 @@ class Apache:
                 time.sleep(0.05)
 
     def _settings(self, port: int, ha_port: int) -> dict[str, str]:
-        """Small files, and no refusal because the machine is slow for a moment."""
+        """Small files, and no refusals while the machine is slow."""
         return {
             "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0",
             "brokerIP1": "127.0.0.1", "listenPort": str(port), "haListenPort": str(ha_port),
@@ -120,7 +120,7 @@ class Apache:
         }  # fmt: skip
 
     def stop(self) -> None:
-        """Close its input, upon which it shuts the broker down."""
+        """Close its input, which makes it shut the broker down."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         assert self.process.wait(60) == 0, self.log.read_text()[-2000:]
@@ -143,7 +143,7 @@ class Apache:
 
 
 class Apache4(Apache):
-    """Apache 4.9.7, which wants its logging configured, and private parts of the JDK to let go of mapped files."""
+    """Apache 4.9.7, which needs its logging configured, and private parts of the JDK to release mapped files."""
 
     kind = "apache4"
     program = "broker4"
@@ -158,7 +158,7 @@ class Apache4(Apache):
 
 
 def address(text: str) -> tuple[str, int]:
-    """`host:port` as Python's sockets want it."""
+    """`host:port` as Python's sockets expect it."""
     host, port = text.rsplit(":", 1)
     return host, int(port)
 

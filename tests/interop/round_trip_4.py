@@ -1,5 +1,5 @@
-"""A store of Apache 4.9 comes to us, goes back, and comes again: messages, offsets, groups and pending work are kept,
-and what 4.9 does not know (timers, POP) waits until we have the store again.
+"""A store of Apache 4.9 is opened by us, by 4.9, and by us again: messages, offsets, groups and pending work are kept,
+and what 4.9 does not support (timers, POP) waits until we have the store again.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from tests.interop.files import await_saved
 from tests.interop.peers import Apache4, FireArrow, address
 from tests.interop.pending_work import Delayed, Filtered, PendingWork, Sent, SentBack, Timed
 from tests.interop.pops_across import OrderedPopsAcross, PopsAcross
-from tests.interop.transactions_across import TransactionsAcross, nobody_asks
+from tests.interop.transactions_across import TransactionsAcross, assert_not_checked
 from tests.support.client_socket import ClientSocket
 
 SETTINGS = {
@@ -36,8 +36,8 @@ def known_pending_work(mark: str, near_level: int, decided: set[bytes]) -> list[
 
 
 def came_with(before: Contents, after: Contents) -> int:
-    """Nothing has changed; each broker knows members of a topic and a group that the other one does not. How many
-    records were compared."""
+    """Nothing has changed; each broker knows members of a topic and a group that the other one does not. Returns how
+    many records were compared."""
     for was, now in ((before.topics, after.topics), (before.groups, after.groups)):
         for name, entry in was.items():
             both: dict[str, Any] = {member: entry[member] for member in entry.keys() & now[name].keys()}
@@ -48,7 +48,7 @@ def came_with(before: Contents, after: Contents) -> int:
 
 
 def travel(end: str, folder: Path) -> Counter[str]:
-    """The whole way, and what was compared. `end`: of our stay, `stop` or `kill`. AssertionError."""
+    """The whole round trip, and what was compared. `end`: how our broker ends, `stop` or `kill`. AssertionError."""
     store, decided, compared = folder / "store", set[bytes](), Counter[str]()
     for_us, for_them, of_ours = (
         known_pending_work(f"{n}", level, decided) for n, level in enumerate((1, 2, 2))
@@ -63,7 +63,7 @@ def travel(end: str, folder: Path) -> Counter[str]:
         compared["records"] += came_with(left, contents(client))
         for work in for_us:
             work.finish(client)
-        nobody_asks(client, decided)
+        assert_not_checked(client, decided)
         for work in (*of_ours, *unknown):
             work.leave(client)
         for work in for_us:
@@ -74,7 +74,7 @@ def travel(end: str, folder: Path) -> Counter[str]:
         compared["records"] += came_with(left, contents(client))
         for work in (*for_them, *of_ours):
             work.finish(client)
-        nobody_asks(client, decided)
+        assert_not_checked(client, decided)
         for work in (*for_us, *for_them, *of_ours):
             work.verify(client)
         left = contents(client)

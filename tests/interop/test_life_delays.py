@@ -1,6 +1,6 @@
 """Messages for later: by level and, with 5.x clients, by time; in order, recalled, refused.
 
-Everything is sent first; the tests look at what became of it, so that the waits are shared.
+Everything is sent first; the tests check the results, so that the waits are shared.
 """
 
 import pytest

@@ -18,7 +18,7 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
 
 
 def test_one_message_in_light_queues(client: Driver, peer: Peer, name: str) -> None:
-    """Stored once, found in its own queue and in each light one that it names."""
+    """Stored once, found in its own queue and in each LMQ that it names."""
     lights = [f"%LMQ%{name}-1", f"%LMQ%{name}-2"]
     bodies = hexed("both", "both again")
     client.ask("send", group=name, topic=name, how="queue", queue=1, body=bodies,

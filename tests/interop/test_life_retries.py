@@ -1,4 +1,4 @@
-"""Messages that were not consumed: sent back, retried, given up; by members that take them freely or in order.
+"""Messages that were not consumed: sent back, retried, dead letters; by concurrent and orderly consumers.
 
 The retry levels of the peer (3 and up) are one second each.
 """
@@ -76,7 +76,7 @@ def test_retried_until_consumed_or_given_up(client: Driver, name: str) -> None:
 
 
 def test_given_up_at_once(client: Driver, name: str) -> None:
-    """The listener's wish for the next time, -1."""
+    """The listener chooses -1 for the next delivery."""
     [body] = hexed("hopeless")
     client.ask("send", group=name, topic=name, body=body, **{"property.failures": 1})
     client.ask("consume", name=name, group=name, topic=name, delayLevel=-1)
@@ -98,7 +98,7 @@ def test_the_wished_level(client: Driver, name: str) -> None:
 
 
 def test_tags_hold_for_retries(client: Driver, name: str) -> None:
-    """A retry has its tag still, by which the group's other subscriptions must not lose it."""
+    """A retry keeps its tag; the group's other subscriptions must not lose it for that."""
     bodies = hexed("red", "blue")
     for tag, body in zip(("red", "blue"), bodies, strict=True):
         client.ask("send", group=name, topic=name, tags=tag, body=body, **{"property.failures": 1})

@@ -1,4 +1,4 @@
-"""Messages in transactions: decided at once, decided when asked, never decided. The peer asks after a second."""
+"""Messages in transactions: decided at once, decided by a check, never decided. The peer checks after a second."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_each_way_a_transaction_ends(client: Driver, name: str) -> None:
 
 
 def test_a_new_member_of_the_group_is_asked(client: Driver, name: str) -> None:
-    """The producer that sent is gone; another one of its group answers."""
+    """The sending producer is gone; another one of its group answers."""
     client.ask("send", group=name, topic=name, body=hexed("makes the topic"))
     transact(client, name, "orphan", UNKNOWN, COMMIT)
     client.ask("stopTransactions", group=f"{name}-p")

@@ -1,4 +1,4 @@
-"""A store with light queues, a popping group and offsets of both kinds changes hands, asked by raw frames."""
+"""A store with LMQs, a popping group and offsets of both kinds moves between brokers, read by raw frames."""
 
 import json
 import time
@@ -39,7 +39,7 @@ def put(client: ClientSocket, first: int) -> None:
 
 
 def described(found: list[Record]) -> list[tuple[bytes, str, int, int, str]]:
-    """What a record is, wherever it is read."""
+    """What identifies a record, in any queue."""
     return [
         (one.body, one.topic, one.queue_id, one.queue_offset, one.properties["INNER_MULTI_QUEUE_OFFSET"])
         for one in found
@@ -47,7 +47,7 @@ def described(found: list[Record]) -> list[tuple[bytes, str, int, int, str]]:
 
 
 def read(client: ClientSocket, count: int) -> list[list[tuple[bytes, str, int, int, str]]]:
-    """Each light queue, as soon as it holds all of `count` messages."""
+    """Each LMQ, as soon as it has all of its `count` messages."""
     shares = {"%LMQ%all": count} | {f"%LMQ%{n}": len(range(n, count, 3)) for n in range(3)}
     return [described(wait_for_messages(client, name, share)) for name, share in shares.items()]
 

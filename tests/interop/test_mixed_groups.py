@@ -82,7 +82,7 @@ def test_queues_are_split_by_the_same_rule(members: dict[str, Driver], topic: st
 
 @contextmanager
 def load(peer: Peer, topic: str, homes: Path) -> Iterator[list[str]]:
-    """Somebody sends all the while; the bodies that were stored."""
+    """A producer sends all the time; the bodies that were stored."""
     bodies: list[str] = []
     ended = threading.Event()
     with Driver("python", peer.name_server, homes) as sender:
@@ -107,7 +107,7 @@ def load(peer: Peer, topic: str, homes: Path) -> Iterator[list[str]]:
 def test_joining_and_leaving_under_load_loses_nothing(
     members: dict[str, Driver], peer: Peer, topic: str, tmp_path: Path
 ) -> None:
-    """Duplicates come only of queues that changed hands; each member that was stopped has told its offsets."""
+    """Only queues that changed owners have duplicates; each member that was stopped has committed its offsets."""
     names = {language: f"{topic}-{language}" for language in LANGUAGES}
 
     def join(language: str) -> None:

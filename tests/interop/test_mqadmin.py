@@ -29,7 +29,7 @@ def mqadmin(drivers: Drivers) -> Mqadmin:
 
 @pytest.fixture(scope="module")
 def sent(drivers: Drivers, mqadmin: Mqadmin) -> Iterator[list[Event]]:
-    """Four messages in a topic of two queues, read by a group whose one member stays on line."""
+    """Four messages in a topic of two queues, read by a group whose one member stays online."""
     java_client = drivers("java5")
     mqadmin("updateTopic", "-c", CLUSTER, "-t", TOPIC, "-r", "2", "-w", "2")
     bodies = [f"body {number}".encode().hex() for number in range(4)]
@@ -173,7 +173,7 @@ def test_send(mqadmin: Mqadmin, sent: list[Event]) -> None:
 
 
 def test_stats_of_all(mqadmin: Mqadmin, sent: list[Event]) -> None:
-    """The member tells every five seconds how far it came."""
+    """The member commits its offsets every five seconds."""
     deadline, lag = time.monotonic() + 40, ""
     while lag != "0" and time.monotonic() < deadline:
         topic, group, lag = row(mqadmin("statsAll", "-t", TOPIC), TOPIC, GROUP)[:3]

@@ -43,7 +43,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FireArrow]:
 
 @pytest.fixture(scope="module")
 def apache(ours: FireArrow, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
-    """Apache's broker knows our name server only; its own name server runs beside it."""
+    """Apache's broker knows only our name server; its own name server runs as well."""
     need(lambda: java_class_path("client5"))
     store = tmp_path_factory.mktemp("apache") / "store"
     with Apache(store, {"namesrvAddr": ours.name_server, "brokerName": "broker-apache"}) as broker:

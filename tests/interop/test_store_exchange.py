@@ -1,4 +1,4 @@
-"""A store changes hands: what one broker wrote and closed, the other opens, serves whole, and goes on writing."""
+"""A store moves between brokers: what one wrote and closed, the other opens, serves whole, and goes on writing."""
 
 import random
 from collections.abc import Callable
@@ -23,7 +23,7 @@ TOPICS = {"Plain": 902, "Keyed": 100, "Batched": 31, "Big": 9, "L" * 127: 1}
 
 
 def write(client: Driver) -> None:
-    """Some of everything: rolls the log, queue files and compressed bodies, a topic name as long as may be."""
+    """Some of everything: rolls the log, queue files and compressed bodies, a topic name of maximum length."""
     client.ask(
         "send", group="writer", topic="Plain", body=[*numbered("plain", 900), "00ff00", *hexed("火箭 🚀")]
     )

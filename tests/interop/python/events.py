@@ -1,4 +1,4 @@
-"""What happened, as JSON: one object a line on standard output, written at once."""
+"""Events as JSON: one object a line on standard output, written at once."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ def emit(name: str, **members: object) -> None:
 
 
 def failure(name: str, error: BaseException, **members: object) -> None:
-    """Errors of the client by the name that Java's have: `code` is the same there."""
+    """Errors of the client by the names of Java's: `code` is the same there."""
     known = isinstance(error, ClientError)
     emit(
         name, type="MQClientException" if known else type(error).__name__, code=error.code if known else -1,

@@ -1,4 +1,4 @@
-"""Whoever asks for messages and offsets: single pulls, the pull consumer, look-up by id and by key."""
+"""Reads of messages and offsets: single pulls, the pull consumer, look-up by id and by key."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -48,7 +48,7 @@ class Readers:
             )  # fmt: skip
 
     async def pull(self, parameters: Parameters) -> None:
-        """One pull that carries its filter, as a group that nobody registered."""
+        """One pull that carries its filter, as a group that is not registered."""
         if self._instance is None:
             self._instance = await ClientInstance.of(self._options)
         queue = await self.queue(parameters)
@@ -93,7 +93,7 @@ class Readers:
             emit("message", **of_message(message))
 
     async def read_lite(self, parameters: Parameters) -> None:
-        """Assign all queues by hand, go to the beginning, and poll until `count` messages have come."""
+        """Assign all queues by hand, go to the beginning, and poll until `count` messages have arrived."""
         consumer = PullConsumer(
             parameters.text("group"),
             client=ClientOptions(

@@ -1,7 +1,7 @@
-"""Messages in transactions; each says in its properties what becomes of it.
+"""Messages in transactions; their properties decide their outcome.
 
-`first` is what the producer decides at once, `checked` what it answers when asked, once it was asked `unknown` times.
-An event `check` for each question.
+`first` is the producer's decision at once, `checked` its answer to a check, after `unknown` answers UNKNOWN.
+An event `check` for each check.
 """
 
 import time
