@@ -46,7 +46,7 @@ def send(client: ClientSocket, body: str, deliver_ms: int) -> str:
 
 
 def await_checkpoint(store: Path, read_ms: int, queue_offset: int) -> None:
-    """Wait until `timercheck` has these values: after a kill, Apache repeats what its checkpoint does not cover."""
+    """Wait for these values in `timercheck`: after a kill, Apache repeats what its checkpoint does not cover."""
     path, deadline = store / "config" / "timercheck", time.time() + 60
     while time.time() < deadline:
         page = path.read_bytes()[: FIELDS.size]

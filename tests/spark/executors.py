@@ -1,6 +1,6 @@
 """Executors that have numpy and pyarrow, and of FireArrow only what they are sent: a bare interpreter for workers.
 
-`spark_home` is the installed PySpark under another name, so that what a local cluster writes into its home is ours.
+`spark_home` links to the installed PySpark, so that a local cluster writes into a folder of the test.
 """
 
 import subprocess
@@ -12,7 +12,7 @@ NEEDED = ("numpy", "numpy.libs", "pyarrow")
 
 
 def bare_python(folder: Path) -> Path:
-    """An environment without this package; its interpreter."""
+    """The interpreter of an environment without this package."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
     python = folder / "bin" / "python"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A store whose index is known, and what is found in it by its index and without."""
+"""A store whose index is known, and what is found in it with and without the index."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def everything(reader: OfflineReader, *topics: str) -> list[QueueRange]:
 def read(
     reader: OfflineReader, parts: list[QueueRange], message_filter: MessageFilter
 ) -> tuple[Found, list[str]]:
-    """The messages, and what was lost."""
+    """The messages, and what was reported as lost."""
     lost: list[str] = []
     found = [
         (part.queue, spans.queue_offset(n))

@@ -1,4 +1,4 @@
-"""Records as they lie in a log, made by hand: what the native rooms are fed with where no store is needed."""
+"""Records as in a log, made by hand: input for the native code where no store is needed."""
 
 import struct
 import zlib
@@ -34,7 +34,7 @@ class Fields:
 
 
 def record_bytes(body: bytes, properties: bytes = b"", **fields: Any) -> bytes:  # noqa: ANN401
-    """V1; `fields` are those of `Fields`."""
+    """A V1 record; `fields` are those of `Fields`."""
     of = Fields(**fields)
     host = HOST_V6 if of.v6 else HOST_V4
     name = of.topic.encode()

@@ -1,4 +1,4 @@
-"""Arguments of jobs: spelled alike, checked before anything is opened, refused in one sentence."""
+"""Arguments of jobs: the same names in all, checked before anything is opened, refused in one sentence."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ class Seen:
 
 
 def run(*arguments: str, error: Exception | None = None) -> tuple[Seen, Result]:
-    """What a job of these arguments would see."""
+    """What a job with these arguments would see."""
     seen = Seen()
     cli = program()
 

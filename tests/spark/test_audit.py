@@ -1,4 +1,4 @@
-"""The audit of stores as files: clean ones have no findings, and every damage is named with its file and place."""
+"""The audit of stores as files: clean ones have no findings, and every damage is named with file and position."""
 
 import os
 import struct
@@ -134,7 +134,7 @@ def test_a_store_that_a_broker_writes_has_no_findings(tmp_path: Path) -> None:
 
 
 def test_a_store_that_grows_meanwhile_has_no_findings(tmp_path: Path) -> None:
-    """The index lies behind the log by a moment, and so may queues: neither is held against the store."""
+    """The index may lag behind the log for a moment, and so may queues: neither is a finding."""
     enough = threading.Event()
 
     def send(name_server: str) -> None:

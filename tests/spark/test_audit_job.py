@@ -1,4 +1,4 @@
-"""The audit as people run it: through Spark, with its exit code, its report and its tables."""
+"""The audit as users run it: through Spark, with its exit code, its report and its tables."""
 
 import json
 from collections import Counter

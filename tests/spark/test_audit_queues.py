@@ -1,4 +1,4 @@
-"""The audit of queues, index and groups: every damage is named with its file and place."""
+"""The audit of queues, index and groups: every damage is named with its file and position."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Batch bodies from records: what is kept, dropped and put, where a batch ends. Compared with items made by hand."""
+"""Batch bodies from records: what is kept, dropped and added, where a batch ends. Compared with items made by hand."""
 
 import pickle
 import random

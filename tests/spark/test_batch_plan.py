@@ -95,7 +95,7 @@ def test_parts_are_as_asked(log: FakeLog) -> None:
 
 
 class MixedLog(FakeLog):
-    """Its queues lie in one log: everything is one piece, and the last 10 of each range another."""
+    """Its queues are in one log: everything is one part, and the last 10 of each range another."""
 
     def log_order_splits(self, parts: list[QueueRange], *, bytes_each: int) -> list[InputSplit]:
         assert bytes_each > 0

@@ -1,4 +1,4 @@
-"""Outgoing: which requests become of Arrow batches, and what a failure says. A sender of the test stands in."""
+"""The batch sender: which requests it makes of Arrow batches, and its errors. With a fake sender."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A body that does not match its CRC is lost, by name or counted; never handed on unless that was asked for."""
+"""A body that does not match its CRC is lost, by name or counted; never passed on unless configured."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ AS_IT_IS = MessageFilter(check_crc=False)
 
 
 def change_body(root: Path, number: int) -> None:
-    """One byte of it, in the middle of nothing else."""
+    """Change one byte of it and nothing else."""
     path, position, size = record_at(root, number)
     record = path.read_bytes()[position : position + size]
     at = record.index(b"%d of 0" % number)

@@ -1,4 +1,4 @@
-"""Checkpoints: planned once, gone on with, and never mixed up."""
+"""Checkpoints: planned once, resumed, and never mixed up."""
 
 import pickle
 import resource

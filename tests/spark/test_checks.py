@@ -1,4 +1,4 @@
-"""What the native checks promise: nothing counted twice, nothing read outside, and each fault told with its numbers."""
+"""The native checks: nothing is counted twice, nothing outside is read, each fault is reported with its numbers."""
 
 import struct
 from pathlib import Path
@@ -202,7 +202,7 @@ def test_mutated_windows_are_never_read_outside(mutation: bytes, data: st.DataOb
 
 
 def small_log() -> bytes:
-    """Records of two queues one behind the other, made without a store."""
+    """Consecutive records of two queues, made without a store."""
     parts: list[bytes] = []
     for number in range(6):
         body, topic = b"b" * number, b"T%d" % (number % 2)

@@ -1,4 +1,4 @@
-"""What the native checks of the key index promise, and the small structures beside them: exact, and bounded."""
+"""The native checks of the key index, and their small structures: exact, and bounded."""
 
 import os
 import struct
@@ -30,7 +30,7 @@ from tests.spark.test_checks import FAR, SMALL_LOG, entry
 
 
 def index_of(keys: list[tuple[int, int]], slots: int = 7, entries_max: int = 50) -> bytearray:
-    """An index file with entries (hash, place), as Apache makes it."""
+    """An index file with entries (hash, offset), as Apache makes it."""
     data = bytearray(40 + slots * 4 + entries_max * 20)
     newest = [0] * slots
     for number, (key_hash, offset) in enumerate(keys, 1):

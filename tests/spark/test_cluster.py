@@ -1,4 +1,4 @@
-"""A cluster as options name it: every setting, every refusal, and that secrets are not shown."""
+"""A cluster from options: every setting, every refusal, and that secrets are not shown."""
 
 import pickle
 import ssl

@@ -123,7 +123,7 @@ def test_without_java_the_command_says_so(tmp_path: Path) -> None:
 
 
 def test_the_job_replaces_the_command(tmp_path: Path) -> None:
-    """A Spark whose spark-submit tells what it was given."""
+    """A Spark whose spark-submit prints its arguments."""
     program = tmp_path / "bin" / "spark-submit"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\necho "$PYSPARK_PYTHON"\nexit 7\n')

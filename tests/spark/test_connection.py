@@ -1,4 +1,4 @@
-"""Sockets of bulk: encrypted, signed, in either header, in a namespace; and frames that arrive in pieces."""
+"""Sockets for bulk transfers: TLS, signatures, both header formats, namespaces; frames that arrive in chunks."""
 
 import socket
 import ssl
@@ -91,7 +91,7 @@ def test_in_a_namespace(peer: Peer) -> None:
 
 
 def test_encrypted(peer: Peer, topic: str, background_loop: BackgroundLoop, tmp_path: Path) -> None:
-    """Through a proxy that ends the encryption. A certificate of somebody unknown is refused."""
+    """Through a proxy that terminates TLS. A certificate of an unknown issuer is refused."""
     authority, theirs = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(theirs)
     trusted = tmp_path / "authorities.pem"
@@ -185,7 +185,7 @@ def test_a_frame_that_is_none_ends_the_connection(ends: tuple[BrokerSocket, sock
 def test_who_writes_reads_so_that_two_who_write_do_not_wait_for_each_other(
     ends: tuple[BrokerSocket, socket.socket],
 ) -> None:
-    """The other end takes nothing before all of its own is taken."""
+    """The peer reads nothing before all of its own data is read."""
     broker_socket, other = ends
     theirs, ours = answer_bytes(5, bytes(8 << 20)), bytes(8 << 20)
     taken: list[int] = []

@@ -1,4 +1,4 @@
-"""copy as a process: it goes on while messages come, SIGTERM ends it cleanly, and the same command goes on."""
+"""copy as a process: it runs while messages arrive, SIGTERM ends it cleanly, and the same command resumes."""
 
 import os
 import re
@@ -89,7 +89,7 @@ def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
 
 
 def await_within(running: "subprocess.Popen[bytes]", target: LocalBroker, count: int) -> None:
-    """Until so many have arrived, for as long as the copy lives."""
+    """Wait until `count` have arrived, while the copy runs."""
     while running.poll() is None:
         try:
             return await_some(target.name_server, "T", count)
@@ -99,6 +99,6 @@ def await_within(running: "subprocess.Popen[bytes]", target: LocalBroker, count:
 
 
 def await_line(running: "subprocess.Popen[bytes]", log: Path, line: str) -> None:
-    """Until it is said, for as long as the copy lives."""
+    """Wait for this output, while the copy runs."""
     while not re.search(line, log.read_text()):
         assert running.poll() is None, log.read_text()

@@ -1,4 +1,4 @@
-"""copy through real queries of Spark: what it refuses stays one sentence, what is gone is counted."""
+"""copy through real queries of Spark: its refusals are one sentence, what is gone is counted."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +45,7 @@ def copy(spark: "SparkSession", target: LocalBroker, tmp_path: Path) -> Copy:
 
 
 def let_expire(root: Path, count: int) -> int:
-    """So many files of the log; the first offset of T that is left."""
+    """Delete the first files of the log; the first remaining offset of T."""
     for path in sorted((root / "commitlog").iterdir())[:count]:
         path.unlink()
     with opened(root) as reader:

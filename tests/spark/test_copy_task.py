@@ -1,4 +1,4 @@
-"""Copying a micro-batch, without a session: its frame is a list of rows, tasks are done in this process."""
+"""Copying a micro-batch, without a session: its frame is a list of rows, tasks run in this process."""
 
 import traceback
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Spark finds the format by itself where `pyspark_firearrow` is installed, and others pay nothing for it."""
+"""Spark finds the format by itself if `pyspark_firearrow` is installed, at no cost for others."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A disk that is full, wherever a job writes: one sentence, and with room the same command goes on."""
+"""A full disk, wherever a job writes: one sentence, and with free space the same command resumes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE = 4096
-"""A file takes so much of memory at least."""
+"""The least that a file takes."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_no_space_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
     disk: SmallDisk, spark: "SparkSession", store: KnownStore, tmp_path: Path
 ) -> None:
     words = ("--path", store.root, "--to", tmp_path / "out", "--checkpoint", disk.path / "c", "--quiet")
-    disk.fill(leave_bytes=PAGE)  # the plan has room
+    disk.fill(leave_bytes=PAGE)  # the plan has space
     ended = run(export.cli, *words)
     assert ended.exit_code == 1
     output = " ".join(ended.stdout.split())

@@ -1,4 +1,4 @@
-"""Executors in processes of their own, without the package: told in one sentence, or sent the archive and at work."""
+"""Executors in separate processes, without the package: one sentence, or they get the archive and run."""
 
 import os
 import subprocess
@@ -58,7 +58,7 @@ def test_a_copy_says_so_too_if_executors_lack_the_package(
 ) -> None:
     ran = submit("copy", "--path", store.root, "--target", broker.name_server, "--once", "--quiet")
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert SENTENCE in ran.stdout  # where spark-submit puts all that a driver in Python says
+    assert SENTENCE in ran.stdout  # where spark-submit writes all output of a driver in Python
 
 
 @pytest.mark.timeout(400)

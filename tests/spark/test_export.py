@@ -1,4 +1,4 @@
-"""The job as people run it: every message in the files once, whatever happened on the way, and a manifest of it."""
+"""The job as users run it: every message in the files once, whatever happened, and a manifest."""
 
 import os
 import resource
@@ -143,7 +143,7 @@ def test_what_was_gone_when_it_was_planned_is_named(run: Run, store: KnownStore,
 
 @contextmanager
 def workers_write_at_most(spark: "SparkSession", size: int) -> Iterator[None]:
-    """No file of Spark's Python workers may grow over `size` bytes: what a full disk is to them."""
+    """Limits files of Spark's Python workers to `size` bytes: like a full disk for them."""
     spark.sparkContext.parallelize([0, 1], 2).foreach(lambda _: None)
     workers = python_workers()
     assert workers
@@ -163,7 +163,7 @@ def python_workers() -> list[int]:
     daemons: set[int] = set()
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
                 parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
                 if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
                     daemons.add(int(folder.name))
@@ -211,7 +211,7 @@ def test_what_killed_attempts_left_is_taken_away(run: Run, store: KnownStore, tm
 
 
 class FailingOnce(ExportTask):
-    """Writes all files under their names, and dies before it could say so."""
+    """Writes all files under their names, and dies before it reports that."""
 
     def __call__(self, slices: "Sequence[Slice]", marks: ProgressFiles) -> None:
         from pyspark import TaskContext  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What export refuses before anything starts, each in one sentence; and what it says it would do."""
+"""What export refuses before anything starts, each in one sentence; and its dry run."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A manifest is whole or not there, says what is wrong with files it lists, and leads nowhere outside its folder."""
+"""A manifest is whole or not there, reports what is wrong with its files, and never leads out of its folder."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A bundle is written whole or not at all, once however often it is tried, and its marks say which files it has."""
+"""A bundle is written whole or not at all, once however often it is tried, and its checkpoint lists its files."""
 
 import pickle
 import random

@@ -1,4 +1,4 @@
-"""A Choice at work: texts and times natively, SQL92 as brokers evaluate it, both together."""
+"""A MessageFilter evaluated: strings and times natively, SQL92 as at brokers, both together."""
 
 import pickle
 

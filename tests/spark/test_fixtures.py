@@ -1,4 +1,4 @@
-"""The ground the other tests stand on: the known store holds what it says, the session runs Python of this tree."""
+"""The fixtures of the other tests: the content of the known store, and that the session runs Python of this tree."""
 
 from typing import TYPE_CHECKING
 

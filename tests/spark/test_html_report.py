@@ -23,7 +23,7 @@ OPTIONAL = frozenset({"html"})
 
 
 class Reader(HTMLParser):
-    """All texts and tags; every element that was opened must be closed."""
+    """All text and tags; every element that was opened must be closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

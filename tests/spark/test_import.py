@@ -1,4 +1,4 @@
-"""Messages that were exported come back as they were, in the order of their queues; and any Parquet with a body."""
+"""Exported messages are imported unchanged, in the order of their queues; and any Parquet with a body."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +54,7 @@ def stored(broker: LocalBroker, topic: str) -> dict[int, list[Record]]:
 
 
 def check_same(store: KnownStore, broker: LocalBroker, topic: str) -> list[Record]:
-    """What the store knows of the topic is at the broker, queue by queue, in order."""
+    """What the store has of the topic is at the broker, queue by queue, in order."""
     records = stored(broker, topic)
     for queue_id, there in records.items():
         known = store.in_queue(topic, queue_id)
@@ -73,7 +73,7 @@ def test_what_was_exported_comes_back(
 ) -> None:
     export(store, tmp_path / "out")
     target = ("--parquet", tmp_path / "out", "--target", fresh_broker.name_server)
-    assert run(tmp_path, *target) == 1  # no such topic there, and nobody said to make it
+    assert run(tmp_path, *target) == 1  # no such topic there, and no option to create it
     assert run(tmp_path, *target, "--create-topics", "--check-files") == 0
     for topic in ("Orders", "Payments", "Readings"):
         for record in check_same(store, fresh_broker, topic):
@@ -81,7 +81,7 @@ def test_what_was_exported_comes_back(
             assert provenance is not None
             assert provenance.queue == MessageQueue(topic, BROKER, record.queue_id)
             assert provenance.queue_offset == record.queue_offset
-    assert run(tmp_path, *target, "--create-topics", "--check-files") == 0  # nothing is left to do
+    assert run(tmp_path, *target, "--create-topics", "--check-files") == 0  # nothing is left
     assert sum(map(len, stored(fresh_broker, "Orders").values())) == len(store.of("Orders"))
 
 

@@ -1,4 +1,4 @@
-"""Keys found by a store's index: the same messages as all of it read, of far less read."""
+"""Keys found by a store's index: the same messages as in a full read, from far fewer offsets."""
 
 import shutil
 from collections import defaultdict
@@ -125,7 +125,7 @@ def test_what_is_asked_for_beyond_the_store_is_reported(indexed: Path) -> None:
         assert len(lost) == 2
 
 
-# ---- how much is asked ----
+# ---- number of keys ----
 
 
 def test_too_many_keys_are_not_looked_up(indexed: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Keys found in a store that is damaged, by an index that is: the same messages as all of it read, or told as lost."""
+"""Keys found in a damaged store or by a damaged index: the same messages as in a full read, or reported as lost."""
 
 import logging
 import shutil
@@ -63,7 +63,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "folder": lambda path: (path.unlink(), path.mkdir()),
 }
 SEEN = set(DAMAGES) - {"gone", "zeros", "begin-too-near"}
-"""Those that cannot be a young file or none."""
+"""Damage that cannot be a new file or none."""
 
 
 @pytest.mark.parametrize("number", [0, 2, -1], ids=["first", "middle", "last"])
@@ -144,7 +144,7 @@ def test_messages_in_a_lost_segment_are_reported(root: Path) -> None:
 def test_garbled_entries_mislead_no_reader(
     root: Path, number: int, physical: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They stand where a binary search looks for the ends of what no index file tells of."""
+    """They are where a binary search looks for the ends of what no index file covers."""
     monkeypatch.setattr(index_plan, "SORTED_ENTRIES", 5)
     index_files(root)[2].unlink()
     path, position = entry_at(root, number)

@@ -1,4 +1,4 @@
-"""In turn: passages of several queues, a step of each, and none is left half open."""
+"""Round robin over the tasks of several queues, a step of each; all are closed."""
 
 from collections.abc import Generator
 
@@ -10,7 +10,7 @@ Steps = Generator[None, None, None]
 
 
 class Walk:
-    """What was done, in the order in which it was."""
+    """The steps that ran, in order."""
 
     def __init__(self) -> None:
         self.events: list[str] = []

@@ -1,4 +1,4 @@
-"""Losses of a job: all of them counted, so many named, and none twice when a slice is gone on with."""
+"""Losses of a job: all of them counted, a limited number named, and none twice when a slice is resumed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How far a stream is behind."""
+"""The lag of a stream."""
 
 from firearrow.spark_tools.plan.stream_offsets import StreamLag
 from tests.spark.fakes import queue_of

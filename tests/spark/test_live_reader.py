@@ -1,4 +1,4 @@
-"""What is read of live brokers: all of it, once, in order; what is not chosen is left out, wherever that is done."""
+"""Reading live brokers: everything, once, in order; what does not match is filtered, wherever that happens."""
 
 import os
 import threading
@@ -296,7 +296,7 @@ def test_a_broker_that_comes_back_goes_on_and_one_that_does_not_is_an_error(tmp_
 def test_a_body_that_was_changed_is_lost_unless_it_is_wanted_as_it_is(
     reader: LiveReader, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Our own broker does not give it out, so it is changed behind it."""
+    """Our own broker does not return such a record, so its file is changed."""
     given = PullPipeline.answer
 
     def answer(pulls: PullPipeline, queue_offset: int) -> PullAnswer:

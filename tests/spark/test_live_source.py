@@ -1,4 +1,4 @@
-"""A table read of a live broker, without a session: the options' way through planning and reading."""
+"""A table read from a live broker, without a session: its options in planning and reading."""
 
 from collections.abc import Callable
 

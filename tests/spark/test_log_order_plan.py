@@ -1,4 +1,4 @@
-"""Plans by pieces of the log: every offset once, in its queue's order, each group in one piece of the log."""
+"""Plans by ranges of the log: every offset once, in its queue's order, each group in one range of the log."""
 
 from itertools import pairwise
 from pathlib import Path

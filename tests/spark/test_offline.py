@@ -1,4 +1,4 @@
-"""Stores as files: Apache's to their manifests, FireArrow's message for message, and nothing of them is touched."""
+"""Stores as files: Apache's as in their manifests, FireArrow's message for message, and nothing is changed."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ def whole(reader: SourceReader, queue: MessageQueue) -> QueueRange:
 
 
 def traces(root: Path) -> dict[str, tuple[int, int, bytes]]:
-    """All that reading could leave behind."""
+    """All that reading could leave."""
     return {
         str(path.relative_to(root)): (
             path.stat().st_mtime_ns,
@@ -88,7 +88,7 @@ def test_topics_are_those_that_are_declared_and_those_that_have_queues(golden: G
         declared = json.loads((golden.root / "config" / "topics.json").read_text())["topicConfigTable"]
         assert set(topics) >= {topic for topic, _ in golden.queues()} | set(declared)
         assert topics == sorted(set(topics))
-        assert "%LMQ%one" in topics  # light queues are never declared
+        assert "%LMQ%one" in topics  # LMQs are never declared
         with pytest.raises(TopicNotFound, match="has no topic 'GoldenNothing'"):
             reader.queues("GoldenNothing")
         empty = [queue for queue in reader.queues("GoldenBatch") if whole(reader, queue).end == 0]
@@ -104,14 +104,14 @@ def test_groups_are_those_that_the_broker_saved(golden: Golden) -> None:
     for group, queues in users.items():
         for queue, queue_offset in queues.items():
             name = f"{queue.topic}@{group}"
-            if name in offset_table:  # light queues have a table of their own
+            if name in offset_table:  # LMQs have a separate table
                 assert offset_table[name][str(queue.queue_id)] == queue_offset
     assert users["CG_REPLIER"][MessageQueue("GoldenRequest", "a", 3)] == 1
 
 
 @pytest.mark.parametrize("topic", ["GoldenPlain", "GoldenFill", "SCHEDULE_TOPIC_XXXX", "GoldenSql"])
 def test_tags_are_found_by_their_text(golden: Golden, topic: str) -> None:
-    """Entries of the delay topic hold times where others hold the tag."""
+    """Entries of the delay topic have times where others have the tags code."""
     with StoreSource((f"a={golden.root}",)).open() as reader:
         for _, entry in (each for each in golden.queues() if each[0] == topic):
             part = whole(reader, MessageQueue(topic, "a", entry["queueId"]))
@@ -202,7 +202,7 @@ def test_a_part_of_a_queue_is_a_part_of_its_records(store: KnownStore) -> None:
                 assert spans.bytes - spans.size(len(spans) - 1) < 3000
 
 
-# ---- several, their names, their way to the workers ----
+# ---- several, their names, pickling for the workers ----
 
 
 def test_several_stores_are_read_as_one(golden_clean: Golden, store: KnownStore) -> None:

@@ -1,4 +1,4 @@
-"""Stores with any bytes changed: each offset that is asked for is read as it was written, or told as lost, once."""
+"""Stores with any bytes changed: each requested offset is read as it was written, or reported as lost, once."""
 
 import functools
 import shutil
@@ -22,7 +22,7 @@ QUEUE = MessageQueue("T", "s", 0)
 
 @functools.cache
 def pristine() -> dict[str, bytes]:
-    """Files of a store with COUNT messages in two queues each, by their place in it."""
+    """Files of a store with COUNT messages in two queues each, by their path in it."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "s"
         with open_store(root) as store:
@@ -65,7 +65,7 @@ def damaged(folder: Path, edits: list[tuple[Any, ...]]) -> None:
             del data[how[0] :]
         else:
             at, value = how
-            new = bytes(value)  # so many zeros, or these
+            new = bytes(value)  # this many zeros, or these
             data[at : at + len(new)] = new[: max(0, len(data) - at)]
     for part in ("commitlog", "consumequeue/T/0", "consumequeue/T/1"):
         (folder / part).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A log read as it was stored: all of it, in parts, behind damage, while a broker writes it."""
+"""A log read as it was stored: all of it, in parts, after damage, while a broker writes it."""
 
 import threading
 from collections.abc import Callable
@@ -167,7 +167,7 @@ def test_an_empty_log_has_nothing(tmp_path: Path) -> None:
 
 
 def test_the_first_message_may_come_when_the_log_was_listed(tmp_path: Path) -> None:
-    """The queue's entry is found in files that were opened later than the log was looked at."""
+    """The queue's entry is in files that were opened after the log was read."""
     queue = MessageQueue("T", "s", 0)
     with open_store(tmp_path / "store") as store, opened(tmp_path / "store") as reader:
         assert reader.bounds([queue])[queue] == (0, 0)
@@ -181,7 +181,7 @@ def test_the_first_message_may_come_when_the_log_was_listed(tmp_path: Path) -> N
 def test_a_running_broker_is_read_without_loss_or_repeat(
     broker: LocalBroker, topics: Callable[..., str]
 ) -> None:
-    """While it takes messages: each look shows a prefix of the queue, whole to its end."""
+    """While it takes messages: each read returns a prefix of the queue, complete to its end."""
     count, looks = 3000, 0
     queue = MessageQueue(topics(1), BROKER, 0)
 

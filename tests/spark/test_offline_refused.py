@@ -1,4 +1,4 @@
-"""Folders that are no store, or not a whole one: refused in a sentence, or read as far as they can be."""
+"""Folders that are no store, or not a complete one: refused in a sentence, or read as far as possible."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ def test_a_part_of_a_store_is_refused(root: Path) -> None:
 
 def test_queues_in_rocksdb_are_refused(root: Path) -> None:
     (root / "consumequeue_r").mkdir()
-    with opened(root) as reader:  # both are written by a broker on its way there
+    with opened(root) as reader:  # a broker that migrates writes both
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
     shutil.rmtree(root / "consumequeue")
     with pytest.raises(StoreUnreadable, match=r"RocksDB \(consumequeue_r\).* with the option nameServer"):

@@ -1,4 +1,4 @@
-"""Offsets: JSON there and back, and what points mean for queues as they are, what is gone named as lost."""
+"""Offsets: JSON both ways, what start and end points mean for existing queues, what is gone named as lost."""
 
 import pytest
 from hypothesis import given, settings

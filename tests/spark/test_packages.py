@@ -1,4 +1,4 @@
-"""What is told, in a process of its own, where a package that Spark needs is missing or too old."""
+"""The error, in a separate process, if a package that Spark needs is missing or too old."""
 
 import subprocess
 import sys
@@ -8,11 +8,11 @@ import pytest
 
 CALLS = ("session()", "register(None)", "scan(None, path='/store')")
 MISSING = "import sys; sys.modules[{package!r}] = None\n"
-"""Imports of it fail as if it were not installed."""
+"""Makes imports of it fail as if it were not installed."""
 
 
 def last_error(prelude: str, call: str) -> str:
-    """The last line of what a program says that fails."""
+    """The last line of a failing program's output."""
     program = f"{prelude}\nfrom firearrow import spark_tools\nspark_tools.{call}\n"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False

@@ -1,4 +1,4 @@
-"""What an import reads: pieces that follow each other where they must, rows in their queues' order, from any row on."""
+"""What an import reads: parts in sequence where necessary, rows in their queues' order, from any row on."""
 
 import random
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ Parts = Sequence[Sequence[QueueRange]]
 def export(
     log: FakeLog, folder: Path, parts: Parts, columns: tuple[str, ...] = ALL, by: tuple[str, ...] = ("date",)
 ) -> None:
-    """As the job does it, with parts as they are given."""
+    """As the job does it, with these parts."""
     marks = ProgressFiles(folder / "_checkpoint")
     marks.folder.mkdir(parents=True)
     work = ExportTask(
@@ -68,7 +68,7 @@ def span(start: int, end: int, queue_id: int = 0, topic: str = "Orders") -> Queu
 
 
 def keys(found: ParquetInput, start: int = 0) -> list[list[tuple[str, int, int]]]:
-    """Of each piece (topic, queue, offset) of its rows from `start` on."""
+    """For each part, (topic, queue, offset) of its rows from `start` on."""
     return [
         [
             (row["topic"], row["queueId"], row["queueOffset"])

@@ -1,4 +1,4 @@
-"""Files of a task: whole under their names or not there, every row once, in its partition, in order; bounded inside."""
+"""Files of a task: complete under their names or not there, every row once, in its partition, in order; bounded."""
 
 import errno
 import random

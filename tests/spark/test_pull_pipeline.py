@@ -1,4 +1,4 @@
-"""What brokers answer to pulls in rare states: each ends in records, in a named loss, or in a clear error."""
+"""Brokers' answers to pulls in rare states: each ends in records, in a named loss, or in a clear error."""
 
 import json
 import multiprocessing
@@ -37,7 +37,7 @@ Lost = list[tuple[int, int, str]]
 
 
 class Broker:
-    """One queue with records [first, end) but for `holes`; `rules` are asked first. `asked`: offsets of pulls."""
+    """One queue with records [first, end) except `holes`; `rules` are used first. `asked`: offsets of pulls."""
 
     def __init__(self, first: int, end: int, each: Callable[[], int] = lambda: 10) -> None:
         self.first, self.end, self.each = first, end, each
@@ -307,7 +307,7 @@ def test_a_topic_without_a_route_is_an_error(cluster: Scripted) -> None:
 
 
 class WithSlave(Scripted):
-    """`b` is the slave of `a`, as routes say."""
+    """`b` is the slave of `a` in the routes."""
 
     def _route(self, request: RemotingCommand) -> Answer:
         answer = super()._route(request)
@@ -341,7 +341,7 @@ def test_a_slave_that_the_master_suggests_is_asked_and_the_master_when_it_fails(
 
 
 def test_a_process_that_was_forked_has_links_of_its_own(cluster: Scripted) -> None:
-    """As workers of Spark are made."""
+    """As Spark's workers are created."""
     put(cluster, Broker(0, 20))
     assert read(cluster, 0, 20) == list(range(20))
     child = multiprocessing.get_context("fork").Process(target=read_in_child, args=(cluster.name_server,))

@@ -1,4 +1,4 @@
-"""Placing: which queue a row goes to."""
+"""The queue that a row goes to."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,7 @@ def test_an_id_goes_before_a_sharding_key_and_equal_keys_stay_together() -> None
 
 @pytest.mark.parametrize("key", ["polygenelubricants", "a", "Ünïcode 😀", ""])
 def test_a_sharding_key_chooses_what_javas_client_chooses(key: str) -> None:
-    """The first hashes to the least integer, whose absolute value is no integer of Java."""
+    """The first hashes to the least integer, whose absolute value is no Java integer."""
     assert placed_in(shardingKey=[key]) == {("T", hash_index(key, 4)): [0]}
 
 

@@ -1,4 +1,4 @@
-"""Rates that a job is told are those that it keeps, as a clock tells that stands still but for its pauses."""
+"""Configured rates are kept, measured by a clock that advances only in pauses."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def paced(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], ManualClock
 
 
 def check(clock: ManualClock, amount: float, rate: float, step: float) -> None:
-    """The last step is not waited for, nor is what may come at once."""
+    """It does not wait after the last step, nor for what is allowed at once."""
     assert (amount - 2 * step) / rate - BURST_S <= clock.elapsed <= amount / rate
 
 

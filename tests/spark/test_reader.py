@@ -1,4 +1,4 @@
-"""A table read without a session: parts, batches of rows, narrow schemas, pickles, and Spark's sharp edges."""
+"""A table read without a session: parts, batches of rows, narrow schemas, pickles, and Spark's pitfalls."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_filters_that_exclude_each_other_read_nothing(log: FakeLog) -> None:
 
 
 def test_filters_narrow_only_where_that_was_asked_for() -> None:
-    """Spark looks at this while spark.sql.python.filterPushdown.enabled is false."""
+    """Spark checks this while spark.sql.python.filterPushdown.enabled is false."""
 
     def narrows(**options: str) -> bool:
         source = RocketMQSource({"path": "/memory", **options})

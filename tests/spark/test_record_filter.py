@@ -1,4 +1,4 @@
-"""Which records are kept: by exact texts and half-open times, whatever is asked together, as plain Python would say."""
+"""Which records match: exact strings and half-open times, in any combination, compared with plain Python."""
 
 import pytest
 from hypothesis import given, settings
@@ -155,7 +155,7 @@ def test_kept_is_what_plain_python_keeps(
     assert bodies(kept) == [b"%d" % number for number, message in enumerate(messages) if wanted(message)]
 
 
-# ---- sets of texts ----
+# ---- sets of strings ----
 
 
 @settings(max_examples=200, deadline=None)

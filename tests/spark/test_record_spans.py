@@ -1,4 +1,4 @@
-"""Records in a window: walked, looked up by entries, found again behind damage; never outside of the window."""
+"""Records in a window: walked, looked up by entries, found again after damage; never outside of the window."""
 
 import mmap
 import struct
@@ -24,7 +24,7 @@ BODY_AT, MAGIC_AT, QUEUE_OFFSET_AT, PHYSICAL_AT = 88, 4, 20, 28
 def log_of(
     count: int, *, base: int = BASE, body: bytes = b"body ", first: int = 0
 ) -> tuple[bytes, list[int]]:
-    """Records of Orders@3 one behind the other, and where each begins."""
+    """Consecutive records of Orders@3, and where each begins."""
     log, positions = b"", []
     for number in range(count):
         positions.append(len(log))
@@ -93,8 +93,8 @@ def test_a_walk_ends_at_its_limits() -> None:
         (b"", End.LIMIT),
         (bytes(7), End.UNWRITTEN),
         (b"\x01" * 200, End.TORN),
-        (log_of(1)[0], End.TORN),  # a whole record, but not of this place
-        (struct.pack(">iI", 4, 0xCBD43194), End.TORN),  # a blank of less than itself
+        (log_of(1)[0], End.TORN),  # a whole record, but of another offset
+        (struct.pack(">iI", 4, 0xCBD43194), End.TORN),  # a blank shorter than its header
     ],
 )
 def test_the_end_of_a_walk_has_a_reason(tail: bytes, why: End) -> None:
@@ -183,7 +183,7 @@ def test_golden_queues_are_read_by_their_entries(golden: Golden) -> None:
 def test_tags_are_refused_on_the_entry() -> None:
     log, positions = log_of(30)
     entries = entries_of(log, positions)
-    bad_bodies = bytes(len(log))  # whoever looks at it finds no record
+    bad_bodies = bytes(len(log))  # a reader of these bytes finds no record
     none = frozenset({java_hash("elsewhere")})
     assert from_entries(bad_bodies, entries, base=BASE, first=0, tags=none)[1] == 30
     for tags in ({"tag1"}, {"tag0", "tag2"}, {f"tag{n}" for n in range(2, 50)}):
@@ -294,7 +294,7 @@ def test_an_answer_is_whole_records_or_an_error() -> None:
         from_answer(log[:-1])
 
 
-# ---- finding the way again ----
+# ---- resynchronisation ----
 
 
 def test_the_next_record_is_found_after_damage() -> None:
@@ -303,7 +303,7 @@ def test_the_next_record_is_found_after_damage() -> None:
     assert find(log, 1, len(log), base=BASE) == positions[1]
     assert find(log, positions[5] + 1, len(log), base=BASE) == -1
     assert find(log, 1, positions[1], base=BASE) == -1  # begins before `stop`
-    assert find(log, 0, len(log), base=BASE + 1) == -1  # they know their place
+    assert find(log, 0, len(log), base=BASE + 1) == -1  # records contain their offset
     broken = changed(log, positions[2] + MAGIC_AT, b"\0")
     assert find(broken, positions[2], len(log), base=BASE) == positions[3]
     assert find(b"\xda" * 500, 0, 500) == -1

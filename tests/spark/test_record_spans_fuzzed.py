@@ -1,4 +1,4 @@
-"""Records in a window of any bytes: whatever they are, nothing outside of the window is read."""
+"""Records in a window of any bytes: nothing outside of the window is ever read."""
 
 import struct
 import subprocess
@@ -66,7 +66,7 @@ def checked(spans: Spans, data: bytes) -> None:
 
 
 def test_the_end_of_a_window_is_the_end_of_memory(tmp_path: Path) -> None:
-    """Behind the mapping lies a page that nobody may touch: reading a byte too far ends the process."""
+    """After the mapping is a page without access: reading a byte too far ends the process."""
     program = """
 import mmap, sys
 from firearrow._native.columnar.entry_lookup import from_entries
@@ -76,14 +76,14 @@ from tests.spark.test_record_spans_fuzzed import ENTRIES, LOG
 from firearrow._native.store.log.record import RecordError
 import ctypes
 page = mmap.PAGESIZE
-room = -(-len(LOG) // page) * page
-area = mmap.mmap(-1, room + page)
+size = -(-len(LOG) // page) * page
+area = mmap.mmap(-1, size + page)
 start = ctypes.addressof(ctypes.c_char.from_buffer(area))
-assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + room), page, 0) == 0
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + size), page, 0) == 0
 for cut in range(0, len(LOG) + 1, 3):
     data = LOG[:cut]
-    area[room - cut : room] = data
-    window = memoryview(area)[room - cut : room]
+    area[size - cut : size] = data
+    window = memoryview(area)[size - cut : size]
     walk(window, 0, cut, base=BASE, check_crc=True)
     for at in range(0, cut, 97):
         find(window, at, cut, base=BASE)

@@ -1,4 +1,4 @@
-"""redrive: dead letters go back to their topics and begin anew; those that do not tell their topic are named."""
+"""redrive: dead letters go back to their topics with no retries counted; those without an original topic are named."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ def redrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 @pytest.fixture
 def burying(tmp_path: Path) -> Iterator[LocalBroker]:
-    """A broker that holds ten dead letters of GROUP: six from Orders, three from Payments, one that tells nothing."""
+    """A broker with ten dead letters of GROUP: six from Orders, three from Payments, one without an original topic."""
     root = tmp_path / "burying" / BROKER
     root.parent.mkdir()
     with LocalBroker(root, settings=SETTINGS) as broker:
@@ -48,7 +48,7 @@ def burying(tmp_path: Path) -> Iterator[LocalBroker]:
 
 
 def bury(broker: LocalBroker, count: int) -> None:
-    """Consume so many messages and have none of them."""
+    """Consume `count` messages and accept none of them."""
     seen = threading.Semaphore(0)
 
     def handler(messages: Sequence[ReceivedMessage]) -> DeadLetter:
@@ -127,7 +127,7 @@ def test_only_chosen_letters_go_back(
 
 
 def test_letters_are_chosen_by_the_time_of_their_death(burying: LocalBroker, redrive: Job) -> None:
-    """A letter that is later by a clock than all others."""
+    """A letter with a later time than all others."""
     dead = f"%DLQ%{GROUP}"
     newest = max(record.store_timestamp for record in stored(burying.store, dead)[BROKER, 0])
     while time.time_ns() // 1_000_000 <= newest:
@@ -200,7 +200,7 @@ def test_wrong_usage_is_one_sentence(redrive: Job, arguments: tuple[str, ...], e
     assert expected in ran.err
 
 
-# ---- what a letter tells ----
+# ---- the properties of a letter ----
 
 
 @pytest.mark.parametrize(

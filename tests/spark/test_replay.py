@@ -1,4 +1,4 @@
-"""replay: what is chosen arrives, in order, at least once, with its provenance; what cannot be is told."""
+"""replay: what is selected arrives, in order, at least once, with its provenance; failures are reported."""
 
 import re
 from collections import Counter
@@ -249,11 +249,11 @@ def test_a_dry_run_counts_and_sends_nothing(store: KnownStore, target: LocalBrok
     assert not (replay.folder / "checkpoint" / "dry-run").exists()
 
 
-# ---- going on where it was ----
+# ---- resuming ----
 
 
 class Failing(Sender):
-    """Fails once it has sent so many batches."""
+    """Fails after it has sent this many batches."""
 
     left = 0
 

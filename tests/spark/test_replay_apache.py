@@ -61,7 +61,7 @@ def test_apaches_store_into_apaches_broker(
 
 
 def table(**options: str) -> dict[tuple[str, int], list[Event]]:
-    """The rows of each queue, in order, as Java's client would tell them."""
+    """The rows of each queue, in order, as Java's client would report them."""
     reader = RocketMQSource(options).reader(SCHEMA)
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     found: dict[tuple[str, int], list[Event]] = {}

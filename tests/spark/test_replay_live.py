@@ -1,4 +1,4 @@
-"""replay from live brokers: who is silent is waited for as long as told, and who may not pull is told so."""
+"""replay from live brokers: silent ones end in a timeout, and a group without permission to pull in an error."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""replay in Spark: a task that is tried again goes on behind its marks, and so does a command that was killed."""
+"""replay in Spark: a retried task resumes after its checkpoint, and so does a command that was killed."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ROUNDS_MAX = 20_000
 BATCHES = 8
-"""That the first attempt of a task sends."""
+"""What the first attempt of a task sends."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def target(tmp_path: Path) -> Iterator[LocalBroker]:
 
 
 class Stumbling(Sender):
-    """Breaks down in a way that nobody has foreseen, in the first attempt of a task."""
+    """Fails with an unexpected error in the first attempt of a task."""
 
     sent = 0
 
@@ -144,7 +144,7 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
 
 
 def await_marks(running: "subprocess.Popen[str]", marks: ProgressFiles) -> bool:
-    """Until something is marked; false if it ended before."""
+    """Wait until a checkpoint is written; false if the job ended before."""
     for _ in range(ROUNDS_MAX):
         if marks.folder.is_dir() and any(mark.counts.get("messages") for mark in marks.written()):
             return True

@@ -122,7 +122,7 @@ def test_a_batch_is_closed_by_bytes_or_rows_and_holds_at_least_one() -> None:
     order = np.arange(5, dtype=np.int64).data
     assert rows.batch(order, 0, bytes_max=1, count_max=9)[1] == 1
     assert rows.batch(order, 0, bytes_max=1000, count_max=2)[1] == 2
-    size = 22 + 100 + 42  # room for an id is kept whether there is one or not
+    size = 22 + 100 + 42  # space for an id is reserved whether there is one or not
     assert rows.batch(order, 0, bytes_max=3 * size, count_max=9)[1] == 3
     assert rows.batch(order, 0, bytes_max=3 * size - 1, count_max=9)[1] == 2
 

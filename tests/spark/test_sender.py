@@ -1,4 +1,4 @@
-"""Sending in bulk: what arrives is what was sent, in its order, and nothing that was acknowledged is missing."""
+"""Bulk sends: what arrives is what was sent, in its order, and nothing that was acknowledged is missing."""
 
 import os
 import struct
@@ -122,7 +122,7 @@ def test_one_message_brings_its_life(peer: Peer, target: Cluster, topic: str) ->
 
 
 def test_a_missing_topic_is_named_and_never_made(peer: Peer, target: Cluster) -> None:
-    """Though this broker would make topics by itself."""
+    """Although this broker would create topics automatically."""
     name = f"missing-{os.getpid()}"
     with Sender(target, timeout_s=5) as sender:
         with pytest.raises(TopicNotFound, match=f"topic {name}: .* create the topic there first"):
@@ -178,7 +178,7 @@ def test_an_error_of_the_caller_is_not_hidden_by_waiting(background_loop: Backgr
         pendings[0].wait()
 
 
-# ---- what goes wrong on the way ----
+# ---- faults of the network ----
 
 
 def test_a_busy_broker_is_asked_again(background_loop: BackgroundLoop) -> None:
@@ -252,7 +252,7 @@ def test_connections_that_break_lose_nothing_and_change_no_order(
 def test_a_large_batch_in_small_chunks_with_a_small_buffer(
     peer: Peer, topic: str, background_loop: BackgroundLoop
 ) -> None:
-    """Half a megabyte a batch, more on the way than there is room for, over a line that takes a little at a time."""
+    """Half a megabyte a batch, more in flight than the buffers take, over a connection that takes little at a time."""
     detour = background_loop.enter(Detour(peer))
     detour.broker.chunk_bytes = 10_000
     spans = spans_of(*(record_bytes(b"%08d" % n + bytes(9000)) for n in range(200)))

@@ -1,4 +1,4 @@
-"""A session that `session` itself makes, in a process of its own: it has the settings, and filters reach the log."""
+"""A session that `session` creates, in a separate process: it has the settings, and filters are pushed down."""
 
 import os
 import subprocess
@@ -39,9 +39,7 @@ def test_a_session_is_as_it_is_promised(
     result = orjson.loads(done.stdout.splitlines()[-1])
     own = {"spark.speculation": "true", "spark.master": "local[1]", "spark.app.name": "direct"}
     for name, value in {**SETTINGS, **own}.items():
-        assert result["settings"][name].endswith(value), (
-            name
-        )  # Spark puts Java options of its own before ours
+        assert result["settings"][name].endswith(value), name  # Spark puts its own Java options before ours
     assert result["plan"] == "true"
     assert all(name.startswith("PS ") for name in result["collectors"]), result["collectors"]
     assert result["rows"] == 50

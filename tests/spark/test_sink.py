@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 ROWS = 600
 LEVEL_MS = 1000
-"""Of the broker's first delay level."""
+"""The broker's first delay level."""
 TIMER_MS = 1000
-"""By which timers are exact."""
+"""The precision of timers."""
 DUE_MS = 4000
 
 
@@ -170,7 +170,7 @@ def test_what_cannot_be_sent_is_one_sentence(
 
 
 def test_spark_itself_wants_a_mode(spark: "SparkSession", broker: LocalBroker) -> None:
-    """Why SPARK.md tells everyone to write mode('append'): the default is refused before the sink is asked."""
+    """Why SPARK.md says to use mode('append'): Spark refuses the default before it calls the sink."""
     register(spark)
     frame = spark.sql("SELECT 'a' AS body")
     with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):

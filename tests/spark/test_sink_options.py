@@ -1,4 +1,4 @@
-"""What the sink refuses before anything is sent, each with a sentence; and that its parts travel."""
+"""What the sink refuses before anything is sent, each with a sentence; and that it can be pickled."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""SPARK.md says the truth: its tables are made from the declarations, its columns are the table's."""
+"""SPARK.md is correct: its tables are generated from the declarations, its columns are those of the table."""
 
 import re
 

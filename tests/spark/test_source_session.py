@@ -94,7 +94,7 @@ def test_filters_are_pushed(load: "Callable[..., DataFrame]") -> None:
 def test_one_load_has_one_plan_which_is_why_narrowing_must_be_asked_for(
     load: "Callable[..., DataFrame]", store: KnownStore
 ) -> None:
-    """Spark 4.3 hands the plan of a filter to later scans. Where this fails, `pushDown` may be the default."""
+    """Spark 4.3 passes the plan of a filter to later scans. If this fails, `pushDown` may become the default."""
     narrowed = load(topic="Orders", pushDown="true")
     assert narrowed.where("queueId = 0").count() == len(store.in_queue("Orders", 0))
     assert narrowed.count() == len(store.in_queue("Orders", 0)) < len(store.of("Orders"))

@@ -1,4 +1,4 @@
-"""Cutting ranges into parts loses nothing, repeats nothing, keeps order, and holds its bounds."""
+"""Splitting ranges into parts loses nothing, repeats nothing, keeps order, and respects its bounds."""
 
 from itertools import pairwise
 

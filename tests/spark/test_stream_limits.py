@@ -1,4 +1,4 @@
-"""How much a micro-batch takes: shares in proportion, of each queue that has some, and waiting for enough."""
+"""The size of a micro-batch: shares in proportion, from each queue that has messages, and waiting for enough."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""A stream's moving end: where it begins, how far it may go, and what is named when something is gone."""
+"""The stream cursor: where it begins, how far it may read, and what is reported when something is gone."""
 
 from typing import Any
 
@@ -211,7 +211,7 @@ def test_a_topic_that_vanished_does_not_hide_the_others(log: FakeLog) -> None:
 
 
 def test_a_topic_that_is_deleted_after_it_was_listed_is_loss(log: FakeLog) -> None:
-    """A live reader raises for a topic that no broker has any more."""
+    """A live reader raises for a topic that no broker has anymore."""
     other = queue_of(0, "Other")
     log.add(other, 1)
     stream = Stream(log, topic="Orders,Other", failOnDataLoss="false")

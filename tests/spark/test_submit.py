@@ -1,4 +1,4 @@
-"""What spark-submit is told, and what is said in one sentence before it is started."""
+"""The arguments of spark-submit, and errors of one sentence before it is started."""
 
 import os
 import stat
@@ -21,7 +21,7 @@ from firearrow.spark_tools.submit import (
 
 
 def java(folder: Path, version_output: str, code: int = 0) -> str:
-    """A folder with a `java` that says so."""
+    """A folder with a `java` that prints this version."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "java"
     program.write_text(f"#!/bin/sh\necho '{version_output}' >&2\nexit {code}\n")

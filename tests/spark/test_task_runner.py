@@ -1,4 +1,4 @@
-"""The lane: slices packed into tasks, pace kept, queues faced; what goes wrong in a task is told."""
+"""The task runner: slices packed into tasks, progress shown, queues mapped; errors of tasks are reported."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Which queues are wanted: by name, by pattern, by number; and waiting for a topic that is not there yet."""
+"""Which queues are read: by name, by pattern, by number; and waiting for a topic that is not there yet."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_queues_by_number_at_one_broker_or_at_each(log: FakeLog) -> None:
 
 
 class ClockOfLog(ManualClock):
-    """At `then` seconds from now the topic Late comes into the log."""
+    """After `then` seconds the topic Late is added to the log."""
 
     def __init__(self, log: FakeLog, then: float) -> None:
         super().__init__(50_000)

@@ -1,4 +1,4 @@
-"""The tutorial does what it says with its 200,000 messages, run as a user runs it."""
+"""The tutorial works with its 200,000 messages, run as a user runs it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A topic on two live brokers behind one name server: both are read, and queues are told apart by the broker's name."""
+"""A topic on two live brokers of one name server: both are read, and the broker's name distinguishes queues."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def body(broker: str, queue_id: int, offset: int) -> bytes:
 
 
 def make_topic(name_server: str, topic: str) -> None:
-    """At both; back when the name server has heard of both."""
+    """Create it at both; return when both are registered at the name server."""
     with blocking.Admin(name_server=name_server) as admin:
         for _ in range(ASKED_MAX):
             if len(admin.create_topic(topic, QUEUES)) == len(NAMES):
@@ -84,7 +84,7 @@ def load(spark: "SparkSession", cluster: Cluster, **options: str) -> "DataFrame"
 
 
 def found(frame: "DataFrame") -> Positions:
-    """Each row once, with the body of the place that it tells."""
+    """Each row once, with the body of its broker, queue and offset."""
     rows = frame.select("brokerName", "queueId", "queueOffset", "body").collect()
     found_positions = {(row.brokerName, row.queueId, row.queueOffset) for row in rows}
     assert len(found_positions) == len(rows)
@@ -109,7 +109,7 @@ def test_queues_and_offsets_of_a_table_go_by_the_broker_s_name(
 
 
 def brought(store: Path, topic: str) -> Positions:
-    """Where the messages of the topic are from, which are in that store."""
+    """The origins of the topic's messages in that store."""
     records = [record for each in stored(store, topic).values() for record in each]
     provenances = [Provenance.of(record.properties) for record in records]
     from_where = {

@@ -1,4 +1,4 @@
-"""Verification: what is missing, other, or there twice is found by its source offset, or by its unique key."""
+"""Verification: missing, different and duplicate messages are found by source offset, or by unique key."""
 
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def test_what_is_outside_of_the_slice_is_not_read() -> None:
 def test_by_key_a_store_is_like_itself_but_for_what_is_not_there(
     store: KnownStore, tmp_path: Path, gone: int, missing: int
 ) -> None:
-    """The store against itself, the last messages of the target out of sight."""
+    """The store against itself, with the last messages of the target hidden."""
     queue = MessageQueue("Readings", BROKER, 0)
     part = QueueRange(queue, 0, len(store.of("Readings")))
     for name in ("forwarded", "verified"):
