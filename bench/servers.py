@@ -152,9 +152,9 @@ def _bound(process: subprocess.Popen[bytes], log: Path) -> int:
     """The port that the broker reports in its log."""
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        said = re.search(r"firearrow ready: broker \S+:(\d+),", log.read_text())
-        if said is not None:
-            return int(said[1])
+        ready = re.search(r"firearrow ready: broker \S+:(\d+),", log.read_text())
+        if ready is not None:
+            return int(ready[1])
         if process.poll() is not None:
             raise RuntimeError(f"the server exited with code {process.returncode}: {log.read_text()[-1000:]}")
         time.sleep(0.01)

@@ -104,9 +104,9 @@ class Scripted:
                 while True:
                     head = await reader.readexactly(4)
                     request = RemotingCommand.decode(head + await reader.readexactly(int.from_bytes(head)))
-                    said = answer(request)
-                    if said is not None and not request.is_oneway:
-                        writer.write(said.encode())
+                    response = answer(request)
+                    if response is not None and not request.is_oneway:
+                        writer.write(response.encode())
             except (asyncio.IncompleteReadError, ConnectionError):
                 writer.close()
             finally:

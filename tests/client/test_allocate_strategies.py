@@ -74,7 +74,7 @@ def test_each_queue_has_exactly_one_owner(queue_count: int, member_count: int, s
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=name_of)
-def test_who_is_no_member_gets_nothing(strategy: Strategy) -> None:
+def test_a_client_that_is_no_member_gets_nothing(strategy: Strategy) -> None:
     assert list(strategy("g", "r1@me", queues_of(3), ["r1@other"])) == []
 
 

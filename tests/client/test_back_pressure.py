@@ -83,7 +83,7 @@ async def test_first_come_first_served() -> None:
     assert served == [90, 5, 20]
 
 
-async def test_who_is_cancelled_makes_way_for_the_next() -> None:
+async def test_a_cancelled_waiter_lets_the_next_one_go_on() -> None:
     pressure = BackPressure(10, 100)
     pressure.claim(50)
     large = asyncio.create_task(pressure.wait_for_capacity(80, 5))
@@ -95,7 +95,7 @@ async def test_who_is_cancelled_makes_way_for_the_next() -> None:
     assert (pressure.count, pressure.bytes) == (2, 100)
 
 
-async def test_who_is_cancelled_just_when_it_is_served_gives_back() -> None:
+async def test_a_waiter_cancelled_when_it_is_served_releases_its_capacity() -> None:
     pressure = BackPressure(1, 100)
     pressure.claim(1)
     waiting = asyncio.create_task(pressure.wait_for_capacity(2, 5))

@@ -163,7 +163,7 @@ async def test_a_failure_is_reported_to_each() -> None:
     assert sender.accumulator.bytes == 0
 
 
-async def test_who_gives_up_before_it_leaves_is_left_out() -> None:
+async def test_a_message_cancelled_before_the_batch_is_sent_is_dropped() -> None:
     sender = Sender()
     environment = [sender.add(body) for body in (b"a", b"b", b"c")]
     environment[1].cancel()

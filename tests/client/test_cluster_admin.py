@@ -201,7 +201,9 @@ async def test_members_are_switched_to_pop_and_back(name_server: str, topics: Ca
         await Operations(admin).set_request_mode(topic, consumer.group, RequestMode.PULL)
 
 
-async def test_who_produces_and_what_a_cluster_has(name_server: str, topics: Callable[..., str]) -> None:
+async def test_producers_of_a_group_and_topics_of_a_cluster(
+    name_server: str, topics: Callable[..., str]
+) -> None:
     topic, group = topics(), unique("producing")
     async with Admin(name_server) as admin, Producer(group, name_server=name_server) as producer:
         await producer.send(Message(topic, b"x"))

@@ -57,7 +57,7 @@ async def test_only_what_comes_after_the_accepted_ones_goes_back() -> None:
     "error", [ValueError("no"), KeyboardInterrupt(), SystemExit(3), asyncio.CancelledError()]
 )
 @pytest.mark.parametrize("plain", [False, True])
-async def test_whatever_a_handler_raises_its_messages_come_again_and_the_others_go_on(
+async def test_messages_of_a_failing_handler_are_redelivered_and_the_others_go_on(
     error: BaseException, plain: bool
 ) -> None:
     def plain_handler(messages: list[ReceivedMessage]) -> None:
@@ -151,7 +151,7 @@ async def test_messages_expired_meanwhile_are_not_sent_back_again() -> None:
     assert harness.offsets.last == 12
 
 
-async def test_handlers_get_at_most_a_batch_and_a_list_of_their_own() -> None:
+async def test_handlers_get_at_most_a_batch_and_a_separate_list() -> None:
     seen: list[list[int]] = []
 
     async def handler(messages: list[ReceivedMessage]) -> None:

@@ -73,7 +73,7 @@ def test_offsets_come_as_a_map_by_objects_by_texts_or_as_a_list() -> None:
         ("[5]", "a message queue must be an object"),
     ],
 )
-def test_offsets_that_are_none_are_refused(text: str, says: str) -> None:
+def test_invalid_offsets_are_refused(text: str, says: str) -> None:
     with pytest.raises(JsonError, match=says):
         fastjson.queue_offsets(fastjson.loads(text))
 

@@ -308,7 +308,7 @@ async def test_positions_of_queues_are_returned(
     await instance.leave()
 
 
-async def test_a_young_topic_begins_at_0_whatever_the_group_wants(
+async def test_a_new_topic_begins_at_0_for_every_setting(
     name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic, group = topics(queues=1), unique("group")

@@ -205,7 +205,7 @@ async def test_giving_the_queue_away_waits_for_the_running_call() -> None:
 # ---- too many failures ----
 
 
-async def test_who_failed_too_often_is_published_and_the_queue_goes_on() -> None:
+async def test_a_message_that_failed_too_often_is_published_and_the_queue_goes_on() -> None:
     script = Script([False, False, False])
     harness = OrderlyHarness(script, batch_size=1, max_reconsume_times=2)
     await harness.pulled(10, 11)
@@ -259,7 +259,7 @@ async def test_a_rollback_brings_back_all_since_the_last_commit() -> None:
     assert harness.offsets.last == 11
 
 
-async def test_without_auto_commit_a_suspension_puts_back_just_its_own_messages() -> None:
+async def test_without_auto_commit_a_suspension_puts_back_only_its_messages() -> None:
     script = Script([None, False, COMMIT])
     harness = OrderlyHarness(script, batch_size=1, auto_commit=False)
     await harness.pulled(10, 11)

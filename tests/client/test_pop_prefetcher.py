@@ -229,7 +229,7 @@ async def test_a_pop_in_order_that_failed_is_repeated_as_the_same() -> None:
     await prefetcher.close()
 
 
-async def test_closing_ends_those_who_wait() -> None:
+async def test_closing_ends_waiting_calls() -> None:
     brokers = Brokers()
     prefetcher = sources_at(brokers)
     alone = asyncio.create_task(prefetcher.receive([source("c")], TERMS))

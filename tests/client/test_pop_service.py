@@ -220,13 +220,13 @@ class Acks:
         self.error: RocketMQError | None = None
 
     async def ack(self, topic: str, receipt: ReceiptHandle) -> None:
-        self._tell(topic, receipt, None)
+        self._record(topic, receipt, None)
 
     async def change_invisible(self, topic: str, receipt: ReceiptHandle, invisible_ms: int) -> ReceiptHandle:
-        self._tell(topic, receipt, invisible_ms // 1000)
+        self._record(topic, receipt, invisible_ms // 1000)
         return receipt
 
-    def _tell(self, topic: str, receipt: ReceiptHandle, seconds: int | None) -> None:
+    def _record(self, topic: str, receipt: ReceiptHandle, seconds: int | None) -> None:
         assert topic == "orders"
         self.calls.append((receipt.queue_offset, seconds))
         if self.error is not None:

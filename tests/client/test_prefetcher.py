@@ -232,7 +232,7 @@ async def test_what_the_filter_left_out_is_passed_over_once_all_is_given_out() -
     await bench.tasks.close()
 
 
-async def test_an_offset_that_the_broker_does_not_have_is_left_for_its_own() -> None:
+async def test_an_offset_that_the_broker_does_not_have_is_replaced_by_the_broker_s() -> None:
     bench = Bench()
     pulled = bench.begin(nothing(3, PullStatus.OFFSET_ILLEGAL))
     await wait_until(lambda: bench.held)
@@ -269,7 +269,7 @@ async def test_a_dropped_queue_gives_nothing_and_does_not_hold_up_the_others() -
     await bench.tasks.close()
 
 
-async def test_closing_wakes_who_waits() -> None:
+async def test_closing_wakes_waiting_calls() -> None:
     bench = Bench()
     bench.begin()
     waiting = asyncio.create_task(bench.take(timeout_s=60))

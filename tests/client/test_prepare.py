@@ -84,7 +84,7 @@ def test_counts_of_retry_topics_travel_in_the_header() -> None:
 
 
 @pytest.mark.parametrize("count", ["x", "-2", str(1 << 31), "1.5"])
-def test_counts_that_are_none_are_refused(count: str) -> None:
+def test_invalid_counts_are_refused(count: str) -> None:
     for name in (Property.RECONSUME_TIME, Property.MAX_RECONSUME_TIMES):
         with pytest.raises(MessageRefused, match=name):
             preparer().prepare(Message("%RETRY%g", b"x", properties={name: count}))
@@ -111,7 +111,7 @@ def test_a_namespace_is_in_names_and_properties() -> None:
     assert batch.ext["b"] == "ns%t"
 
 
-def test_a_batch_is_never_packed_and_has_an_id_of_its_own() -> None:
+def test_a_batch_is_never_compressed_and_has_a_separate_id() -> None:
     messages = [Message("t", b"a" * 5000, unique_id="ONE"), Message("t", b"b", tags="x")]
     prepared = preparer().prepare_batch(messages)
     request = request_of(prepared)

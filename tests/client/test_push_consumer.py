@@ -128,7 +128,7 @@ async def test_messages_show_where_they_come_from(
     assert int(message.properties["MAX_OFFSET"]) >= 1
 
 
-async def test_a_failed_message_comes_again_under_its_own_topic(
+async def test_a_failed_message_is_redelivered_under_its_own_topic(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(), []
@@ -304,15 +304,15 @@ async def test_members_split_the_queues_and_take_over_when_one_leaves(
 
 
 async def test_a_queue_listener_is_notified_of_changes(name_server: str, topics: Topics) -> None:
-    topic, heard = topics(queues=3), []
+    topic, calls = topics(queues=3), []
     made = PushConsumer(
         unique("group"),
         name_server=name_server,
-        queue_listener=lambda topic, everything, mine: heard.append((topic, len(everything), len(mine))),
+        queue_listener=lambda topic, everything, mine: calls.append((topic, len(everything), len(mine))),
     )
     made.subscribe(topic, Seen())
     async with made:
-        await wait_until(lambda: (topic, 3, 3) in heard)
+        await wait_until(lambda: (topic, 3, 3) in calls)
 
 
 # ---- memory ----

@@ -24,7 +24,7 @@ Handler = Callable[[list[ReceivedMessage]], Awaitable[None]]
 
 
 class Group:
-    """Members of one group with one handler, each with a client id of its own."""
+    """Members of one group with one handler, each with its own client id."""
 
     def __init__(self, name_server: str, topic: str, handler: Handler, **options: object) -> None:
         self.name = unique("group")
@@ -108,7 +108,7 @@ def assert_in_order(numbers: Sequence[int]) -> None:
         newest = max(newest, number)
 
 
-async def test_a_strategy_of_ones_own_says_who_gets_what(name_server: str, topics: Topics) -> None:
+async def test_a_custom_strategy_assigns_the_queues(name_server: str, topics: Topics) -> None:
     topic = topics(queues=4)
 
     def lowest_to_the_first(

@@ -120,7 +120,7 @@ async def test_what_a_broker_locks_beyond_the_question_is_not_ours() -> None:
     assert await locks.lock_queues(FOUR[:1]) == {FOUR[0]}
 
 
-async def test_giving_all_back_asks_each_broker_once_for_whatever_is_still_there() -> None:
+async def test_unlocking_all_sends_each_broker_one_request_for_the_remaining_queues() -> None:
     one = in_order()
     await one.rebalancer.run()
     locks = one.rebalancer._context.locks
@@ -132,7 +132,7 @@ async def test_giving_all_back_asks_each_broker_once_for_whatever_is_still_there
     assert not any(held.locked for held in one.table.values())
 
 
-async def test_who_stops_in_the_middle_of_a_round_gives_back_what_it_has_just_locked() -> None:
+async def test_a_stop_during_a_round_unlocks_what_it_has_just_locked() -> None:
     one = in_order()
 
     async def stop_meanwhile(queue: MessageQueue) -> int:

@@ -88,7 +88,7 @@ async def test_without_the_members_everything_stays(says: Callable[..., Remoting
     assert one.happened == []
 
 
-async def test_who_is_not_listed_owns_nothing() -> None:
+async def test_a_member_that_is_not_listed_owns_nothing() -> None:
     one = Round(FakeInstance({MEMBERS: of_members("you")}))
     assert await one.rebalancer.run()
     assert one.mine == []
@@ -136,7 +136,7 @@ async def test_a_queue_that_is_not_pulled_is_begun_again() -> None:
     assert [one.table[queue] for queue in FOUR[1:]] == [still[queue] for queue in FOUR[1:]]
 
 
-async def test_a_user_who_pulls_may_take_his_time() -> None:
+async def test_pull_queues_of_a_user_do_not_expire() -> None:
     one = Round(active=True)
     await one.rebalancer.run()
     still = dict(one.table)

@@ -198,7 +198,7 @@ def receipts(result: PopResult) -> list[str]:
     return [message.properties[Property.POP_CHECK_POINT] for message in result.messages]
 
 
-def test_messages_of_several_queues_take_the_offsets_of_their_own() -> None:
+def test_messages_of_several_queues_have_the_offsets_of_their_queue() -> None:
     """The topic and its retry topics count separately, even for the same queue id."""
     body = b"".join([
         record(b"a", queue_id=1, queue_offset=4), record(b"b", queue_id=0, queue_offset=8),
@@ -243,7 +243,7 @@ def test_counts_of_pops_in_order() -> None:
     assert times == [0, 0, 0]
 
 
-def test_a_light_queue_has_offsets_of_its_own() -> None:
+def test_an_lmq_has_separate_offsets() -> None:
     body = record(
         b"a", "parent", queue_id=3, queue_offset=40,
         INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y", INNER_MULTI_QUEUE_OFFSET="2,9",

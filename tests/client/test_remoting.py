@@ -248,7 +248,7 @@ async def test_a_route_that_is_gone_stays_as_it_was() -> None:
         await instance.leave()
 
 
-async def test_many_who_ask_for_a_route_ask_once() -> None:
+async def test_concurrent_route_requests_are_sent_once() -> None:
     async with Scripted("a") as cluster:
         instance = await ClientInstance.of(ClientOptions(name_server=cluster.name_server))
         await asyncio.gather(*(instance.routes.publish_info("t") for _ in range(100)))
@@ -334,8 +334,6 @@ async def test_heartbeats_of_the_second_kind_say_less_when_nothing_changed() -> 
         assert beats[-1]["heartbeatFingerprint"] != beats[0]["heartbeatFingerprint"]
         changed = True
         await instance.heartbeat_all()
-        assert [beat["withoutSub"] for beat in beats[-2:]] == [True, False], (
-            "the broker lost it: all once more"
-        )
+        assert [beat["withoutSub"] for beat in beats[-2:]] == [True, False], "the broker lost it: all again"
         await instance.leave_consumer(member)
         await instance.leave()

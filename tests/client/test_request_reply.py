@@ -73,7 +73,7 @@ def test_a_compressed_reply_is_decompressed_and_one_that_is_only_flagged_is_kept
         ("bornHost", "a.b:80"), ("storeHost", "10.0.0.1:99999"), ("properties", "x" * 32768), ("topic", "t" * 32768),
     ],
 )  # fmt: skip
-def test_a_push_that_is_none_is_refused_by_its_field(name: str, value: str) -> None:
+def test_an_invalid_push_is_refused_by_its_field(name: str, value: str) -> None:
     with pytest.raises((FieldError, ClientError), match=name):
         reply_of(push(**{name: value}), 0)
 
@@ -140,7 +140,7 @@ async def test_a_large_reply_comes_back_whole(name_server: str, topics: Callable
         assert (await producer.request(Message(topic, b"?"), timeout_s=20)).body == large
 
 
-async def test_who_shares_a_client_may_leave(
+async def test_one_of_two_producers_of_a_client_may_close(
     peer: Peer, name_server: str, topics: Callable[..., str]
 ) -> None:
     if peer.kind == "apache":

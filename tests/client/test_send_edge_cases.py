@@ -43,7 +43,7 @@ def producer(cluster: Scripted, **options: object) -> Producer:
 
 
 @pytest.mark.parametrize("then", [1, 13, 11])
-async def test_stored_once_is_never_an_error_whatever_comes_of_further_tries(then: int) -> None:
+async def test_stored_once_is_never_an_error_after_failed_retries(then: int) -> None:
     async with (
         Scripted("a") as cluster,
         producer(cluster, retries=1, retry_when_not_stored_ok=True) as sender,
@@ -241,7 +241,7 @@ class Forbids:
 
 
 @pytest.mark.parametrize("code", [RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.SEND_MESSAGE_V2])
-async def test_what_an_rpc_hook_raises_reaches_who_sends(code: RequestCode) -> None:
+async def test_what_an_rpc_hook_raises_reaches_the_sender(code: RequestCode) -> None:
     async with Scripted("a") as cluster:
         remembers = Remembers()
         sender = Producer(

@@ -140,7 +140,7 @@ async def test_without_a_route_nothing_is_tried() -> None:
         assert cluster.asked == ["t", "TBW102"]
 
 
-async def test_who_fails_is_passed_over_while_latency_faults_are_on() -> None:
+async def test_a_failing_broker_is_avoided_while_fault_tolerance_is_on() -> None:
     async with Scripted("a", "b") as cluster, producer(cluster, latency_faults=True) as sender:
         cluster.brokers["a"].script = [2]
         for _ in range(40):

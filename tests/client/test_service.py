@@ -32,7 +32,7 @@ def member(kind: type[Member], client: ClientOptions, topic: str, group: str) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_who_is_closed_while_starting_does_not_run(
+async def test_a_client_that_is_closed_while_starting_does_not_run(
     kind: type[Member], name_server: str, topics: Callable[..., str]
 ) -> None:
     """Another member keeps the instance, so that nothing but the close ends the start."""

@@ -31,7 +31,7 @@ def _note(number: int, frame: object) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-async def test_the_first_signal_calls_all_who_wait_and_the_second_does_what_it_did_before(
+async def test_the_first_signal_notifies_all_waiters_and_the_second_has_its_default_effect(
     number: signal.Signals,
 ) -> None:
     called: list[str] = []
@@ -44,7 +44,7 @@ async def test_the_first_signal_calls_all_who_wait_and_the_second_does_what_it_d
     assert called == ["one", "two"]
 
 
-async def test_who_waits_no_more_is_not_called_and_the_last_puts_everything_back() -> None:
+async def test_a_removed_waiter_is_not_notified_and_the_last_restores_the_handlers() -> None:
     called: list[str] = []
     with on_stop_signals(lambda: called.append("stays")):
         with on_stop_signals(lambda: called.append("left")):

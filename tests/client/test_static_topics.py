@@ -95,7 +95,7 @@ def test_an_unmapped_queue_has_no_holder_and_one_beyond_the_total_does_not_exist
     assert static.holder(logical(7)[0]) == LOGICAL
 
 
-def test_each_scope_has_queues_of_its_own() -> None:
+def test_each_scope_has_separate_queues() -> None:
     static = mapped(mapping("a", 0, total=1), mapping("b", 0, total=2, scope="north"))
     north = "__syslo__north"
     assert logical_broker("north") == north

@@ -51,7 +51,7 @@ def test_sql_stays_as_it_is_and_excludes_tags() -> None:
         Subscription.of("t", sql=" ")
 
 
-def test_a_renewed_one_is_newer_whatever_the_clock_says() -> None:
+def test_a_renewed_one_is_newer_for_every_clock() -> None:
     wanted = Subscription.of("t")
     assert wanted.renewed(wanted.version + 5).version == wanted.version + 5
     assert wanted.renewed(wanted.version - 5).version == wanted.version + 1
@@ -78,7 +78,7 @@ def test_topics_are_kept_by_their_names_at_the_brokers_and_handlers_by_those_of_
     assert table.handled
 
 
-def test_subscribing_again_replaces_what_is_wanted_and_who_gets_it() -> None:
+def test_subscribing_again_replaces_the_filter_and_the_handler() -> None:
     table = Subscriptions(Namespace(None))
     table.add("orders", "a", None, handler)
     table.add("orders", "b", None, other)

@@ -105,7 +105,7 @@ def test_records_of_old_clients_are_read() -> None:
         ("Recall 1 R", "group"),
     ],
 )
-def test_a_record_that_is_none_is_refused_by_its_field(text: str, field_name: str) -> None:
+def test_an_invalid_record_is_refused_by_its_field(text: str, field_name: str) -> None:
     with pytest.raises(InvalidTrace, match=field_name):
         decode(on_the_wire(text))
 
@@ -210,7 +210,7 @@ async def test_less_than_a_batch_leaves_after_a_while() -> None:
     await dispatcher.close()
 
 
-async def test_a_stuck_broker_never_holds_up_who_is_traced() -> None:
+async def test_a_stuck_broker_never_blocks_a_traced_client() -> None:
     sender = Sender(gate=asyncio.Event())
     dispatcher = TraceDispatcher(sender, "TRACE", batch=10, flush_s=3600)
     await dispatcher.start()

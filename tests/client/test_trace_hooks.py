@@ -168,7 +168,7 @@ def test_a_handlers_call_is_noted_before_and_after(consume: ConsumeTrace, noting
     )
 
 
-def test_calls_have_ids_of_their_own(consume: ConsumeTrace, noting: Noting) -> None:
+def test_calls_have_separate_ids(consume: ConsumeTrace, noting: Noting) -> None:
     for _ in range(2):
         consume.before(consuming([received("A", MSG_REGION="R")]))
     first, second = (context.records[0].request_id for context in noting.noted)  # type: ignore[union-attr]

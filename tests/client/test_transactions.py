@@ -245,17 +245,17 @@ async def test_a_broker_gets_a_heartbeat_before_the_first_half_message_only(
 
 
 async def test_hooks_hear_how_it_ended(sender: Sender, transactions: Transactions) -> None:
-    heard: list[EndTransactionContext] = []
+    contexts: list[EndTransactionContext] = []
 
     class Hook:
         def ended(self, context: EndTransactionContext, /) -> None:
-            heard.append(context)
+            contexts.append(context)
             raise ZeroDivisionError("logged, and nothing else")
 
     sender.end_transaction_hooks.append(Hook())
     async with begun(transactions):
         pass
-    (context,) = heard
+    (context,) = contexts
     assert (context.group, context.message_id, context.transaction_id) == ("PG", "UNIQUE", "TX")
     assert (context.state, context.from_check, context.broker_address) == ("COMMIT_MESSAGE", False, "h:1")
     assert sender.decisions() == ["8"]
@@ -271,7 +271,7 @@ async def test_a_transaction_is_entered_once(transactions: Transactions) -> None
         await transaction.__aenter__()
 
 
-def test_answers_that_are_none() -> None:
+def test_invalid_answers() -> None:
     for answer in (True, False, "COMMIT", 8):
         with pytest.raises(TypeError):
             state_of(answer)

@@ -119,7 +119,7 @@ async def test_another_member_of_the_group_answers_for_one_that_is_gone(name_ser
         await until_visible(admin, topic, 2)
 
 
-async def test_producers_of_one_client_are_asked_each_for_its_own(name_server: str, topic: str) -> None:
+async def test_producers_of_one_client_are_checked_each_for_its_own(name_server: str, topic: str) -> None:
     client = ClientOptions(name_server=name_server)
     asked: list[bytes] = []
 

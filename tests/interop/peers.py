@@ -86,14 +86,16 @@ class Apache:
                 [*command, *confs], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
             )
         assert self.process.stdout is not None
-        said = b""
-        while b"apache ready" not in said:
+        output = b""
+        while b"apache ready" not in output:
             ready = select.select([self.process.stdout], [], [], wait_s)[0]
             chunk = self.process.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
             if not chunk:
                 self.kill()
-                raise AssertionError(f"Apache did not start: {said.decode()} {self.log.read_text()[-2000:]}")
-            said += chunk
+                raise AssertionError(
+                    f"Apache did not start: {output.decode()} {self.log.read_text()[-2000:]}"
+                )
+            output += chunk
         self._await_registration(all_settings["namesrvAddr"], wait_s)
 
     def _await_registration(self, name_server: str, wait_s: float) -> None:

@@ -32,9 +32,9 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
 
 def send_numbers(client: Driver, topic: str) -> None:
     for n in range(10):
-        said = {"n": n, "parity": "odd" if n % 2 else "even", "label": f"number {n}"}
+        properties = {"n": n, "parity": "odd" if n % 2 else "even", "label": f"number {n}"}
         client.ask("send", group=topic, topic=topic, how="queue", queue=0, tags="b" if n % 2 else "a",
-                   body=hexed(str(n)), **{f"property.{key}": value for key, value in said.items()})  # fmt: skip
+                   body=hexed(str(n)), **{f"property.{key}": value for key, value in properties.items()})  # fmt: skip
 
 
 def numbers(events: list[dict[str, object]]) -> list[int]:

@@ -110,7 +110,7 @@ def test_tags_hold_for_retries(client: Driver, name: str) -> None:
     ]  # fmt: skip
 
 
-def test_in_order_the_queue_waits_for_who_failed(client: Driver, name: str) -> None:
+def test_in_order_the_queue_waits_for_a_failed_message(client: Driver, name: str) -> None:
     bodies = hexed("never", "twice", "then")
     for body, failures in zip(bodies, (99, 2, 0), strict=True):
         client.ask("send", group=name, topic=name, how="queue", queue=0, body=body,

@@ -17,10 +17,12 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
 
 
 def transact(client: Driver, topic: str, body: str, first: str, checked: str = "", unknown: int = 0) -> None:
-    said = {"property.first": first, "property.unknown": unknown} | (
+    properties = {"property.first": first, "property.unknown": unknown} | (
         {"property.checked": checked} if checked else {}
     )
-    client.ask("transact", group=f"{topic}-p", topic=topic, tags="t", keys="k", body=hexed(body), **said)
+    client.ask(
+        "transact", group=f"{topic}-p", topic=topic, tags="t", keys="k", body=hexed(body), **properties
+    )
 
 
 def test_each_way_a_transaction_ends(client: Driver, name: str) -> None:

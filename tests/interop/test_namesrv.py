@@ -90,4 +90,4 @@ def test_our_broker_registers_with_apaches_name_server(apache: Apache, tmp_path:
 
         eventually(routed, "a new topic of ours has no route at Apache's name server", 10)
         second.stop()
-    eventually(lambda: "broker-second" not in brokers(apache.name_server), "we said no goodbye", 10)
+    eventually(lambda: "broker-second" not in brokers(apache.name_server), "we did not unregister", 10)

@@ -31,8 +31,8 @@ DUE = [*numbered("delayed", 20), *numbered("timed", 5)]
 
 
 def transact(client: Driver, body: str, first: str, checked: str) -> None:
-    said = {"property.first": first, "property.checked": checked}
-    client.ask("transact", group="Payers", topic=TOPIC, body=hexed(body), **said)
+    properties = {"property.first": first, "property.checked": checked}
+    client.ask("transact", group="Payers", topic=TOPIC, body=hexed(body), **properties)
 
 
 def leave_work(client: Driver, connection: ClientSocket) -> None:

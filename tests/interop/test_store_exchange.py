@@ -41,7 +41,7 @@ def write(client: Driver) -> None:
 
 
 def same(message: Event) -> Event:
-    """What must not differ between two readings; the client adds properties of its own while reading."""
+    """What must not differ between two readings; the client adds its own properties while reading."""
     kept = {key: message[key] for key in message if key not in ("event", "properties")}
     own = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"}
     return kept | {"properties": {key: text for key, text in message["properties"].items() if key not in own}}

@@ -39,8 +39,8 @@ class TransactionsAcross(PendingWork):
             assert time.monotonic() < deadline, f"no check of {left}"
             half, record = transactions.await_check(client)
             assert record.body not in self.decided
-            if (said := left.pop(record.body, None)) is not None:
-                ext = transactions.end_ext(half, said, checked=True)
+            if (decision := left.pop(record.body, None)) is not None:
+                ext = transactions.end_ext(half, decision, checked=True)
                 ok(
                     client.ask(
                         RequestCode.END_TRANSACTION, ext | {"producerGroup": record.properties["PGROUP"]}
@@ -49,8 +49,8 @@ class TransactionsAcross(PendingWork):
 
     def verify(self, client: ClientSocket) -> None:
         found = Counter(bodies(client, "GoldenTx"))
-        for body, said in (self.halves | self._ended).items():
-            assert found[body] == (said == transactions.COMMIT), body
+        for body, decision in (self.halves | self._ended).items():
+            assert found[body] == (decision == transactions.COMMIT), body
 
 
 def prepare(client: ClientSocket, body: bytes) -> transactions.Half:

@@ -1,6 +1,6 @@
 """What tests of the Spark tools share: one session, one broker, one known store a run; Apache's stores unpacked.
 
-The session is `local[2,3]`: a task is tried three times. Under xdist each worker process has a session of its own.
+The session is `local[2,3]`: a task is tried three times. Under xdist each worker process has its own session.
 Spark talks on the loopback only, writes below the run's temporary folder only, and ends with the run.
 """
 

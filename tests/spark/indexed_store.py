@@ -24,7 +24,7 @@ def pair(number: int) -> str:
 
 
 def fill_indexed(root: Path) -> None:
-    """Message n is in queue n % 2; it has a key of its own, one of every hundredth message, and a unique id."""
+    """Message n is in queue n % 2; it has its own key, one of every hundredth message, and a unique id."""
     with open_store(root, index_slots=SLOTS, index_entries=ENTRIES) as store:
         for number in range(COUNT):
             text = properties_of(KEYS=f"{pair(number)} hundred{number % 100}", UNIQ_KEY=f"U{number}")

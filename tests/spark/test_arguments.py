@@ -198,7 +198,7 @@ def test_queues_are_ids_and_ranges_of_any_or_one_broker() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "3-1", "-1", "1-", "70000", ":1", "1,,2", "0x1", "٣"])
-def test_queues_that_are_none_are_refused(text: str) -> None:
+def test_invalid_queues_are_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="--queues="):
         source("--queues", text).queue_set()
 
@@ -219,7 +219,7 @@ def test_offsets_are_starts_or_ranges() -> None:
      '{"T": {"b": {"0": [1, 2, 3]}}}', '{"T": {"b": {"0": [3, 2]}}}', '{"T": {"b": {"0": [0, -2]}}}',
      '{"T": {"b": {"0": -3}}}', '{"T": {"b": {"0": [1, 9223372036854775808]}}}', '{"T": {"b": {"70000": 1}}}'],
 )  # fmt: skip
-def test_offsets_that_are_none_are_refused(text: str) -> None:
+def test_invalid_offsets_are_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="--offsets="):
         source("--offsets", text).assigned()
 

@@ -25,7 +25,7 @@ def test_without_properties_there_are_none() -> None:
             found.batch([field])
 
 
-def test_a_column_that_is_none_is_refused() -> None:
+def test_an_unknown_column_is_refused() -> None:
     with pytest.raises(KeyError, match="colour"):
         Columns(spans_of(record_bytes(b""))).batch(["topic", "colour"])
 

@@ -162,7 +162,7 @@ def test_a_store_that_grows_meanwhile_has_no_findings(tmp_path: Path) -> None:
     assert audited(broker.store).numbers["records"] > counts[-1] - 1
 
 
-def test_a_store_that_was_killed_is_said_to_be(tmp_path: Path) -> None:
+def test_a_store_that_was_killed_is_reported_as_such(tmp_path: Path) -> None:
     broker = LocalBroker(tmp_path / "killed", settings=SETTINGS)
     try:
         send_known(broker.name_server, 10)
@@ -327,7 +327,7 @@ def test_a_folder_that_is_no_store_is_refused_in_one_sentence(tmp_path: Path) ->
         audited(tmp_path)
 
 
-def test_stores_have_names_of_their_own(tmp_path: Path) -> None:
+def test_stores_have_separate_names(tmp_path: Path) -> None:
     found = stores_of((str(tmp_path / "one"), f"two={tmp_path}/one"))
     assert [(store.name, store.root) for store in found] == [
         ("one", os.fspath(tmp_path / "one")), ("two", os.fspath(tmp_path / "one")),

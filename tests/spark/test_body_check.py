@@ -61,7 +61,7 @@ def test_neighbours_in_one_window_are_one_range() -> None:
     assert losses == [(QueueRange(queue_of(), 1, 3), BAD_CRC), (QueueRange(queue_of(), 4, 5), BAD_CRC)]
 
 
-def test_a_light_queue_names_the_record_by_its_own_queue() -> None:
+def test_an_lmq_names_the_record_by_its_own_queue() -> None:
     record = record_bytes(b"1", topic="Orders", queue_id=2, queue_offset=7).replace(
         b"\0\0\0\x011", b"\0\0\0\x01x"
     )

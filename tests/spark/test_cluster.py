@@ -108,6 +108,6 @@ def test_a_group_s_name_is_checked() -> None:
         BrokerSource(target, "no name").open()
 
 
-def test_every_setting_is_a_field_of_its_own() -> None:
+def test_every_setting_is_a_separate_field() -> None:
     assert len({field for _, field, _ in SETTINGS}) == len(SETTINGS)
     assert {field for _, field, _ in SETTINGS} <= set(Cluster.__dataclass_fields__)

@@ -346,7 +346,7 @@ SPARK_TYPES: dict[str, DataType] = {
 
 
 @pytest.mark.parametrize("columns", [ALL, ("body", "topic"), ("properties",)])
-def test_the_schema_is_the_one_that_spark_makes_of_its_own(columns: tuple[str, ...]) -> None:
+def test_the_schema_is_the_one_that_spark_makes(columns: tuple[str, ...]) -> None:
     fields = [line.split(" ") for line in spark_schema(columns).split(", ")]
     assert [name for name, _ in fields] == list(columns)
     spark = StructType([StructField(name, SPARK_TYPES[ddl]) for name, ddl in fields])

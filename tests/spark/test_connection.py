@@ -30,7 +30,7 @@ COUNT = 120
 
 
 def never(part: QueueRange, why: str) -> None:
-    raise AssertionError(f"{part} is said to be lost: {why}")
+    raise AssertionError(f"{part} is reported as lost: {why}")
 
 
 def there_and_back(target: Cluster, topic: str) -> None:
@@ -106,7 +106,7 @@ def test_encrypted(peer: Peer, topic: str, background_loop: BackgroundLoop, tmp_
         sender.queues(topic)
 
 
-def test_one_who_does_not_speak_tls_is_an_error_in_time(background_loop: BackgroundLoop) -> None:
+def test_a_peer_without_tls_is_an_error_in_time(background_loop: BackgroundLoop) -> None:
     cluster = background_loop.enter(Scripted("a"))
     target = Cluster(name_server=cluster.name_server, tls=True, check_server=False, connect_timeout_ms=300)
     with Sender(target, timeout_s=0.2) as sender, pytest.raises(Unreachable, match="no answer within"):
@@ -175,14 +175,14 @@ def test_a_frame_that_is_too_large_ends_the_connection(
         broker_socket.answers(5)
 
 
-def test_a_frame_that_is_none_ends_the_connection(ends: tuple[BrokerSocket, socket.socket]) -> None:
+def test_an_invalid_frame_ends_the_connection(ends: tuple[BrokerSocket, socket.socket]) -> None:
     broker_socket, other = ends
     other.sendall((8).to_bytes(4) + b"\0\0\0\x04nono")
     with pytest.raises(ConnectionAbortedError, match="cannot decode a response"):
         broker_socket.answers(5)
 
 
-def test_who_writes_reads_so_that_two_who_write_do_not_wait_for_each_other(
+def test_a_writer_reads_so_that_two_writers_do_not_block_each_other(
     ends: tuple[BrokerSocket, socket.socket],
 ) -> None:
     """The peer reads nothing before all of its own data is read."""
@@ -205,6 +205,6 @@ def test_who_writes_reads_so_that_two_who_write_do_not_wait_for_each_other(
     assert (len(answer.body), taken) == (8 << 20, [0])
 
 
-def test_writing_to_one_who_takes_nothing_ends_in_time(ends: tuple[BrokerSocket, socket.socket]) -> None:
+def test_writing_to_a_peer_that_reads_nothing_ends_in_time(ends: tuple[BrokerSocket, socket.socket]) -> None:
     with pytest.raises(TimeoutError):
         ends[0].write((bytes(64 << 20),), 0.05)

@@ -242,8 +242,8 @@ def test_paces_that_cannot_be() -> None:
 
 
 def test_spark_s_error_becomes_our_sentence_again() -> None:
-    spoken = "Traceback\nfirearrow.spark_tools.base.errors.DataLoss: T@b:0[1..2) is gone\n  at java"
-    error = sentence_of(spoken)
+    output = "Traceback\nfirearrow.spark_tools.base.errors.DataLoss: T@b:0[1..2) is gone\n  at java"
+    error = sentence_of(output)
     assert isinstance(error, DataLoss)
     assert str(error) == "T@b:0[1..2) is gone"
     assert str(sentence_of("[STREAM_FAILED] what\nelse")) == "the stream ended: [STREAM_FAILED] what"
@@ -258,7 +258,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda error: type(error).__name__)
-def test_whatever_is_refused_keeps_its_kind_and_sentence(refused: Exception) -> None:
+def test_every_refusal_keeps_its_kind_and_sentence(refused: Exception) -> None:
     try:
         try:
             raise NoRoute("behind it")

@@ -40,7 +40,7 @@ def test_the_format_is_found_without_a_call(
     assert f"rows: {len(store.of('Orders'))}" in done.stdout, done.stderr
 
 
-def test_who_uses_another_source_imports_next_to_nothing() -> None:
+def test_other_sources_import_almost_nothing() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=60, check=True
     )

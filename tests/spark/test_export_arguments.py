@@ -29,10 +29,10 @@ def test_wrong_arguments_are_named(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     assert run("--path", store.root, *arguments) in (1, 2)
-    said = capsys.readouterr().err.strip()
-    assert said.startswith("firearrow: ")
-    assert expected in said
-    assert "\n" not in said
+    output = capsys.readouterr().err.strip()
+    assert output.startswith("firearrow: ")
+    assert expected in output
+    assert "\n" not in output
 
 
 def test_a_folder_with_something_in_it_is_left_alone(

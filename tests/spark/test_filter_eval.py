@@ -75,7 +75,7 @@ def test_nothing_given_keeps_what_it_got() -> None:
         ("(" * 200 + "a" + ")" * 200, "sql: .* is not an SQL92 filter"),
     ],
 )
-def test_an_expression_that_is_none_names_the_option(sql: str, why: str) -> None:
+def test_an_invalid_expression_names_the_option(sql: str, why: str) -> None:
     with pytest.raises(InvalidOption, match=why):
         FilterEvaluator(MessageFilter(sql=sql))
 

@@ -81,7 +81,7 @@ def background_loop() -> Iterator[BackgroundLoop]:
 
 
 def never(part: QueueRange, why: str) -> None:
-    raise AssertionError(f"{part} is said to be lost: {why}")
+    raise AssertionError(f"{part} is reported as lost: {why}")
 
 
 def numbers(spans: Spans) -> list[int]:

@@ -62,7 +62,7 @@ def test_offsets_and_loss_at_a_broker(broker: LocalBroker, topic: str) -> None:
     ]
 
 
-def test_a_topic_that_is_none_is_named(broker: LocalBroker) -> None:
+def test_an_unknown_topic_is_named(broker: LocalBroker) -> None:
     with pytest.raises(TopicNotFound, match="NoSuchTopic"):
         read(broker, topic="NoSuchTopic")
 

@@ -30,7 +30,7 @@ from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, pu
 # ---- damage ----
 
 
-def test_a_record_that_is_none_is_lost_and_the_rest_is_read(root: Path) -> None:
+def test_an_invalid_record_is_lost_and_the_rest_is_read(root: Path) -> None:
     for number in (30, 31, 77):
         path, position, _ = record_at(root, number)
         write_at(path, position + 4, b"\0\0\0\0")

@@ -48,7 +48,7 @@ def test_queues_of_batches_are_refused(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "0", "00000000000000000000.bak", "٠" * 20])
-def test_files_that_are_none_of_a_store_are_named(root: Path, name: str) -> None:
+def test_files_of_no_store_are_named(root: Path, name: str) -> None:
     (root / "commitlog" / name).write_text("x")
     with pytest.raises(StoreUnreadable, match="does not belong to a store: move it away"):
         opened(root)

@@ -61,7 +61,7 @@ def test_each_option_is_understood(given: dict[str, str], field: str, value: obj
         ({"maxBytesPerTrigger": "1m"}, "trigger_bytes", 1 << 20),
     ],
 )
-def test_streams_have_options_of_their_own(given: dict[str, str], field: str, value: object) -> None:
+def test_streams_have_separate_options(given: dict[str, str], field: str, value: object) -> None:
     assert getattr(options(STREAM, **given), field) == value
     with pytest.raises(InvalidOption, match=f"{next(iter(given))}: this option is only for stream"):
         options(BATCH, **given)

@@ -87,7 +87,7 @@ def test_rows_lie_in_the_folder_of_their_topic_and_day(tmp_path: Path) -> None:
     assert [each.rows for each in written] == [len(expected[each.path]) for each in written]
 
 
-def test_every_row_is_in_one_partition_whatever_it_holds() -> None:
+def test_every_row_is_in_one_partition_for_all_values() -> None:
     dice = random.Random(7)
     tags = [None, "", "a", "b/c", "..", "=", "ü" * 300]
     rows = [
@@ -120,7 +120,7 @@ def test_long_values_fit_and_differ() -> None:
     assert len(one.encode()) < 200
 
 
-def test_a_time_that_is_none_has_a_folder(tmp_path: Path) -> None:
+def test_a_null_time_has_a_folder(tmp_path: Path) -> None:
     rows = batch(0, 2).set_column(2, "storeTimestamp", pa.array([None, 5], pa.timestamp("us", tz="UTC")))
     write(tmp_path, Layout(COLUMNS, ("date",)), rows)
     assert files(tmp_path) == ["date=1970-01-01/part-1.parquet", f"date={NO_VALUE}/part-1.parquet"]

@@ -113,7 +113,7 @@ def read(
 def test_pulls_are_pipelined_where_brokers_answer_regularly(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 2000))
     assert read(cluster, 0, 2000) == list(range(2000))
-    assert broker.asked == list(range(0, 2000, 10)), "no pull was in vain"
+    assert broker.asked == list(range(0, 2000, 10)), "no pull was wasted"
     assert {int(fields["maxMsgNums"]) for fields in broker.fields[:90]} == {BATCH_MAX}
 
 
@@ -340,7 +340,7 @@ def test_a_slave_that_the_master_suggests_is_asked_and_the_master_when_it_fails(
     assert master.asked[1] == slave.asked[4], "what the slave refused is asked of the master"
 
 
-def test_a_process_that_was_forked_has_links_of_its_own(cluster: Scripted) -> None:
+def test_a_forked_process_has_separate_connections(cluster: Scripted) -> None:
     """As Spark's workers are created."""
     put(cluster, Broker(0, 20))
     assert read(cluster, 0, 20) == list(range(20))
@@ -357,4 +357,4 @@ def read_in_child(name_server: str) -> None:
 
 
 def never(part: QueueRange, why: str) -> None:
-    raise AssertionError(f"{part} is said to be lost: {why}")
+    raise AssertionError(f"{part} is reported as lost: {why}")

@@ -35,7 +35,7 @@ def test_topics_by_name_the_system_s_too(log: FakeLog) -> None:
     ]
 
 
-def test_a_name_that_is_none_is_missed(log: FakeLog) -> None:
+def test_an_unknown_name_is_missed(log: FakeLog) -> None:
     with pytest.raises(TopicNotFound, match="Bills"):
         TopicSelection(("Orders", "Bills")).queues(log)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 TUTORIAL = Path(__file__).resolve().parents[2] / "examples" / "spark_tutorial.py"
-SAID = (
+OUTPUT = (
     "200,000 orders sent",
     "replayed: 100000",
     "bad orders, sent twice: 24",
@@ -23,5 +23,5 @@ def test_the_tutorial(spark_environment: dict[str, str], tmp_path: Path) -> None
         capture_output=True, text=True, timeout=220, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    for line in SAID:
+    for line in OUTPUT:
         assert line in done.stdout, done.stdout + done.stderr

@@ -12,4 +12,4 @@ def await_some(name_server: str, topic: str, count: int = 1, *, asked_max: int =
         for _ in range(asked_max):
             if sum(admin.max_offset(queue) for queue in queues) >= count:
                 return
-    raise AssertionError(f"{topic}: {count} messages were awaited in vain")
+    raise AssertionError(f"{topic}: {count} messages did not arrive")
