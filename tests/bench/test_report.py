@@ -98,8 +98,10 @@ def test_early_runs_are_drawn(file: Path) -> None:
     record(file, firearrow=100_000, floor=110_000)
     [panel] = [panel for panel in report.panels(results.read(file)) if panel.name == row().name]
     assert [(line.name, list(line.values)) for line in panel.lines] == [
-        ("firearrow", [5, 100_000]), ("apache", [7, None]), ("floor", [None, 110_000]),
-    ]  # fmt: skip
+        ("firearrow", [5, 100_000]),
+        ("apache", [7, None]),
+        ("floor", [None, 110_000]),
+    ]
     picture = ElementTree.fromstring(plot.picture([panel]))
     assert len(picture.findall(f".//{SVG}circle")) == 4
     assert len(picture.findall(f".//{SVG}path")) == 3

@@ -50,9 +50,15 @@ def topics(peer: Peer) -> Callable[..., str]:
     def make(queues: int = 4, message_type: str | None = None) -> str:
         name = unique("topic")
         ext = {
-            "topic": name, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
-            "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-        }  # fmt: skip
+            "topic": name,
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(queues),
+            "writeQueueNums": str(queues),
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
         if message_type is not None:
             ext["attributes"] = f"+message.type={message_type}"
         with ClientSocket(address(peer.address)) as connection:

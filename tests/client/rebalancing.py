@@ -55,14 +55,26 @@ class Round:
         locks = QueueLocks(self.instance, "group", table, self.time) if self.orderly else None
         self.rebalancer = Rebalancer(
             RebalanceContext(
-                instance=self.instance, group="group", model=self.model, strategy=self.strategy, offsets=self.offsets,
-                topics=lambda: self.topics, start_offset=self._start, begin=self._begin, changed=self._changed,
-                locks=locks, active=self.active, broker_assigns=self.broker_assigns, begin_pop=self._begin_pop,
+                instance=self.instance,
+                group="group",
+                model=self.model,
+                strategy=self.strategy,
+                offsets=self.offsets,
+                topics=lambda: self.topics,
+                start_offset=self._start,
+                begin=self._begin,
+                changed=self._changed,
+                locks=locks,
+                active=self.active,
+                broker_assigns=self.broker_assigns,
+                begin_pop=self._begin_pop,
                 pop_retry=lambda topic, wanted: self.happened.append(("retry", topic, wanted)),
-                new_process_queue=lambda: ProcessQueue(self.time), clock=self.time, later=self.time.later,
+                new_process_queue=lambda: ProcessQueue(self.time),
+                clock=self.time,
+                later=self.time.later,
             ),
             table,
-        )  # fmt: skip
+        )
         self.table = table
 
     async def _start(self, queue: MessageQueue) -> int:

@@ -124,9 +124,16 @@ class Member:
     """A consumer of a real broker that takes its queues and never pulls. `orderly`: with locks."""
 
     def __init__(
-        self, instance: ClientInstance, group: str, topics: Iterable[str], *, orderly: bool = False,
-        strategy: Strategy = averagely, broker_assigns: bool = False, model: MessageModel = MessageModel.CLUSTERING,
-    ) -> None:  # fmt: skip
+        self,
+        instance: ClientInstance,
+        group: str,
+        topics: Iterable[str],
+        *,
+        orderly: bool = False,
+        strategy: Strategy = averagely,
+        broker_assigns: bool = False,
+        model: MessageModel = MessageModel.CLUSTERING,
+    ) -> None:
         self.instance = instance
         self.group = group
         self.model = model
@@ -139,14 +146,23 @@ class Member:
         self.locks = QueueLocks(instance, group, table) if orderly else None
         self.rebalancer = Rebalancer(
             RebalanceContext(
-                instance=instance, group=group, model=model, strategy=strategy, offsets=self.offsets,
-                topics=self.topics, begin=self.begun.append,
-                start_offset=start_offset(self.offsets, QueueOffsets(instance), ConsumeFromWhere.LAST_OFFSET, 0),
-                changed=self._changed, locks=self.locks, broker_assigns=broker_assigns,
+                instance=instance,
+                group=group,
+                model=model,
+                strategy=strategy,
+                offsets=self.offsets,
+                topics=self.topics,
+                begin=self.begun.append,
+                start_offset=start_offset(
+                    self.offsets, QueueOffsets(instance), ConsumeFromWhere.LAST_OFFSET, 0
+                ),
+                changed=self._changed,
+                locks=self.locks,
+                broker_assigns=broker_assigns,
                 begin_pop=lambda queue, process_queue: self.popped.append(queue),
             ),
             table,
-        )  # fmt: skip
+        )
 
     @property
     def mine(self) -> list[int]:
@@ -158,10 +174,13 @@ class Member:
 
     def heartbeat_data(self) -> dict[str, object]:
         return {
-            "groupName": self.group, "consumeType": "CONSUME_PASSIVELY", "messageModel": self.model.value,
-            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "unitMode": False,
+            "groupName": self.group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": self.model.value,
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "unitMode": False,
             "subscriptionDataSet": [one.heartbeat_json() for one in self.subscriptions.values()],
-        }  # fmt: skip
+        }
 
     async def rebalance(self) -> bool:
         return await self.rebalancer.run()

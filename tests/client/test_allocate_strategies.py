@@ -36,8 +36,13 @@ def nearby(inner: str) -> MachineRoomNearby:
 
 
 STRATEGIES: tuple[Strategy, ...] = (
-    averagely, by_circle, MachineRoom({"r1", "r2"}), ConsistentHash(), nearby("AVG"), nearby("CONSISTENT_HASH"),
-)  # fmt: skip
+    averagely,
+    by_circle,
+    MachineRoom({"r1", "r2"}),
+    ConsistentHash(),
+    nearby("AVG"),
+    nearby("CONSISTENT_HASH"),
+)
 
 
 def queues_of(count: int) -> list[MessageQueue]:
@@ -117,8 +122,10 @@ def test_options_name_a_strategy_or_are_one() -> None:
     assert strategy_of(mine) is mine
     assert name_of(mine) == "mine"
     assert [name_of(strategy_of(name)) for name in ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")] == [
-        "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH",
-    ]  # fmt: skip
+        "AVG",
+        "AVG_BY_CIRCLE",
+        "CONSISTENT_HASH",
+    ]
     assert name_of(FixedQueues([])) == "CONFIG"
     with pytest.raises(
         ConfigError, match="allocate 'MEDIAN' is unknown: use AVG, AVG_BY_CIRCLE, CONSISTENT_HASH"

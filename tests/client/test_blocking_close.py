@@ -105,8 +105,12 @@ def test_what_was_cancelled_before_the_loop_saw_it_is_not_sent() -> None:
 def run_script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(text), *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def test_what_is_open_at_the_end_of_the_interpreter_is_closed(name_server: str, topics: Topics) -> None:
@@ -190,8 +194,13 @@ def test_a_signal_drains_a_running_consumer(name_server: str, topics: Topics, nu
     with producer(name_server) as sending:
         sending.send(Message(topic, b"body"))
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(
-            """
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            textwrap.dedent(
+                """
             import sys, time
             from firearrow.client import PushConsumerOptions, ConsumeFromWhere
             from firearrow.client.blocking import PushConsumer
@@ -209,9 +218,15 @@ def test_a_signal_drains_a_running_consumer(name_server: str, topics: Topics, nu
             consumer.run()
             print("drained", consumer.state.value, flush=True)
             """
-        ), name_server, topic],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+            ),
+            name_server,
+            topic,
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     assert process.stderr is not None
     with process:

@@ -72,8 +72,9 @@ async def test_how_far_a_message_came_in_each_group(name_server: str, topics: Ca
         await admin.update_offset(gone, MessageQueue(topic, BROKER, 0), 0)
         tracks = await operations.message_tracks(red)
         assert [(each.group, each.track) for each in tracks] == [
-            (push.group, Track.CONSUMED), (gone, Track.NOT_ONLINE)
-        ]  # fmt: skip
+            (push.group, Track.CONSUMED),
+            (gone, Track.NOT_ONLINE),
+        ]
         assert tracks[1].error is not None
 
 

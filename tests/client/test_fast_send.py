@@ -66,14 +66,27 @@ async def test_requests_and_results_are_the_same(binary: bool) -> None:
         result = await sender.submit(message)
         request = cluster.brokers["a"].sent[0]
         assert decode_properties(request.ext.pop("i").encode()) == {
-            "own": "ö", "KEYS": "k1 k2", "UNIQ_KEY": message.unique_id, "WAIT": "true", "TAGS": "x", "DELAY": "2",
-        }  # fmt: skip
+            "own": "ö",
+            "KEYS": "k1 k2",
+            "UNIQ_KEY": message.unique_id,
+            "WAIT": "true",
+            "TAGS": "x",
+            "DELAY": "2",
+        }
         queue_id, born_ms = int(request.ext.pop("e")), int(request.ext.pop("g"))
         assert born_ms > 1_700_000_000_000
         assert request.ext == {
-            "a": "g", "b": "t", "c": "TBW102", "d": "4", "f": "0", "h": "-3", "j": "0", "k": "false", "m": "false",
+            "a": "g",
+            "b": "t",
+            "c": "TBW102",
+            "d": "4",
+            "f": "0",
+            "h": "-3",
+            "j": "0",
+            "k": "false",
+            "m": "false",
             "n": "a",
-        }  # fmt: skip
+        }
         assert (request.body, request.serializer, request.flag) == (b"\0body", binary, 0)
         assert (result.status, result.message_id, result.queue_offset) == (
             SendStatus.SEND_OK,

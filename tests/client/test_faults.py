@@ -36,8 +36,11 @@ class Consuming:
 
     def __init__(self, detour: Detour, topic: str, group: str | None = None, **options: object) -> None:
         wanted: dict[str, object] = {
-            "from_where": ConsumeFromWhere.FIRST_OFFSET, "pull_suspend_s": 0.5, "pull_timeout_s": 1.0, "batch_size": 8,
-        }  # fmt: skip
+            "from_where": ConsumeFromWhere.FIRST_OFFSET,
+            "pull_suspend_s": 0.5,
+            "pull_timeout_s": 1.0,
+            "batch_size": 8,
+        }
         self.seen: list[bytes] = []
         self.answer: Callable[[ReceivedMessage], object] = lambda message: None
         self.consumer = PushConsumer(

@@ -17,10 +17,10 @@ from tests.interop.toolchain import java_class_path, need
 ODD = MessageQueue('T"opic\\é', "broker-a", 0)
 FAR, NEW = MessageQueue("Topic", "broker-a", 1), MessageQueue("Topic", "broker-b", 3)
 JAVA = (
-    "{\n\t\"offsetTable\":{\n\t\t{\n\t\t\t\"brokerName\":\"broker-a\",\n\t\t\t\"queueId\":0,\n\t\t\t\"topic\":\"T\\\"opic\\\\é\""
-    "\n\t\t}:5,\n\t\t{\n\t\t\t\"brokerName\":\"broker-a\",\n\t\t\t\"queueId\":1,\n\t\t\t\"topic\":\"Topic\"\n\t\t}:9007199254740993"
-    ",\n\t\t{\n\t\t\t\"brokerName\":\"broker-b\",\n\t\t\t\"queueId\":3,\n\t\t\t\"topic\":\"Topic\"\n\t\t}:0\n\t}\n}"
-)  # fmt: skip
+    '{\n\t"offsetTable":{\n\t\t{\n\t\t\t"brokerName":"broker-a",\n\t\t\t"queueId":0,\n\t\t\t"topic":"T\\"opic\\\\é"'
+    '\n\t\t}:5,\n\t\t{\n\t\t\t"brokerName":"broker-a",\n\t\t\t"queueId":1,\n\t\t\t"topic":"Topic"\n\t\t}:9007199254740993'
+    ',\n\t\t{\n\t\t\t"brokerName":"broker-b",\n\t\t\t"queueId":3,\n\t\t\t"topic":"Topic"\n\t\t}:0\n\t}\n}'
+)
 """Written by Java 5.5.0."""
 TABLE = {ODD: 5, FAR: 9007199254740993, NEW: 0}
 

@@ -154,8 +154,12 @@ async def test_persist_all_writes_the_given_queues_and_forgets_the_others() -> N
         "also when unchanged"
     )
     assert instance.asked[0].ext == {
-        "consumerGroup": "group", "topic": "T", "queueId": "0", "bname": "broker-a", "commitOffset": "5",
-    }  # fmt: skip
+        "consumerGroup": "group",
+        "topic": "T",
+        "queueId": "0",
+        "bname": "broker-a",
+        "commitOffset": "5",
+    }
 
 
 async def test_an_offset_that_moves_meanwhile_is_written_as_it_is_by_then() -> None:

@@ -21,9 +21,14 @@ NOW_MS = 1_000_000
 
 def source(broker: str, *, in_order: bool = False) -> PopSource:
     pop = PopRequest(
-        group="G", queue=MessageQueue("T", broker, -1), subscription=Subscription.of("T"), batch=0, invisible_ms=0,
-        wait_ms=0, in_order=in_order,
-    )  # fmt: skip
+        group="G",
+        queue=MessageQueue("T", broker, -1),
+        subscription=Subscription.of("T"),
+        batch=0,
+        invisible_ms=0,
+        wait_ms=0,
+        in_order=in_order,
+    )
     return PopSource(pop, "T")
 
 
@@ -32,9 +37,13 @@ def found(*bodies: bytes) -> RemotingCommand:
     records = [record(body, queue_offset=offset) for offset, body in enumerate(bodies)]
     offsets = ",".join(str(offset) for offset in range(len(bodies)))
     ext = {
-        "popTime": str(NOW_MS), "invisibleTime": "60000", "reviveQid": "0", "restNum": "0",
-        "startOffsetInfo": "0 0 0", "msgOffsetInfo": f"0 0 {offsets}",
-    }  # fmt: skip
+        "popTime": str(NOW_MS),
+        "invisibleTime": "60000",
+        "reviveQid": "0",
+        "restNum": "0",
+        "startOffsetInfo": "0 0 0",
+        "msgOffsetInfo": f"0 0 {offsets}",
+    }
     return RemotingCommand(0, ext, b"".join(records))
 
 

@@ -60,12 +60,23 @@ class LoopBench:
         self.process_queue = ProcessQueue(lambda: self.now)
         self.process_queue.last_pop_s = 0
         self.counts: list[int] = []
-        self.loop = PopLoop(PopLoopContext(
-            group="G", options=options or PushConsumerOptions(client_rebalance=False), pop=self._pop, sink=self,
-            subscriptions=self.subscriptions, running=lambda: self.is_running, paused=lambda: self.is_paused,
-            stats=self, max_reconsume_times=most, filters=[self], exception_delay_s=0.9, clock=lambda: self.now,
-            sleep=self._sleep,
-        ))  # fmt: skip
+        self.loop = PopLoop(
+            PopLoopContext(
+                group="G",
+                options=options or PushConsumerOptions(client_rebalance=False),
+                pop=self._pop,
+                sink=self,
+                subscriptions=self.subscriptions,
+                running=lambda: self.is_running,
+                paused=lambda: self.is_paused,
+                stats=self,
+                max_reconsume_times=most,
+                filters=[self],
+                exception_delay_s=0.9,
+                clock=lambda: self.now,
+                sleep=self._sleep,
+            )
+        )
 
     async def run(self) -> "LoopBench":
         await asyncio.wait_for(self.loop.run(QUEUE, self.process_queue), 5)

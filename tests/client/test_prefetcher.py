@@ -44,10 +44,17 @@ class Bench:
         self.starts: list[int | Exception] = []
         self.subscription: Subscription | None = Subscription.of("orders", "a || b")
         self.on_sleep: Callable[[], object] = lambda: None
-        self.tasks = Prefetcher(PrefetchContext(
-            options=options or PullConsumerOptions(), pull=self._pull, subscription=lambda topic: self.subscription,
-            start_offset=self._start, exception_delay_s=0.9, clock=lambda: 7.0, sleep=self._sleep,
-        ))  # fmt: skip
+        self.tasks = Prefetcher(
+            PrefetchContext(
+                options=options or PullConsumerOptions(),
+                pull=self._pull,
+                subscription=lambda topic: self.subscription,
+                start_offset=self._start,
+                exception_delay_s=0.9,
+                clock=lambda: 7.0,
+                sleep=self._sleep,
+            )
+        )
 
     def begin(self, *answers: PullResult | Exception, start: int = 10) -> PrefetchedQueue:
         self.answers[QUEUE] += answers

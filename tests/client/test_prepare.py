@@ -31,9 +31,19 @@ def test_the_fields_of_a_plain_message() -> None:
     request = request_of(preparer(default_queues=8).prepare(message))
     properties = decode_properties(request.ext.pop("i").encode())
     assert request.ext == {
-        "a": "g", "b": "t", "c": "TBW102", "d": "8", "e": "3", "f": "0", "g": "1700000000000", "h": "5", "j": "0",
-        "k": "false", "m": "false", "n": "b",
-    }  # fmt: skip
+        "a": "g",
+        "b": "t",
+        "c": "TBW102",
+        "d": "8",
+        "e": "3",
+        "f": "0",
+        "g": "1700000000000",
+        "h": "5",
+        "j": "0",
+        "k": "false",
+        "m": "false",
+        "n": "b",
+    }
     assert (request.code, request.opaque, request.body, request.is_oneway) == (310, 7, b"body", False)
     assert properties == {"UNIQ_KEY": message.unique_id, "WAIT": "true", "TAGS": "x"}
 

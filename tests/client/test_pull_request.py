@@ -22,9 +22,13 @@ COMMIT, SUSPEND, EXPRESSION, LITE = 1, 2, 4, 16
 
 def pull(**changes: object) -> PullQuery:
     plain: dict[str, object] = {
-        "queue": QUEUE, "subscription": Subscription.of("orders", "a || b"), "offset": 17, "batch": 32,
-        "batch_bytes": 262144, "timeout_s": 30,
-    }  # fmt: skip
+        "queue": QUEUE,
+        "subscription": Subscription.of("orders", "a || b"),
+        "offset": 17,
+        "batch": 32,
+        "batch_bytes": 262144,
+        "timeout_s": 30,
+    }
     return PullQuery(**(plain | changes))  # type: ignore[arg-type]
 
 
@@ -80,11 +84,19 @@ def test_a_pull_carries_javas_fields() -> None:
     command = pull_command(wanted, "group", to_master=True)
     assert command.code == RequestCode.PULL_MESSAGE
     assert command.ext == {
-        "consumerGroup": "group", "topic": "orders", "queueId": "3", "queueOffset": "17", "maxMsgNums": "32",
-        "maxMsgBytes": "262144", "sysFlag": str(COMMIT | SUSPEND), "commitOffset": "16",
-        "suspendTimeoutMillis": "15000", "subVersion": str(wanted.subscription.version), "expressionType": "TAG",
+        "consumerGroup": "group",
+        "topic": "orders",
+        "queueId": "3",
+        "queueOffset": "17",
+        "maxMsgNums": "32",
+        "maxMsgBytes": "262144",
+        "sysFlag": str(COMMIT | SUSPEND),
+        "commitOffset": "16",
+        "suspendTimeoutMillis": "15000",
+        "subVersion": str(wanted.subscription.version),
+        "expressionType": "TAG",
         "bname": "broker-a",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,11 @@ async def test_in_order_only_locked_queues_are_begun() -> None:
     assert all(held.locked for held in one.table.values())
     assert one.instance.rebalances_soon == [0.5]
     assert fastjson.loads(one.instance.asked_for(LOCK)[0].body) == {
-        "clientId": "me", "consumerGroup": "group", "onlyThisBroker": False,
+        "clientId": "me",
+        "consumerGroup": "group",
+        "onlyThisBroker": False,
         "mqSet": [{"brokerName": "broker-a", "queueId": number, "topic": "T"} for number in range(4)],
-    }  # fmt: skip
+    }
     one.instance.says[LOCK] = locking()
     assert await one.rebalancer.run()
     assert one.mine == [0, 1, 2, 3]

@@ -252,8 +252,12 @@ async def test_a_broker_assigns_queues_to_pull_and_to_pop() -> None:
     await one.time.pass_by(0.6)
     assert one.happened == [("changed", "T", 4, [0, 1]), ("begin", 0, 0), ("pop", 1)]
     assert fastjson.loads(one.instance.asked[0].body) == {
-        "clientId": "me", "consumerGroup": "group", "messageModel": "CLUSTERING", "strategyName": "AVG", "topic": "T",
-    }  # fmt: skip
+        "clientId": "me",
+        "consumerGroup": "group",
+        "messageModel": "CLUSTERING",
+        "strategyName": "AVG",
+        "topic": "T",
+    }
 
 
 async def test_a_change_of_mode_moves_the_queue_and_the_retry_topic() -> None:

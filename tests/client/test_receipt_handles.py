@@ -188,9 +188,14 @@ def popped(
 ) -> PopResult:
     times = {"popTime": "1000", "invisibleTime": "60000", "reviveQid": "3", "restNum": "1"}
     pop = PopRequest(
-        group="G", queue=MessageQueue(topic, "b", -1), subscription=Subscription.of(topic), batch=32,
-        invisible_ms=60000, wait_ms=0, in_order=in_order,
-    )  # fmt: skip
+        group="G",
+        queue=MessageQueue(topic, "b", -1),
+        subscription=Subscription.of(topic),
+        batch=32,
+        invisible_ms=60000,
+        wait_ms=0,
+        in_order=in_order,
+    )
     return pop_result(RemotingCommand(0, times | ext, body), pop, never, "user's")
 
 
@@ -200,17 +205,24 @@ def receipts(result: PopResult) -> list[str]:
 
 def test_messages_of_several_queues_have_the_offsets_of_their_queue() -> None:
     """The topic and its retry topics count separately, even for the same queue id."""
-    body = b"".join([
-        record(b"a", queue_id=1, queue_offset=4), record(b"b", queue_id=0, queue_offset=8),
-        record(b"c", "%RETRY%G_T", queue_id=0, queue_offset=2), record(b"d", queue_id=1, queue_offset=6),
-        record(b"e", "%RETRY%G+T", queue_id=0, queue_offset=3),
-    ])  # fmt: skip
+    body = b"".join(
+        [
+            record(b"a", queue_id=1, queue_offset=4),
+            record(b"b", queue_id=0, queue_offset=8),
+            record(b"c", "%RETRY%G_T", queue_id=0, queue_offset=2),
+            record(b"d", queue_id=1, queue_offset=6),
+            record(b"e", "%RETRY%G+T", queue_id=0, queue_offset=3),
+        ]
+    )
     starts, offsets = "0 1 4;0 0 7;1 0 2;2 0 1", "0 1 4,6;0 0 8;1 0 2;2 0 3"
     result = popped(body, {"startOffsetInfo": starts, "msgOffsetInfo": offsets})
     assert receipts(result) == [
-        "4 1000 60000 3 0 b 1 4", "7 1000 60000 3 0 b 0 8", "2 1000 60000 3 1 b 0 2", "4 1000 60000 3 0 b 1 6",
+        "4 1000 60000 3 0 b 1 4",
+        "7 1000 60000 3 0 b 0 8",
+        "2 1000 60000 3 1 b 0 2",
+        "4 1000 60000 3 0 b 1 6",
         "1 1000 60000 3 2 b 0 3",
-    ]  # fmt: skip
+    ]
     assert {message.topic for message in result.messages} == {"user's"}
     assert {message.properties[Property.FIRST_POP_TIME] for message in result.messages} == {"1000"}
     assert (result.rest, result.pop_ms, result.invisible_ms) == (1, 1000, 60000)
@@ -227,16 +239,20 @@ def test_what_the_broker_gave_stays() -> None:
 def test_brokers_that_report_no_offsets() -> None:
     body = record(b"a", queue_offset=4) + record(b"b", queue_offset=6) + record(b"c", queue_id=1)
     assert receipts(popped(body, {})) == [
-        "4 1000 60000 3 0 b 0 4", "4 1000 60000 3 0 b 0 6", "0 1000 60000 3 0 b 1 0"
-    ]  # fmt: skip
+        "4 1000 60000 3 0 b 0 4",
+        "4 1000 60000 3 0 b 0 6",
+        "0 1000 60000 3 0 b 1 0",
+    ]
 
 
 def test_counts_of_pops_in_order() -> None:
     body = record(b"a", queue_offset=4) + record(b"b", queue_offset=5) + record(b"c", queue_id=1)
     info = {
-        "startOffsetInfo": "0 0 4;0 1 0", "msgOffsetInfo": "0 0 4,5;0 1 0", "reviveQid": "999",
+        "startOffsetInfo": "0 0 4;0 1 0",
+        "msgOffsetInfo": "0 0 4,5;0 1 0",
+        "reviveQid": "999",
         "orderCountInfo": "0 0 2;0 qo0%5 7",
-    }  # fmt: skip
+    }
     times = [message.reconsume_times for message in popped(body, info, in_order=True).messages]
     assert times == [2, 7, 0]
     times = [message.reconsume_times for message in popped(body, info).messages]
@@ -245,9 +261,13 @@ def test_counts_of_pops_in_order() -> None:
 
 def test_an_lmq_has_separate_offsets() -> None:
     body = record(
-        b"a", "parent", queue_id=3, queue_offset=40,
-        INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y", INNER_MULTI_QUEUE_OFFSET="2,9",
-    )  # fmt: skip
+        b"a",
+        "parent",
+        queue_id=3,
+        queue_offset=40,
+        INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y",
+        INNER_MULTI_QUEUE_OFFSET="2,9",
+    )
     info = {"startOffsetInfo": "0 0 8", "msgOffsetInfo": "0 0 9"}
     assert receipts(popped(body, info, topic="%LMQ%y")) == ["8 1000 60000 3 0 b 0 9"]
     broken = record(b"a", "parent", INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y", INNER_MULTI_QUEUE_OFFSET="2")
@@ -292,9 +312,13 @@ async def test_neither_is_one_to_a_change_of_the_invisible_time() -> None:
 
 def test_an_error_is_the_brokers() -> None:
     pop = PopRequest(
-        group="G", queue=MessageQueue("T", "b", -1), subscription=Subscription.of("T"), batch=1, invisible_ms=1,
+        group="G",
+        queue=MessageQueue("T", "b", -1),
+        subscription=Subscription.of("T"),
+        batch=1,
+        invisible_ms=1,
         wait_ms=0,
-    )  # fmt: skip
+    )
     with pytest.raises(BrokerError, match=r"b: 26 .*no group") as refused:
         pop_result(RemotingCommand(26, remark="no group"), pop, never, "T")
     assert refused.value.code == 26
@@ -309,8 +333,9 @@ def test_acknowledged_together_are_the_messages_of_one_pop() -> None:
     other = POPPED._replace(pop_ms=2000)
     acks = json.loads(batch_body("G", "T", "broker-a", [*first, other]))["acks"]
     assert [(ack["pt"], ack["so"], ack["q"], ack["rq"], ack["r"]) for ack in acks] == [
-        (1000, 5, 2, 3, "0"), (2000, 5, 2, 3, "0")
-    ]  # fmt: skip
+        (1000, 5, 2, 3, "0"),
+        (2000, 5, 2, 3, "0"),
+    ]
     assert base64.b64decode(acks[0]["b"]) == bytes([0b00001001, 0b00000010])
     assert base64.b64decode(acks[1]["b"]) == bytes([0b100])
 

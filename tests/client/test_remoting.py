@@ -74,9 +74,13 @@ async def test_everything_works_signed_namespaced_and_in_either_header(
 ) -> None:
     topic, got = topics(), []
     client = ClientOptions(
-        name_server=name_server, credentials=Credentials("key", "secret"), namespace_v2="space", unit_name="unit",
-        heartbeat_v2=True, binary_headers=binary,
-    )  # fmt: skip
+        name_server=name_server,
+        credentials=Credentials("key", "secret"),
+        namespace_v2="space",
+        unit_name="unit",
+        heartbeat_v2=True,
+        binary_headers=binary,
+    )
     consumer = PushConsumer(
         unique("group"), client=client, options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
     )
@@ -170,9 +174,12 @@ def test_names() -> None:
         check_group("g" * 121)
     space = Namespace("ns")
     for plain, wrapped in (
-        ("t", "ns%t"), ("%RETRY%g", "%RETRY%ns%g"), ("%DLQ%g", "%DLQ%ns%g"), ("TBW102", "TBW102"),
+        ("t", "ns%t"),
+        ("%RETRY%g", "%RETRY%ns%g"),
+        ("%DLQ%g", "%DLQ%ns%g"),
+        ("TBW102", "TBW102"),
         ("rmq_sys_x", "rmq_sys_x"),
-    ):  # fmt: skip
+    ):
         assert space.wrap(plain) == space.wrap(space.wrap(plain)) == wrapped
         assert space.unwrap(wrapped) == plain
     assert Namespace(None).wrap("t") == Namespace("").unwrap("t") == "t"

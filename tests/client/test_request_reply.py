@@ -26,13 +26,22 @@ from tests.client.conftest import unique
 from tests.interop.peers import BROKER, Peer
 
 PUSH = {
-    "producerGroup": "PG", "topic": "DefaultCluster_REPLY_TOPIC", "defaultTopic": "TBW102",
+    "producerGroup": "PG",
+    "topic": "DefaultCluster_REPLY_TOPIC",
+    "defaultTopic": "TBW102",
     "defaultTopicQueueNums": "4",
-    "queueId": "2", "sysFlag": "0", "bornTimestamp": "1700000000000", "flag": "5",
-    "properties": "CORRELATION_ID\x01id-1\x02TAGS\x01a\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01U1\x02", "reconsumeTimes": "1",
-    "unitMode": "false", "bornHost": "10.1.2.3:5555", "storeHost": "127.0.0.1:10911", "storeTimestamp": "1700000000009",
+    "queueId": "2",
+    "sysFlag": "0",
+    "bornTimestamp": "1700000000000",
+    "flag": "5",
+    "properties": "CORRELATION_ID\x01id-1\x02TAGS\x01a\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01U1\x02",
+    "reconsumeTimes": "1",
+    "unitMode": "false",
+    "bornHost": "10.1.2.3:5555",
+    "storeHost": "127.0.0.1:10911",
+    "storeTimestamp": "1700000000009",
     "bname": "broker-a",
-}  # fmt: skip
+}
 ZLIB = 0x1 | 0x300
 FROM_FIRST = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
 
@@ -88,8 +97,11 @@ def test_a_reply_goes_to_the_cluster_and_the_client_that_asked() -> None:
     reply = reply_message(asked, b"yes")
     assert (reply.topic, reply.body) == ("C_REPLY_TOPIC", b"yes")
     assert reply.properties == {
-        "MSG_TYPE": "reply", "CORRELATION_ID": "id", "REPLY_TO_CLIENT": "me", "TTL": "3000"
-    }  # fmt: skip
+        "MSG_TYPE": "reply",
+        "CORRELATION_ID": "id",
+        "REPLY_TO_CLIENT": "me",
+        "TTL": "3000",
+    }
 
 
 @pytest.mark.parametrize("missing", ["CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER"])

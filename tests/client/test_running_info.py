@@ -33,10 +33,21 @@ from tests.client.records import received
 from tests.client.rounds import FakeInstance, queues_of
 
 JAVA_QUEUE_FIELDS = {
-    "cachedMsgCount", "cachedMsgMaxOffset", "cachedMsgMinOffset", "cachedMsgSizeInMiB", "commitOffset", "droped",
-    "lastConsumeTimestamp", "lastLockTimestamp", "lastPullTimestamp", "locked", "transactionMsgCount",
-    "transactionMsgMaxOffset", "transactionMsgMinOffset", "tryUnlockTimes",
-}  # fmt: skip
+    "cachedMsgCount",
+    "cachedMsgMaxOffset",
+    "cachedMsgMinOffset",
+    "cachedMsgSizeInMiB",
+    "commitOffset",
+    "droped",
+    "lastConsumeTimestamp",
+    "lastLockTimestamp",
+    "lastPullTimestamp",
+    "locked",
+    "transactionMsgCount",
+    "transactionMsgMaxOffset",
+    "transactionMsgMinOffset",
+    "tryUnlockTimes",
+}
 JAVA_STATUS_FIELDS = {
     "consumeFailedMsgs",
     "consumeFailedTPS",
@@ -73,12 +84,18 @@ def running(**more: object) -> RunningConsumer:
     offsets = Known()
     offsets.update(QUEUE, 5)
     chosen: dict[str, object] = {
-        "instance": instance, "group": "group", "options": PushConsumerOptions(orderly=True, threads=7),
-        "passive": True, "started_ms": 1234,
+        "instance": instance,
+        "group": "group",
+        "options": PushConsumerOptions(orderly=True, threads=7),
+        "passive": True,
+        "started_ms": 1234,
         "subscriptions": [Subscription.of("T", "b || a"), Subscription.of("%RETRY%group")],
-        "table": {OTHER: ProcessQueue(), QUEUE: held}, "pop_table": {OTHER: popped}, "offsets": offsets, "stats": stats,
+        "table": {OTHER: ProcessQueue(), QUEUE: held},
+        "pop_table": {OTHER: popped},
+        "offsets": offsets,
+        "stats": stats,
         "notes": {"mine": "yours"},
-    }  # fmt: skip
+    }
     return RunningConsumer(**chosen | more)  # type: ignore[arg-type]
 
 
@@ -95,18 +112,27 @@ async def test_all_of_java_s_fields_are_reported_under_java_s_names() -> None:
     assert now_ms - 1000 < row.pop("lastPullTimestamp") <= now_ms
     assert now_ms - 1000 < row.pop("lastConsumeTimestamp") <= now_ms
     assert row == {
-        "cachedMsgCount": 2, "cachedMsgMaxOffset": 8, "cachedMsgMinOffset": 6, "cachedMsgSizeInMiB": 3,
-        "commitOffset": 5, "droped": False, "locked": True, "transactionMsgCount": 1, "transactionMsgMaxOffset": 5,
-        "transactionMsgMinOffset": 5, "tryUnlockTimes": 0,
-    }  # fmt: skip
+        "cachedMsgCount": 2,
+        "cachedMsgMaxOffset": 8,
+        "cachedMsgMinOffset": 6,
+        "cachedMsgSizeInMiB": 3,
+        "commitOffset": 5,
+        "droped": False,
+        "locked": True,
+        "transactionMsgCount": 1,
+        "transactionMsgMaxOffset": 5,
+        "transactionMsgMinOffset": 5,
+        "tryUnlockTimes": 0,
+    }
     assert table[OTHER]["commitOffset"] == -1, "an unknown one does not keep the others from being reported"
     popped = info["mqPopTable"][OTHER]  # type: ignore[index]
     assert (popped["waitAckCount"], popped["droped"]) == (3, True)
     assert [one["topic"] for one in info["subscriptionSet"]] == ["%RETRY%group", "T"]  # type: ignore[attr-defined]
     assert info["subscriptionSet"][1]["subString"] == "b || a", "tools compare the text"  # type: ignore[index]
     assert {topic: set(one) for topic, one in info["statusTable"].items()} == {  # type: ignore[attr-defined]
-        "%RETRY%group": JAVA_STATUS_FIELDS, "T": JAVA_STATUS_FIELDS,
-    }  # fmt: skip
+        "%RETRY%group": JAVA_STATUS_FIELDS,
+        "T": JAVA_STATUS_FIELDS,
+    }
     assert info["userConsumerInfo"] == {"mine": "yours"}
 
 
@@ -115,12 +141,23 @@ async def test_options_are_reported_as_text_and_secrets_are_not() -> None:
     properties = info["properties"]
     assert isinstance(properties, dict)
     assert all(isinstance(value, str) for value in properties.values())
-    assert properties.items() >= {
-        "PROP_CLIENT_VERSION": "V5_5_0", "PROP_CONSUMEORDERLY": "true", "PROP_CONSUMER_START_TIMESTAMP": "1234",
-        "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY", "PROP_NAMESERVER_ADDR": "names:1;", "PROP_THREADPOOL_CORE_SIZE": "7",
-        "allocateMessageQueueStrategy": "AVG", "consumeThreadMax": "7", "consumerGroup": "group",
-        "messageModel": "CLUSTERING", "pullThresholdSizeForQueue": "100", "pullThresholdForTopic": "-1",
-    }.items()  # fmt: skip
+    assert (
+        properties.items()
+        >= {
+            "PROP_CLIENT_VERSION": "V5_5_0",
+            "PROP_CONSUMEORDERLY": "true",
+            "PROP_CONSUMER_START_TIMESTAMP": "1234",
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_NAMESERVER_ADDR": "names:1;",
+            "PROP_THREADPOOL_CORE_SIZE": "7",
+            "allocateMessageQueueStrategy": "AVG",
+            "consumeThreadMax": "7",
+            "consumerGroup": "group",
+            "messageModel": "CLUSTERING",
+            "pullThresholdSizeForQueue": "100",
+            "pullThresholdForTopic": "-1",
+        }.items()
+    )
     datetime.strptime(properties["consumeTimestamp"], "%Y%m%d%H%M%S")
     text = fastjson.dumps(info).decode()
     assert "secret" not in text

@@ -79,9 +79,18 @@ async def test_the_broker_is_asked_to_deliver_the_stored_message_again() -> None
 async def test_if_that_fails_the_message_is_published_to_the_retry_topic(error: Exception) -> None:
     broker = Broker(call_error=error)
     (message,) = received(
-        QUEUE, [7], b"\x00body", reconsume_times=2, UNIQ_KEY="AC10", TAGS="a", KEYS="k1 k2", WAIT="false",
-        DELAY="3", TRAN_MSG="true", mine="x",
-    )  # fmt: skip
+        QUEUE,
+        [7],
+        b"\x00body",
+        reconsume_times=2,
+        UNIQ_KEY="AC10",
+        TAGS="a",
+        KEYS="k1 k2",
+        WAIT="false",
+        DELAY="3",
+        TRAN_MSG="true",
+        mine="x",
+    )
     assert await broker.send_back().back(message, -1)
     (published,) = broker.published
     assert (published.topic, published.body) == ("%RETRY%workers", b"\x00body")

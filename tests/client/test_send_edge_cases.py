@@ -190,9 +190,11 @@ async def test_hooks_hear_of_the_end_of_every_kind_of_send() -> None:
             await sender.send_batch(batch)
         modes = [(c.mode, c.kind, c.result is not None, c.error) for c in hook.contexts]
         assert modes == [
-            ("sync", "normal", True, None), ("async", "delay", True, None), ("oneway", "normal", False, None),
             ("sync", "normal", True, None),
-        ]  # fmt: skip
+            ("async", "delay", True, None),
+            ("oneway", "normal", False, None),
+            ("sync", "normal", True, None),
+        ]
         first, last = hook.contexts[0], hook.contexts[-1]
         assert (first.group, first.body_bytes, first.broker_address) == ("g", 3, cluster.brokers["a"].address)
         assert list(last.messages) == batch

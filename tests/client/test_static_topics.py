@@ -56,9 +56,14 @@ def mapping(broker: str, *numbers: int, total: int = 4, epoch: int = 1, **more: 
     """The mapping of the logical queues that a broker holds."""
     held = {str(number): position for position, number in enumerate(numbers)}
     plain = {
-        "topic": "t", "scope": "__global__", "totalQueues": total, "bname": broker, "epoch": epoch,
-        "dirty": False, "currIdMap": held,
-    }  # fmt: skip
+        "topic": "t",
+        "scope": "__global__",
+        "totalQueues": total,
+        "bname": broker,
+        "epoch": epoch,
+        "dirty": False,
+        "currIdMap": held,
+    }
     return plain | more
 
 
@@ -231,8 +236,10 @@ async def test_offsets_positions_and_pulls_go_to_the_holder_with_the_logical_nam
         await offsets.commit(queue, 5)
         assert (await PullClient(instance, "g").pull(pull_of(queue))).next_offset == 7
         for code in (
-            RequestCode.GET_MAX_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.PULL_MESSAGE
-        ):  # fmt: skip
+            RequestCode.GET_MAX_OFFSET,
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            RequestCode.PULL_MESSAGE,
+        ):
             (request,) = b.of(code)
             assert (request.ext["queueId"], request.ext["bname"]) == ("1", LOGICAL)
 

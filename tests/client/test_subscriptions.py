@@ -60,9 +60,14 @@ def test_a_renewed_one_is_newer_for_every_clock() -> None:
 def test_heartbeats_have_java_s_form() -> None:
     wanted = Subscription.of("t", "b||a")
     assert wanted.heartbeat_json() == {
-        "classFilterMode": False, "topic": "t", "subString": "b||a", "tagsSet": ["a", "b"], "codeSet": [97, 98],
-        "subVersion": wanted.version, "expressionType": "TAG",
-    }  # fmt: skip
+        "classFilterMode": False,
+        "topic": "t",
+        "subString": "b||a",
+        "tagsSet": ["a", "b"],
+        "codeSet": [97, 98],
+        "subVersion": wanted.version,
+        "expressionType": "TAG",
+    }
 
 
 # ---- the table ----

@@ -37,15 +37,36 @@ from firearrow.client.trace.records import (
 from tests.client.waiting import wait_until
 
 SENT = PubRecord(
-    1700000000000, "DefaultRegion", "PG", "T", "ID1", None, "k1 k2", "127.0.0.1:10911", 11, 3, MessageKind.NORMAL,
-    "OFF1", True,
-)  # fmt: skip
+    1700000000000,
+    "DefaultRegion",
+    "PG",
+    "T",
+    "ID1",
+    None,
+    "k1 k2",
+    "127.0.0.1:10911",
+    11,
+    3,
+    MessageKind.NORMAL,
+    "OFF1",
+    True,
+)
 BEGUN = SubBeforeRecord(1700000000001, "DefaultRegion", "CG", "REQ", "ID1", 2, None)
 ENDED = SubAfterRecord("REQ", "ID1", 5, False, "k1", ReturnType.FAILED, 1700000000006, "CG")
 TRANSACTION = EndTransactionRecord(
-    1700000000002, "DefaultRegion", "PG", "T", "ID1", "tag", None, "127.0.0.1:10911", MessageKind.COMMIT, "TX",
-    "COMMIT_MESSAGE", False,
-)  # fmt: skip
+    1700000000002,
+    "DefaultRegion",
+    "PG",
+    "T",
+    "ID1",
+    "tag",
+    None,
+    "127.0.0.1:10911",
+    MessageKind.COMMIT,
+    "TX",
+    "COMMIT_MESSAGE",
+    False,
+)
 RECALLED = RecallRecord(1700000000003, "DefaultRegion", "PG", "T", "ID1", True)
 TEXTS: list[tuple[TraceRecord, str]] = [
     (SENT, "Pub 1700000000000 DefaultRegion PG T ID1 null k1+k2 127.0.0.1:10911 11 3 0 OFF1 true"),

@@ -119,8 +119,19 @@ def test_the_end_of_a_transaction_is_noted(produce: ProduceTrace, noting: Noting
     produce.ended(EndTransactionContext("ns%PG", message, "h:1", "ID", "TX", "COMMIT_MESSAGE", True))
     produce.ended(EndTransactionContext("ns%PG", Message("TRACE", b""), "h:1", "ID", "TX", "UNKNOW", True))
     record = EndTransactionRecord(
-        1010, "DefaultRegion", "PG", "t", "ID", "tag", "k", "h:1", MessageKind.COMMIT, "TX", "COMMIT_MESSAGE", True
-    )  # fmt: skip
+        1010,
+        "DefaultRegion",
+        "PG",
+        "t",
+        "ID",
+        "tag",
+        "k",
+        "h:1",
+        MessageKind.COMMIT,
+        "TX",
+        "COMMIT_MESSAGE",
+        True,
+    )
     assert noting.noted == [TraceContext("t", [record])]
 
 
@@ -141,12 +152,14 @@ def consuming(messages: Sequence[ReceivedMessage]) -> ConsumeContext:
 
 
 def test_a_handlers_call_is_noted_before_and_after(consume: ConsumeTrace, noting: Noting) -> None:
-    context = consuming([
-        received("A", MSG_REGION="R", KEYS="k"),
-        received("B", MSG_REGION="R", TRACE_ON="true"),
-        received("C", MSG_REGION="R", TRACE_ON="false"),
-        received("D"),
-    ])  # fmt: skip
+    context = consuming(
+        [
+            received("A", MSG_REGION="R", KEYS="k"),
+            received("B", MSG_REGION="R", TRACE_ON="true"),
+            received("C", MSG_REGION="R", TRACE_ON="false"),
+            received("D"),
+        ]
+    )
     consume.before(context)
     context.success, context.return_type = False, "EXCEPTION"
     consume.after(context)

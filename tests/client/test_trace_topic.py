@@ -150,8 +150,10 @@ async def test_what_a_consumer_does_is_found_in_the_trace_topic(
         assert (begun.group, begun.retries, begun.keys, begun.region) == (group, 0, "k", sent.region)
         assert isinstance(ended, SubAfterRecord)
         assert (ended.request_id, ended.success, ended.returned) == (
-            begun.request_id, True, ReturnType.SUCCESS
-        )  # fmt: skip
+            begun.request_id,
+            True,
+            ReturnType.SUCCESS,
+        )
         assert ended.group == group
 
 

@@ -128,10 +128,16 @@ async def test_the_end_of_the_block_commits(sender: Sender, transactions: Transa
     assert command.code == RequestCode.END_TRANSACTION
     assert command.is_oneway
     assert command.ext == {
-        "topic": "t", "producerGroup": "PG", "tranStateTableOffset": "7", "commitLogOffset": "1234",
-        "commitOrRollback": "8", "fromTransactionCheck": "false", "msgId": "UNIQUE", "transactionId": "TX",
+        "topic": "t",
+        "producerGroup": "PG",
+        "tranStateTableOffset": "7",
+        "commitLogOffset": "1234",
+        "commitOrRollback": "8",
+        "fromTransactionCheck": "false",
+        "msgId": "UNIQUE",
+        "transactionId": "TX",
         "bname": "b",
-    }  # fmt: skip
+    }
 
 
 async def test_an_exception_rolls_back_and_goes_on(sender: Sender, transactions: Transactions) -> None:
@@ -228,9 +234,11 @@ async def test_an_end_that_cannot_be_sent_is_no_error(sender: Sender, transactio
 
 async def test_delays_are_refused_before_anything_leaves(sender: Sender, transactions: Transactions) -> None:
     for message in (
-        Message("t", b"x", delay_level=1), Message("t", b"x", delay_s=1.0), Message("t", b"x", deliver_at_ms=1),
+        Message("t", b"x", delay_level=1),
+        Message("t", b"x", delay_s=1.0),
+        Message("t", b"x", deliver_at_ms=1),
         Message("t", b"x", properties={"TIMER_DELAY_SEC": "1"}),
-    ):  # fmt: skip
+    ):
         with pytest.raises(MessageRefused):
             await transactions.begin(message, None)
     assert not sender.messages

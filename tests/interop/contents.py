@@ -13,10 +13,15 @@ from tests.support.requests import pull
 Queue = tuple[str, int]
 
 SYSTEM_QUEUES: dict[str, int] = {
-    "RMQ_SYS_TRANS_HALF_TOPIC": 1, "RMQ_SYS_TRANS_OP_HALF_TOPIC": 1, "SCHEDULE_TOPIC_XXXX": 18,
-    "rmq_sys_wheel_timer": 1, "rmq_sys_REVIVE_LOG_DefaultCluster": 8, "%LMQ%one": 1, "%LMQ%two": 1,
+    "RMQ_SYS_TRANS_HALF_TOPIC": 1,
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC": 1,
+    "SCHEDULE_TOPIC_XXXX": 18,
+    "rmq_sys_wheel_timer": 1,
+    "rmq_sys_REVIVE_LOG_DefaultCluster": 8,
+    "%LMQ%one": 1,
+    "%LMQ%two": 1,
     "%LMQ%three": 1,
-}  # fmt: skip
+}
 """Queues of system topics, as many as are compared, and LMQs, which are in no table."""
 READABLE = 4
 ENDS = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.TOPIC_NOT_EXIST)

@@ -46,9 +46,14 @@ class Driver:
         self.log = home / f"{name}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*_command(name, home), name_server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                text=True, cwd=home, env=os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)},
-            )  # fmt: skip
+                [*_command(name, home), name_server],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=home,
+                env=os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)},
+            )
         self.events: list[Event] = []
         self._news = threading.Condition()
         self._ended = False

@@ -15,10 +15,17 @@ from tests.support.client_socket import ClientSocket
 
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
 LIFE = {
-    "messageDelayLevel": "1s 2s 1s 1s 1s 1h", "timerWheelEnable": "true", "recallMessageEnable": "true",
-    "transactionCheckInterval": "1000", "transactionTimeOut": "1000", "enablePropertyFilter": "true",
-    "traceTopicEnable": "true", "enableLmq": "true", "enableMultiDispatch": "true", "reviveInterval": "200",
-}  # fmt: skip
+    "messageDelayLevel": "1s 2s 1s 1s 1s 1h",
+    "timerWheelEnable": "true",
+    "recallMessageEnable": "true",
+    "transactionCheckInterval": "1000",
+    "transactionTimeOut": "1000",
+    "enablePropertyFilter": "true",
+    "traceTopicEnable": "true",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
+    "reviveInterval": "200",
+}
 """Short delays and checks, and what a broker offers only if configured."""
 MARKS_AT_ONCE = {"transactionOpBatchInterval": "100"}
 """Apache's broker writes op messages of decided transactions after 3 s, and checks them again if it checks sooner."""
@@ -111,15 +118,28 @@ class Apache:
     def _settings(self, port: int, ha_port: int) -> dict[str, str]:
         """Small files, and no refusals while the machine is slow."""
         return {
-            "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0",
-            "brokerIP1": "127.0.0.1", "listenPort": str(port), "haListenPort": str(ha_port),
-            "namesrvAddr": self.name_server, "rocketmqHome": str(self.home),
-            "storePathRootDir": str(self.store), "storePathCommitLog": str(self.store / "commitlog"),
-            "mappedFileSizeCommitLog": "16777216", "mappedFileSizeConsumeQueue": "60000", "maxHashSlotNum": "1000",
-            "maxIndexNum": "10000", "diskMaxUsedSpaceRatio": "99", "brokerRole": "ASYNC_MASTER",
-            "timerWheelEnable": "false", "defaultTopicQueueNums": "8", "enableRocksDBStore": "false",
-            "brokerFastFailureEnable": "false", "osPageCacheBusyTimeOutMills": "60000",
-        }  # fmt: skip
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "broker-a",
+            "brokerId": "0",
+            "brokerIP1": "127.0.0.1",
+            "listenPort": str(port),
+            "haListenPort": str(ha_port),
+            "namesrvAddr": self.name_server,
+            "rocketmqHome": str(self.home),
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.store / "commitlog"),
+            "mappedFileSizeCommitLog": "16777216",
+            "mappedFileSizeConsumeQueue": "60000",
+            "maxHashSlotNum": "1000",
+            "maxIndexNum": "10000",
+            "diskMaxUsedSpaceRatio": "99",
+            "brokerRole": "ASYNC_MASTER",
+            "timerWheelEnable": "false",
+            "defaultTopicQueueNums": "8",
+            "enableRocksDBStore": "false",
+            "brokerFastFailureEnable": "false",
+            "osPageCacheBusyTimeOutMills": "60000",
+        }
 
     def stop(self) -> None:
         """Close its input, which makes it shut the broker down."""
@@ -149,8 +169,11 @@ class Apache4(Apache):
 
     kind = "apache4"
     program = "broker4"
-    options = ("--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-opens=java.base/java.nio=ALL-UNNAMED",
-               "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")  # fmt: skip
+    options = (
+        "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",
+        "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    )
 
     def _settings(self, port: int, ha_port: int) -> dict[str, str]:
         (self.home / "conf").mkdir(exist_ok=True)

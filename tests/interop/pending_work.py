@@ -127,8 +127,15 @@ class Sent(PendingWork):
             ("GoldenMulti", light),
             ("GoldenSql", {"a": "5"}),
         ):
-            put(client, topic, self.body(topic), KEYS=f"{self.mark}-key both", UNIQ_KEY=f"{self.mark}-{topic}",
-                TAGS=TAG, **more)  # fmt: skip
+            put(
+                client,
+                topic,
+                self.body(topic),
+                KEYS=f"{self.mark}-key both",
+                UNIQ_KEY=f"{self.mark}-{topic}",
+                TAGS=TAG,
+                **more,
+            )
         batch = b"".join(item(self.body(f"{n}"), f"KEYS\x01{self.mark}{n}\x02".encode()) for n in range(3))
         ok(client.ask(RequestCode.SEND_BATCH_MESSAGE, send_ext("GoldenBatch", m="true"), batch))
         binary = send_ext("GoldenBinary")

@@ -56,9 +56,15 @@ class OrderedPopsAcross(PendingWork):
 
     def _pop(self, client: ClientSocket, attempt: str) -> RemotingCommand:
         return pop(
-            client, f"{self.mark}Ordered", consumerGroup="Makers", queueId="0", order="true", maxMsgNums="2",
-            invisibleTime=f"{HIDDEN_S}000", attemptId=attempt,
-        )  # fmt: skip
+            client,
+            f"{self.mark}Ordered",
+            consumerGroup="Makers",
+            queueId="0",
+            order="true",
+            maxMsgNums="2",
+            invisibleTime=f"{HIDDEN_S}000",
+            attemptId=attempt,
+        )
 
     def verify(self, client: ClientSocket) -> None:
         assert self._pop(client, "too early").code == ResponseCode.POLLING_TIMEOUT

@@ -25,9 +25,12 @@ from tests.wire_golden.replay import AS_RECORDED
 
 STORES, ENDS = ("store-apache", "store-apache-crashed"), ("stop", "kill")
 SETTINGS = {key: value for key, value in AS_RECORDED.items() if key != "brokerIP1"} | {
-    "fileReservedTime": "87600", "diskMaxUsedSpaceRatio": "95", "transactionCheckMax": "1000",
-    "timerWheelEnable": "true", "reviveInterval": "100",
-}  # fmt: skip
+    "fileReservedTime": "87600",
+    "diskMaxUsedSpaceRatio": "95",
+    "transactionCheckMax": "1000",
+    "timerWheelEnable": "true",
+    "reviveInterval": "100",
+}
 """The stores were recorded long ago: nothing may be too old."""
 OURS = SETTINGS | {"transactionCheckInterval": "600000", "flushConsumerOffsetInterval": "200"}
 """Open transactions stay open for Apache."""
@@ -42,9 +45,16 @@ def travel(store: str, end: str, folder: Path, key_step: int = 1) -> Counter[str
     compared["members"] = add_members(golden.root)
     recorded_pending, transactions_across = RecordedPending(), TransactionsAcross("ours")
     pending_work: list[PendingWork] = [
-        recorded_pending, Sent("ours"), Filtered("ours"), Delayed("ours"), Timed("ours"), SentBack("ours"),
-        transactions_across, PopsAcross("ours"), OrderedPopsAcross("ours"),
-    ]  # fmt: skip
+        recorded_pending,
+        Sent("ours"),
+        Filtered("ours"),
+        Delayed("ours"),
+        Timed("ours"),
+        SentBack("ours"),
+        transactions_across,
+        PopsAcross("ours"),
+        OrderedPopsAcross("ours"),
+    ]
     with FireArrow(golden.root, OURS) as ours, ClientSocket(address(ours.address)) as client:
         for work in pending_work:
             work.leave(client)

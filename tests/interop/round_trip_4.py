@@ -15,12 +15,24 @@ from tests.interop.transactions_across import TransactionsAcross, assert_not_che
 from tests.support.client_socket import ClientSocket
 
 SETTINGS = {
-    "mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "6000", "maxHashSlotNum": "1000",
-    "maxIndexNum": "1000", "maxMessageSize": "30000", "mappedFileSizeTimerLog": "10400", "brokerName": "broker-a",
-    "defaultTopicQueueNums": "4", "messageDelayLevel": "2s 6s 2h", "enableLmq": "true", "enableMultiDispatch": "true",
-    "enablePropertyFilter": "true", "transactionTimeOut": "1000", "transactionCheckInterval": "1000",
-    "transactionCheckMax": "1000", "reviveInterval": "100", "recallMessageEnable": "true",
-}  # fmt: skip
+    "mappedFileSizeCommitLog": "65536",
+    "mappedFileSizeConsumeQueue": "6000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "1000",
+    "maxMessageSize": "30000",
+    "mappedFileSizeTimerLog": "10400",
+    "brokerName": "broker-a",
+    "defaultTopicQueueNums": "4",
+    "messageDelayLevel": "2s 6s 2h",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
+    "enablePropertyFilter": "true",
+    "transactionTimeOut": "1000",
+    "transactionCheckInterval": "1000",
+    "transactionCheckMax": "1000",
+    "reviveInterval": "100",
+    "recallMessageEnable": "true",
+}
 OURS = SETTINGS | {"flushConsumerOffsetInterval": "200"}
 APACHES = SETTINGS | {"messageIndexSafe": "true"}
 KNOWN = 6
@@ -30,9 +42,12 @@ KNOWN = 6
 def known_pending_work(mark: str, near_level: int, decided: set[bytes]) -> list[PendingWork]:
     """Of what 4.9 knows, too."""
     return [
-        Sent(mark), Filtered(mark), Delayed(mark, near_level, 3), SentBack(mark, near_level),
+        Sent(mark),
+        Filtered(mark),
+        Delayed(mark, near_level, 3),
+        SentBack(mark, near_level),
         TransactionsAcross(mark, decided),
-    ]  # fmt: skip
+    ]
 
 
 def came_with(before: Contents, after: Contents) -> int:

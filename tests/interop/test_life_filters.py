@@ -33,8 +33,16 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
 def send_numbers(client: Driver, topic: str) -> None:
     for n in range(10):
         properties = {"n": n, "parity": "odd" if n % 2 else "even", "label": f"number {n}"}
-        client.ask("send", group=topic, topic=topic, how="queue", queue=0, tags="b" if n % 2 else "a",
-                   body=hexed(str(n)), **{f"property.{key}": value for key, value in properties.items()})  # fmt: skip
+        client.ask(
+            "send",
+            group=topic,
+            topic=topic,
+            how="queue",
+            queue=0,
+            tags="b" if n % 2 else "a",
+            body=hexed(str(n)),
+            **{f"property.{key}": value for key, value in properties.items()},
+        )
 
 
 def numbers(events: list[dict[str, object]]) -> list[int]:
@@ -46,8 +54,9 @@ def test_a_push_consumer_filters(client: Driver, name: str) -> None:
     send_numbers(client, name)
     client.ask("consume", name=name, group=name, topic=name, sql="n > 6 AND parity = 'odd' OR again = 1")
     client.await_bodies([name], hexed("7", "9"))
-    client.ask("send", group=name, topic=name, body=hexed("10"),
-               **{"property.again": 1, "property.failures": 1})  # fmt: skip
+    client.ask(
+        "send", group=name, topic=name, body=hexed("10"), **{"property.again": 1, "property.failures": 1}
+    )
     got = client.await_bodies([name], hexed("7", "9", "10", "10"))
     client.ask("stop", name=name)
     assert sorted(numbers(got)) == [7, 9, 10, 10]

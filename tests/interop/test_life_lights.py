@@ -21,8 +21,15 @@ def test_one_message_in_light_queues(client: Driver, peer: Peer, name: str) -> N
     """Stored once, found in its own queue and in each LMQ that it names."""
     lights = [f"%LMQ%{name}-1", f"%LMQ%{name}-2"]
     bodies = hexed("both", "both again")
-    client.ask("send", group=name, topic=name, how="queue", queue=1, body=bodies,
-               **{"system.INNER_MULTI_DISPATCH": ",".join(lights)})  # fmt: skip
+    client.ask(
+        "send",
+        group=name,
+        topic=name,
+        how="queue",
+        queue=1,
+        body=bodies,
+        **{"system.INNER_MULTI_DISPATCH": ",".join(lights)},
+    )
     assert [event["body"] for event in pull_all(client, name, 1)] == bodies
     with ClientSocket(address(peer.address)) as connection:
         for light in lights:

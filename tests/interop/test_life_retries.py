@@ -46,9 +46,15 @@ def test_retried_until_consumed_or_given_up(client: Driver, name: str) -> None:
     sent: dict[int, Event] = {}
     for failures, body in bodies.items():
         [sent[failures]] = client.ask(
-            "send", group=name, topic=name, tags="t", keys="k", flag=7, body=body,
+            "send",
+            group=name,
+            topic=name,
+            tags="t",
+            keys="k",
+            flag=7,
+            body=body,
             **{"property.failures": failures},
-        )  # fmt: skip
+        )
     client.ask("consume", name=name, group=name, topic=name, tags="t", maxReconsumeTimes=2)
     client.await_bodies([name], [bodies[0], *[bodies[1]] * 2, *[bodies[2]] * 3, *[bodies[99]] * 3])
     [dead] = dead_letters(client, name, 1)
@@ -106,15 +112,19 @@ def test_tags_hold_for_retries(client: Driver, name: str) -> None:
     got = client.await_bodies([name], bodies * 2)
     client.ask("stop", name=name)
     assert sorted((event["tags"], event["reconsumeTimes"]) for event in got) == [
-        ("blue", 0), ("blue", 1), ("red", 0), ("red", 1),
-    ]  # fmt: skip
+        ("blue", 0),
+        ("blue", 1),
+        ("red", 0),
+        ("red", 1),
+    ]
 
 
 def test_in_order_the_queue_waits_for_a_failed_message(client: Driver, name: str) -> None:
     bodies = hexed("never", "twice", "then")
     for body, failures in zip(bodies, (99, 2, 0), strict=True):
-        client.ask("send", group=name, topic=name, how="queue", queue=0, body=body,
-                   **{"property.failures": failures})  # fmt: skip
+        client.ask(
+            "send", group=name, topic=name, how="queue", queue=0, body=body, **{"property.failures": failures}
+        )
     client.ask(
         "consume", name=name, group=name, topic=name, orderly="yes", maxReconsumeTimes=3, suspendMs=100
     )

@@ -21,10 +21,15 @@ pytestmark = pytest.mark.interop
 
 Open = Callable[[Path, dict[str, str]], AbstractContextManager[FireArrow] | AbstractContextManager[Apache]]
 SETTINGS = {
-    "mappedFileSizeCommitLog": "262144", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "500",
-    "maxIndexNum": "2000", "maxMessageSize": "100000", "brokerName": "broker-a", "enableLmq": "true",
+    "mappedFileSizeCommitLog": "262144",
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "500",
+    "maxIndexNum": "2000",
+    "maxMessageSize": "100000",
+    "brokerName": "broker-a",
+    "enableLmq": "true",
     "enableMultiDispatch": "true",
-}  # fmt: skip
+}
 COUNT = 300
 PLACE = {"consumerGroup": "%LMQ%reader", "topic": "%LMQ%all", "queueId": "0"}
 

@@ -123,9 +123,13 @@ def test_joining_and_leaving_under_load_loses_nothing(
 
     with load(peer, topic, tmp_path) as bodies:
         for change, language, count in (
-            (join, "python", QUEUES), (join, "java5", 5), (join, "go", None), (leave, "java5", 5),
-            (leave, "python", None), (join, "python", 5),
-        ):  # fmt: skip
+            (join, "python", QUEUES),
+            (join, "java5", 5),
+            (join, "go", None),
+            (leave, "java5", 5),
+            (leave, "python", None),
+            (join, "python", 5),
+        ):
             change(language)
             if count is not None:
                 held(members["python"], names["python"], topic, count)

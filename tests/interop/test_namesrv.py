@@ -72,9 +72,15 @@ def test_our_broker_registers_with_apaches_name_server(apache: Apache, tmp_path:
         )
         assert brokers(apache.name_server)["broker-second"] == second.address
         topic = {
-            "topic": "Created", "defaultTopic": "TBW102", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6",
-            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-        }  # fmt: skip
+            "topic": "Created",
+            "defaultTopic": "TBW102",
+            "readQueueNums": "3",
+            "writeQueueNums": "2",
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
         assert ask(second.address, RequestCode.UPDATE_AND_CREATE_TOPIC, topic).code == ResponseCode.SUCCESS
 
         def routed() -> bool:

@@ -18,10 +18,15 @@ from tests.support.client_socket import ClientSocket
 pytestmark = pytest.mark.interop
 
 SETTINGS = SIZES | {
-    "messageDelayLevel": "4s 1s 1s 1h", "transactionCheckInterval": "1000", "transactionTimeOut": "4000",
-    "transactionCheckMax": "1000", "brokerName": "b", "recallMessageEnable": "true", "timerWheelEnable": "true",
+    "messageDelayLevel": "4s 1s 1s 1h",
+    "transactionCheckInterval": "1000",
+    "transactionTimeOut": "4000",
+    "transactionCheckMax": "1000",
+    "brokerName": "b",
+    "recallMessageEnable": "true",
+    "timerWheelEnable": "true",
     "mappedFileSizeTimerLog": "1040000",
-}  # fmt: skip
+}
 """Receipts of pops name the broker; `test_pop` calls it b. Each second without a producer is a failed check, and both
 brokers end a transaction after 15 of them: a slow start of the second client must not cause that."""
 TOPIC, TAKEN = "Pending", "Taken"

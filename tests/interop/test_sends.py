@@ -13,9 +13,15 @@ pytestmark = pytest.mark.interop
 def test_one_message_with_everything(client: Driver, name: str) -> None:
     body = "火箭 · rocket · 🚀".encode() + bytes(range(256))
     [sent] = client.ask(
-        "send", group=name, topic=name, body=body.hex(), tags="tag-é", keys="k1 ключ", flag=7,
-        **{"property.colour": "grün \\ \"quoted\"", "property.long": "x" * 2000},
-    )  # fmt: skip
+        "send",
+        group=name,
+        topic=name,
+        body=body.hex(),
+        tags="tag-é",
+        keys="k1 ключ",
+        flag=7,
+        **{"property.colour": 'grün \\ "quoted"', "property.long": "x" * 2000},
+    )
     assert sent["status"] == "SEND_OK"
     assert (sent["topic"], sent["queueOffset"]) == (name, 0)
     [got] = read(client, name, 1)

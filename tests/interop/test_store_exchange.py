@@ -16,9 +16,13 @@ pytestmark = pytest.mark.interop
 
 Open = Callable[[Path, dict[str, str]], AbstractContextManager[FireArrow] | AbstractContextManager[Apache]]
 SIZES = {
-    "mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "500",
-    "maxIndexNum": "2000", "maxMessageSize": "400000", "brokerName": "broker-a",
-}  # fmt: skip
+    "mappedFileSizeCommitLog": "1048576",
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "500",
+    "maxIndexNum": "2000",
+    "maxMessageSize": "400000",
+    "brokerName": "broker-a",
+}
 TOPICS = {"Plain": 902, "Keyed": 100, "Batched": 31, "Big": 9, "L" * 127: 1}
 
 
@@ -28,8 +32,16 @@ def write(client: Driver) -> None:
         "send", group="writer", topic="Plain", body=[*numbered("plain", 900), "00ff00", *hexed("火箭 🚀")]
     )
     for tag in ("red", "green"):
-        client.ask("send", group="writer", topic="Keyed", tags=tag, keys=f"{tag} both", flag=3,
-                   body=numbered(tag, 50), **{"property.shape": "rund ○"})  # fmt: skip
+        client.ask(
+            "send",
+            group="writer",
+            topic="Keyed",
+            tags=tag,
+            keys=f"{tag} both",
+            flag=3,
+            body=numbered(tag, 50),
+            **{"property.shape": "rund ○"},
+        )
     client.ask("send", group="writer", topic="Batched", body=hexed("makes the topic"))
     client.ask(
         "send", group="writer", topic="Batched", how="batch", keys="batched", body=numbered("item", 30)

@@ -20,10 +20,16 @@ pytestmark = pytest.mark.interop
 
 Open = Callable[[Path, dict[str, str]], AbstractContextManager[FireArrow] | AbstractContextManager[Apache]]
 SETTINGS = {
-    "mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "20000", "maxHashSlotNum": "500",
-    "maxIndexNum": "2000", "mappedFileSizeTimerLog": "10400", "timerWheelEnable": "true",
-    "recallMessageEnable": "true", "brokerName": "broker-a", "timerRollWindowSlot": "20",
-}  # fmt: skip
+    "mappedFileSizeCommitLog": "1048576",
+    "mappedFileSizeConsumeQueue": "20000",
+    "maxHashSlotNum": "500",
+    "maxIndexNum": "2000",
+    "mappedFileSizeTimerLog": "10400",
+    "timerWheelEnable": "true",
+    "recallMessageEnable": "true",
+    "brokerName": "broker-a",
+    "timerRollWindowSlot": "20",
+}
 TOPIC, DAY_MS = "Timed", 86_400_000
 EARLY, PENDING = 40, 500
 """Delivered before the store moves; due later, all of them rolled before."""

@@ -21,9 +21,10 @@ GO = HERE / "go"
 BUILT = HERE.parents[1] / "build" / "interop"
 FETCH_S = 540
 PROGRAMS = {
-    "client4": ("client4", "driver", "ending"), "client5": ("broker", "client5", "driver", "ending"),
+    "client4": ("client4", "driver", "ending"),
+    "client5": ("broker", "client5", "driver", "ending"),
     "broker4": ("broker", "ending"),
-}  # fmt: skip
+}
 """The folders of their sources, by that of the pom.xml."""
 
 
@@ -58,9 +59,14 @@ def _alone() -> Iterator[None]:
 
 def _run(what: str, command: list[str], cwd: Path = HERE, environment: dict[str, str] | None = None) -> None:
     done = subprocess.run(
-        command, cwd=cwd, env=os.environ | (environment or {}), capture_output=True, text=True,
-        timeout=FETCH_S, check=False,
-    )  # fmt: skip
+        command,
+        cwd=cwd,
+        env=os.environ | (environment or {}),
+        capture_output=True,
+        text=True,
+        timeout=FETCH_S,
+        check=False,
+    )
     if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no output")

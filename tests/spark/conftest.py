@@ -84,10 +84,14 @@ def spark_environment(java: None, tmp_path_factory: pytest.TempPathFactory) -> d
         "".join(f"spark.{who}.extraJavaOptions {QUICK_JVM}\n" for who in ("driver", "executor"))
     )
     return {
-        "SPARK_CONF_DIR": str(defaults.parent), "SPARK_LAUNCHER_OPTS": QUICK_JVM,
-        "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": str(ROOT),
-        "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONWARNINGS": "ignore",
-    }  # fmt: skip
+        "SPARK_CONF_DIR": str(defaults.parent),
+        "SPARK_LAUNCHER_OPTS": QUICK_JVM,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONWARNINGS": "ignore",
+    }
 
 
 @pytest.fixture(scope="session")

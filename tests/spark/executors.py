@@ -17,8 +17,11 @@ def bare_python(folder: Path) -> Path:
     python = folder / "bin" / "python"
     done = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     for name in NEEDED:
         installed = _folder("numpy").parent / name
         if installed.exists():

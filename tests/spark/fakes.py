@@ -56,10 +56,14 @@ class FakeLog:
             properties = properties_bytes({"TAGS": tags} if tags else {})
             there.records.append(
                 record_bytes(
-                    body or str(there.end).encode(), properties, topic=queue.topic, queue_id=queue.queue_id,
-                    queue_offset=there.end, stored_ms=stored_ms,
+                    body or str(there.end).encode(),
+                    properties,
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    queue_offset=there.end,
+                    stored_ms=stored_ms,
                 )
-            )  # fmt: skip
+            )
             there.stored_ms.append(stored_ms)
 
     def expire(self, queue: MessageQueue, count: int) -> None:

@@ -39,9 +39,15 @@ def record_bytes(body: bytes, properties: bytes = b"", **fields: Any) -> bytes: 
     host = HOST_V6 if of.v6 else HOST_V4
     name = of.topic.encode()
     rest = struct.pack(
-        ">Iiiqqiq", zlib.crc32(body) & 0x7FFFFFFF, of.queue_id, of.flag, of.queue_offset, of.physical_offset,
-        of.sys_flag | (0x30 if of.v6 else 0), of.born_ms,
-    )  # fmt: skip
+        ">Iiiqqiq",
+        zlib.crc32(body) & 0x7FFFFFFF,
+        of.queue_id,
+        of.flag,
+        of.queue_offset,
+        of.physical_offset,
+        of.sys_flag | (0x30 if of.v6 else 0),
+        of.born_ms,
+    )
     rest += host + struct.pack(">q", of.stored_ms) + host
     rest += struct.pack(">iqi", of.reconsume_times, 0, len(body))
     rest += body + bytes((len(name),)) + name + struct.pack(">h", len(properties)) + properties

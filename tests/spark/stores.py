@@ -20,9 +20,13 @@ from tests.golden import GOLDEN
 BROKER = "broker-a"
 """Also the name of the store's folder, so that queues have the same names in files and at a live broker."""
 SETTINGS = {
-    "brokerName": BROKER, "autoCreateTopicEnable": "true", "mappedFileSizeCommitLog": str(256 * 1024),
-    "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "1000", "maxIndexNum": "1000",
-}  # fmt: skip
+    "brokerName": BROKER,
+    "autoCreateTopicEnable": "true",
+    "mappedFileSizeCommitLog": str(256 * 1024),
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "1000",
+}
 """Files so small that a few hundred messages roll them."""
 TOPICS = {"Orders": 4, "Payments": 2, "Readings": 1}
 TAGS = ("created", "paid", None, "shipped")

@@ -141,13 +141,30 @@ def test_files_have_no_client_whose_options_they_were() -> None:
 def test_the_choice_is_made_of_all_that_is_given(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("k3\n\n k4 \n")
     given = source(
-        "--tags", "A || B", "--tags", "C", "--keys", "k1,k2", "--keys-file", str(tmp_path / "keys"), "--sql", "a > 1",
-        "--unique-ids", "u1", "--from", "2026-11-21T08:00", "--until", str(EIGHT + 1),
-    )  # fmt: skip
+        "--tags",
+        "A || B",
+        "--tags",
+        "C",
+        "--keys",
+        "k1,k2",
+        "--keys-file",
+        str(tmp_path / "keys"),
+        "--sql",
+        "a > 1",
+        "--unique-ids",
+        "u1",
+        "--from",
+        "2026-11-21T08:00",
+        "--until",
+        str(EIGHT + 1),
+    )
     assert given.message_filter() == MessageFilter(
-        tags=frozenset("ABC"), keys=frozenset({"k1", "k2", "k3", "k4"}), unique_ids=frozenset({"u1"}),
-        stored=(EIGHT, EIGHT + 1), sql="a > 1",
-    )  # fmt: skip
+        tags=frozenset("ABC"),
+        keys=frozenset({"k1", "k2", "k3", "k4"}),
+        unique_ids=frozenset({"u1"}),
+        stored=(EIGHT, EIGHT + 1),
+        sql="a > 1",
+    )
     assert source("--fast").message_filter() == MessageFilter()
 
 

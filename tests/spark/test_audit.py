@@ -330,7 +330,8 @@ def test_a_folder_that_is_no_store_is_refused_in_one_sentence(tmp_path: Path) ->
 def test_stores_have_separate_names(tmp_path: Path) -> None:
     found = stores_of((str(tmp_path / "one"), f"two={tmp_path}/one"))
     assert [(store.name, store.root) for store in found] == [
-        ("one", os.fspath(tmp_path / "one")), ("two", os.fspath(tmp_path / "one")),
-    ]  # fmt: skip
+        ("one", os.fspath(tmp_path / "one")),
+        ("two", os.fspath(tmp_path / "one")),
+    ]
     with pytest.raises(InvalidOption, match="two stores are named 'one'"):
         stores_of((str(tmp_path / "one"), str(tmp_path / "x" / "one")))

@@ -109,9 +109,13 @@ def test_provenance_names_the_record_s_own_offset_and_replaces_an_older_one(queu
     edits = PropertyEdits(provenance=("job-1", "broker-a"))
     old = properties_bytes({REPLAY_JOB: "old", "a": "1", REPLAY_OFFSET: "5"})
     expected = {
-        "a": "1", REPLAY_JOB: "job-1", REPLAY_BROKER: "broker-a", REPLAY_TOPIC: "Orders", REPLAY_QUEUE: "3",
+        "a": "1",
+        REPLAY_JOB: "job-1",
+        REPLAY_BROKER: "broker-a",
+        REPLAY_TOPIC: "Orders",
+        REPLAY_QUEUE: "3",
         REPLAY_OFFSET: str(queue_offset),
-    }  # fmt: skip
+    }
     assert edited(old, edits, queue_offset=queue_offset) == properties_bytes(expected)
     assert edited(b"a\x011", PropertyEdits(frozenset()), queue_offset=queue_offset) == b"a\x011"
 
@@ -197,9 +201,12 @@ def test_a_record_that_changes_under_the_mapping_is_noticed() -> None:
 
 
 def test_one_alone_has_all_that_its_own_request_needs() -> None:
-    spans = spans_of(record_bytes(b"x"), record_bytes(
-        b"body", b"DELAY\x013\x02a\x011\x02", flag=9, sys_flag=0x30D, reconsume_times=4, born_ms=77
-    ))  # fmt: skip
+    spans = spans_of(
+        record_bytes(b"x"),
+        record_bytes(
+            b"body", b"DELAY\x013\x02a\x011\x02", flag=9, sys_flag=0x30D, reconsume_times=4, born_ms=77
+        ),
+    )
     assert single(spans, 1, PropertyEdits(put={"b": "2"})) == (
         9,
         b"body",
@@ -244,9 +251,13 @@ def test_random_properties_agree_with_the_plain_way() -> None:
         text = "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
         kept = "".join(f"{n}\x01{v}\x02" for n, v in pairs if n not in BROKER_OWN and n != "T")
         more = {
-            "T": "t", REPLAY_JOB: "j", REPLAY_BROKER: "b", REPLAY_TOPIC: "Orders", REPLAY_QUEUE: "3",
+            "T": "t",
+            REPLAY_JOB: "j",
+            REPLAY_BROKER: "b",
+            REPLAY_TOPIC: "Orders",
+            REPLAY_QUEUE: "3",
             REPLAY_OFFSET: str(number),
-        }  # fmt: skip
+        }
         text = text[:-1] if number % 2 else text
         assert edited(text, edits, queue_offset=number) == kept.encode() + properties_bytes(more)
 

@@ -43,8 +43,9 @@ def test_bounds_are_asked_for_once(log: FakeLog) -> None:
 def test_offsets_and_times(log: FakeLog) -> None:
     offsets = '{"Orders": {"broker-a": {"0": 60, "1": -1}}}'
     assert planned(log, startingOffsets=offsets, endingOffsets=offsets.replace("60", "70")) == [
-        "0[60..70)", "2[0..200)",
-    ]  # fmt: skip
+        "0[60..70)",
+        "2[0..200)",
+    ]
     assert planned(log, startingTimestamp="2000") == ["0[100..200)", "1[100..200)", "2[100..200)"]
     assert planned(log, endingTimestamp="2000") == ["0[50..100)", "1[0..100)", "2[0..100)"]
 

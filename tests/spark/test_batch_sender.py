@@ -54,9 +54,16 @@ class FakeSender:
         return self._sent(Request(queue, items, False, sys_flag, self))
 
     def send_one(
-        self, queue: MessageQueue, flag: int, body: bytes, properties: bytes, *, sys_flag: int = 0,
-        reconsume_times: int = 0, born_ms: int = 0,
-    ) -> Request:  # fmt: skip
+        self,
+        queue: MessageQueue,
+        flag: int,
+        body: bytes,
+        properties: bytes,
+        *,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        born_ms: int = 0,
+    ) -> Request:
         return self._sent(Request(queue, [(flag, body, decode_properties(properties))], True, sys_flag, self))
 
     def _sent(self, request: Request) -> Request:
@@ -122,9 +129,13 @@ def test_a_time_can_be_given_in_milliseconds_and_not_with_a_level() -> None:
         (-1, None, "negative in a row"),
         (None, -5, "negative in a row"),
     ):
-        wrong = pa.record_batch({
-            "body": ["a"], "delayLevel": pa.array([level], pa.int32()), "deliverTime": pa.array([time], pa.int64()),
-        })  # fmt: skip
+        wrong = pa.record_batch(
+            {
+                "body": ["a"],
+                "delayLevel": pa.array([level], pa.int32()),
+                "deliverTime": pa.array([time], pa.int64()),
+            }
+        )
         with pytest.raises(InvalidOption, match=sentence):
             sent(wrong, SinkSettings(topic="T"))
 
@@ -148,16 +159,27 @@ def test_compressed_bodies_are_recognised_by_their_flag_and_keep_their_order() -
 
 def test_provenance_says_where_a_row_was_read_and_replaces_an_older_one() -> None:
     older = [("REPLAY_JOB", "older"), ("REPLAY_OFFSET", "1"), ("x", "y")]
-    batch = pa.record_batch({
-        "body": ["a"], "topic": ["T"], "brokerName": ["src"], "queueId": pa.array([2], pa.int32()),
-        "queueOffset": [77], "properties": pa.array([older], pa.map_(pa.string(), pa.string())),
-    })  # fmt: skip
+    batch = pa.record_batch(
+        {
+            "body": ["a"],
+            "topic": ["T"],
+            "brokerName": ["src"],
+            "queueId": pa.array([2], pa.int32()),
+            "queueOffset": [77],
+            "properties": pa.array([older], pa.map_(pa.string(), pa.string())),
+        }
+    )
     (request,) = sent(batch, SinkSettings(job="nightly"))
     assert request.queue == MessageQueue("T", "broker-a", 2)
     assert request.messages[0][2] == {
-        "x": "y", "REPLAY_JOB": "nightly", "REPLAY_BROKER": "src", "REPLAY_TOPIC": "T", "REPLAY_QUEUE": "2",
-        "REPLAY_OFFSET": "77", "UNIQ_KEY": f"{IDS[0]}{0:012X}",
-    }  # fmt: skip
+        "x": "y",
+        "REPLAY_JOB": "nightly",
+        "REPLAY_BROKER": "src",
+        "REPLAY_TOPIC": "T",
+        "REPLAY_QUEUE": "2",
+        "REPLAY_OFFSET": "77",
+        "UNIQ_KEY": f"{IDS[0]}{0:012X}",
+    }
 
 
 def test_what_brokers_set_themselves_or_what_would_act_again_is_left_out() -> None:

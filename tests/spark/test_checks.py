@@ -75,8 +75,12 @@ def test_every_kind_of_record_is_counted_once(log: bytes) -> None:
     assert (survey.records, survey.half, survey.log_bytes) == (23, 2, end)
     queues = {(queue.topic, queue.queue_id): queue for queue in survey.queues()}
     assert {key: queue.messages for key, queue in queues.items()} == {
-        (b"A", 0): 7, (b"A", 1): 5, (b"B", 0): 5, (b"B", 1): 5, (b"%RETRY%" + b"T" * 130, 0): 1,
-    }  # fmt: skip
+        (b"A", 0): 7,
+        (b"A", 1): 5,
+        (b"B", 0): 5,
+        (b"B", 1): 5,
+        (b"%RETRY%" + b"T" * 130, 0): 1,
+    }
     assert (queues[b"A", 0].low, queues[b"A", 0].high) == (0, 4)
     assert (queues[b"B", 1].first_ms, queues[b"B", 1].last_ms) == (1002, 1018)
     assert sum(row[2] for row in survey.tags.items()) == 15
@@ -97,8 +101,11 @@ def test_entries_that_fit_are_counted_and_the_others_named(folder: Path, log: by
     survey.settle(number)
     kinds = [(fault.kind, fault.number) for fault in survey.faults.listed()]
     assert kinds == [
-        (FaultKind.WRONG_ENTRY, 1), (FaultKind.WRONG_ENTRY, 2), (FaultKind.WRONG_TAGS, 3), (FaultKind.NO_ENTRY, 4),
-    ]  # fmt: skip
+        (FaultKind.WRONG_ENTRY, 1),
+        (FaultKind.WRONG_ENTRY, 2),
+        (FaultKind.WRONG_TAGS, 3),
+        (FaultKind.NO_ENTRY, 4),
+    ]
     assert survey.queues()[number].fitting == 2
     survey.clear()
     survey.settle(number)
@@ -164,9 +171,11 @@ def test_lmqs_are_recognised_by_properties(tmp_path: Path) -> None:
         (queue.topic, queue.queue_id): (queue.messages, queue.is_lmq, queue.low) for queue in survey.queues()
     }
     assert queues == {
-        (b"T", 3): (1, False, 0), (b"%LMQ%one", 0): (0, True, 0), (b"%LMQ%two", 0): (0, True, 0),
+        (b"T", 3): (1, False, 0),
+        (b"%LMQ%one", 0): (0, True, 0),
+        (b"%LMQ%two", 0): (0, True, 0),
         (b"%RETRY%g", 0): (1, False, 0),
-    }  # fmt: skip
+    }
 
 
 def test_delayed_messages_have_their_time_as_code(tmp_path: Path) -> None:
@@ -251,8 +260,10 @@ def test_gaps_and_disorder_are_named_where_they_are() -> None:
     faults = Faults()
     seen = count_entries(rows, 0, 0, 1 << 50, faults)
     assert [(fault.kind, fault.number, fault.times) for fault in faults.listed()] == [
-        (FaultKind.QUEUE_GAP, 1, 2), (FaultKind.QUEUE_ORDER, 4, 1), (FaultKind.QUEUE_ORDER, 6, 1),
-    ]  # fmt: skip
+        (FaultKind.QUEUE_GAP, 1, 2),
+        (FaultKind.QUEUE_ORDER, 4, 1),
+        (FaultKind.QUEUE_ORDER, 6, 1),
+    ]
     assert (seen.written, seen.end) == (6, 8)
 
 
@@ -263,9 +274,16 @@ def test_entries_without_records_are_reported(log: bytes) -> None:
     good = entry(0, size)
     faults = Faults()
     judged = check_entries(
-        good + entry(1, size) + entry(end, 100) + entry(FAR), 0, log, base=0, until=len(log), topic=first.topic,
-        queue_id=0, is_lmq=False, faults=faults,
-    )  # fmt: skip
+        good + entry(1, size) + entry(end, 100) + entry(FAR),
+        0,
+        log,
+        base=0,
+        until=len(log),
+        topic=first.topic,
+        queue_id=0,
+        is_lmq=False,
+        faults=faults,
+    )
     assert judged == 3
     [lost] = faults.listed()
     assert (lost.kind, lost.number, lost.times) == (FaultKind.LOST_RECORD, 1, 2)

@@ -17,14 +17,21 @@ SECRETS = {"rocketmq.accessKey": "AK", "rocketmq.secretKey": "hidden", "rocketmq
 
 def test_every_option_reaches_the_client() -> None:
     options = Cluster.of(
-        SERVER | SECRETS | {
-            "rocketmq.namespace": "N", "rocketmq.unitName": "u", "rocketmq.clientIP": "10.0.0.1",
-            "rocketmq.vipChannelEnabled": "true", "rocketmq.serializeType": "ROCKETMQ",
-            "rocketmq.mqClientApiTimeout": "1500", "rocketmq.connectTimeout": "250",
+        SERVER
+        | SECRETS
+        | {
+            "rocketmq.namespace": "N",
+            "rocketmq.unitName": "u",
+            "rocketmq.clientIP": "10.0.0.1",
+            "rocketmq.vipChannelEnabled": "true",
+            "rocketmq.serializeType": "ROCKETMQ",
+            "rocketmq.mqClientApiTimeout": "1500",
+            "rocketmq.connectTimeout": "250",
             "rocketmq.socksProxyConfig": '{"10.0.0.0/8": {"addr": "proxy:1080", "username": "me", "password": "it"}}',
-            "path": "/not/ours", "includeProperties": "true",
+            "path": "/not/ours",
+            "includeProperties": "true",
         }
-    ).options()  # fmt: skip
+    ).options()
     assert options.name_server == "a:1;b:2"
     assert options.credentials == Credentials("AK", "hidden", "token")
     assert (options.namespace, options.unit_name, options.client_ip) == ("N", "u", "10.0.0.1")

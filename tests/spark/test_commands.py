@@ -135,8 +135,12 @@ def test_the_job_replaces_the_command(tmp_path: Path) -> None:
     found |= {"SPARK_HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     ran = subprocess.run(
         [*FIREARROW, "redrive", "--group", "G", "--master", "local[1]"],
-        env=found, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        env=found,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert ran.returncode == 7
     lines = ran.stdout.splitlines()
     assert lines[-1] == sys.executable

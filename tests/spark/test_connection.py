@@ -71,12 +71,17 @@ def topic(peer: Peer) -> str:
 @pytest.mark.parametrize("serializer", ["JSON", "ROCKETMQ"])
 def test_signed_and_in_either_header(peer: Peer, topic: str, serializer: str) -> None:
     there_and_back(
-        Cluster.of({
-            "nameServer": peer.name_server, "rocketmq.accessKey": "key", "rocketmq.secretKey": "secret",
-            "rocketmq.serializeType": serializer, "rocketmq.namespaceV2": "space",
-        }),
+        Cluster.of(
+            {
+                "nameServer": peer.name_server,
+                "rocketmq.accessKey": "key",
+                "rocketmq.secretKey": "secret",
+                "rocketmq.serializeType": serializer,
+                "rocketmq.namespaceV2": "space",
+            }
+        ),
         topic,
-    )  # fmt: skip
+    )
 
 
 def test_in_a_namespace(peer: Peer) -> None:

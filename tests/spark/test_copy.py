@@ -51,9 +51,19 @@ def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
         admin.create_topic("T", 3)
     report = tmp_path / "report.json"
     command = [
-        sys.executable, str(PROGRAM), "--name-server", source.name_server, "--topics", "T",
-        "--target", target.name_server, "--checkpoint", str(tmp_path / "checkpoint"), "--report", str(report),
-    ]  # fmt: skip
+        sys.executable,
+        str(PROGRAM),
+        "--name-server",
+        source.name_server,
+        "--topics",
+        "T",
+        "--target",
+        target.name_server,
+        "--checkpoint",
+        str(tmp_path / "checkpoint"),
+        "--report",
+        str(report),
+    ]
     environment = os.environ | spark_environment
     send(source, 0, 60)
     with (tmp_path / "log").open("wb") as log:

@@ -28,9 +28,16 @@ def copy(spark: "SparkSession", target: LocalBroker, tmp_path: Path) -> Copy:
         report = tmp_path / "report.json"
         report.unlink(missing_ok=True)
         common = (
-            "--target", target.name_server, "--create-topics", "--once", "--quiet", "--report", report,
-            "--checkpoint", tmp_path / "checkpoint",
-        )  # fmt: skip
+            "--target",
+            target.name_server,
+            "--create-topics",
+            "--once",
+            "--quiet",
+            "--report",
+            report,
+            "--checkpoint",
+            tmp_path / "checkpoint",
+        )
         done = CliRunner().invoke(cli, [*map(str, arguments), *map(str, common)])
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception

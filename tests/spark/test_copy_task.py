@@ -71,19 +71,26 @@ def target(tmp_path: Path) -> Iterator[LocalBroker]:
 
 
 def copying(
-    store: KnownStore, target: LocalBroker, folder: Path, queues: str | None = None, *,
-    create_topics: bool = True, timeout_s: float = 20,
-) -> MicroBatchCopier:  # fmt: skip
+    store: KnownStore,
+    target: LocalBroker,
+    folder: Path,
+    queues: str | None = None,
+    *,
+    create_topics: bool = True,
+    timeout_s: float = 20,
+) -> MicroBatchCopier:
     source = SourceArguments(path=[str(store.root)], queues=queues)
     to = TargetArguments(target=target.name_server, create_topics=create_topics)
     running = RunArguments(timeout_s=timeout_s)
     with checkpoint(folder, "copy", {}, list) as held:
         report = Report(job="copy", id=held.id, source="", target="")
         return MicroBatchCopier(
-            held=held, report=report, wanted=partial(is_wanted, source),
+            held=held,
+            report=report,
+            wanted=partial(is_wanted, source),
             routes=partial(routes, source.message_source(timeout_s), to, running, report),
             work=partial(work, source, to, running, held, True),
-        )  # fmt: skip
+        )
 
 
 def known(store: KnownStore, queue_id: int, start: int, end: int) -> list[bytes]:
@@ -190,16 +197,27 @@ def test_a_broker_that_is_away_ends_it_and_what_was_sent_is_not_sent_again(
 
 def test_the_stream_gets_its_options_from_the_arguments() -> None:
     source = SourceArguments(
-        name_server="h:1", settings=["rocketmq.useTLS=true"], topics=["B", "A"], since="1970-01-01T00:00:01Z",
-        fail_on_data_loss=False, group="tools",
-    )  # fmt: skip
+        name_server="h:1",
+        settings=["rocketmq.useTLS=true"],
+        topics=["B", "A"],
+        since="1970-01-01T00:00:01Z",
+        fail_on_data_loss=False,
+        group="tools",
+    )
     assert stream_options(
         source, BatchArguments(start="latest", batch_messages=5), RunArguments(timeout_s=7.5)
     ) == {
-        "startingOffsets": "latest", "failOnDataLoss": "false", "maxBytesPerTrigger": "256m", "topic": "A,B",
-        "rocketmq.useTLS": "true", "nameServer": "h:1", "startingTimestamp": "1000", "maxOffsetsPerTrigger": "5",
-        "pollTimeout": "7500ms", "group": "tools",
-    }  # fmt: skip
+        "startingOffsets": "latest",
+        "failOnDataLoss": "false",
+        "maxBytesPerTrigger": "256m",
+        "topic": "A,B",
+        "rocketmq.useTLS": "true",
+        "nameServer": "h:1",
+        "startingTimestamp": "1000",
+        "maxOffsetsPerTrigger": "5",
+        "pollTimeout": "7500ms",
+        "group": "tools",
+    }
     stores = SourceArguments(path=["/a", "x=/b"], pattern="T.*")
     options = stream_options(stores, BatchArguments(), RunArguments())
     assert (options["path"], options["topicPattern"]) == ('["/a","x=/b"]', "T.*")

@@ -35,8 +35,12 @@ def test_the_format_is_found_without_a_call(
     settings = [f"{name}={value}" for name, value in spark_settings.items()]
     done = subprocess.run(
         [sys.executable, "-c", COUNT, str(store.root), *settings],
-        env=environment, capture_output=True, text=True, timeout=110, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
     assert f"rows: {len(store.of('Orders'))}" in done.stdout, done.stderr
 
 

@@ -80,9 +80,18 @@ def test_no_space_for_spark_s_checkpoint_of_a_copy_is_one_sentence(
     disk: SmallDisk, spark: "SparkSession", root: Path, target: LocalBroker
 ) -> None:
     words = (
-        "--path", f"s={root}", "--topics", "T", "--target", target.name_server, "--create-topics", "--once",
-        "--quiet", "--checkpoint", disk.path / "c",
-    )  # fmt: skip
+        "--path",
+        f"s={root}",
+        "--topics",
+        "T",
+        "--target",
+        target.name_server,
+        "--create-topics",
+        "--once",
+        "--quiet",
+        "--checkpoint",
+        disk.path / "c",
+    )
     assert run(copy_.cli, *words).exit_code == 0
     with open_store(root) as store:
         fill(store, COUNT, COUNT)

@@ -42,9 +42,13 @@ def submit(spark_environment: dict[str, str], tmp_path: Path) -> Submit:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-c", COMMAND, "spark", *CLUSTER, *map(str, arguments)],
-            env=os.environ | spark_environment | ours, cwd=tmp_path, capture_output=True, text=True, timeout=150,
+            env=os.environ | spark_environment | ours,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=150,
             check=False,
-        )  # fmt: skip
+        )
 
     return run
 
@@ -96,8 +100,13 @@ def test_executors_read_a_table_and_replay_it(
     arguments = store.root, fresh_broker.name_server, tmp_path / "checkpoint"
     done = subprocess.run(
         [home / "bin" / "spark-submit", *CLUSTER, *options, PROGRAM, *arguments],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False,
-    )  # fmt: skip
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     result = orjson.loads(done.stdout.splitlines()[-1])
     known = {(each.queue.queue_id, each.queue_offset, each.unique_id) for each in store.of("Orders")}

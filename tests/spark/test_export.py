@@ -94,9 +94,10 @@ def test_only_what_is_chosen(run: Run, store: KnownStore, tmp_path: Path) -> Non
         == 0
     )
     wanted = {
-        (known.queue.topic, known.queue.queue_id, known.queue_offset) for known in store.of("Orders")
+        (known.queue.topic, known.queue.queue_id, known.queue_offset)
+        for known in store.of("Orders")
         if known.tags == "paid" and int(known.properties.get("number", 0)) > 50
-    }  # fmt: skip
+    }
     found = [key_of(row) for row in rows_of(tmp_path / "out")]
     assert set(found) == wanted
     assert len(found) == len(wanted) > 0
@@ -117,9 +118,10 @@ def test_an_apache_store_is_exported_whole(run: Run, golden: Golden, tmp_path: P
     assert run("--path", golden.root, "--partition-by", "topic") == 0
     expected = {
         (topic, queue["queueId"], message["queueOffset"]): message["properties"]
-        for topic, queue in golden.queues() for message in queue["messages"]
+        for topic, queue in golden.queues()
+        for message in queue["messages"]
         if not topic.startswith("%") and not is_system_topic(topic)
-    }  # fmt: skip
+    }
     rows = rows_of(tmp_path / "out")
     assert {key_of(row) for row in rows} == expected.keys()
     assert len(rows) == len(expected)
@@ -177,9 +179,13 @@ def lineage(pid: int, parents: dict[int, int]) -> Iterator[int]:
 
 
 def test_a_full_disk_is_reported_and_the_same_command_goes_on(
-    run: Run, spark: "SparkSession", store: KnownStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    run: Run,
+    spark: "SparkSession",
+    store: KnownStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(export_task, "BUNDLE_BYTES_MIN", 1)
     with workers_write_at_most(spark, 4096):
         assert run("--path", store.root) == 1

@@ -24,9 +24,13 @@ def run(*arguments: object) -> int:
     ],
 )
 def test_wrong_arguments_are_named(
-    arguments: tuple[str, ...], expected: str, store: KnownStore, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    arguments: tuple[str, ...],
+    expected: str,
+    store: KnownStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert run("--path", store.root, *arguments) in (1, 2)
     output = capsys.readouterr().err.strip()

@@ -22,9 +22,17 @@ def written(folder: Path, content: bytes = b"rows") -> ExportManifest:
     part.write_bytes(content)
     file = ExportedFile("topic=T/part.parquet", 3, len(content), file_crc(part), 0)
     manifest = ExportManifest(
-        "export", "/stores/b", 1, 2, {"topics": "T"}, ("topic", "body"), ("topic",),
-        (ExportedRange("T", "b", 0, 5, 10, 3, 0),), (file,), ("T@b:0[0..5)",),
-    )  # fmt: skip
+        "export",
+        "/stores/b",
+        1,
+        2,
+        {"topics": "T"},
+        ("topic", "body"),
+        ("topic",),
+        (ExportedRange("T", "b", 0, 5, 10, 3, 0),),
+        (file,),
+        ("T@b:0[0..5)",),
+    )
     manifest.write(folder)
     return manifest
 

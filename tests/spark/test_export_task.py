@@ -71,9 +71,10 @@ def test_every_message_is_in_the_files_once_and_in_order(tmp_path: Path, marks: 
     slices = slices_of(log)
     work(log, tmp_path / "out")(slices, marks)
     assert rows(tmp_path / "out") == [
-        *(("Orders", 0, offset) for offset in range(10)), *(("Orders", 1, offset) for offset in range(3)),
+        *(("Orders", 0, offset) for offset in range(10)),
+        *(("Orders", 1, offset) for offset in range(3)),
         ("Payments", 0, 0),
-    ]  # fmt: skip
+    ]
     done = [marks.read(each) for each in slices]
     assert all(mark.next == each.part.end for mark, each in zip(done, slices, strict=True))
     assert [mark.counts["messages"] for mark in done] == [4, 4, 2, 3, 1]

@@ -46,9 +46,12 @@ def test_each_record_is_asked_by_itself() -> None:
 
 def test_everything_given_must_hold() -> None:
     of = spans(
-        {"TAGS": "red", "a": "1", "KEYS": "k"}, {"TAGS": "blue", "a": "1", "KEYS": "k"},
-        {"TAGS": "red", "a": "2", "KEYS": "k"}, {"TAGS": "red", "a": "1"}, {"TAGS": "red", "a": "1", "KEYS": "l k"},
-    )  # fmt: skip
+        {"TAGS": "red", "a": "1", "KEYS": "k"},
+        {"TAGS": "blue", "a": "1", "KEYS": "k"},
+        {"TAGS": "red", "a": "2", "KEYS": "k"},
+        {"TAGS": "red", "a": "1"},
+        {"TAGS": "red", "a": "1", "KEYS": "l k"},
+    )
     message_filter = MessageFilter(
         tags=frozenset({"red"}), keys=frozenset({"k"}), sql="a = 1", stored=(50, 54)
     )

@@ -158,9 +158,12 @@ def test_it_goes_on_after_what_was_acknowledged(
     marks.folder.mkdir()
     marks.write(SliceProgress(0, 47, {"messages": 47}))
     work = ImportTask(
-        pieces={piece.name: piece for piece in found.pieces}, target=Cluster.of({"nameServer": broker.name_server}),
-        sink_settings=SinkSettings(topic=topic, queues=QueueIdUse.MODULO), renamed=str, job="job",
-    )  # fmt: skip
+        pieces={piece.name: piece for piece in found.pieces},
+        target=Cluster.of({"nameServer": broker.name_server}),
+        sink_settings=SinkSettings(topic=topic, queues=QueueIdUse.MODULO),
+        renamed=str,
+        job="job",
+    )
     work([Slice(0, found.pieces[0].part)], marks)
     assert [record.body for record in stored(broker, topic)[0]] == [
         str(row).encode() for row in range(47, 100)
@@ -179,9 +182,12 @@ def test_it_goes_on_after_what_was_acknowledged(
     ],
 )
 def test_what_cannot_be_sent_is_reported_before_anything_is(
-    columns: dict[str, list[object]], arguments: tuple[str, ...], expected: str, tmp_path: Path,
+    columns: dict[str, list[object]],
+    arguments: tuple[str, ...],
+    expected: str,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     assert run(tmp_path, "--parquet", tmp_path, "--target", "127.0.0.1:1", *arguments) == 2
     assert expected in capsys.readouterr().err

@@ -14,9 +14,13 @@ from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.datasource.stream import StreamReader
 from tests.spark.stores import BROKER
 
-SCHEMA = StructType([
-    StructField("queueOffset", LongType()), StructField("body", BinaryType()), StructField("tags", StringType()),
-])  # fmt: skip
+SCHEMA = StructType(
+    [
+        StructField("queueOffset", LongType()),
+        StructField("body", BinaryType()),
+        StructField("tags", StringType()),
+    ]
+)
 
 
 @pytest.fixture

@@ -146,9 +146,13 @@ def test_options_of_the_client_are_let_through() -> None:
 
 def test_a_time_goes_before_times_and_times_before_offsets() -> None:
     every = {
-        "startingOffsets": OFFSETS, "startingOffsetsByTimestamp": OFFSETS, "startingTimestamp": "7",
-        "endingOffsets": OFFSETS, "endingOffsetsByTimestamp": OFFSETS, "endingTimestamp": "8",
-    }  # fmt: skip
+        "startingOffsets": OFFSETS,
+        "startingOffsetsByTimestamp": OFFSETS,
+        "startingTimestamp": "7",
+        "endingOffsets": OFFSETS,
+        "endingOffsetsByTimestamp": OFFSETS,
+        "endingTimestamp": "8",
+    }
     seen = []
     for name in (
         None,

@@ -93,13 +93,16 @@ def test_parts_of_a_queue_follow_each_other_and_others_do_not(tmp_path: Path) ->
     export(log, tmp_path, parts)
     found = parquet_input(tmp_path, contents=True, ordered=True)
     assert [[piece.name for piece in chain] for chain in found.chains] == [
-        ["part-000000", "part-000001", "part-000002", "part-000003"], ["part-000004"]
-    ]  # fmt: skip
+        ["part-000000", "part-000001", "part-000002", "part-000003"],
+        ["part-000004"],
+    ]
     assert found.queues == tuple(sorted(log.queues_there))
     assert [key for piece in keys(found) for key in piece] == [
-        (each.queue.topic, each.queue.queue_id, offset) for part in parts for each in part
+        (each.queue.topic, each.queue.queue_id, offset)
+        for part in parts
+        for each in part
         for offset in range(each.start, each.end)
-    ]  # fmt: skip
+    ]
     assert [len(chain) for chain in parquet_input(tmp_path, contents=False, ordered=False).chains] == [1] * 5
 
 
@@ -169,8 +172,10 @@ def test_renamed_topics_say_what_they_were() -> None:
     assert with_topics(batch, lambda topic: topic) is batch
     renamed = with_topics(batch, lambda topic: f"{topic}2" if topic == "A" else topic)
     assert renamed.to_pydict() == {
-        "topic": ["A2", "B", None, "A2"], "body": [b"1", b"2", b"3", b"4"], "sourceTopic": ["A", "B", None, "A"],
-    }  # fmt: skip
+        "topic": ["A2", "B", None, "A2"],
+        "body": [b"1", b"2", b"3", b"4"],
+        "sourceTopic": ["A", "B", None, "A"],
+    }
 
 
 def test_an_export_that_has_not_finished_is_refused(tmp_path: Path) -> None:

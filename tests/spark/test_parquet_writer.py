@@ -36,9 +36,12 @@ def batch(
     start: int, count: int, topic: str = "T", tags: str | None = "t", time_us: int = 0, body: bytes = b"body"
 ) -> pa.RecordBatch:
     values = {
-        "topic": [topic] * count, "queueOffset": range(start, start + count), "storeTimestamp": [time_us] * count,
-        "tags": [tags] * count, "body": [body] * count,
-    }  # fmt: skip
+        "topic": [topic] * count,
+        "queueOffset": range(start, start + count),
+        "storeTimestamp": [time_us] * count,
+        "tags": [tags] * count,
+        "body": [body] * count,
+    }
     arrays = [pa.array(list(values[field.name]), field.type) for field in schema(COLUMNS)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema(COLUMNS))
 

@@ -73,9 +73,11 @@ class Broker:
 
     def respond(self, request: RemotingCommand, code: int, next_offset: int, body: bytes = b"") -> Answer:
         ext = {
-            "nextBeginOffset": str(next_offset), "minOffset": str(self.first), "maxOffset": str(self.end),
+            "nextBeginOffset": str(next_offset),
+            "minOffset": str(self.first),
+            "maxOffset": str(self.end),
             "suggestWhichBrokerId": "0",
-        }  # fmt: skip
+        }
         return request.answer(code, "scripted", ext, body)
 
 
@@ -91,9 +93,15 @@ def put(cluster: Scripted, broker: Broker) -> Broker:
 
 
 def read(
-    cluster: Scripted, start: int, end: int, *, message_filter: MessageFilter = ALL, lost: Lost | None = None,
-    bytes_max: int = 1000, timeout_s: float = 5,
-) -> list[int]:  # fmt: skip
+    cluster: Scripted,
+    start: int,
+    end: int,
+    *,
+    message_filter: MessageFilter = ALL,
+    lost: Lost | None = None,
+    bytes_max: int = 1000,
+    timeout_s: float = 5,
+) -> list[int]:
     def on_loss(part: QueueRange, why: str) -> None:
         assert part.queue == QUEUE
         if lost is None:

@@ -149,9 +149,15 @@ def test_kept_is_what_plain_python_keeps(
         )
     )
     kept = RecordFilter(
-        topics=topics, tags=tags, keys=keys, unique_ids=ids, stored_from=stored_from, stored_until=stored_until,
-        born_from=born_from, born_until=born_until,
-    ).keep(spans)  # fmt: skip
+        topics=topics,
+        tags=tags,
+        keys=keys,
+        unique_ids=ids,
+        stored_from=stored_from,
+        stored_until=stored_until,
+        born_from=born_from,
+        born_until=born_until,
+    ).keep(spans)
     assert bodies(kept) == [b"%d" % number for number, message in enumerate(messages) if wanted(message)]
 
 

@@ -29,9 +29,11 @@ def log_of(
     for number in range(count):
         positions.append(len(log))
         log += record_bytes(
-            body + str(number).encode(), properties_bytes({"TAGS": f"tag{number % 3}", "n": str(number)}),
-            queue_offset=first + number, physical_offset=base + len(log),
-        )  # fmt: skip
+            body + str(number).encode(),
+            properties_bytes({"TAGS": f"tag{number % 3}", "n": str(number)}),
+            queue_offset=first + number,
+            physical_offset=base + len(log),
+        )
     return log, positions
 
 
@@ -170,9 +172,13 @@ def test_golden_queues_are_read_by_their_entries(golden: Golden) -> None:
         while at < queue["maxOffset"]:
             base = int.from_bytes(entries[at * 20 : at * 20 + 8], "big") // 262144 * 262144
             spans, used = from_entries(
-                logs[base], entries[at * 20 :], base=base, first=at, is_lmq=topic.startswith("%LMQ%"),
+                logs[base],
+                entries[at * 20 :],
+                base=base,
+                first=at,
+                is_lmq=topic.startswith("%LMQ%"),
                 queue=(topic, queue["queueId"]),
-            )  # fmt: skip
+            )
             for index in range(len(spans)):
                 assert_same(spans[index], queue["messages"][at + index])
                 seen += 1

@@ -113,9 +113,14 @@ def test_only_what_is_chosen_arrives(
 @pytest.mark.parametrize("numbers", [(7, 93), (60,)])
 @pytest.mark.parametrize("option", ["--keys", "--unique-ids", "--keys-file"])
 def test_a_few_messages_are_found_by_the_index(
-    store: KnownStore, target: LocalBroker, replay: Job, tmp_path: Path, option: str, numbers: tuple[int, ...],
+    store: KnownStore,
+    target: LocalBroker,
+    replay: Job,
+    tmp_path: Path,
+    option: str,
+    numbers: tuple[int, ...],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(index_plan, "GAP_MAX", 0)
     known = [message for message in store.of("Orders") if message.keys]
     ids = [known[number].unique_id for number in numbers]
@@ -212,8 +217,14 @@ def test_a_live_cluster_is_read_as_its_store_is(
         queue_id: [f"live {number}".encode() for number in range(queue_id, 300, 2)] for queue_id in (0, 1)
     }
     assert ran.report["verification"] == {
-        "by": "source offset", "messages": 300, "missing": 0, "wrong": 0, "copies": 0, "unreadable": 0, "named": [],
-    }  # fmt: skip
+        "by": "source offset",
+        "messages": 300,
+        "missing": 0,
+        "wrong": 0,
+        "copies": 0,
+        "unreadable": 0,
+        "named": [],
+    }
 
 
 def test_a_golden_store_arrives_whole(golden_clean: Golden, target: LocalBroker, replay: Job) -> None:

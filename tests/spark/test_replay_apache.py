@@ -19,11 +19,16 @@ from tests.spark.replaying import job
 from tests.spark.stores import Golden
 
 pytestmark = pytest.mark.interop
-SCHEMA = StructType([
-    StructField("topic", StringType()), StructField("queueId", IntegerType()), StructField("queueOffset", LongType()),
-    StructField("body", BinaryType()), StructField("properties", MapType(StringType(), StringType())),
-    StructField("flag", IntegerType()),
-])  # fmt: skip
+SCHEMA = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("queueId", IntegerType()),
+        StructField("queueOffset", LongType()),
+        StructField("body", BinaryType()),
+        StructField("properties", MapType(StringType(), StringType())),
+        StructField("flag", IntegerType()),
+    ]
+)
 ADDED_BY_READER = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"}
 
 
@@ -77,8 +82,11 @@ def compare(event: Event, message: Event, job_id: str) -> None:
     provenance = Provenance.of(event["properties"])
     assert provenance is not None
     assert (provenance.job, provenance.queue.topic, provenance.queue.queue_id, provenance.queue_offset) == (
-        job_id, message["topicInRecord"], message["queueIdInRecord"], message["queueOffset"],
-    )  # fmt: skip
+        job_id,
+        message["topicInRecord"],
+        message["queueIdInRecord"],
+        message["queueOffset"],
+    )
     ours = {name: text for name, text in event["properties"].items() if not name.startswith("REPLAY_")}
     kept = {name: text for name, text in message["properties"].items() if name not in BROKER_OWN}
     assert {name: text for name, text in ours.items() if name not in ADDED_BY_READER | BROKER_OWN} == kept

@@ -114,14 +114,34 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
     spark_environment: dict[str, str], store: KnownStore, target: LocalBroker, tmp_path: Path
 ) -> None:
     command = [
-        sys.executable, "-c", "from firearrow.broker.cli import main; main()", "spark", "--master", "local[2]",
-        "--driver-memory", "512m", "replay", "--path", str(store.root), "--target", target.name_server,
-        "--checkpoint", str(tmp_path / "checkpoint"), "--report", str(tmp_path / "report.json"), "--quiet",
-    ]  # fmt: skip
+        sys.executable,
+        "-c",
+        "from firearrow.broker.cli import main; main()",
+        "spark",
+        "--master",
+        "local[2]",
+        "--driver-memory",
+        "512m",
+        "replay",
+        "--path",
+        str(store.root),
+        "--target",
+        target.name_server,
+        "--checkpoint",
+        str(tmp_path / "checkpoint"),
+        "--report",
+        str(tmp_path / "report.json"),
+        "--quiet",
+    ]
     slow = subprocess.Popen(
-        [*command, "--rate", "40"], env=os.environ | spark_environment, cwd=tmp_path, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [*command, "--rate", "40"],
+        env=os.environ | spark_environment,
+        cwd=tmp_path,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         marks = ProgressFiles(tmp_path / "checkpoint" / "marks")
         assert await_marks(slow, marks), "nothing was marked"
@@ -131,9 +151,14 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
     ended_at = sum(mark.counts.get("messages", 0) for mark in marks.written())
     assert 0 < ended_at < len(store.messages)
     ran = subprocess.run(
-        [*command, "--verify"], env=os.environ | spark_environment, cwd=tmp_path, capture_output=True, text=True,
-        timeout=110, check=False,
-    )  # fmt: skip
+        [*command, "--verify"],
+        env=os.environ | spark_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
     assert "INFO" not in ran.stderr
     report = orjson.loads((tmp_path / "report.json").read_bytes())

@@ -72,9 +72,12 @@ def numbers(messages: list[ReceivedMessage]) -> list[int]:
 
 def test_records_arrive_as_they_were(peer: Peer, target: Cluster, topic: str) -> None:
     properties = {"UNIQ_KEY": "AB" * 16, "TAGS": "t", "KEYS": "k1 k2", "größe": "übel", "MSG_REGION": "old"}
-    spans = spans_of(*(
-        record_bytes(b"body %d" % n, properties_bytes(properties), queue_offset=n, flag=n) for n in range(300)
-    ))  # fmt: skip
+    spans = spans_of(
+        *(
+            record_bytes(b"body %d" % n, properties_bytes(properties), queue_offset=n, flag=n)
+            for n in range(300)
+        )
+    )
     with Sender(target) as sender:
         queue = sender.queues(topic)[1]
         at, pendings = 0, []

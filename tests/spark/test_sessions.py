@@ -32,9 +32,14 @@ def test_a_session_is_as_it_is_promised(
     spark_environment: dict[str, str], store: KnownStore, tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(store.root)], env=os.environ | spark_environment, cwd=tmp_path,
-        capture_output=True, text=True, timeout=110, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM, str(store.root)],
+        env=os.environ | spark_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     result = orjson.loads(done.stdout.splitlines()[-1])
     own = {"spark.speculation": "true", "spark.master": "local[1]", "spark.app.name": "direct"}

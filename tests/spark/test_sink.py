@@ -97,9 +97,13 @@ def test_queues_packed_bodies_and_delays_reach_the_broker(
     topic, due = topics(3), time.time_ns() // 1_000_000 + DUE_MS
     read = spark.read.format("rocketmq").options(topic="Orders", openBodies="false").load(str(store.root))
     frame = read.selectExpr(
-        "body", "sysFlag", "queueId", "uniqKey", "IF(queueOffset = 1, 1, NULL) AS delayLevel",
+        "body",
+        "sysFlag",
+        "queueId",
+        "uniqKey",
+        "IF(queueOffset = 1, 1, NULL) AS delayLevel",
         f"IF(queueOffset = 2, {due}, NULL) AS deliverTime",
-    )  # fmt: skip
+    )
     write(frame, topic=topic, queues="modulo", packedBodies="true", sendBatchBytes="4k")
     known = store.of("Orders")
     await_some(broker.name_server, topic, len(known), asked_max=200_000)

@@ -64,9 +64,14 @@ def test_columns_that_make_no_message(columns: dict[str, pa.DataType], sentence:
 
 def test_columns_of_the_source_are_passed_over_and_types_may_vary() -> None:
     columns = {
-        "body": pa.large_binary(), "keys": pa.list_(pa.string()), "flag": pa.int16(), "queueId": pa.int64(),
-        "deliverTime": pa.timestamp("us"), "storeTimestamp": pa.timestamp("us"), "bornHost": pa.string(),
-    }  # fmt: skip
+        "body": pa.large_binary(),
+        "keys": pa.list_(pa.string()),
+        "flag": pa.int16(),
+        "queueId": pa.int64(),
+        "deliverTime": pa.timestamp("us"),
+        "storeTimestamp": pa.timestamp("us"),
+        "bornHost": pa.string(),
+    }
     check_columns(pa.schema(columns), "T")
 
 
@@ -100,9 +105,14 @@ def test_options_that_cannot_be(given: dict[str, str], sentence: str) -> None:
 def test_the_options_define_how_rows_become_messages() -> None:
     assert SinkOptions.of(THERE, BATCH).sink_settings() == SinkSettings()
     given = {
-        **THERE, "topic": "T", "provenance": "nightly", "queues": "modulo", "packedbodies": "true",
-        "sendbatchbytes": "2k", "sendtimeout": "250ms",
-    }  # fmt: skip
+        **THERE,
+        "topic": "T",
+        "provenance": "nightly",
+        "queues": "modulo",
+        "packedbodies": "true",
+        "sendbatchbytes": "2k",
+        "sendtimeout": "250ms",
+    }
     options = SinkOptions.of(given, BATCH)
     assert options.timeout_s == 0.25
     assert options.sink_settings() == SinkSettings(

@@ -57,7 +57,10 @@ def test_filters_give_the_same_with_and_without_push_down(
     )
     cases: list[tuple[str, Any]] = [
         ("topic = 'Orders'", lambda each: each.queue.topic == "Orders"),
-        ("topic LIKE 'Pay%' AND queueId > 0", lambda each: each.queue.topic == "Payments" and each.queue.queue_id > 0),
+        (
+            "topic LIKE 'Pay%' AND queueId > 0",
+            lambda each: each.queue.topic == "Payments" and each.queue.queue_id > 0,
+        ),
         ("queueOffset >= 10 AND queueOffset < 20", lambda each: 10 <= each.queue_offset < 20),
         ("queueOffset IN (3, 90)", lambda each: each.queue_offset in (3, 90)),
         ("tags = 'paid'", lambda each: each.tags == "paid"),
@@ -69,7 +72,7 @@ def test_filters_give_the_same_with_and_without_push_down(
         (f"uniqKey = '{known[5].unique_id}'", lambda each: each.unique_id == known[5].unique_id),
         ("tags = 'paid' AND tags = 'created'", lambda each: False),
         ("queueId = 0 OR queueOffset = 1", lambda each: each.queue.queue_id == 0 or each.queue_offset == 1),
-    ]  # fmt: skip
+    ]
     for condition, holds in cases:
         frame = load(topicPattern="Orders|Payments", pushDown="true") if pushdown == "true" else frame
         assert frame.where(condition).count() == sum(map(holds, known)), condition

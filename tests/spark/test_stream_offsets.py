@@ -22,9 +22,12 @@ class Stream:
         given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest", **options}
         self.lost: list[tuple[str, str]] = []
         self.cursor = StreamCursor(
-            log, SourceOptions.of(given, STREAM), clock=self.clock, pause=self.pass_time,
+            log,
+            SourceOptions.of(given, STREAM),
+            clock=self.clock,
+            pause=self.pass_time,
             lost=lambda part, why: self.lost.append((str(part), why)),
-        )  # fmt: skip
+        )
 
     def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds * 1000)

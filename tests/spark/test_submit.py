@@ -17,7 +17,7 @@ from firearrow.spark_tools.submit import (
     environment,
     spark_home,
     split,
-)  # fmt: skip
+)
 
 
 def java(folder: Path, version_output: str, code: int = 0) -> str:

@@ -34,10 +34,13 @@ def queue(number: int, topic: str = "T", broker: str = "b") -> MessageQueue:
 ranges = st.lists(
     st.builds(
         lambda number, start, length, size: QueueRange(queue(number), start, start + length, size),
-        st.integers(0, 5), st.integers(0, 1000), st.integers(1, 5000), st.integers(0, 1 << 30),
+        st.integers(0, 5),
+        st.integers(0, 1000),
+        st.integers(1, 5000),
+        st.integers(0, 1 << 30),
     ),
     max_size=20,
-)  # fmt: skip
+)
 
 
 @given(ranges, st.integers(1, 9), st.booleans(), st.integers(1, 5))
@@ -148,8 +151,10 @@ def test_brokers_of_other_names_are_taken_by_turns() -> None:
     sources = [queue(number, broker=name) for name in ("a", "b", "y") for number in range(2)]
     mapping = map_queues(sources, there, lambda topic: topic)
     assert {source.broker_name: target.broker_name for source, target in mapping.table.items()} == {
-        "a": "x", "b": "y", "y": "y",
-    }  # fmt: skip
+        "a": "x",
+        "b": "y",
+        "y": "y",
+    }
     assert all(source.queue_id == target.queue_id for source, target in mapping.table.items())
 
 

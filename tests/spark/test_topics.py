@@ -26,8 +26,10 @@ def found(log: FakeLog, wanted: TopicSelection) -> list[str]:
 
 def test_topics_by_name_the_system_s_too(log: FakeLog) -> None:
     assert found(log, TopicSelection(("Payments", "%DLQ%g", "TBW102"))) == [
-        "%DLQ%g@broker-a:0", "Payments@broker-a:0", "TBW102@broker-a:0",
-    ]  # fmt: skip
+        "%DLQ%g@broker-a:0",
+        "Payments@broker-a:0",
+        "TBW102@broker-a:0",
+    ]
     assert found(log, TopicSelection(("Orders",))) == [
         "Orders@broker-a:0",
         "Orders@broker-a:1",
@@ -62,8 +64,9 @@ def test_none_of_the_three_is_all_that_people_made(log: FakeLog) -> None:
 
 def test_queues_by_number_at_one_broker_or_at_each(log: FakeLog) -> None:
     assert found(log, TopicSelection(assigned=(AssignedQueues("Orders", None, frozenset({1})),))) == [
-        "Orders@broker-a:1", "Orders@broker-b:1",
-    ]  # fmt: skip
+        "Orders@broker-a:1",
+        "Orders@broker-b:1",
+    ]
     assert found(log, TopicSelection(assigned=(AssignedQueues("Orders", "broker-b", frozenset({1})),))) == [
         "Orders@broker-b:1"
     ]

@@ -19,9 +19,14 @@ OUTPUT = (
 @pytest.mark.timeout(240)
 def test_the_tutorial(spark_environment: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(TUTORIAL)], env=os.environ | spark_environment, cwd=tmp_path,
-        capture_output=True, text=True, timeout=220, check=False,
-    )  # fmt: skip
+        [sys.executable, str(TUTORIAL)],
+        env=os.environ | spark_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=220,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     for line in OUTPUT:
         assert line in done.stdout, done.stdout + done.stderr

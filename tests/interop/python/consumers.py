@@ -33,11 +33,14 @@ class Consumers:
         consumer = PushConsumer(
             parameters.text("group"),
             client=ClientOptions(
-                name_server=self._name_server, instance_name=name, poll_name_server_s=0.5, persist_offsets_s=0.5,
-                rebalance_s=0.5
+                name_server=self._name_server,
+                instance_name=name,
+                poll_name_server_s=0.5,
+                persist_offsets_s=0.5,
+                rebalance_s=0.5,
             ),
             options=options(parameters),
-        )  # fmt: skip
+        )
         consumer.subscribe(
             parameters.text("topic"),
             verdicts(name, parameters),
