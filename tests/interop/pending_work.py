@@ -120,11 +120,11 @@ class Sent(PendingWork):
     """A message to a topic of each kind, found by its keys; and an offset that was committed."""
 
     def leave(self, client: ClientSocket) -> None:
-        light = {"INNER_MULTI_DISPATCH": "%LMQ%one,%LMQ%three"}
+        lmqs = {"INNER_MULTI_DISPATCH": "%LMQ%one,%LMQ%three"}
         for topic, more in (
             ("GoldenPlain", {}),
             ("GoldenOrder", {}),
-            ("GoldenMulti", light),
+            ("GoldenMulti", lmqs),
             ("GoldenSql", {"a": "5"}),
         ):
             put(

@@ -295,9 +295,11 @@ def test_entries_without_records_are_reported(log: bytes) -> None:
         good, 0, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=False, faults=shifted
     )
     assert shifted.total(FaultKind.LOST_RECORD) == 2
-    light = Faults()
-    check_entries(good, 7, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=True, faults=light)
-    assert len(light) == 0
+    lmq_faults = Faults()
+    check_entries(
+        good, 7, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=True, faults=lmq_faults
+    )
+    assert len(lmq_faults) == 0
 
 
 def test_entries_of_a_hole_are_listed() -> None:

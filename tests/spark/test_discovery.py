@@ -18,7 +18,7 @@ for setting in sys.argv[2:]:
 frame = builder.getOrCreate().read.format("rocketmq").option("topic", "Orders").load(sys.argv[1])
 print("rows:", frame.count())
 """
-LIGHT = """
+IMPORTS = """
 import sys
 from firearrow.spark_tools.discovery import DefaultSource
 
@@ -46,6 +46,6 @@ def test_the_format_is_found_without_a_call(
 
 def test_other_sources_import_almost_nothing() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"

@@ -105,11 +105,11 @@ def test_a_config_that_is_cut_is_replaced_by_its_copy(root: Path) -> None:
 def test_the_newer_file_of_offsets_counts(root: Path) -> None:
     config = root / "config"
     config.mkdir()
-    plain, light = config / "consumerOffset.json", config / "lmqConsumerOffset.json"
+    plain, lmq = config / "consumerOffset.json", config / "lmqConsumerOffset.json"
     plain.write_text('{"offsetTable":{"T@g":{0:3}}}')
-    light.write_text('{"offsetTable":{"T@g":{0:9}},"lmqOffsetTable":{"%LMQ%x@g":5}}')
-    for newer, counted in ((plain, 3), (light, 9)):
-        for path in (plain, light):
+    lmq.write_text('{"offsetTable":{"T@g":{0:9}},"lmqOffsetTable":{"%LMQ%x@g":5}}')
+    for newer, counted in ((plain, 3), (lmq, 9)):
+        for path in (plain, lmq):
             os.utime(path, ns=(0, 2 if path == newer else 1))
         with opened(root) as reader:
             assert reader.groups() == {"g": {QUEUE: counted, MessageQueue("%LMQ%x", "s", 0): 5}}
