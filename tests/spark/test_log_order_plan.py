@@ -63,13 +63,13 @@ def test_each_group_is_in_one_range_of_the_log(root: Path) -> None:
         assert 8 <= len(groups) <= 9
         ends = []
         for group in groups:
-            offsets = [
+            positions = [
                 spans[n].physical_offset
                 for part in group
                 for spans in reader.read(part, MessageFilter(), lost, bytes_max=1 << 20)
                 for n in range(len(spans))
             ]
-            ends.append((min(offsets), max(offsets)))
+            ends.append((min(positions), max(positions)))
             assert abs(sum(part.size for part in group) - total / 8) < total / 16
         assert ends == sorted(ends)
         assert all(before < after for (_, before), (after, _) in pairwise(ends))

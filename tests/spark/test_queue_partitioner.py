@@ -88,13 +88,13 @@ def test_a_queue_is_looked_for_at_the_broker_of_the_same_name_first() -> None:
         ]
 
     def found(message_filter: QueueIdUse, **columns: Sequence[int | str | None]) -> list[tuple[str, int]]:
-        queues: dict[int, tuple[str, int]] = {}
+        by_row: dict[int, tuple[str, int]] = {}
         for stretch in partition_rows(pa.record_batch(columns), "T", two, message_filter):
             assert stretch.queue is not None
-            queues |= dict.fromkeys(
+            by_row |= dict.fromkeys(
                 stretch.rows.tolist(), (stretch.queue.broker_name, stretch.queue.queue_id)
             )
-        return [queues[row] for row in range(len(queues))]
+        return [by_row[row] for row in range(len(by_row))]
 
     ids, names = [1, 1, 3, 3, 0], ["a", "b", "a", "b", None]
     exact = found(QueueIdUse.EXACT, queueId=ids, brokerName=names)
