@@ -29,7 +29,7 @@ POPULATE = 23
 
 class Reserve(Watch):
     """Reserved memory, at most half of the machine's, which is released while this context is entered: as
-    much as the machine uses meanwhile, a little ahead, so that the host cannot take it. The rest remains
+    much as the machine uses and slightly more, so that the host cannot take it. The rest remains
     reserved.
     """
 

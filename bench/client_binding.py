@@ -32,22 +32,22 @@ def started(name_server: str) -> Producer:
 def send(name_server: str, topic: str, messages: int) -> None:
     producer = started(name_server)
     producer.send_sync(message(topic, SMALL))
-    room = threading.Semaphore(DEPTH)
+    in_flight = threading.Semaphore(DEPTH)
     failed: list[Exception] = []
 
     def answered(result: object) -> None:
-        room.release()
+        in_flight.release()
 
     def refused(error: Exception) -> None:
         failed.append(error)
-        room.release()
+        in_flight.release()
 
     clock.start()
     for _ in range(messages):
-        room.acquire()
+        in_flight.acquire()
         producer.send_async(message(topic, SMALL), answered, refused)
     for _ in range(DEPTH):
-        room.acquire()
+        in_flight.acquire()
     clock.stop()
     if failed:
         raise failed[0]

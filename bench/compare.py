@@ -15,7 +15,7 @@ from bench import results
 from bench.measuring import measured, prepared
 from bench.peers import started
 from bench.request_rows import request_rows
-from bench.results import Outcome, Told
+from bench.results import Outcome, RowResult
 from bench.rows import Row, server_of
 from bench.whole_rows import whole_rows
 
@@ -24,11 +24,11 @@ def rows() -> list[Row]:
     return [*request_rows(), *whole_rows()]
 
 
-def line(told: Told) -> str:
-    rates = ", ".join(f"{name} {of['rate']:,.0f}/s" for name, of in told.figures.items())
-    mine = told.figures[told.ours]
+def line(result: RowResult) -> str:
+    rates = ", ".join(f"{name} {of['rate']:,.0f}/s" for name, of in result.figures.items())
+    mine = result.figures[result.ours]
     figures = f"CPU {mine['cpu_us']:.2f} us, p99 {mine['p99']:,.0f} us, {mine['mb']:.0f} MB"
-    return "\n    ".join([told.row, rates, figures, *map(goal_line, told.goals)])
+    return "\n    ".join([result.row, rates, figures, *map(goal_line, result.goals)])
 
 
 def goal_line(goal: Outcome) -> str:
@@ -57,7 +57,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     return given
 
 
-def main(arguments: list[str] | None = None) -> list[Told]:
+def main(arguments: list[str] | None = None) -> list[RowResult]:
     given = parsed(arguments)
     chosen = [row for row in rows() if row.name.startswith(tuple(given.rows))]
     if given.list or not chosen:
@@ -70,12 +70,12 @@ def main(arguments: list[str] | None = None) -> list[Told]:
         peers = started(stack, wanted, Path(folder), given.part)
         prepared(chosen, peers, given.part)
         found = measured(peers, chosen, given.rounds, given.part)
-    told = [results.row_told(row, found[row.name]) for row in chosen]
-    print("\n".join(map(line, told)))
+    row_results = [results.row_result(row, found[row.name]) for row in chosen]
+    print("\n".join(map(line, row_results)))
     print("started in s: " + ", ".join(f"{name} {server.ready_s:.2f}" for name, server in peers.items()))
     if not given.no_record:
-        results.append_comparison(told, peers, part=given.part, rounds=given.rounds)
-    return told
+        results.append_comparison(row_results, peers, part=given.part, rounds=given.rounds)
+    return row_results
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.frames import QUEUES, sends
-from bench.load import LIMIT_S, Address, Load, LoadError, command, create_topic, kept, told
+from bench.load import LIMIT_S, Address, Load, LoadError, command, create_topic, kept, run_program
 
 GROUP = "bench-consumer"
 READY_S = 60
@@ -48,7 +48,7 @@ def end_to_end(
         }
         words = (f"{key}={value}" for key, value in numbers.items())
         limit_s = LIMIT_S if not rate else LIMIT_S + messages / rate
-        return told(command("endtoend", *address, path, GROUP, topic, *words), limit_s)
+        return run_program(command("endtoend", *address, path, GROUP, topic, *words), limit_s)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ TOPICS_MAX = 1000
 
 
 def size(body_bytes: int) -> str:
-    """As names of rows have it."""
+    """A size as in the names of rows."""
     return f"{body_bytes // 1024} KiB" if body_bytes % 1024 == 0 else f"{body_bytes} B"
 
 
@@ -72,7 +72,7 @@ def batch_frame(queue_id: int, body: bytes, number: int, *, topic: str = TOPIC, 
 
 
 def batch_request(queue_id: int, items: bytes, number: int, *, topic: str) -> bytes:
-    """`items` as they lie in the body of a batch."""
+    """`items`: as the body of a batch contains them."""
     ext = {
         "a": "bench-producer",
         "b": topic,
@@ -112,7 +112,7 @@ def sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
 
 
 def featured_sends(body_bytes: int, *, topic: str = TOPIC) -> list[bytes]:
-    """As those of `sends`, with a key each."""
+    """Like `sends`, with a key each."""
     return [_send_of(n, body_bytes, featured(n + 1), topic) for n in range(DISTINCT)]
 
 
@@ -135,7 +135,7 @@ def _send_of(n: int, body_bytes: int, text: str, topic: str) -> bytes:
 
 
 def topic_sends(names: Sequence[str], body_bytes: int) -> list[bytes]:
-    """One to each topic, queue 0."""
+    """One send to each topic, queue 0."""
     return [send_frame(0, bytes(body_bytes), n + 1, topic=name) for n, name in enumerate(names)]
 
 

@@ -80,7 +80,7 @@ def kept(frames: Sequence[bytes]) -> Iterator[str]:
         yield file.name
 
 
-def told(words: list[str], limit_s: float = LIMIT_S) -> Load:
+def run_program(words: list[str], limit_s: float = LIMIT_S) -> Load:
     """Run the program and return its result. LoadError: it failed, or responses were wrong."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=limit_s, check=False)
@@ -115,7 +115,9 @@ def drive(address: Address, frames: Sequence[bytes], workload: Workload) -> Load
     """Send the frames repeatedly. LoadError."""
     with kept(frames) as path:
         numbers = {key: int(n) if isinstance(n, bool) else n for key, n in asdict(workload).items()}
-        return told(command("loadgen", *address, path, *(f"{key}={value}" for key, value in numbers.items())))
+        return run_program(
+            command("loadgen", *address, path, *(f"{key}={value}" for key, value in numbers.items()))
+        )
 
 
 def ask(address: Address, frame: bytes) -> RemotingCommand:

@@ -55,7 +55,7 @@ def put(store: MessageStore, number: int, queues: int, body: bytes) -> None:
 
 
 def fill(root: Path, count: int, queues: int, segment_bytes: int, *, killed: bool = False) -> int:
-    """Put so many messages; where the log ends.
+    """Put `count` messages; the end of the log.
 
     `killed`: it is left as it is, checkpointed near its beginning.
     """

@@ -109,8 +109,8 @@ def sampler(server: Server, file: Path) -> Iterator[Sampling]:
         def say(word: bytes) -> None:
             os.write(order, word)
             if not os.read(answer, 16).startswith(b"ack"):
-                said = perf.communicate(timeout=30)[1].decode().strip()
-                raise RuntimeError(f"perf does not sample: it ended with {perf.returncode} {said}")
+                output = perf.communicate(timeout=30)[1].decode().strip()
+                raise RuntimeError(f"perf does not sample: it ended with {perf.returncode} {output}")
 
         @contextmanager
         def sampling() -> Iterator[None]:

@@ -278,19 +278,19 @@ def _top(profile: Profile) -> list[str]:
 
 
 def panels(runs: list[Run]) -> list[Panel]:
-    """One for each row, of all runs that tell a rate of it."""
+    """One for each row, of all runs that have a rate of it."""
     found = []
     for row in rows():
         of = [
-            (run, told)
+            (run, result)
             for run in runs
             if run.kind in ("compare", "early") and run.whole
-            for told in run.rows
-            if told.row == row.name
+            for result in run.rows
+            if result.row == row.name
         ][-HISTORY:]
         peers = [name for name in row.work if name != row.ours]
         drawn = [row.ours, *sorted(peers, key=lambda name: not name.startswith("apache"))[:PEERS_DRAWN]]
-        lines = [Line(name, [told.rate(name) for _, told in of]) for name in drawn]
+        lines = [Line(name, [result.rate(name) for _, result in of]) for name in drawn]
         found.append(Panel(row.name, lines, [f"{_date(run)} {run.commit}" for run, _ in of]))
     return found
 

@@ -35,7 +35,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RowResult:
     """One row of one run. `figures`: server → its figures; early runs have only rates."""
 
     row: str
@@ -55,7 +55,7 @@ class Run:
     commit: str
     machine: dict[str, Any]
     kind: str
-    rows: tuple[Told, ...]
+    rows: tuple[RowResult, ...]
     micro: dict[str, float]
     """Name of a benchmark → median ns of one operation."""
     ready_s: dict[str, float]
@@ -72,11 +72,11 @@ class Run:
 
 def outcomes(row: Row, found: Found) -> list[Outcome]:
     """The outcomes of the goals whose peers were measured."""
-    told = []
+    reached = []
     for goal in row.goals:
         value, floor = _value(goal, found, row.ours), _value(goal, found, row.floor)
         if value is not None:
-            told.append(
+            reached.append(
                 Outcome(
                     goal.text,
                     goal.limit,
@@ -86,7 +86,7 @@ def outcomes(row: Row, found: Found) -> list[Outcome]:
                     None if floor is None else rounded(floor),
                 )
             )
-    return told
+    return reached
 
 
 def _value(goal: Goal, found: Found, of: str) -> float | None:
@@ -97,9 +97,9 @@ def _value(goal: Goal, found: Found, of: str) -> float | None:
         return None
 
 
-def row_told(row: Row, found: Found) -> Told:
+def row_result(row: Row, found: Found) -> RowResult:
     of = {name: {key: rounded(value) for key, value in asdict(each).items()} for name, each in found.items()}
-    return Told(row.name, row.ours, of, tuple(outcomes(row, found)))
+    return RowResult(row.name, row.ours, of, tuple(outcomes(row, found)))
 
 
 def rounded(value: float) -> float:
@@ -114,10 +114,22 @@ def append(kind: str, *, path: Path = RESULTS, **figures: object) -> None:
 
 
 def append_comparison(
-    told: list[Told], peers: Mapping[str, Server], *, part: float, rounds: int, path: Path = RESULTS
+    row_results: list[RowResult],
+    peers: Mapping[str, Server],
+    *,
+    part: float,
+    rounds: int,
+    path: Path = RESULTS,
 ) -> None:
     ready = {name: round(server.ready_s, 3) for name, server in peers.items()}
-    append("compare", path=path, part=part, rounds=rounds, ready_s=ready, rows=[asdict(row) for row in told])
+    append(
+        "compare",
+        path=path,
+        part=part,
+        rounds=rounds,
+        ready_s=ready,
+        rows=[asdict(row) for row in row_results],
+    )
 
 
 def read(path: Path = RESULTS) -> list[Run]:
@@ -127,9 +139,11 @@ def read(path: Path = RESULTS) -> list[Run]:
 def _run(line: dict[str, Any]) -> Run:
     machine = line["machine"] if isinstance(line["machine"], dict) else {"system": line["machine"]}
     kind = line.get("kind") or line.get("bench") or ("clients" if "clients" in line else "early")
-    told = tuple(line.get("rows", ()))
+    raw_rows = tuple(line.get("rows", ()))
     of_spark = kind in ("spark", "memory")
-    rows = () if of_spark else tuple(_told(row) if kind == "compare" else _early(row) for row in told)
+    rows = (
+        () if of_spark else tuple(_row_result(row) if kind == "compare" else _early(row) for row in raw_rows)
+    )
     return Run(
         line["at"],
         line["commit"],
@@ -140,22 +154,22 @@ def _run(line: dict[str, Any]) -> Run:
         line.get("ready_s", {}),
         line.get("part", 1),
         line.get("profile", {}),
-        told if of_spark else (),
+        raw_rows if of_spark else (),
     )
 
 
-def _told(row: dict[str, Any]) -> Told:
-    return Told(row["row"], row["ours"], row["figures"], tuple(Outcome(**goal) for goal in row["goals"]))
+def _row_result(row: dict[str, Any]) -> RowResult:
+    return RowResult(row["row"], row["ours"], row["figures"], tuple(Outcome(**goal) for goal in row["goals"]))
 
 
-def _early(row: dict[str, Any]) -> Told:
+def _early(row: dict[str, Any]) -> RowResult:
     """A row of an early run: rates under the servers' names."""
     rates = {
         name: {"rate": float(value)}
         for name, value in row.items()
         if isinstance(value, int | float) and not name.startswith(("ratio", "of ", "cpu", "p99"))
     }
-    return Told(row["row"].removesuffix(", messages/s"), "firearrow", rates, ())
+    return RowResult(row["row"].removesuffix(", messages/s"), "firearrow", rates, ())
 
 
 def measured_goals(runs: list[Run]) -> dict[tuple[str, str], list[tuple[Run, Outcome]]]:
@@ -163,20 +177,20 @@ def measured_goals(runs: list[Run]) -> dict[tuple[str, str], list[tuple[Run, Out
     found: dict[tuple[str, str], list[tuple[Run, Outcome]]] = {}
     for run in runs:
         if run.kind == "compare" and run.whole:
-            for told in run.rows:
-                for goal in told.goals:
-                    found.setdefault((told.row, goal.text), []).append((run, goal))
+            for result in run.rows:
+                for goal in result.goals:
+                    found.setdefault((result.row, goal.text), []).append((run, goal))
     return found
 
 
 def newest_figures(runs: list[Run]) -> dict[tuple[str, str], tuple[Run, dict[str, float]]]:
     """Row and server → the last whole run that measured it."""
     return {
-        (told.row, name): (run, figures)
+        (result.row, name): (run, figures)
         for run in runs
         if run.kind == "compare" and run.whole
-        for told in run.rows
-        for name, figures in told.figures.items()
+        for result in run.rows
+        for name, figures in result.figures.items()
     }
 
 

@@ -42,7 +42,7 @@ class Server:
     ready_s: float
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     left: Path | None = None
-    """Of a floor: beside it, with numbers, lie the files that it wrote."""
+    """Of a floor: the first file that it wrote; the others have this name and a number."""
 
     @property
     def is_broker(self) -> bool:
@@ -152,9 +152,9 @@ def _bound(process: subprocess.Popen[bytes], log: Path) -> int:
     """The port that the broker reports in its log."""
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        said = re.search(r"firearrow ready: broker \S+:(\d+),", log.read_text())
-        if said is not None:
-            return int(said[1])
+        ready = re.search(r"firearrow ready: broker \S+:(\d+),", log.read_text())
+        if ready is not None:
+            return int(ready[1])
         if process.poll() is not None:
             raise RuntimeError(f"the server exited with code {process.returncode}: {log.read_text()[-1000:]}")
         time.sleep(0.01)
@@ -222,7 +222,7 @@ def class_path(folder: Path) -> str:
 def apache(folder: Path, jars: str, *settings: str) -> Server:
     """A name server and a broker with a heap of 1 GiB; `ready_s` is the broker's alone.
 
-    Its send queue may be long and wait long, else it refuses under these loads.
+    Its send queue is long, with a long wait, otherwise it refuses sends under these loads.
     """
     home = folder / "apache"
     port = free_port(-2, 1, 2)  # the VIP port is two below, that for replication one above

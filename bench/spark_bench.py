@@ -60,9 +60,9 @@ SETTINGS = {
 }
 READ_BYTES = 2 << 20
 RESERVED_STORES = 3
-"""What a row may take of new memory: what it reads, what it writes, what the broker does with that."""
+"""The new memory that a row may need: for what it reads, for what it writes, for the broker."""
 MEASURED_ROWS = 100_000
-"""Of fewer, figures tell nothing: they only show that all still runs."""
+"""With fewer messages, figures are meaningless: they only show that everything runs."""
 DECODES, READS = 3, 3
 """Samples of a round: short ones need more of them."""
 NATIVE_BATCHES = 32
@@ -102,13 +102,13 @@ class Bench:
         self.reserve = Reserve(RESERVED_STORES * self.rows * spark_store.BODY_BYTES)
 
     def in_turn(self, *runs: Callable[[], None]) -> None:
-        """What belongs together, each time in the other order."""
+        """Run what is compared, each time in the opposite order."""
         for run in reversed(runs) if self.backwards else runs:
             run()
         self.backwards = not self.backwards
 
     def time(self, name: str, run: Callable[[], None], *, reads: Path | None = None) -> None:
-        """`reads`: the folder of what it reads, if that is not the store."""
+        """`reads`: the folder that it reads, if that is not the store."""
         with self.ready(reads or self.store):
             before, began = family(), time.perf_counter()
             run()
@@ -118,7 +118,7 @@ class Bench:
 
     @contextlib.contextmanager
     def ready(self, reads: Path) -> Iterator[None]:
-        """Nothing is left to be written or compiled, memory is there, what is read is in the cache."""
+        """No writeback or JIT compilation is left, memory is reserved, what is read is in the cache."""
         if self.rows >= MEASURED_ROWS:
             quiet()
         self.reserve.fill()
@@ -129,14 +129,14 @@ class Bench:
         return self.spark.read.format("rocketmq").option("path", str(self.store)).load()
 
     def fresh(self, name: str) -> Path:
-        """A folder that is not there yet."""
+        """The path of a new folder."""
         self.turn += 1
         return self.work / f"{name}-{self.turn}"
 
     # ---- what is compared ----
 
     def decode(self) -> None:
-        """One core, no Spark, seconds of this thread's CPU: the log as it lies, while the kernel maps its
+        """One core, no Spark, seconds of this thread's CPU: the log in its order, while the kernel maps its
         pages and when they are mapped; queue after queue.
         """
         setup_worker()  # as in each worker
@@ -185,8 +185,8 @@ class Bench:
 
     def send(self, frames: list[bytes], each: int) -> None:
         def job(broker: LocalBroker) -> None:
-            place = ["--checkpoint", self.fresh("replay"), "--target", broker.name_server]
-            self.program(replay.cli, "--path", self.store, *place)
+            arguments = ["--checkpoint", self.fresh("replay"), "--target", broker.name_server]
+            self.program(replay.cli, "--path", self.store, *arguments)
 
         self.in_turn(
             partial(
@@ -214,13 +214,13 @@ class Bench:
 
     def program(self, cli: Callable[..., object], *words: object) -> None:
         """A job's program as spark-submit runs it, in this session."""
-        with contextlib.redirect_stdout(io.StringIO()) as told:
+        with contextlib.redirect_stdout(io.StringIO()) as output:
             code = cli([*map(str, words), "--quiet"], standalone_mode=False)
-        assert not code, told.getvalue()
+        assert not code, output.getvalue()
 
 
 def mapped(reader: OfflineReader, name: str) -> Iterator[Spans]:
-    """The log, whose pages are touched before."""
+    """The log, whose pages are touched first."""
     mappings = [found for segment in reader.segments(name) if (found := reader.window(segment)) is not None]
     for mapping in mappings:
         mapping.window[:: mmap.PAGESIZE]
@@ -260,7 +260,7 @@ def to_sink(frame: DataFrame, options: dict[str, str]) -> None:
 
 
 def native_frames(store: Path) -> tuple[list[bytes], int]:
-    """Requests with the store's messages in batches, for the load generator; messages in each, about."""
+    """Batch requests with the store's messages, for the load generator; the mean number of messages in one."""
     frames: list[bytes] = []
     counts = 0
     with StoreSource((str(store),)).open() as reader:
@@ -279,7 +279,7 @@ def native_frames(store: Path) -> tuple[list[bytes], int]:
 
 
 def natively(address: str, frames: list[bytes], requests: int) -> None:
-    """So many batches by the native load generator; of the answers the code is looked at."""
+    """Send `requests` batches with the native load generator, which checks only the codes of responses."""
     host, _, port = address.rpartition(":")
     load.drive((host, int(port)), frames, load.Workload(4, 4, requests, check=False))
 
@@ -313,7 +313,7 @@ GOALS = (
     ("replay, source to sink", "replay, job", 4.0),
     ("native load", "replay, job", 0.5),
 )
-"""How many times as fast the second is to be as the first; None is only told."""
+"""How many times as fast as the first the second must be; None: only reported."""
 
 
 def table(bench: Bench) -> list[dict[str, object]]:
@@ -349,12 +349,12 @@ def memory(bench: Bench, gib: int) -> list[dict[str, object]]:
     out = bench.fresh("out")
     out.mkdir()
     with LocalBroker(out / "target") as broker:
-        place = ["--checkpoint", out / "checkpoint", "--target", broker.name_server, "--create-topics"]
+        arguments = ["--checkpoint", out / "checkpoint", "--target", broker.name_server, "--create-topics"]
         runs: dict[str, Callable[[], None]] = {
             "read, rocketmq": lambda: to_nothing(bench.table()),
             "scan, rocketmq": lambda: to_nothing(scan(bench.spark, path=str(bench.store))),
             "export, job": lambda: bench.program(export.cli, "--path", bench.store, "--to", out / "export"),
-            "replay, job": lambda: bench.program(replay.cli, "--path", bench.store, *place),
+            "replay, job": lambda: bench.program(replay.cli, "--path", bench.store, *arguments),
             "audit, job": lambda: bench.program(audit.cli, "--path", bench.store, "--report", out / "audit"),
         }
         for name, run in runs.items():

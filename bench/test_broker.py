@@ -1,4 +1,4 @@
-"""What a whole broker takes and gives, one process on its own CPU: `pytest bench/test_broker.py`."""
+"""The throughput of a whole broker, one process on its own CPU: `pytest bench/test_broker.py`."""
 
 from collections.abc import Callable, Iterator
 
@@ -23,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def run(benchmark: BenchmarkFixture, messages: int, work: Callable[[int], Load]) -> None:
-    """Of so many messages, a hundredth where benchmarks are off; one operation is one message."""
+    """With `messages` messages, a hundredth if benchmarks are disabled; one operation is one message."""
     count = messages if benchmark.enabled else messages // 100
     benchmark.extra_info["operations"] = count
     done = benchmark.pedantic(work, (count,), rounds=3)  # type: ignore[no-untyped-call]

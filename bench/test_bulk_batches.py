@@ -1,4 +1,4 @@
-"""What it costs to make batch bodies of records: `pytest bench/test_bulk_batches.py --benchmark-enable`."""
+"""The cost of batch bodies made of records: `pytest bench/test_bulk_batches.py --benchmark-enable`."""
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture

@@ -1,6 +1,6 @@
-"""What columns cost on one core, for bodies of three sizes: `pytest bench --benchmark-enable`.
+"""The cost of columns on one core, for bodies of three sizes: `pytest bench --benchmark-enable`.
 
-Records lie one behind the other in memory, as in a segment whose pages are there.
+Records are contiguous in memory, as in a segment whose pages are resident.
 """
 
 import struct
@@ -22,7 +22,7 @@ CHOICES = {
 }
 
 
-def record(number: int, place: int, body: bytes) -> bytes:
+def record(number: int, physical_offset: int, body: bytes) -> bytes:
     """Four properties and a topic of eight letters, as the study of the Spark tools had them."""
     named = {
         "UNIQ_KEY": f"{number:032X}",
@@ -31,7 +31,9 @@ def record(number: int, place: int, body: bytes) -> bytes:
         "KEYS": f"order-{number:08}",
     }
     properties = "".join(f"{name}\x01{value}\x02" for name, value in named.items()).encode()
-    rest = struct.pack(">Iiiqqiq", zlib.crc32(body), number % 4, 0, number, place, 0, 1_700_000_000_000)
+    rest = struct.pack(
+        ">Iiiqqiq", zlib.crc32(body), number % 4, 0, number, physical_offset, 0, 1_700_000_000_000
+    )
     rest += HOST + struct.pack(">q", 1_700_000_000_001) + HOST + struct.pack(">iqi", 0, 0, len(body)) + body
     rest += b"\x08orders-%d" % (number % 4) + struct.pack(">h", len(properties)) + properties
     return struct.pack(">iI", len(rest) + 8, 0xDAA320A7) + rest
@@ -39,11 +41,11 @@ def record(number: int, place: int, body: bytes) -> bytes:
 
 def records(body_bytes: int) -> Spans:
     parts: list[bytes] = []
-    place, body = 0, bytes(range(256)) * (body_bytes // 256 + 1)
-    while place < WINDOW_BYTES:
-        parts.append(record(len(parts), place, body[:body_bytes]))
-        place += len(parts[-1])
-    spans, _, _ = walk(b"".join(parts), 0, place)
+    physical_offset, body = 0, bytes(range(256)) * (body_bytes // 256 + 1)
+    while physical_offset < WINDOW_BYTES:
+        parts.append(record(len(parts), physical_offset, body[:body_bytes]))
+        physical_offset += len(parts[-1])
+    spans, _, _ = walk(b"".join(parts), 0, physical_offset)
     return spans
 
 

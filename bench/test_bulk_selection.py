@@ -1,4 +1,4 @@
-"""What it costs to find records and to choose among them: `pytest bench --benchmark-enable`.
+"""The cost of finding and selecting records: `pytest bench --benchmark-enable`.
 
 One window of 1-KiB bodies, some keys and one of five tags each, as a broker writes it; entries of one queue
 of sixteen.
@@ -22,14 +22,14 @@ BODY = bytes(range(256)) * 4
 BORN_MS = 1_700_000_000_000
 
 
-def record(number: int, place: int) -> bytes:
+def record(number: int, physical_offset: int) -> bytes:
     properties = b"UNIQ_KEY\x01%032X\x02WAIT\x01true\x02TAGS\x01tag%d\x02KEYS\x01key%d\x02" % (
         number,
         number % TAGS,
         number,
     )
     head = struct.pack(
-        ">iiiqqiq", crc32(BODY), number % QUEUES, 0, number // QUEUES, place, 0, BORN_MS + number
+        ">iiiqqiq", crc32(BODY), number % QUEUES, 0, number // QUEUES, physical_offset, 0, BORN_MS + number
     )
     rest = HOST + struct.pack(">q", BORN_MS + number) + HOST + struct.pack(">iqi", 0, 0, len(BODY)) + BODY
     rest += b"\x05Bench" + struct.pack(">h", len(properties)) + properties
@@ -39,22 +39,22 @@ def record(number: int, place: int) -> bytes:
 @pytest.fixture(scope="module")
 def log() -> tuple[bytes, bytes]:
     """The log, and the entries of queue 0."""
-    records, entries, place = [], [], 0
+    records, entries, physical_offset = [], [], 0
     for number in range(COUNT):
-        made = record(number, place)
+        made = record(number, physical_offset)
         records.append(made)
         if number % QUEUES == 0:
-            entries.append(struct.pack(">qiq", place, len(made), java_hash(f"tag{number % TAGS}")))
-        place += len(made)
+            entries.append(struct.pack(">qiq", physical_offset, len(made), java_hash(f"tag{number % TAGS}")))
+        physical_offset += len(made)
     return b"".join(records), b"".join(entries)
 
 
 @pytest.mark.parametrize("check_crc", [False, True])
 def test_walk(benchmark: BenchmarkFixture, log: tuple[bytes, bytes], check_crc: bool) -> None:
-    """65,536 records one behind the other."""
+    """65,536 contiguous records."""
     window, _ = log
-    spans, behind, _ = benchmark(walk, window, 0, len(window), check_crc=check_crc)
-    assert (len(spans), behind) == (COUNT, len(window))
+    spans, stopped_at, _ = benchmark(walk, window, 0, len(window), check_crc=check_crc)
+    assert (len(spans), stopped_at) == (COUNT, len(window))
 
 
 def test_find(benchmark: BenchmarkFixture, log: tuple[bytes, bytes]) -> None:
@@ -83,7 +83,7 @@ SELECTIONS = {
 
 @pytest.mark.parametrize("name", SELECTIONS)
 def test_selection(benchmark: BenchmarkFixture, log: tuple[bytes, bytes], name: str) -> None:
-    """65,536 records looked at."""
+    """65,536 records examined."""
     spans, _, _ = walk(log[0], 0, len(log[0]))
     asked, count = SELECTIONS[name]
     kept = benchmark(RecordFilter(**asked).keep, spans)  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def test_selection(benchmark: BenchmarkFixture, log: tuple[bytes, bytes], name: 
 
 
 def test_sql(benchmark: BenchmarkFixture, log: tuple[bytes, bytes]) -> None:
-    """4,096 records asked in Python."""
+    """4,096 records, evaluated in Python."""
     spans, _ = from_entries(log[0], log[1], base=0, first=0)
     kept = benchmark(FilterEvaluator(MessageFilter(sql="TAGS = 'tag1' AND KEYS IS NOT NULL")).keep, spans)
     assert len(kept) == COUNT // QUEUES // TAGS

@@ -1,6 +1,6 @@
 """How fast the log is checked in bulk, per core: `pytest bench/test_bulk_survey.py --benchmark-enable`.
 
-Bodies of 1 KiB. On a machine with other work, `--benchmark-timer=time.process_time` tells more.
+Bodies of 1 KiB. On a machine with other work, `--benchmark-timer=time.process_time` is more exact.
 """
 
 import mmap
@@ -77,7 +77,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     return Written(root, log, size)
 
 
-def told(benchmark: BenchmarkFixture, size: int, count: int, what: str) -> None:
+def record_rates(benchmark: BenchmarkFixture, size: int, count: int, what: str) -> None:
     if benchmark.stats is not None:
         seconds = benchmark.stats.stats.min
         benchmark.extra_info |= {
@@ -95,14 +95,14 @@ def test_walk(benchmark: BenchmarkFixture, written: Written, check_crc: bool, wi
         return survey
 
     assert benchmark(walk).records == MESSAGES
-    told(benchmark, written.bytes, MESSAGES, "records")
+    record_rates(benchmark, written.bytes, MESSAGES, "records")
 
 
 def test_count_entries(benchmark: BenchmarkFixture, written: Written) -> None:
     window = mapped(written.root / "consumequeue" / "topic-0" / "0" / f"{0:020d}")
     seen = benchmark(lambda: count_entries(window, 0, 0, written.bytes, Faults()))
     assert seen.within == MESSAGES // 16
-    told(benchmark, len(window), len(window) // 20, "entries")
+    record_rates(benchmark, len(window), len(window) // 20, "entries")
 
 
 def test_check_chains(benchmark: BenchmarkFixture, written: Written) -> None:
@@ -111,7 +111,7 @@ def test_check_chains(benchmark: BenchmarkFixture, written: Written) -> None:
     entries = benchmark(lambda: check_chains(window, SLOTS, growing=False, faults=faults))
     assert entries == 3 * MESSAGES
     assert len(faults) == 0
-    told(benchmark, len(window), entries, "entries")
+    record_rates(benchmark, len(window), entries, "entries")
 
 
 @pytest.mark.parametrize("check_crc", [False, True], ids=["heads", "crc"])
@@ -124,4 +124,4 @@ def test_whole_audit(benchmark: BenchmarkFixture, written: Written, check_crc: b
     )
     assert not seen.findings
     assert seen.numbers["keys_found"] == 2 * MESSAGES
-    told(benchmark, written.bytes, MESSAGES, "records")
+    record_rates(benchmark, written.bytes, MESSAGES, "records")

@@ -1,4 +1,4 @@
-"""What a received message costs, per answer of 32 messages of 1 KiB."""
+"""The cost of receiving messages, per response with 32 messages of 1 KiB."""
 
 from typing import Any
 

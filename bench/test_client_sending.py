@@ -1,4 +1,4 @@
-"""What a message costs on its way out: made, written, its answer read."""
+"""The cost of sending a message: creating it, encoding it, reading the response."""
 
 import asyncio
 from collections.abc import Iterator

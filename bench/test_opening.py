@@ -1,4 +1,4 @@
-"""What recovery's scan costs, on real records; and the tiny form of `python -m bench.opening`."""
+"""The cost of recovery's scan on real records; and a tiny run of `python -m bench.opening`."""
 
 from pathlib import Path
 

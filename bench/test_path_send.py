@@ -35,7 +35,7 @@ class Loop:
         return 0.0
 
 
-class Wire:
+class CountingTransport:
     """A transport that counts."""
 
     sent = 0
@@ -53,7 +53,7 @@ class Wire:
 class ClientSocket(FastConnection):
     def __init__(self, fast_handler: FastDispatch) -> None:
         super().__init__(Loop())  # type: ignore[arg-type]
-        self.wire, self.fast_handler, self.host = Wire(), fast_handler, HOST
+        self.wire, self.fast_handler, self.host = CountingTransport(), fast_handler, HOST
         self.connection_made(self.wire)  # type: ignore[arg-type]
 
     def on_close(self, callback: object) -> None: ...
@@ -62,9 +62,9 @@ class ClientSocket(FastConnection):
         raise AssertionError(f"the fast path did not handle {command}")
 
     def feed(self, data: bytes) -> None:
-        room = self.get_buffer(-1)
-        room[: len(data)] = data
-        room.release()
+        buffer = self.get_buffer(-1)
+        buffer[: len(data)] = data
+        buffer.release()
         self.buffer_updated(len(data))
 
 

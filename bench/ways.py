@@ -53,8 +53,8 @@ def costs(peers: list[servers.Server], requests: int, rounds: int) -> dict[str, 
         random.Random(number).shuffle(plan)
         for row, peer in plan:
             before = peer.cpu_s()
-            told = rows[row](peer)
-            found[row][peer.name].append((peer.cpu_s() - before) / told.requests * 1e6)
+            done = rows[row](peer)
+            found[row][peer.name].append((peer.cpu_s() - before) / done.requests * 1e6)
     return found
 
 

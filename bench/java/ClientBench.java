@@ -33,23 +33,23 @@ public final class ClientBench {
     }
 
     static void send(DefaultMQProducer producer, String topic, int messages) throws Exception {
-        Semaphore room = new Semaphore(DEPTH);
+        Semaphore inFlight = new Semaphore(DEPTH);
         AtomicInteger failed = new AtomicInteger();
         SendCallback callback = new SendCallback() {
             public void onSuccess(SendResult result) {
-                room.release();
+                inFlight.release();
             }
 
             public void onException(Throwable error) {
                 failed.incrementAndGet();
-                room.release();
+                inFlight.release();
             }
         };
         for (int n = 0; n < messages; n++) {
-            room.acquire();
+            inFlight.acquire();
             producer.send(small(topic), callback, 10000);
         }
-        room.acquire(DEPTH);
+        inFlight.acquire(DEPTH);
         if (failed.get() > 0) {
             throw new IllegalStateException(failed + " sends failed");
         }

@@ -1,5 +1,5 @@
 /* Reads the JSON header of a response in place. A member is searched first where the last response had it, then
- * everywhere: responses of one server look alike, and the load generator must cost less than the server. */
+ * everywhere: responses of one server look the same, and the load generator must cost less than the server. */
 #ifndef BENCH_ANSWERS_H
 #define BENCH_ANSWERS_H
 

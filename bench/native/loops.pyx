@@ -27,7 +27,7 @@ cdef enum:
     PASS_KEYS = 512
     ENTRY = 20
     ENTRY_SIZE_AT = 8
-    ROOM = 1 << 16
+    BUFFER_BYTES = 1 << 16
 
 cdef uint32_t GOLDEN = 2654435761U      # multiples of it spread over 32 bits
 
@@ -39,7 +39,7 @@ def frames(bytes window):
     cdef Frame frame
     cdef int64_t found = 0
     with nogil:
-        while next_frame(at, end - at, ROOM, &frame) == FRAME_WHOLE:
+        while next_frame(at, end - at, BUFFER_BYTES, &frame) == FRAME_WHOLE:
             at += frame.size
             found += 1
     return found
@@ -72,17 +72,17 @@ cdef Message message_of(bytes topic, bytes properties, bytes host, bytes body):
 def encode(bytes topic, bytes properties, bytes host, bytes body, int64_t times):
     """The record."""
     cdef Message message = message_of(topic, properties, host, body)
-    cdef uint8_t room[ROOM]
+    cdef uint8_t buffer[BUFFER_BYTES]
     cdef Py_ssize_t size = 0
     cdef int64_t n
-    if record_bytes(&message) > ROOM:
+    if record_bytes(&message) > BUFFER_BYTES:
         raise ValueError("the record is too long")
     with nogil:
         for n in range(times):
             message.queue_offset = n
             size = record_bytes(&message)
-            encode_record(&message, size, room)
-    return room[:size]
+            encode_record(&message, size, buffer)
+    return buffer[:size]
 
 
 def check(bytes record, int64_t times):
@@ -93,7 +93,7 @@ def check(bytes record, int64_t times):
     cdef int64_t _n, states = 0
     with nogil:
         for _n in range(times):
-            states += check_record(at, length, ROOM, True, &view)
+            states += check_record(at, length, BUFFER_BYTES, True, &view)
     return states
 
 
@@ -138,9 +138,9 @@ cdef class Parts:
     def append(self, bytes record, int64_t times):
         """Stage copies of the record, with one write per BATCH; the log's end."""
         cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(record)
-        cdef int64_t n, place, size = len(record)
+        cdef int64_t n, physical_offset, size = len(record)
         for n in range(times):
-            memcpy(self.log.reserve_record(size, &place), at, size)
+            memcpy(self.log.reserve_record(size, &physical_offset), at, size)
             if n % BATCH == BATCH - 1:
                 self.log.write()
         return self.log.write()
@@ -186,8 +186,8 @@ cdef class Parts:
         cdef Scan scan
         cdef int32_t wanted[8]
         cdef int64_t n, _n
-        cdef uint8_t *room = <uint8_t *> PyMem_Malloc(BATCH * ROOM)
-        if room is NULL:
+        cdef uint8_t *buffer = <uint8_t *> PyMem_Malloc(BATCH * BUFFER_BYTES)
+        if buffer is NULL:
             raise MemoryError()
         try:
             for n in range(min(len(codes), 8)):
@@ -195,11 +195,11 @@ cdef class Parts:
             for _n in range(times):
                 scan.picked = picked
                 pick(
-                    self.log, self.queue, &self.reader.limits, 0, BATCH, BATCH * ROOM, wanted,
+                    self.log, self.queue, &self.reader.limits, 0, BATCH, BATCH * BUFFER_BYTES, wanted,
                     min(len(codes), 8), None, None, &scan,
                 )
                 if copy:
-                    copy_picked(&scan, room)
+                    copy_picked(&scan, buffer)
             return scan.count, scan.bytes
         finally:
-            PyMem_Free(room)
+            PyMem_Free(buffer)

@@ -2,7 +2,7 @@
  *
  *   relay FILE GIB       for each send (310): a record with the CRC of its body, without properties, and a queue entry in
  *                        memory; the records of a pass are one pwrite; pulls (11) wait for their queue and get at most
- *                        32 records of the mapped file; any other frame is put_response with success and resets the server:
+ *                        32 records of the mapped file; any other frame is answered with success and resets the server:
  *                        it creates the topic of a load
  *
  * After a reset it uses the next file, FILE.1 and so on: new blocks and pages, as any log needs. It exits if a load

@@ -12,7 +12,7 @@ enum { REQUESTS_MAX = 1 << 16, QUEUES_MAX = 1 << 17, HEADER_MAX = 1 << 16 };
 typedef struct {
     const unsigned char *at;
     size_t size, body;                        /* body: its position */
-    int queue_sends_id;                                 /* index in `queue_sends`; -1: not a send */
+    int queue_sends_id;                       /* index in `queue_sends`; -1: not a send */
 } Request;
 
 typedef struct {

@@ -1,4 +1,4 @@
-"""The bench, tiny: its figures tell nothing, but that every row still runs and that the load sees what is wrong."""
+"""A tiny run of the benchmarks: every row runs, and the load generator detects errors."""
 
 import os
 import shutil
@@ -35,9 +35,11 @@ def tools() -> None:
 
 
 def test_every_row_gives_figures_and_goals() -> None:
-    told = compare.main(["--part", "0.002", "--rounds", "1", "--without", "apache", "redis", "--no-record"])
-    assert [row.row for row in told] == [row.name for row in compare.rows()]
-    for row, made in zip(told, compare.rows(), strict=True):
+    row_results = compare.main(
+        ["--part", "0.002", "--rounds", "1", "--without", "apache", "redis", "--no-record"]
+    )
+    assert [row.row for row in row_results] == [row.name for row in compare.rows()]
+    for row, made in zip(row_results, compare.rows(), strict=True):
         measured = {name for name in made.work if not server_of(name).startswith(("apache", "redis"))}
         assert set(row.figures) == measured
         assert row.ours in measured
@@ -46,7 +48,7 @@ def test_every_row_gives_figures_and_goals() -> None:
 
 
 def test_micro_benchmarks_and_whole_broker_runs_hold_what_they_assert() -> None:
-    """In a process of their own: their conftest is not that of the tests."""
+    """In a separate process: their conftest is not that of the tests."""
     command = [sys.executable, "-m", "pytest", "-q", "--benchmark-disable", "-p", "no:cacheprovider"]
     command += ["bench/test_structures.py", "bench/test_path_send.py", "bench/test_broker.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
@@ -65,7 +67,7 @@ def test_a_peer_that_fails_is_left_out_and_we_are_not() -> None:
     found = measured(peers, [row], 2, 1)
     assert found["r"]["firearrow"].rate == 8
     assert list(found["r"]) == ["firearrow"]
-    assert results.row_told(row, found["r"]).goals == ()
+    assert results.row_result(row, found["r"]).goals == ()
     with pytest.raises(LoadError, match="refused"):
         measured(peers, [Row("r", "firearrow", {"firearrow": work, "apache": done}, ())], 1, 1)
 
@@ -75,7 +77,7 @@ def test_a_peer_that_fails_is_left_out_and_we_are_not() -> None:
     [
         pytest.param({1: [10, 5, 0, 0], 2: [30, 0, 0, 0]}, 5 + 20, id="all live"),
         pytest.param({1: [10, 0, 40, 2], 3: [1, 2, 0, 0]}, 42 - 10 + 3, id="one ended and was waited for"),
-        pytest.param({1: [17, 0, 0, 0]}, 7, id="one ended and nobody counts it"),
+        pytest.param({1: [17, 0, 0, 0]}, 7, id="one ended and was not waited for"),
     ],
 )
 def test_cpu_time_of_a_family(after: dict[int, list[int]], ticks: int) -> None:
@@ -100,7 +102,7 @@ def test_files_to_be_read_are_in_the_cache(
                 assert os.preadv(file.fileno(), [bytearray(16)], place, os.RWF_NOWAIT) == 16
 
 
-def test_a_cpu_lags_behind_its_best() -> None:
+def test_a_cpu_is_slower_than_its_best() -> None:
     cpus, pace = os.sched_getaffinity(0), Pace()
     assert pace.lag() == 0
     assert all(pace.lag() >= 0 for _ in range(3))
@@ -135,7 +137,7 @@ def test_a_refused_connection_is_an_error() -> None:
 
 @contextmanager
 def answering(*frames_back: bytes) -> Iterator[tuple[str, int]]:
-    """A server that answers the first connection with these bytes, whatever is asked."""
+    """A server that answers any request on its first connection with these bytes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

@@ -1,4 +1,4 @@
-"""The report says what the results say: reached, not reached, not measured; BENCHMARKS.md is the newest of them."""
+"""The report shows what the results contain: reached, not reached, not measured; BENCHMARKS.md is up to date."""
 
 import json
 import shutil
@@ -29,8 +29,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def record(file: Path, part: float = 1, **rates: float) -> None:
-    told = results.row_told(row(), {name: sample(rate, 6.5) for name, rate in rates.items()})
-    results.append_comparison([told], {}, part=part, rounds=1, path=file)
+    result = results.row_result(row(), {name: sample(rate, 6.5) for name, rate in rates.items()})
+    results.append_comparison([result], {}, part=part, rounds=1, path=file)
 
 
 def goal_lines(file: Path) -> list[str]:
@@ -58,7 +58,7 @@ def test_a_goal_that_only_the_floor_reaches_is_not_reached(file: Path) -> None:
     assert "| 4 | 10 | **not reached** |" in of_apache
 
 
-def test_runs_from_before_floors_were_told_of_have_none(file: Path) -> None:
+def test_runs_from_before_floors_were_recorded_have_none(file: Path) -> None:
     record(file, firearrow=40_000, floor=100_000)
     run = json.loads(file.read_text())
     for goal in run["rows"][0]["goals"]:
@@ -78,7 +78,7 @@ def test_a_later_run_counts_for_what_it_measured(file: Path) -> None:
     assert "| 10 to 10, 1 of 1 |" in of_apache
 
 
-def test_the_last_ten_runs_are_told(file: Path) -> None:
+def test_the_last_ten_runs_are_shown(file: Path) -> None:
     for rate in range(1, 13):
         record(file, firearrow=rate * 1000, floor=10_000)
     of_floor, *_ = goal_lines(file)
@@ -98,8 +98,10 @@ def test_early_runs_are_drawn(file: Path) -> None:
     record(file, firearrow=100_000, floor=110_000)
     [panel] = [panel for panel in report.panels(results.read(file)) if panel.name == row().name]
     assert [(line.name, list(line.values)) for line in panel.lines] == [
-        ("firearrow", [5, 100_000]), ("apache", [7, None]), ("floor", [None, 110_000]),
-    ]  # fmt: skip
+        ("firearrow", [5, 100_000]),
+        ("apache", [7, None]),
+        ("floor", [None, 110_000]),
+    ]
     picture = ElementTree.fromstring(plot.picture([panel]))
     assert len(picture.findall(f".//{SVG}circle")) == 4
     assert len(picture.findall(f".//{SVG}path")) == 3
@@ -138,7 +140,7 @@ def test_a_profile_has_shares_by_group_module_and_symbol(file: Path) -> None:
     assert "if all else were free, it would be 2.00 us" in page
 
 
-def test_the_newest_run_in_spark_is_told_and_is_no_comparison(file: Path) -> None:
+def test_the_newest_run_in_spark_is_shown_and_is_no_comparison(file: Path) -> None:
     for seconds, ratio in ((9.0, 1.0), (2.0, 4.5)):
         rows = [
             {"row": "export, job", "s": seconds, "messages/s": 1_200_000, "cpu us/message": 1.5}

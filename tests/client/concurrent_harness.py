@@ -76,7 +76,7 @@ def answering(answer: object) -> Handler:
 
 @dataclass
 class Gate:
-    """A handler that waits until each of its calls is let go, with what it shall answer."""
+    """A handler whose calls wait until the test releases each of them with its result."""
 
     calls: list[tuple[list[int], asyncio.Future[object]]] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Async tests run in a loop of their own; each takes topics and groups of its own from the broker of the whole run."""
+"""Each async test runs in a separate loop, with its own topics and groups at the broker of the whole run."""
 
 import asyncio
 import inspect
@@ -39,7 +39,7 @@ def feeder(peer: Peer) -> RawProducer:
 
 
 def unique(prefix: str) -> str:
-    """A name that nobody else has."""
+    """A unique name."""
     return f"{prefix}-{os.getpid()}-{next(_numbers)}"
 
 
@@ -50,9 +50,15 @@ def topics(peer: Peer) -> Callable[..., str]:
     def make(queues: int = 4, message_type: str | None = None) -> str:
         name = unique("topic")
         ext = {
-            "topic": name, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
-            "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-        }  # fmt: skip
+            "topic": name,
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(queues),
+            "writeQueueNums": str(queues),
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
         if message_type is not None:
             ext["attributes"] = f"+message.type={message_type}"
         with ClientSocket(address(peer.address)) as connection:
@@ -65,7 +71,7 @@ def topics(peer: Peer) -> Callable[..., str]:
 
 
 def _await_route(peer: Peer, topic: str) -> None:
-    """Apache's broker tells its name server a moment later."""
+    """Apache's broker reports to its name server a moment later."""
     with ClientSocket(address(peer.name_server)) as connection:
         for _ in range(200):
             if connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0:

@@ -1,4 +1,4 @@
-"""Push consumers for tests, and a handler that remembers what it was given."""
+"""Push consumers for tests, and a handler that records what it was given."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ def dead_letters(peer: Peer, group: str) -> list[Record]:
 
 
 class Journal:
-    """What handlers were given, in order: (body, topic, how often it came back before)."""
+    """What handlers were given, in order: (body, topic, number of redeliveries)."""
 
     def __init__(self, answer: Callable[[ReceivedMessage], Answer] = lambda message: None) -> None:
         self.seen: list[tuple[bytes, str, int]] = []

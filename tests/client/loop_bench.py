@@ -1,4 +1,4 @@
-"""Bench: a pull loop whose pulls, sleeps and clock are in the hands of a test, and what its parts were given."""
+"""Bench: a pull loop whose pulls, sleeps and clock a test controls, and the calls of its parts."""
 
 import asyncio
 from collections.abc import Callable
@@ -65,7 +65,7 @@ class Stats:
 class Bench:
     """A loop whose pulls are answered from a list, whose sleeps end at once, and whose clock is set by hand.
 
-    `sleep` notes the seconds; when `answers` are used up, or after `sleeps_max` sleeps, the queue is dropped.
+    `sleep` records the seconds; when `answers` are used up, or after `sleeps_max` sleeps, the queue is dropped.
     """
 
     def __init__(self, options: PushConsumerOptions | None = None, queue: MessageQueue = QUEUE) -> None:

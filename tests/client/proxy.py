@@ -1,6 +1,6 @@
-"""A TCP proxy that stands between a client and a broker and does what bad networks do: silence, cuts, resets, refusals.
+"""A TCP proxy between a client and a broker that does what bad networks do: silence, cuts, resets, refusals.
 
-`Detour` stands before a name server, too, and names the proxy where the name server names the broker. Event loop only.
+`Detour` is also a proxy for a name server, and replaces the broker's address with the proxy's. Event loop only.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from typing import Self
 from firearrow._native.wire.command import RemotingCommand
 from tests.interop.peers import Peer, address
 
-PIECE = 1 << 16
+CHUNK_BYTES = 1 << 16
 Rewrite = Callable[[RemotingCommand], RemotingCommand]
 
 
 class Proxy:
-    """Passes everything on until it is told otherwise.
+    """Forwards everything until configured otherwise.
 
-    `flowing`: cleared, nothing moves either way. `answer_bytes`: so many bytes of answers still pass, then the
-    connection is reset. `lifetimes`: the next connection is reset when so many bytes of answers have passed it.
-    `reset_requests`: so many requests are answered by a reset. `piece`: at most so many bytes at a time. With `tls` the
+    `flowing`: if cleared, nothing passes in either direction. `answer_bytes`: after this many bytes of answers the
+    connection is reset. `lifetimes`: the next connection is reset after this many bytes of answers.
+    `reset_requests`: how many requests are answered by a reset. `chunk_bytes`: the limit of one read. With `tls` the
     client's side is encrypted.
     """
 
@@ -42,7 +42,7 @@ class Proxy:
         self.answer_bytes: int | None = None
         self.lifetimes: Iterator[int] = iter(())
         self.reset_requests = 0
-        self.piece = PIECE
+        self.chunk_bytes = CHUNK_BYTES
         self.accepted = 0
 
     @property
@@ -50,12 +50,12 @@ class Proxy:
         return f"127.0.0.1:{self._port}"
 
     async def open(self) -> None:
-        """Listen, after `shut` at the same port again."""
+        """Listen; after `shut` on the same port again."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port, ssl=self._tls)
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def shut(self) -> None:
-        """Be gone: connections are reset, new ones refused."""
+        """Reset all connections, refuse new ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -65,7 +65,7 @@ class Proxy:
         await asyncio.gather(*self._pumps, return_exceptions=True)
 
     def reset(self) -> None:
-        """Break every connection off, without a goodbye."""
+        """Abort every connection."""
         for writer in list(self._open):
             _reset(writer)
 
@@ -103,7 +103,7 @@ class Proxy:
     async def _requests(
         self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, back: asyncio.StreamWriter
     ) -> None:
-        while data := await _read(reader, self.piece):
+        while data := await _read(reader, self.chunk_bytes):
             await self.flowing.wait()
             if self.reset_requests > 0:
                 self.reset_requests -= 1
@@ -129,7 +129,7 @@ class Proxy:
 
     async def _answer(self, reader: asyncio.StreamReader) -> bytes:
         if self._rewrite is None:
-            return await _read(reader, self.piece)
+            return await _read(reader, self.chunk_bytes)
         try:
             head = await reader.readexactly(4)
             frame = head + await reader.readexactly(int.from_bytes(head))
@@ -139,7 +139,7 @@ class Proxy:
 
 
 class Detour:
-    """A proxy before the name server and one before the broker that it names. `name_server` is for the client."""
+    """A proxy for the name server and one for the broker that it names. `name_server` is for the client."""
 
     def __init__(self, peer: Peer, tls: ssl.SSLContext | None = None) -> None:
         self._real = peer.address.encode()

@@ -1,4 +1,4 @@
-"""A push consumer for tests that begins at the first message, and a handler that keeps what it gets."""
+"""A push consumer for tests that begins at the first message, and a handler that stores what it gets."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ Topics = Callable[..., str]
 
 
 class Seen:
-    """A coroutine handler that keeps what it got."""
+    """A coroutine handler that stores what it got."""
 
     def __init__(self) -> None:
         self.messages: list[ReceivedMessage] = []

@@ -9,7 +9,7 @@ from tests.support.requests import send_ext
 
 
 class RawProducer:
-    """`feed(topic, bodies)` answers with the queue offsets that they got."""
+    """`feed(topic, bodies)` returns their queue offsets."""
 
     def __init__(self, peer: Peer) -> None:
         self._address = address(peer.address)
@@ -29,7 +29,7 @@ class RawProducer:
         return offsets
 
     def spread(self, topic: str, count: int, queues: int = 4) -> list[bytes]:
-        """So many messages, each with its number, over the queues in turn; the bodies."""
+        """Send `count` numbered messages to the queues in turn; returns the bodies."""
         bodies = [b"%d" % number for number in range(count)]
         for queue_id in range(queues):
             self.feed(topic, bodies[queue_id::queues], queue_id=queue_id)

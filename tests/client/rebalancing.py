@@ -1,4 +1,4 @@
-"""A Rebalancer among fakes, and what brokers say to it."""
+"""A Rebalancer with fakes, and brokers' answers for it."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ FOUR = queues_of("T", 4)
 
 
 class Offsets(OffsetTable):
-    """`persisted`: in their order, each with what memory held."""
+    """`persisted`: in order, each with the offset in memory."""
 
     def __init__(self, happened: list[object]) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Offsets(OffsetTable):
 
 @dataclass
 class Round:
-    """A Rebalancer among fakes. `happened`: what it did, in order. `starts`: where each queue begins, else at 0."""
+    """A Rebalancer with fakes. `happened`: what it did, in order. `starts`: where each queue begins, else at 0."""
 
     instance: FakeInstance = field(default_factory=lambda: FakeInstance({MEMBERS: of_members("me")}))
     model: MessageModel = MessageModel.CLUSTERING
@@ -55,14 +55,26 @@ class Round:
         locks = QueueLocks(self.instance, "group", table, self.time) if self.orderly else None
         self.rebalancer = Rebalancer(
             RebalanceContext(
-                instance=self.instance, group="group", model=self.model, strategy=self.strategy, offsets=self.offsets,
-                topics=lambda: self.topics, start_offset=self._start, begin=self._begin, changed=self._changed,
-                locks=locks, active=self.active, broker_assigns=self.broker_assigns, begin_pop=self._begin_pop,
+                instance=self.instance,
+                group="group",
+                model=self.model,
+                strategy=self.strategy,
+                offsets=self.offsets,
+                topics=lambda: self.topics,
+                start_offset=self._start,
+                begin=self._begin,
+                changed=self._changed,
+                locks=locks,
+                active=self.active,
+                broker_assigns=self.broker_assigns,
+                begin_pop=self._begin_pop,
                 pop_retry=lambda topic, wanted: self.happened.append(("retry", topic, wanted)),
-                new_process_queue=lambda: ProcessQueue(self.time), clock=self.time, later=self.time.later,
+                new_process_queue=lambda: ProcessQueue(self.time),
+                clock=self.time,
+                later=self.time.later,
             ),
             table,
-        )  # fmt: skip
+        )
         self.table = table
 
     async def _start(self, queue: MessageQueue) -> int:

@@ -1,4 +1,4 @@
-"""Records as brokers send them, for answers that a test makes up."""
+"""Records as brokers send them, for answers that a test makes."""
 
 import struct
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def received(
     reconsume_times: int = 0,
     **properties: str,
 ) -> list[ReceivedMessage]:
-    """What a pull of the queue would bring."""
+    """What a pull of the queue would return."""
     records = b"".join(
         record(
             body,

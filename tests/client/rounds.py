@@ -1,5 +1,5 @@
-"""What offset stores, locks and rebalancers are given in tests: an instance whose brokers answer what they are told to,
-and a member of a group that has nothing but a Rebalancer."""
+"""Fakes for tests of offset stores, locks and rebalancers: an instance with scripted brokers, and a member of a group
+that has only a Rebalancer."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -124,9 +124,16 @@ class Member:
     """A consumer of a real broker that takes its queues and never pulls. `orderly`: with locks."""
 
     def __init__(
-        self, instance: ClientInstance, group: str, topics: Iterable[str], *, orderly: bool = False,
-        strategy: Strategy = averagely, broker_assigns: bool = False, model: MessageModel = MessageModel.CLUSTERING,
-    ) -> None:  # fmt: skip
+        self,
+        instance: ClientInstance,
+        group: str,
+        topics: Iterable[str],
+        *,
+        orderly: bool = False,
+        strategy: Strategy = averagely,
+        broker_assigns: bool = False,
+        model: MessageModel = MessageModel.CLUSTERING,
+    ) -> None:
         self.instance = instance
         self.group = group
         self.model = model
@@ -134,23 +141,32 @@ class Member:
         self.offsets = RemoteOffsetStore(instance, group)
         self.begun: list[PullRequest] = []
         self.popped: list[MessageQueue] = []
-        self.told: list[tuple[str, Queues, Queues]] = []
+        self.changes: list[tuple[str, Queues, Queues]] = []
         table: dict[MessageQueue, ProcessQueue] = {}
         self.locks = QueueLocks(instance, group, table) if orderly else None
         self.rebalancer = Rebalancer(
             RebalanceContext(
-                instance=instance, group=group, model=model, strategy=strategy, offsets=self.offsets,
-                topics=self.topics, begin=self.begun.append,
-                start_offset=start_offset(self.offsets, QueueOffsets(instance), ConsumeFromWhere.LAST_OFFSET, 0),
-                changed=self._changed, locks=self.locks, broker_assigns=broker_assigns,
+                instance=instance,
+                group=group,
+                model=model,
+                strategy=strategy,
+                offsets=self.offsets,
+                topics=self.topics,
+                begin=self.begun.append,
+                start_offset=start_offset(
+                    self.offsets, QueueOffsets(instance), ConsumeFromWhere.LAST_OFFSET, 0
+                ),
+                changed=self._changed,
+                locks=self.locks,
+                broker_assigns=broker_assigns,
                 begin_pop=lambda queue, process_queue: self.popped.append(queue),
             ),
             table,
-        )  # fmt: skip
+        )
 
     @property
     def mine(self) -> list[int]:
-        """Ids of the queues that are held, of whatever topic."""
+        """Ids of the owned queues of all topics."""
         return sorted(queue.queue_id for queue, held in self.rebalancer.table.items() if not held.dropped)
 
     def topics(self) -> set[str]:
@@ -158,10 +174,13 @@ class Member:
 
     def heartbeat_data(self) -> dict[str, object]:
         return {
-            "groupName": self.group, "consumeType": "CONSUME_PASSIVELY", "messageModel": self.model.value,
-            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "unitMode": False,
+            "groupName": self.group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": self.model.value,
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "unitMode": False,
             "subscriptionDataSet": [one.heartbeat_json() for one in self.subscriptions.values()],
-        }  # fmt: skip
+        }
 
     async def rebalance(self) -> bool:
         return await self.rebalancer.run()
@@ -185,7 +204,7 @@ class Member:
         await self.instance.leave()
 
     async def _changed(self, topic: str, everything: Queues, mine: Queues) -> None:
-        self.told.append((topic, everything, mine))
+        self.changes.append((topic, everything, mine))
         self.subscriptions[topic] = self.subscriptions[topic].renewed(int(time.time() * 1000))
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()

@@ -1,4 +1,4 @@
-"""A name server and brokers that answer as a test says: for refusals that a real broker gives only in rare states."""
+"""A name server and brokers whose answers a test defines: for errors that real brokers return only in rare states."""
 
 import asyncio
 import functools
@@ -38,12 +38,12 @@ class ScriptedBroker:
         code = self.script.pop(0) if self.script else 0
         if code is None:
             return None
-        place = {"msgId": "00" * 16, "queueId": request.ext["e"], "queueOffset": str(len(self.sent) - 1)}
-        return request.answer(code, "as scripted" if code else None, place)
+        ext = {"msgId": "00" * 16, "queueId": request.ext["e"], "queueOffset": str(len(self.sent) - 1)}
+        return request.answer(code, "as scripted" if code else None, ext)
 
 
 def _ask(broker: ScriptedBroker, request: RemotingCommand) -> Answer:
-    """By whatever `answer` the test has put there."""
+    """Calls the `answer` that the test has set."""
     return broker.answer(request)
 
 
@@ -104,9 +104,9 @@ class Scripted:
                 while True:
                     head = await reader.readexactly(4)
                     request = RemotingCommand.decode(head + await reader.readexactly(int.from_bytes(head)))
-                    said = answer(request)
-                    if said is not None and not request.is_oneway:
-                        writer.write(said.encode())
+                    response = answer(request)
+                    if response is not None and not request.is_oneway:
+                        writer.write(response.encode())
             except (asyncio.IncompleteReadError, ConnectionError):
                 writer.close()
             finally:

@@ -1,4 +1,4 @@
-"""What consume services are given in tests: recorders instead of brokers, and a clock and a scheduler moved by hand."""
+"""Fakes for tests of consume services: recorders instead of brokers, a clock and a scheduler moved by hand."""
 
 import asyncio
 import heapq
@@ -44,7 +44,7 @@ class ManualScheduler(ManualClock):
         ]
 
     async def pass_by(self, seconds: float) -> None:
-        """Move on; what falls due is called at its time, and the loop settles each time."""
+        """Advance the clock; calls run when they are due, and the loop settles after each."""
         until = self._now_ms + seconds * 1000
         await settled()
         while self._due and self._due[0][0] <= until:
@@ -66,7 +66,7 @@ class Timer:
 
 
 async def settled() -> None:
-    """Everything that can go on without time passing has gone on (threads excepted)."""
+    """Return when everything has run that needs no passage of time (except threads)."""
     for _ in range(60):
         await asyncio.sleep(0)
 
@@ -103,7 +103,7 @@ class Stats:
 
 @dataclass
 class Back:
-    """A send-back that works while `takes` says so."""
+    """A send-back that succeeds while `takes` is set."""
 
     takes: Callable[[ReceivedMessage], bool] = lambda message: True
     given: list[tuple[int, int]] = field(default_factory=list)

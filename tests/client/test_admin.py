@@ -1,4 +1,4 @@
-"""What administrators see and change, at a real broker; and what they make of answers that are none."""
+"""What administrators see and change, at a real broker; and invalid answers."""
 
 import asyncio
 import time
@@ -46,7 +46,7 @@ def send(
 
 
 async def becomes(wanted: object, ask: Callable[[], Awaitable[object]]) -> None:
-    """Apache's broker puts what it stored into queues and index a moment later."""
+    """Apache's broker dispatches messages to queues and index a moment later."""
     deadline = asyncio.get_running_loop().time() + 10
     while (found := await ask()) != wanted:
         assert asyncio.get_running_loop().time() < deadline, f"still {found!r}, not {wanted!r}"
@@ -93,7 +93,7 @@ async def test_an_admin_that_was_not_started_says_so(name_server: str) -> None:
 
 
 async def sampled(admin: Admin) -> dict[str, str]:
-    """Apache's broker has no figures in its first second and says so by a stack trace."""
+    """Apache's broker has no statistics in its first second and answers with a stack trace."""
     async with asyncio.timeout(20):
         while True:
             try:
@@ -141,7 +141,7 @@ async def test_offsets_of_a_queue(name_server: str, topics: Callable[..., str], 
         assert (await admin.topic_stats(topic))[queue].max_offset == 3
 
 
-async def test_messages_are_found_by_place_by_unique_id_and_by_key(
+async def test_messages_are_found_by_offset_id_by_unique_id_and_by_key(
     name_server: str, topics: Callable[..., str], broker: ClientSocket
 ) -> None:
     topic = topics(queues=2)
@@ -177,7 +177,7 @@ async def test_a_group_is_made_seen_and_deleted(name_server: str) -> None:
         assert group not in await admin.groups()
 
 
-async def test_progress_of_a_group_is_stored_told_and_reset(
+async def test_progress_of_a_group_is_stored_reported_and_reset(
     name_server: str, topics: Callable[..., str], broker: ClientSocket
 ) -> None:
     topic, group = topics(queues=2), unique("group")
@@ -197,7 +197,7 @@ async def test_progress_of_a_group_is_stored_told_and_reset(
         assert (await admin.reset_offsets(group, topic, None))[queue] == 5
 
 
-async def test_nobody_of_a_group_is_connected(name_server: str) -> None:
+async def test_a_group_without_members(name_server: str) -> None:
     async with Admin(name_server) as admin:
         with pytest.raises(BrokerError) as refused:
             await admin.consumers(unique("group"))
@@ -223,7 +223,7 @@ async def test_names_in_a_namespace_are_shown_without_it(name_server: str) -> No
         assert f"{space}%{group}" in await outside.groups()
 
 
-def test_an_offset_id_names_a_place() -> None:
+def test_an_offset_id_names_an_address_and_an_offset() -> None:
     assert decode_offset_id("7F00000100002A9F00000000000004D2") == ("127.0.0.1:10911", 1234)
     assert decode_offset_id("00" * 15 + "01" + "00002A9F" + "00" * 7 + "05") == ("[::1]:10911", 5)
 
@@ -232,7 +232,7 @@ def test_an_offset_id_names_a_place() -> None:
     "text",
     ["", "7F000001", "zz" * 16, "7F000001" + "00000000" + "00" * 8, "7F000001" + "00002A9F" + "FF" * 8],
 )
-def test_an_id_of_no_place_is_refused(text: str) -> None:
+def test_an_invalid_offset_id_is_refused(text: str) -> None:
     with pytest.raises(ClientError) as refused:
         decode_offset_id(text)
     assert refused.value.code == 208
@@ -285,6 +285,6 @@ def test_an_answer_without_its_field_is_an_error_of_ours() -> None:
         b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"t"}:{"brokerOffset":1e30}}}',
     ],
 )
-def test_a_body_that_is_none_is_an_error_that_says_so(body: bytes) -> None:
+def test_an_invalid_body_is_an_error_that_says_so(body: bytes) -> None:
     with pytest.raises(ClientError, match="cannot be read"):
         read(body, consumer_lag)

@@ -26,18 +26,23 @@ from firearrow.client.rebalance.allocate_strategies import (
 GOLDEN = json.loads((Path(__file__).parent / "allocations.json").read_text())
 
 
-def room(name: str) -> str:
+def machine_room(name: str) -> str:
     before, separator, _ = name.partition("@")
     return before if separator else "none"
 
 
 def nearby(inner: str) -> MachineRoomNearby:
-    return MachineRoomNearby(inner, lambda queue: room(queue.broker_name), room)
+    return MachineRoomNearby(inner, lambda queue: machine_room(queue.broker_name), machine_room)
 
 
 STRATEGIES: tuple[Strategy, ...] = (
-    averagely, by_circle, MachineRoom({"r1", "r2"}), ConsistentHash(), nearby("AVG"), nearby("CONSISTENT_HASH"),
-)  # fmt: skip
+    averagely,
+    by_circle,
+    MachineRoom({"r1", "r2"}),
+    ConsistentHash(),
+    nearby("AVG"),
+    nearby("CONSISTENT_HASH"),
+)
 
 
 def queues_of(count: int) -> list[MessageQueue]:
@@ -74,7 +79,7 @@ def test_each_queue_has_exactly_one_owner(queue_count: int, member_count: int, s
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=name_of)
-def test_who_is_no_member_gets_nothing(strategy: Strategy) -> None:
+def test_a_client_that_is_no_member_gets_nothing(strategy: Strategy) -> None:
     assert list(strategy("g", "r1@me", queues_of(3), ["r1@other"])) == []
 
 
@@ -83,7 +88,7 @@ def test_who_is_no_member_gets_nothing(strategy: Strategy) -> None:
     ("client_id", "queues", "members"),
     [("", queues_of(1), ["r@a"]), ("r@a", [], ["r@a"]), ("r@a", queues_of(1), [])],
 )
-def test_nothing_can_be_split_among_nobody(
+def test_nothing_can_be_split_among_no_members(
     strategy: Strategy, client_id: str, queues: Sequence[MessageQueue], members: list[str]
 ) -> None:
     with pytest.raises(ValueError, match="client id, queues and members"):
@@ -92,12 +97,12 @@ def test_nothing_can_be_split_among_nobody(
 
 def test_a_room_without_a_name_is_refused() -> None:
     with pytest.raises(ValueError, match="no machine room is known"):
-        MachineRoomNearby("AVG", lambda queue: "", room)("g", "r@a", queues_of(1), ["r@a"])
+        MachineRoomNearby("AVG", lambda queue: "", machine_room)("g", "r@a", queues_of(1), ["r@a"])
     with pytest.raises(ValueError, match="no machine room is known"):
         MachineRoomNearby("AVG", lambda queue: "r", lambda client: "")("g", "r@a", queues_of(1), ["r@a"])
 
 
-def test_fixed_queues_are_taken_whoever_is_there() -> None:
+def test_fixed_queues_do_not_depend_on_the_members() -> None:
     assert FixedQueues(queues_of(2))("g", "nobody", [], []) == tuple(queues_of(2))
 
 
@@ -117,8 +122,10 @@ def test_options_name_a_strategy_or_are_one() -> None:
     assert strategy_of(mine) is mine
     assert name_of(mine) == "mine"
     assert [name_of(strategy_of(name)) for name in ("AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH")] == [
-        "AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH",
-    ]  # fmt: skip
+        "AVG",
+        "AVG_BY_CIRCLE",
+        "CONSISTENT_HASH",
+    ]
     assert name_of(FixedQueues([])) == "CONFIG"
     with pytest.raises(
         ConfigError, match="allocate 'MEDIAN' is unknown: use AVG, AVG_BY_CIRCLE, CONSISTENT_HASH"

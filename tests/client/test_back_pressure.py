@@ -1,4 +1,4 @@
-"""How much may be on the way: at the limits, in turn, and what is given back by those that give up."""
+"""The limits of sends in flight: reached, first come first served, released by cancelled sends."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ def test_so_many_and_so_many_bytes_but_one_always() -> None:
     assert [alone.try_acquire(5000), alone.try_acquire(0)] == [True, False]
 
 
-def test_claiming_what_is_not_there_says_how_much_is_on_the_way() -> None:
+def test_the_error_at_the_limit_says_how_much_is_in_flight() -> None:
     pressure = BackPressure(2, 100)
     pressure.claim(30)
     pressure.claim(30)
@@ -36,7 +36,7 @@ def test_claiming_what_is_not_there_says_how_much_is_on_the_way() -> None:
         pressure.claim(1)
 
 
-async def test_room_is_waited_for_only_if_that_is_wanted() -> None:
+async def test_it_waits_for_capacity_only_if_configured() -> None:
     pressure = BackPressure(1, 100, waits=False)
     assert await pressure.wait_for_capacity(10, 3.0) == 3.0
     with pytest.raises(TooManyRequests):
@@ -60,7 +60,7 @@ async def test_waiting_takes_from_the_time_and_ends_with_it() -> None:
     assert pressure.try_acquire(1), "who gave up holds nothing"
 
 
-async def test_first_come_first_served_and_nobody_overtakes() -> None:
+async def test_first_come_first_served() -> None:
     pressure = BackPressure(10, 100)
     pressure.claim(100)
     served: list[int] = []
@@ -83,7 +83,7 @@ async def test_first_come_first_served_and_nobody_overtakes() -> None:
     assert served == [90, 5, 20]
 
 
-async def test_who_is_cancelled_makes_way_for_the_next() -> None:
+async def test_a_cancelled_waiter_lets_the_next_one_go_on() -> None:
     pressure = BackPressure(10, 100)
     pressure.claim(50)
     large = asyncio.create_task(pressure.wait_for_capacity(80, 5))
@@ -95,7 +95,7 @@ async def test_who_is_cancelled_makes_way_for_the_next() -> None:
     assert (pressure.count, pressure.bytes) == (2, 100)
 
 
-async def test_who_is_cancelled_just_when_it_is_served_gives_back() -> None:
+async def test_a_waiter_cancelled_when_it_is_served_releases_its_capacity() -> None:
     pressure = BackPressure(1, 100)
     pressure.claim(1)
     waiting = asyncio.create_task(pressure.wait_for_capacity(2, 5))
@@ -107,7 +107,7 @@ async def test_who_is_cancelled_just_when_it_is_served_gives_back() -> None:
     assert (pressure.count, pressure.bytes) == (0, 0)
 
 
-async def test_idle_is_when_nothing_is_on_the_way_and_nobody_waits() -> None:
+async def test_idle_is_when_nothing_is_in_flight_or_waiting() -> None:
     pressure = BackPressure(1, 100)
     await pressure.idle()
     pressure.claim(1)

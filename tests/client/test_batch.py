@@ -1,4 +1,4 @@
-"""What may travel together, and how many."""
+"""Which messages may be in one batch, and how many."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_what_is_too_large_alone_is_left_to_the_limit_of_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "said"),
+    ("messages", "expected"),
     [
         ([], "no message"),
         ([Message("t", b""), Message("u", b"")], "topics t and u"),
@@ -73,8 +73,8 @@ def test_what_is_too_large_alone_is_left_to_the_limit_of_messages() -> None:
         ([Message("t", b""), Message("t", b"", deliver_at_ms=0)], "delayed"),
     ],
 )
-def test_what_may_not_travel_together(messages: list[Message], said: str) -> None:
-    with pytest.raises(MessageRefused, match=said):
+def test_what_may_not_travel_together(messages: list[Message], expected: str) -> None:
+    with pytest.raises(MessageRefused, match=expected):
         check_batch(messages)
 
 

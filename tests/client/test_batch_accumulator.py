@@ -1,4 +1,4 @@
-"""Automatic batches: what gathers, when it leaves, and whose result is whose."""
+"""Automatic batches: what is collected, when it is sent, and which result belongs to which message."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ LONG_S = 30.0
 
 @dataclass
 class Sender:
-    """Takes batches; the test says what becomes of them."""
+    """Takes batches; the test decides their results."""
 
     options: ProducerOptions = field(default_factory=lambda: ProducerOptions(batch_delay_s=LONG_S))
     batches: list[tuple[list[Message], MessageQueue | None]] = field(default_factory=list)
@@ -43,9 +43,9 @@ class Sender:
         return self.accumulator.add(Message("t", body, **more), None)  # type: ignore[arg-type]
 
     def stored(self, number: int, count: int) -> None:
-        """Batch `number` lies from offset 100 on."""
-        places = ",".join(f"P{n}" for n in range(count))
-        self.futures[number].set_result(SendResult(SendStatus.SEND_OK, "ids", places, QUEUE, 100))
+        """Batch `number` is stored from offset 100 on."""
+        offset_ids = ",".join(f"P{n}" for n in range(count))
+        self.futures[number].set_result(SendResult(SendStatus.SEND_OK, "ids", offset_ids, QUEUE, 100))
 
     @property
     def bodies(self) -> list[list[bytes]]:
@@ -66,7 +66,7 @@ async def test_each_gets_its_own_result() -> None:
     assert sender.accumulator.bytes == 0
 
 
-async def test_a_batch_that_is_one_place_for_the_broker_has_no_places_of_its_items() -> None:
+async def test_a_batch_with_one_offset_id_has_none_for_its_items() -> None:
     sender = Sender()
     environment = [sender.add(b"a"), sender.add(b"b")]
     sender.accumulator.flush()
@@ -74,7 +74,7 @@ async def test_a_batch_that_is_one_place_for_the_broker_has_no_places_of_its_ite
     assert [(await way).offset_message_id for way in environment] == ["", ""]
 
 
-async def test_only_what_is_alike_gathers() -> None:
+async def test_only_similar_messages_are_batched() -> None:
     sender = Sender()
     sender.add(b"1")
     sender.add(b"2", tags="x")
@@ -129,7 +129,7 @@ async def test_when_all_hold_too_much_messages_go_by_themselves() -> None:
     assert sender.accumulator.accepts(Message("t", b"x" * (1000 - held)))
     assert not sender.accumulator.accepts(Message("t", b"x" * (1001 - held)))
     sender.accumulator.flush()
-    assert not sender.accumulator.accepts(Message("t", b"x" * 1000)), "on its way is held, too"
+    assert not sender.accumulator.accepts(Message("t", b"x" * 1000)), "in flight counts, too"
     sender.stored(0, 1)
     await way
     assert sender.accumulator.accepts(Message("t", b"x" * 1000))
@@ -148,7 +148,7 @@ async def test_one_that_may_not_be_sent_fails_alone() -> None:
     assert sender.accumulator.bytes == 0
 
 
-async def test_a_failure_is_told_to_each() -> None:
+async def test_a_failure_is_reported_to_each() -> None:
     sender = Sender()
     environment = [sender.add(b"a"), sender.add(b"b")]
     sender.accumulator.flush()
@@ -163,7 +163,7 @@ async def test_a_failure_is_told_to_each() -> None:
     assert sender.accumulator.bytes == 0
 
 
-async def test_who_gives_up_before_it_leaves_is_left_out() -> None:
+async def test_a_message_cancelled_before_the_batch_is_sent_is_dropped() -> None:
     sender = Sender()
     environment = [sender.add(body) for body in (b"a", b"b", b"c")]
     environment[1].cancel()

@@ -1,4 +1,4 @@
-"""The bench of clients, run with next to no load: every row comes out, errors are told."""
+"""The benchmark of clients with a minimal load: every row is reported, and so are errors."""
 
 import shutil
 
@@ -16,13 +16,13 @@ def test_a_tiny_run_gives_every_row() -> None:
     assert all(isinstance(row["firearrow"], int) and row["firearrow"] > 0 for row in rows)
 
 
-def test_a_client_that_fails_is_told_with_its_words() -> None:
+def test_a_client_that_fails_is_reported_with_its_output() -> None:
     with pytest.raises(RuntimeError, match="firearrow send"):
         clients.ours().run("send", "127.0.0.1:1", "t", 1)
 
 
 async def test_a_consumer_with_small_thresholds_stays_within_them(name_server: str) -> None:
-    """The million is `python -m bench.held`."""
+    """`python -m bench.held` runs it with a million."""
     found = await held.held(name_server, unique("held"), 20_000)
     assert found.within, found
     assert found.most > held.THRESHOLD, "it was really full"

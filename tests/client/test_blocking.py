@@ -1,4 +1,4 @@
-"""The blocking façade: the verbs of the asynchronous objects from any thread, and where it must refuse."""
+"""The blocking façade: the calls of the asynchronous objects from any thread, and where it must refuse."""
 
 import asyncio
 import inspect
@@ -52,7 +52,7 @@ def pull(name_server: str, topic: str, group: str | None = None) -> blocking.Pul
 
 @pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer", "PopConsumer", "Admin"])
 def test_each_verb_has_its_twin_with_the_same_arguments(name: str) -> None:
-    """`start` gives the object itself, dunder methods are of other kinds."""
+    """`start` returns the object itself, dunder methods are of other kinds."""
     inner, facade = getattr(asynchronous, name), getattr(blocking, name)
     not_for_users = {
         "topics",
@@ -223,7 +223,7 @@ def test_transactions(name_server: str, topics: Topics) -> None:
 # ---- where it waits, and where it must not ----
 
 
-async def test_within_somebody_elses_loop_it_only_blocks(name_server: str, topics: Topics) -> None:
+async def test_within_another_loop_it_only_blocks(name_server: str, topics: Topics) -> None:
     topic = topics()
     with producer(name_server) as sending:
         assert sending.send(Message(topic, b"body")).status is SendStatus.SEND_OK

@@ -17,7 +17,7 @@ from tests.client.test_blocking import ROOT, Topics, producer
 
 
 def test_an_interrupt_cancels_what_is_waited_for() -> None:
-    """In a process of its own, which takes the signal however the run of the tests was started."""
+    """In a separate process, which gets the signal however the tests were started."""
     done = run_script(
         """
         import asyncio, os, signal, threading
@@ -50,7 +50,7 @@ def test_an_interrupt_cancels_what_is_waited_for() -> None:
 
 
 class Full:
-    """Room for two."""
+    """Capacity for two."""
 
     in_flight_max = 2
     send_timeout_s = 0.05
@@ -60,7 +60,7 @@ class Full:
 
 
 @pytest.mark.parametrize("wait", [False, True])
-def test_more_than_there_is_room_for_waits_or_is_refused(wait: bool) -> None:
+def test_more_than_the_capacity_waits_or_is_refused(wait: bool) -> None:
     thread = LoopThread.current()
     bridge = ThreadBridge(thread, Full(wait))
     sendings: list[asyncio.Future[SendResult]] = []
@@ -96,7 +96,7 @@ def test_what_was_cancelled_before_the_loop_saw_it_is_not_sent() -> None:
     assert thread.call(in_loop) == [True, True]
     thread.call(lambda: None)
     assert sent == []
-    assert not bridge.submit(submit).done(), "there is room again"
+    assert not bridge.submit(submit).done(), "there is capacity again"
 
 
 # ---- processes ----
@@ -105,12 +105,16 @@ def test_what_was_cancelled_before_the_loop_saw_it_is_not_sent() -> None:
 def run_script(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(text), *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def test_what_is_open_at_the_end_of_the_interpreter_is_closed(name_server: str, topics: Topics) -> None:
-    """Messages that are on the way arrive, handlers that run come to their end, and nothing hangs."""
+    """Messages in flight arrive, running handlers finish, and nothing hangs."""
     topic = topics()
     done = run_script(
         """
@@ -190,8 +194,13 @@ def test_a_signal_drains_a_running_consumer(name_server: str, topics: Topics, nu
     with producer(name_server) as sending:
         sending.send(Message(topic, b"body"))
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(
-            """
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            textwrap.dedent(
+                """
             import sys, time
             from firearrow.client import PushConsumerOptions, ConsumeFromWhere
             from firearrow.client.blocking import PushConsumer
@@ -209,9 +218,15 @@ def test_a_signal_drains_a_running_consumer(name_server: str, topics: Topics, nu
             consumer.run()
             print("drained", consumer.state.value, flush=True)
             """
-        ), name_server, topic],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+            ),
+            name_server,
+            topic,
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     assert process.stderr is not None
     with process:

@@ -1,4 +1,4 @@
-"""Who broadcasts keeps its offsets in a file of its own: where it begins without one, and that it goes on from it."""
+"""Broadcasting consumers keep their offsets in a file: where they begin without one, and that they resume from it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -77,14 +77,14 @@ async def test_java_and_python_take_turns_on_one_file(
     async def in_java(what: str, **parameters: object) -> None:
         await asyncio.to_thread(partial(java.ask, what, name=member, **parameters))
 
-    def told() -> list[bytes]:
+    def java_bodies() -> list[bytes]:
         return [bytes.fromhex(event["body"]) for event in java.consumed(member)]
 
     try:
         await in_java("consume", group=group, topic=topic, model="BROADCASTING")
         feeder.feed(topic, [b"for Java"])
-        await wait_until(lambda: told() == [b"for Java"])
-        await asyncio.sleep(0.5)  # Java tells of a message before it counts it, and shows nobody when it has
+        await wait_until(lambda: java_bodies() == [b"for Java"])
+        await asyncio.sleep(0.5)  # Java reports a message before it counts it, and does not show when it has
         await in_java("stop")
         ip, _, name = only_file(tmp_path).parent.parent.name.partition("@")
         client = ClientOptions(name_server=name_server, client_ip=ip, instance_name=name)
@@ -93,10 +93,10 @@ async def test_java_and_python_take_turns_on_one_file(
             await wait_until(lambda: bodies == [b"for Python"])
         feeder.feed(topic, [b"for Java again"])
         await in_java("consume", group=group, topic=topic, model="BROADCASTING")
-        await wait_until(lambda: len(told()) > 1)
+        await wait_until(lambda: len(java_bodies()) > 1)
     finally:
         java.stop()
-    assert told() == [b"for Java", b"for Java again"]
+    assert java_bodies() == [b"for Java", b"for Java again"]
 
 
 @pytest.mark.parametrize(

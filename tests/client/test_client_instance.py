@@ -98,7 +98,7 @@ async def test_many_requests_share_one_socket(name_server: str, topics: Callable
     await instance.leave()
 
 
-async def test_faults_of_addresses_are_told() -> None:
+async def test_faults_of_addresses_are_reported() -> None:
     nowhere = await ClientInstance.of(ClientOptions(name_server="127.0.0.1:1"))
     with pytest.raises(ConnectFailed):
         await nowhere.routes.refresh("t")

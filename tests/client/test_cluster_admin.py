@@ -1,4 +1,4 @@
-"""What only operators do, at a real broker with real members of groups."""
+"""Operators' commands at a real broker with real members of groups."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ FROM_FIRST = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
 
 
 class Handled:
-    """A handler that remembers."""
+    """A handler that records its messages."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -44,7 +44,7 @@ async def stored(admin: Admin, producer: Producer, topic: str, tags: str) -> Rec
 
 
 async def becomes(tracks: list[MessageTrack], operations: Operations, message: ReceivedMessage) -> None:
-    """Offsets are stored now and then."""
+    """Offsets are stored periodically."""
     async with asyncio.timeout(20):
         while (found := await operations.message_tracks(message)) != tracks:
             assert {each.group for each in found} <= {each.group for each in tracks}
@@ -72,8 +72,9 @@ async def test_how_far_a_message_came_in_each_group(name_server: str, topics: Ca
         await admin.update_offset(gone, MessageQueue(topic, BROKER, 0), 0)
         tracks = await operations.message_tracks(red)
         assert [(each.group, each.track) for each in tracks] == [
-            (push.group, Track.CONSUMED), (gone, Track.NOT_ONLINE)
-        ]  # fmt: skip
+            (push.group, Track.CONSUMED),
+            (gone, Track.NOT_ONLINE),
+        ]
         assert tracks[1].error is not None
 
 
@@ -127,7 +128,7 @@ async def test_a_message_is_handled_once_more_because_an_operator_wants_it(
             await Operations(admin).consume_directly(push.group, "nobody", message)
 
 
-async def test_a_half_message_that_was_given_up_is_asked_about_anew(
+async def test_a_half_message_that_was_given_up_is_checked_again(
     name_server: str, topics: Callable[..., str]
 ) -> None:
     topic = topics(queues=1, message_type="TRANSACTION")
@@ -201,7 +202,9 @@ async def test_members_are_switched_to_pop_and_back(name_server: str, topics: Ca
         await Operations(admin).set_request_mode(topic, consumer.group, RequestMode.PULL)
 
 
-async def test_who_produces_and_what_a_cluster_has(name_server: str, topics: Callable[..., str]) -> None:
+async def test_producers_of_a_group_and_topics_of_a_cluster(
+    name_server: str, topics: Callable[..., str]
+) -> None:
     topic, group = topics(), unique("producing")
     async with Admin(name_server) as admin, Producer(group, name_server=name_server) as producer:
         await producer.send(Message(topic, b"x"))

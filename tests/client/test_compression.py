@@ -1,4 +1,4 @@
-"""Compressed bodies: ours opened again, Apache's opened, broken and too large ones refused, missing packages named."""
+"""Compressed bodies: ours and Apache's are read, broken and too large ones refused, missing packages named."""
 
 import builtins
 import os
@@ -71,7 +71,7 @@ def test_a_body_is_opened_up_to_its_limit_and_not_past_it(kind: CompressionKind)
 
 
 @pytest.mark.parametrize("kind", [CompressionKind.LZ4, CompressionKind.ZSTD])
-def test_frames_one_behind_the_other_are_one_body(kind: CompressionKind) -> None:
+def test_concatenated_frames_are_one_body(kind: CompressionKind) -> None:
     flags, one = pack(kind, 5, b"one" * 9000)
     _, two = pack(kind, 5, b"two")
     assert open_body(flags, one + two) == b"one" * 9000 + b"two"

@@ -1,4 +1,4 @@
-"""The concurrent service: what becomes of each answer, which offset is stored, and what waits for what."""
+"""The concurrent service: the effect of each result, which offset is stored, and what waits for what."""
 
 import asyncio
 import threading
@@ -57,7 +57,7 @@ async def test_only_what_comes_after_the_accepted_ones_goes_back() -> None:
     "error", [ValueError("no"), KeyboardInterrupt(), SystemExit(3), asyncio.CancelledError()]
 )
 @pytest.mark.parametrize("plain", [False, True])
-async def test_whatever_a_handler_raises_its_messages_come_again_and_the_others_go_on(
+async def test_messages_of_a_failing_handler_are_redelivered_and_the_others_go_on(
     error: BaseException, plain: bool
 ) -> None:
     def plain_handler(messages: list[ReceivedMessage]) -> None:
@@ -101,7 +101,7 @@ async def test_no_more_handlers_run_at_a_time_than_allowed_and_the_next_begins_w
     assert [offsets for offsets, _ in gate.calls] == [[0], [1], [2]]
 
 
-async def test_what_nobody_takes_back_stays_unfinished_and_comes_to_a_handler_again_after_5_s() -> None:
+async def test_what_cannot_be_sent_back_stays_unfinished_and_is_handled_again_after_5_s() -> None:
     harness = ConcurrentHarness(answering(False), takes=lambda message: message.queue_offset != 11)
     messages = await harness.pulled(10, 11, 12)
     assert [offset for _, offset, _ in harness.offsets.updates] == [11]
@@ -151,7 +151,7 @@ async def test_messages_expired_meanwhile_are_not_sent_back_again() -> None:
     assert harness.offsets.last == 12
 
 
-async def test_handlers_get_at_most_a_batch_and_a_list_of_their_own() -> None:
+async def test_handlers_get_at_most_a_batch_and_a_separate_list() -> None:
     seen: list[list[int]] = []
 
     async def handler(messages: list[ReceivedMessage]) -> None:

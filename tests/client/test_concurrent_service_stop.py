@@ -1,4 +1,4 @@
-"""How the concurrent service stops: what waits, what is given up, who may ask for it."""
+"""How the concurrent service stops: what waits, what is abandoned, which callers may request it."""
 
 import asyncio
 import threading
@@ -43,7 +43,7 @@ async def test_a_stop_gives_up_handlers_that_run_too_long() -> None:
 
 @pytest.mark.parametrize("plain", [False, True])
 async def test_a_handler_may_stop_the_service_that_called_it(plain: bool) -> None:
-    """As it does who closes the consumer; the stop runs in a task of its own, and waits for all others."""
+    """As closing the consumer does; the stop runs in a separate task and waits for all others."""
     loop, others, stopped = asyncio.get_running_loop(), asyncio.Event(), list[bool]()
 
     async def stop() -> None:

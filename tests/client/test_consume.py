@@ -1,4 +1,4 @@
-"""Consuming end to end, against a real broker: retries, dead letters, time-outs, handlers that misbehave, operators."""
+"""Consuming end to end, against a real broker: retries, dead letters, timeouts, misbehaving handlers, operators."""
 
 import asyncio
 import threading
@@ -114,7 +114,7 @@ async def test_if_the_broker_cannot_take_it_back_the_message_is_published_to_the
     async def handler(messages: list[ReceivedMessage]) -> Answer:
         if messages[0].reconsume_times:
             found.extend(messages)
-        else:  # as if it had lain at a place of the log that the broker has deleted
+        else:  # as if it had been in a part of the log that the broker has deleted
             messages[0].broker_name = "broker-that-is-gone"
         return await journal(messages)
 
@@ -126,9 +126,7 @@ async def test_if_the_broker_cannot_take_it_back_the_message_is_published_to_the
     assert (found[0].tags, found[0].keys, found[0].get_property("mine")) == ("a", ("k1", "k2"), "x")
 
 
-async def test_a_namespace_is_seen_by_nobody_but_the_broker(
-    peer: Peer, name_server: str, feeder: RawProducer
-) -> None:
+async def test_only_the_broker_sees_a_namespace(peer: Peer, name_server: str, feeder: RawProducer) -> None:
     topic, journal = unique("topic"), Journal(lambda message: message.reconsume_times > 0)
     feeder.feed(f"tenant%{topic}", [b"a"])
     with ClientSocket(address(peer.name_server)) as connection:
@@ -252,9 +250,9 @@ async def test_an_operator_has_a_message_handled_directly(
 
         def ask() -> bytes:
             with ClientSocket(address(peer.address)) as connection:
-                told = connection.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, asked)
-            assert told.code == 0, told.remark
-            return told.body
+                response = connection.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, asked)
+            assert response.code == 0, response.remark
+            return response.body
 
         body = await asyncio.to_thread(ask)
     assert f'"consumeResult":"{result}"'.encode() in body

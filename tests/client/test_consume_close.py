@@ -1,4 +1,4 @@
-"""What a close leaves, end to end: nothing is lost, and what was finished does not come twice."""
+"""What a close leaves, end to end: nothing is lost, and what was finished is not delivered twice."""
 
 import asyncio
 import threading
@@ -73,7 +73,7 @@ async def test_a_handler_cut_off_by_a_close_leaves_its_message_to_the_next_membe
 async def test_a_handler_may_close_its_consumer(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
-    """It waits for the others only; its own message comes again, for nobody can say any more that it was done."""
+    """It waits only for the others; its own message is delivered again, since its result can no longer be reported."""
     topic, done = topics(queues=1), list[bytes]()
     group = unique("group")
 

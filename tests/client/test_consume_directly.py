@@ -1,4 +1,4 @@
-"""Consume directly: what each answer is called, and what the operator is told who asks a group that is not here."""
+"""Consume directly: the name of each result, and the error for a group that is not here."""
 
 import asyncio
 import json
@@ -27,8 +27,8 @@ async def test_a_concurrent_handler_is_called_once_and_nothing_else_happens(
 ) -> None:
     harness = ConcurrentHarness(answering(answer))
     (message,) = received(QUEUE, [7])
-    told = await harness.service.consume_directly(message, "broker-b")
-    assert (told["consumeResult"], told["order"], told["autoCommit"]) == (result, False, True)
+    response = await harness.service.consume_directly(message, "broker-b")
+    assert (response["consumeResult"], response["order"], response["autoCommit"]) == (result, False, True)
     assert message.broker_name == "broker-b"
     assert (harness.offsets.updates, harness.back.given, harness.stats.good) == ([], [], 0)
 
@@ -44,16 +44,16 @@ async def test_a_concurrent_handler_is_called_once_and_nothing_else_happens(
 )
 async def test_an_orderly_handler_answers_for_itself(answer: object, result: str) -> None:
     harness = OrderlyHarness(answering(answer), auto_commit=False)
-    told = await harness.service.consume_directly(*received(QUEUE, [7]), "broker-a")
-    assert (told["consumeResult"], told["order"], told["autoCommit"]) == (result, True, False)
+    response = await harness.service.consume_directly(*received(QUEUE, [7]), "broker-a")
+    assert (response["consumeResult"], response["order"], response["autoCommit"]) == (result, True, False)
 
 
-async def test_what_a_handler_raised_is_told() -> None:
+async def test_what_a_handler_raised_is_reported() -> None:
     async def handler(messages: list[ReceivedMessage]) -> None:
         raise ValueError("no stock")
 
-    told = await ConcurrentHarness(handler).service.consume_directly(*received(QUEUE, [7]), "broker-a")
-    assert (told["consumeResult"], told["remark"]) == ("CR_THROW_EXCEPTION", "ValueError: no stock")
+    response = await ConcurrentHarness(handler).service.consume_directly(*received(QUEUE, [7]), "broker-a")
+    assert (response["consumeResult"], response["remark"]) == ("CR_THROW_EXCEPTION", "ValueError: no stock")
 
 
 async def asked(body: bytes, group: str = "workers") -> tuple[RemotingCommand, list[str]]:
@@ -77,9 +77,9 @@ async def test_a_broker_gets_the_result_as_json() -> None:
     answer, topics = await asked(record(b"body", "%RETRY%workers", RETRY_TOPIC="orders"))
     assert answer.code == 0
     assert topics == ["orders"]
-    told = json.loads(answer.body)
-    assert told.pop("spentTimeMills") >= 0
-    assert told == {"autoCommit": True, "consumeResult": "CR_SUCCESS", "order": False, "remark": None}
+    response = json.loads(answer.body)
+    assert response.pop("spentTimeMills") >= 0
+    assert response == {"autoCommit": True, "consumeResult": "CR_SUCCESS", "order": False, "remark": None}
 
 
 async def test_a_group_that_is_not_here_is_refused() -> None:

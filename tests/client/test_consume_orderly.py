@@ -106,7 +106,7 @@ async def test_without_auto_commit_only_what_was_committed_stays_done(
 async def test_the_next_member_goes_on_in_order_where_the_last_one_stopped(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
-    """No pause for a lock's 60 s, nothing twice, nothing left out."""
+    """No pause of a lock's 60 s, nothing twice, nothing missing."""
     topic, seen = topics(queues=2), dict[int, list[bytes]]({0: [], 1: []})
 
     async def handler(messages: list[ReceivedMessage]) -> None:
@@ -127,7 +127,7 @@ async def test_the_next_member_goes_on_in_order_where_the_last_one_stopped(
 # ---- broadcasting ----
 
 
-async def test_broadcasting_brings_everything_to_everybody_and_failures_to_nobody_again(
+async def test_broadcasting_brings_everything_to_all_members_and_does_not_retry(
     name_server: str, topics: Topics, feeder: RawProducer, tmp_path: Path
 ) -> None:
     topic, group = topics(), unique("group")

@@ -28,7 +28,11 @@ def test_every_example_is_run() -> None:
 def test_an_example(name: str, name_server: str) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), *ARGUMENTS.get(name, [])],
-        env=os.environ | {"NAMESRV_ADDR": name_server}, capture_output=True, text=True, timeout=90, check=False,
-    )  # fmt: skip
+        env=os.environ | {"NAMESRV_ADDR": name_server},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert OUTPUT[name] in done.stdout, done.stdout + done.stderr

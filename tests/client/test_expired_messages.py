@@ -1,4 +1,4 @@
-"""Expiry: only the head, only what a handler has for too long, and what is sent back leaves the queue."""
+"""Expiry: only the head, only what a handler has had for too long, and what is sent back leaves the queue."""
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
@@ -12,7 +12,7 @@ QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
 class ExpiryHarness:
-    """An Expiry over one queue whose messages began when `began` says."""
+    """An Expiry over one queue whose messages began at `began`."""
 
     def __init__(self, *offsets: int) -> None:
         self.time, self.back = ManualScheduler(), Back()
@@ -40,7 +40,7 @@ async def test_only_the_head_is_looked_at() -> None:
     assert harness.process_queue.message_count == 0
 
 
-async def test_a_message_that_nobody_began_stays() -> None:
+async def test_a_message_without_a_handler_stays() -> None:
     harness = ExpiryHarness(10)
     harness.time.advance(10_000_000)
     await harness.expiry.sweep()

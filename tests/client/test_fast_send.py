@@ -1,4 +1,4 @@
-"""Lanes are an optimisation and nothing else: each test runs on the short and on the whole way."""
+"""Fast sends are only an optimisation: each test runs with them and with the full path."""
 
 import asyncio
 from asyncio import Future
@@ -23,7 +23,7 @@ from tests.client.waiting import wait_until
 
 @pytest.fixture(params=["short", "whole"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
-    """Whether each message took the short way."""
+    """Whether each message was sent by the fast path."""
     taken: list[bool] = []
     real = FastSends.submit
 
@@ -40,7 +40,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 async def warm(cluster: Scripted, sender: Producer) -> None:
-    """Routes are known, connections open."""
+    """Wait until routes are known and connections open."""
     while not all(broker.sent for broker in cluster.brokers.values()):
         await sender.send(Message("t", b"warm"))
     await sender.send(Message("t", b"warm"))
@@ -66,14 +66,27 @@ async def test_requests_and_results_are_the_same(binary: bool) -> None:
         result = await sender.submit(message)
         request = cluster.brokers["a"].sent[0]
         assert decode_properties(request.ext.pop("i").encode()) == {
-            "own": "ö", "KEYS": "k1 k2", "UNIQ_KEY": message.unique_id, "WAIT": "true", "TAGS": "x", "DELAY": "2",
-        }  # fmt: skip
+            "own": "ö",
+            "KEYS": "k1 k2",
+            "UNIQ_KEY": message.unique_id,
+            "WAIT": "true",
+            "TAGS": "x",
+            "DELAY": "2",
+        }
         queue_id, born_ms = int(request.ext.pop("e")), int(request.ext.pop("g"))
         assert born_ms > 1_700_000_000_000
         assert request.ext == {
-            "a": "g", "b": "t", "c": "TBW102", "d": "4", "f": "0", "h": "-3", "j": "0", "k": "false", "m": "false",
+            "a": "g",
+            "b": "t",
+            "c": "TBW102",
+            "d": "4",
+            "f": "0",
+            "h": "-3",
+            "j": "0",
+            "k": "false",
+            "m": "false",
             "n": "a",
-        }  # fmt: skip
+        }
         assert (request.body, request.serializer, request.flag) == (b"\0body", binary, 0)
         assert (result.status, result.message_id, result.queue_offset) == (
             SendStatus.SEND_OK,
@@ -93,8 +106,8 @@ async def test_queues_of_all_brokers_take_turns() -> None:
     async with Scripted("a", "b") as cluster, Producer("g", name_server=cluster.name_server) as sender:
         await warm(cluster, sender)
         results = await asyncio.gather(*(sender.submit(Message("t", b"x")) for _ in range(8)))
-        places = sorted((result.queue.broker_name, result.queue.queue_id) for result in results)
-        assert places == sorted([("a", 0), ("a", 1), ("b", 0), ("b", 1)] * 2)
+        queues = sorted((result.queue.broker_name, result.queue.queue_id) for result in results)
+        assert queues == sorted([("a", 0), ("a", 1), ("b", 0), ("b", 1)] * 2)
 
 
 async def test_a_refusal_is_tried_elsewhere_by_the_rules_of_the_verb() -> None:
@@ -113,7 +126,7 @@ async def test_a_refusal_is_tried_elsewhere_by_the_rules_of_the_verb() -> None:
         assert len(sent(cluster)) == 4
 
 
-async def test_less_safe_is_told() -> None:
+async def test_less_safe_is_reported() -> None:
     async with Scripted("a") as cluster, Producer("g", name_server=cluster.name_server) as sender:
         await warm(cluster, sender)
         cluster.brokers["a"].script = [10]
@@ -151,7 +164,7 @@ async def test_a_lost_connection_is_opened_again() -> None:
         assert (await sender.send(Message("t", b"x"))).status is SendStatus.SEND_OK
 
 
-async def test_room_is_given_back_whatever_happens() -> None:
+async def test_capacity_is_always_released() -> None:
     async with Scripted("a") as cluster, Producer("g", name_server=cluster.name_server) as sender:
         await warm(cluster, sender)
         cluster.brokers["a"].script = [0, 13, None, None]

@@ -1,4 +1,4 @@
-"""The JSON of Java's clients, both ways; whatever comes in, the answer is a value or a JsonError."""
+"""The JSON of Java's clients, both ways; any input gives a value or a JsonError."""
 
 import json
 
@@ -73,7 +73,7 @@ def test_offsets_come_as_a_map_by_objects_by_texts_or_as_a_list() -> None:
         ("[5]", "a message queue must be an object"),
     ],
 )
-def test_offsets_that_are_none_are_refused(text: str, says: str) -> None:
+def test_invalid_offsets_are_refused(text: str, says: str) -> None:
     with pytest.raises(JsonError, match=says):
         fastjson.queue_offsets(fastjson.loads(text))
 
@@ -83,7 +83,7 @@ def test_offsets_that_are_none_are_refused(text: str, says: str) -> None:
     ["", "{", "[", '{"a"', '{"a":', '{"a":1', "[1", "[1 2]", "{{}:1}", '{{"topic":"t"}:1}', "nul", "NaN",
      "{a:Infinity}", '"\\x"', "1 2", "{:1}", "{,}", "9" * 5000, "'a'", b"\xff\xfe", "\x00"],
 )  # fmt: skip
-def test_what_nobody_writes_is_refused(text: str | bytes) -> None:
+def test_invalid_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(JsonError):
         fastjson.loads(text)
 

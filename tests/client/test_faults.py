@@ -1,6 +1,6 @@
 """Bad networks: half frames, silence, resets, a name server or a broker that is gone and comes back.
 
-A consumer loses nothing and handles nothing twice as long as it lives. Everything passes a proxy, see `Detour`.
+A consumer loses nothing and handles nothing twice while it runs. Everything passes a proxy, see `Detour`.
 """
 
 import asyncio
@@ -36,8 +36,11 @@ class Consuming:
 
     def __init__(self, detour: Detour, topic: str, group: str | None = None, **options: object) -> None:
         wanted: dict[str, object] = {
-            "from_where": ConsumeFromWhere.FIRST_OFFSET, "pull_suspend_s": 0.5, "pull_timeout_s": 1.0, "batch_size": 8,
-        }  # fmt: skip
+            "from_where": ConsumeFromWhere.FIRST_OFFSET,
+            "pull_suspend_s": 0.5,
+            "pull_timeout_s": 1.0,
+            "batch_size": 8,
+        }
         self.seen: list[bytes] = []
         self.answer: Callable[[ReceivedMessage], object] = lambda message: None
         self.consumer = PushConsumer(
@@ -52,7 +55,7 @@ class Consuming:
         return [self.answer(message) for message in messages][-1]
 
     async def got(self, bodies: list[bytes], seconds: float = 30) -> None:
-        """All of them came, each once, and nothing else."""
+        """All of them arrived, each once, and nothing else."""
         await wait_until(lambda: len(self.seen) >= len(bodies), seconds)
         assert Counter(self.seen) == Counter(bodies)
 
@@ -72,12 +75,12 @@ def bodies(start: int, count: int, size: int = 300) -> list[bytes]:
 # ---- a consumer ----
 
 
-async def test_frames_in_small_pieces_are_put_together(
+async def test_frames_in_small_chunks_are_reassembled(
     peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, sent = topics(), bodies(0, 60)
     async with consuming(peer, topic) as (running, detour):
-        detour.broker.piece = 7
+        detour.broker.chunk_bytes = 7
         for queue_id in range(4):
             feeder.feed(topic, sent[queue_id::4], queue_id=queue_id)
         await running.got(sent)
@@ -109,7 +112,7 @@ async def test_resets_again_and_again_under_load(peer: Peer, topics: Topics, fee
 
 
 async def test_silence_ends_in_recovery(peer: Peer, topics: Topics, feeder: RawProducer) -> None:
-    """Longer than a pull may take, so that answers that come after it find nobody who waits."""
+    """Longer than a pull may take, so that later answers find no waiter."""
     topic, sent = topics(), bodies(0, 40)
     async with consuming(peer, topic) as (running, detour):
         feeder.feed(topic, sent[:20])
@@ -169,7 +172,7 @@ async def test_a_start_without_a_name_server_is_refused_and_may_be_tried_again(
 async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
     peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
-    """Neither asking the broker nor publishing works: the message stays here, and the offset before it."""
+    """Neither the send-back nor publishing works: the message stays here, and the offset before it."""
     topic = topics()
     async with consuming(peer, topic) as (running, detour):
         failures: list[int] = []
@@ -192,10 +195,10 @@ async def test_what_cannot_be_sent_back_is_tried_again_by_the_same_consumer(
 
 
 @pytest.mark.parametrize("fault", ["gone", "silent"])
-async def test_a_close_that_reaches_nobody_ends_all_the_same(
+async def test_a_close_without_a_reachable_broker_ends(
     fault: str, peer: Peer, topics: Topics, feeder: RawProducer
 ) -> None:
-    """What could not be told is consumed again by the next member: twice at most, never lost."""
+    """What could not be reported is consumed again by the next member: twice at most, never lost."""
     topic, group, sent = topics(), unique("group"), bodies(0, 40)
     async with Detour(peer) as detour:
         first = Consuming(detour, topic, group)

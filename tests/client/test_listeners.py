@@ -1,4 +1,4 @@
-"""Listeners: which handlers run in threads, what reaches the caller, and what a closed consumer's threads do."""
+"""Listeners: which handlers run in threads, what the caller gets, and what a closed consumer's threads do."""
 
 import asyncio
 import contextvars
@@ -149,7 +149,7 @@ async def test_threads_are_begun_when_wanted_and_never_more_than_allowed() -> No
     await wait_until(lambda: count() == 0)
 
 
-async def test_a_caller_that_waits_no_more_harms_nobody() -> None:
+async def test_a_caller_that_stopped_waiting_has_no_effect() -> None:
     threads, going = HandlerThreads("worker", 1), threading.Event()
     first = threads.run(lambda messages: going.wait(10), MESSAGES)
     second = threads.run(plain, MESSAGES)

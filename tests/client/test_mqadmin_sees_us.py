@@ -27,7 +27,7 @@ class Admin:
         self._driver = driver
 
     async def __call__(self, line: str) -> str:
-        """What a command prints. In a thread: our loop must answer meanwhile."""
+        """The output of a command. In a thread: our loop must answer at the same time."""
         [output] = await asyncio.to_thread(partial(self._driver.ask, "mqadmin", argument=line.split()))
         return str(output["text"])
 

@@ -1,4 +1,4 @@
-"""Offsets of a group at the brokers, what memory holds of them, and where a queue is begun."""
+"""Offsets of a group at the brokers and in memory, and where a queue is begun."""
 
 import asyncio
 import time
@@ -154,8 +154,12 @@ async def test_persist_all_writes_the_given_queues_and_forgets_the_others() -> N
         "also when unchanged"
     )
     assert instance.asked[0].ext == {
-        "consumerGroup": "group", "topic": "T", "queueId": "0", "bname": "broker-a", "commitOffset": "5",
-    }  # fmt: skip
+        "consumerGroup": "group",
+        "topic": "T",
+        "queueId": "0",
+        "bname": "broker-a",
+        "commitOffset": "5",
+    }
 
 
 async def test_an_offset_that_moves_meanwhile_is_written_as_it_is_by_then() -> None:
@@ -171,9 +175,9 @@ async def test_an_offset_that_moves_meanwhile_is_written_as_it_is_by_then() -> N
         store.update(queue, 3)
     store.remove(queues[0])
     await task
-    told = {int(request.ext["queueId"]): request.ext["commitOffset"] for request in instance.asked}
-    assert {number for number, offset in told.items() if offset == "9"} == written
-    assert {number for number, offset in told.items() if offset == "3"} == set(range(250)) - written - (
+    committed = {int(request.ext["queueId"]): request.ext["commitOffset"] for request in instance.asked}
+    assert {number for number, offset in committed.items() if offset == "9"} == written
+    assert {number for number, offset in committed.items() if offset == "3"} == set(range(250)) - written - (
         {0} - written
     )
 
@@ -204,7 +208,7 @@ async def test_the_last_time_the_brokers_answers_are_awaited(caplog: pytest.LogC
 
 
 class At:
-    """A store and a broker that say what they are told to."""
+    """A scripted store and broker."""
 
     def __init__(self, stored: int | Exception) -> None:
         self._stored = stored
@@ -248,7 +252,7 @@ async def test_a_queue_begins_at_what_is_stored_else_where_the_group_wants(
 
 
 @pytest.mark.parametrize("where", list(ConsumeFromWhere))
-async def test_a_queue_is_not_begun_when_nobody_knows_where(where: ConsumeFromWhere) -> None:
+async def test_a_queue_is_not_begun_without_a_start_offset(where: ConsumeFromWhere) -> None:
     at = At(OffsetUnknown("no broker"))
     with pytest.raises(OffsetUnknown, match="no broker"):
         await start_offset(at, at, where, 55)(FIRST)
@@ -263,7 +267,7 @@ async def test_an_offset_below_zero_is_none() -> None:
 # ---- a real broker ----
 
 
-async def test_a_broker_keeps_what_it_is_told(name_server: str, topics: Callable[..., str]) -> None:
+async def test_a_broker_keeps_what_is_committed(name_server: str, topics: Callable[..., str]) -> None:
     topic, group = topics(queues=2), unique("group")
     member = Member(await ClientInstance.of(ClientOptions(name_server=name_server)), group, [topic])
     await member.join()
@@ -275,11 +279,11 @@ async def test_a_broker_keeps_what_it_is_told(name_server: str, topics: Callable
     member.offsets.update(second, 4)
     await member.offsets.persist_all([first, second])
 
-    async with asyncio.timeout(10):  # Apache's broker may answer what comes behind a one-way request first
+    async with asyncio.timeout(10):  # Apache's broker may answer what follows a one-way request first
         while [await other.read(queue, ReadOffset.STORE) for queue in (first, second)] != [3, 4]:
             pass
     await member.offsets.commit(first, 1)
-    assert await other.read(first, ReadOffset.STORE) == 1, "a broker goes back when told to"
+    assert await other.read(first, ReadOffset.STORE) == 1, "a broker goes back on request"
     with pytest.raises(BrokerError):
         await member.offsets.commit(MessageQueue(unique("nowhere"), first.broker_name, 0), 1)
     with pytest.raises(ClientError):
@@ -287,7 +291,7 @@ async def test_a_broker_keeps_what_it_is_told(name_server: str, topics: Callable
     await member.leave()
 
 
-async def test_positions_of_queues_are_told(
+async def test_positions_of_queues_are_returned(
     name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
@@ -308,7 +312,7 @@ async def test_positions_of_queues_are_told(
     await instance.leave()
 
 
-async def test_a_young_topic_begins_at_0_whatever_the_group_wants(
+async def test_a_new_topic_begins_at_0_for_every_setting(
     name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic, group = topics(queues=1), unique("group")

@@ -1,4 +1,4 @@
-"""The orderly service: one call at a time for each queue, the lock, suspensions, commits by hand, too many failures."""
+"""The orderly service: one call at a time for each queue, the lock, suspensions, manual commits, too many failures."""
 
 import asyncio
 
@@ -188,7 +188,7 @@ async def test_a_queue_given_away_during_a_call_stores_nothing_and_stops() -> No
     assert (harness.offsets.updates, harness.time.waits, harness.published.given) == ([], [], [])
 
 
-async def test_whoever_gives_the_queue_away_waits_for_the_call_that_runs() -> None:
+async def test_giving_the_queue_away_waits_for_the_running_call() -> None:
     call: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     script = Script([call])
     harness = OrderlyHarness(script, batch_size=1)
@@ -205,7 +205,7 @@ async def test_whoever_gives_the_queue_away_waits_for_the_call_that_runs() -> No
 # ---- too many failures ----
 
 
-async def test_who_failed_too_often_is_published_and_the_queue_goes_on() -> None:
+async def test_a_message_that_failed_too_often_is_published_and_the_queue_goes_on() -> None:
     script = Script([False, False, False])
     harness = OrderlyHarness(script, batch_size=1, max_reconsume_times=2)
     await harness.pulled(10, 11)
@@ -239,7 +239,7 @@ async def test_if_one_of_a_batch_must_be_repeated_all_are() -> None:
     assert script.calls == [[10, 11], [10, 11]]
 
 
-# ---- commits by hand ----
+# ---- manual commits ----
 
 
 async def test_without_auto_commit_success_only_goes_on_until_a_commit() -> None:
@@ -259,7 +259,7 @@ async def test_a_rollback_brings_back_all_since_the_last_commit() -> None:
     assert harness.offsets.last == 11
 
 
-async def test_without_auto_commit_a_suspension_puts_back_just_its_own_messages() -> None:
+async def test_without_auto_commit_a_suspension_puts_back_only_its_messages() -> None:
     script = Script([None, False, COMMIT])
     harness = OrderlyHarness(script, batch_size=1, auto_commit=False)
     await harness.pulled(10, 11)

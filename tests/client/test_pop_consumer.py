@@ -23,7 +23,7 @@ def consumer(name_server: str, topic: str, tags: str | None = None, **options: o
 
 
 async def all_bodies(popping: PopConsumer, count: int) -> list[bytes]:
-    """Acknowledged as they come."""
+    """Acknowledged on arrival."""
     bodies: list[bytes] = []
     while len(bodies) < count:
         messages = await popping.receive()
@@ -46,7 +46,7 @@ async def test_each_message_comes_once(
 async def test_members_of_a_group_share_a_queue(
     name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
-    """Messages are shared out, not queues."""
+    """Messages are shared, not queues."""
     topic = topics(queues=1)
     feeder.feed(topic, [b"%d" % number for number in range(8)])
     async with consumer(name_server, topic) as first:
@@ -109,7 +109,7 @@ async def test_tags_and_sql(name_server: str, topics: Callable[..., str], feeder
 async def test_a_tag_with_the_same_hash_is_passed_over(
     name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
-    """Java's hashes of `Aa` and `BB` are equal, so brokers hand out both."""
+    """Java's hashes of `Aa` and `BB` are equal, so brokers return both."""
     topic = topics(queues=1)
     feeder.feed(topic, [b"not wanted"], tag="BB")
     feeder.feed(topic, [b"wanted"], tag="Aa")
@@ -223,7 +223,7 @@ async def test_closing_ends_a_receive_that_waits(name_server: str, topics: Calla
     assert await waiting == []
 
 
-async def test_misuse_is_told(name_server: str, topics: Callable[..., str], feeder: RawProducer) -> None:
+async def test_misuse_is_an_error(name_server: str, topics: Callable[..., str], feeder: RawProducer) -> None:
     with pytest.raises(ConfigError, match="from_where"):
         PopConsumerOptions(from_where=ConsumeFromWhere.TIMESTAMP)
     topic = topics(queues=1)
@@ -251,7 +251,7 @@ async def test_misuse_is_told(name_server: str, topics: Callable[..., str], feed
         await popping.start()
 
 
-async def test_the_brokers_refusal_is_told(name_server: str, topics: Callable[..., str]) -> None:
+async def test_the_brokers_refusal_is_raised(name_server: str, topics: Callable[..., str]) -> None:
     topic = topics()
     popping = PopConsumer(unique("group"), name_server=name_server, options=FIRST)
     popping.subscribe(topic, sql="price >")

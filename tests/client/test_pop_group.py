@@ -1,4 +1,4 @@
-"""Push consumers that are to pop, at a real broker: each message reaches one member, and what fails comes again."""
+"""Push consumers that pop, at a real broker: each message reaches one member, and failed ones are redelivered."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def member(name_server: str, group: str, topic: str, handler: Handler, **more: o
 async def test_every_message_reaches_one_of_the_members(
     name_server: str, topics: Callable[..., str], peer: Peer
 ) -> None:
-    """Even a single queue is worked on by all of them."""
+    """All of them consume even a single queue."""
     topic, group = topics(queues=1), unique("group")
     ask_for_pop(peer, topic, group)
     seen: list[Counter[bytes]] = [Counter(), Counter()]

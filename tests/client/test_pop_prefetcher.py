@@ -1,4 +1,4 @@
-"""How a consumer that pops waits at several brokers at once; the brokers are made up."""
+"""How a consumer that pops waits at several brokers at once; the brokers are fakes."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,20 +21,29 @@ NOW_MS = 1_000_000
 
 def source(broker: str, *, in_order: bool = False) -> PopSource:
     pop = PopRequest(
-        group="G", queue=MessageQueue("T", broker, -1), subscription=Subscription.of("T"), batch=0, invisible_ms=0,
-        wait_ms=0, in_order=in_order,
-    )  # fmt: skip
+        group="G",
+        queue=MessageQueue("T", broker, -1),
+        subscription=Subscription.of("T"),
+        batch=0,
+        invisible_ms=0,
+        wait_ms=0,
+        in_order=in_order,
+    )
     return PopSource(pop, "T")
 
 
 def found(*bodies: bytes) -> RemotingCommand:
-    """What a pop of queue 0 brings."""
+    """What a pop of queue 0 returns."""
     records = [record(body, queue_offset=offset) for offset, body in enumerate(bodies)]
     offsets = ",".join(str(offset) for offset in range(len(bodies)))
     ext = {
-        "popTime": str(NOW_MS), "invisibleTime": "60000", "reviveQid": "0", "restNum": "0",
-        "startOffsetInfo": "0 0 0", "msgOffsetInfo": f"0 0 {offsets}",
-    }  # fmt: skip
+        "popTime": str(NOW_MS),
+        "invisibleTime": "60000",
+        "reviveQid": "0",
+        "restNum": "0",
+        "startOffsetInfo": "0 0 0",
+        "msgOffsetInfo": f"0 0 {offsets}",
+    }
     return RemotingCommand(0, ext, b"".join(records))
 
 
@@ -160,7 +169,7 @@ async def test_one_broker_that_fails_does_not_hold_up_the_others() -> None:
 
 
 async def test_what_is_more_than_was_asked_for_comes_next() -> None:
-    """An answer to a pop that somebody else gave up may hold more."""
+    """An answer to a pop that another caller cancelled may contain more."""
     brokers = Brokers()
     prefetcher = sources_at(brokers)
     first = asyncio.create_task(prefetcher.receive([source("a")], TERMS._replace(batch=3)))
@@ -191,7 +200,7 @@ async def test_what_was_kept_for_too_long_is_not_given_out() -> None:
     await prefetcher.close()
 
 
-async def test_a_pop_that_failed_and_that_nobody_waits_for_is_forgotten() -> None:
+async def test_a_failed_pop_without_a_waiter_is_forgotten() -> None:
     brokers = Brokers()
     prefetcher = sources_at(brokers)
     first = asyncio.create_task(prefetcher.receive([source("a")], TERMS))
@@ -229,7 +238,7 @@ async def test_a_pop_in_order_that_failed_is_repeated_as_the_same() -> None:
     await prefetcher.close()
 
 
-async def test_closing_ends_those_who_wait() -> None:
+async def test_closing_ends_waiting_calls() -> None:
     brokers = Brokers()
     prefetcher = sources_at(brokers)
     alone = asyncio.create_task(prefetcher.receive([source("c")], TERMS))

@@ -1,4 +1,4 @@
-"""What a push consumer does with queues that it is to pop: the loop, and the service."""
+"""What a push consumer does with queues that it pops: the loop, and the service."""
 
 import asyncio
 
@@ -60,12 +60,23 @@ class LoopBench:
         self.process_queue = ProcessQueue(lambda: self.now)
         self.process_queue.last_pop_s = 0
         self.counts: list[int] = []
-        self.loop = PopLoop(PopLoopContext(
-            group="G", options=options or PushConsumerOptions(client_rebalance=False), pop=self._pop, sink=self,
-            subscriptions=self.subscriptions, running=lambda: self.is_running, paused=lambda: self.is_paused,
-            stats=self, max_reconsume_times=most, filters=[self], exception_delay_s=0.9, clock=lambda: self.now,
-            sleep=self._sleep,
-        ))  # fmt: skip
+        self.loop = PopLoop(
+            PopLoopContext(
+                group="G",
+                options=options or PushConsumerOptions(client_rebalance=False),
+                pop=self._pop,
+                sink=self,
+                subscriptions=self.subscriptions,
+                running=lambda: self.is_running,
+                paused=lambda: self.is_paused,
+                stats=self,
+                max_reconsume_times=most,
+                filters=[self],
+                exception_delay_s=0.9,
+                clock=lambda: self.now,
+                sleep=self._sleep,
+            )
+        )
 
     async def run(self) -> "LoopBench":
         await asyncio.wait_for(self.loop.run(QUEUE, self.process_queue), 5)
@@ -184,7 +195,7 @@ async def test_what_is_found_is_counted_and_handed_on() -> None:
 
 
 async def test_what_is_not_wanted_is_acknowledged_at_once() -> None:
-    """Another tag, what a hook leaves out, and what came too often."""
+    """Another tag, what a hook drops, and what was redelivered too often."""
     bench = LoopBench(most=3)
     keep = popped(1) + popped(2, reconsume_times=3)
     drop = popped(3, tag="c") + popped(99) + popped(4, reconsume_times=4)
@@ -213,22 +224,22 @@ async def test_what_comes_for_a_queue_that_is_not_ours_any_more_is_left_to_other
 
 
 class Acks:
-    """Keeps what is told; `error` is what brokers answer."""
+    """Records the calls; `error` is what brokers answer."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, int | None]] = []
+        self.calls: list[tuple[int, int | None]] = []
         self.error: RocketMQError | None = None
 
     async def ack(self, topic: str, receipt: ReceiptHandle) -> None:
-        self._tell(topic, receipt, None)
+        self._record(topic, receipt, None)
 
     async def change_invisible(self, topic: str, receipt: ReceiptHandle, invisible_ms: int) -> ReceiptHandle:
-        self._tell(topic, receipt, invisible_ms // 1000)
+        self._record(topic, receipt, invisible_ms // 1000)
         return receipt
 
-    def _tell(self, topic: str, receipt: ReceiptHandle, seconds: int | None) -> None:
+    def _record(self, topic: str, receipt: ReceiptHandle, seconds: int | None) -> None:
         assert topic == "orders"
-        self.told.append((receipt.queue_offset, seconds))
+        self.calls.append((receipt.queue_offset, seconds))
         if self.error is not None:
             raise self.error
 
@@ -271,7 +282,7 @@ def answering(answer: object) -> Handler:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "calls"),
     [
         (None, [(1, None), (2, None)]),
         (ConsumeResult.RETRY_LATER, [(1, 10), (2, 10)]),
@@ -282,13 +293,13 @@ def answering(answer: object) -> Handler:
         (Accepted(9), [(1, None), (2, None)]),
     ],
 )
-async def test_what_handlers_say_is_told_to_the_broker(
-    answer: object, told: list[tuple[int, int | None]]
+async def test_what_handlers_return_is_reported_to_the_broker(
+    answer: object, calls: list[tuple[int, int | None]]
 ) -> None:
     bench = await ServiceBench(answering(answer)).submit(popped(1, 2))
-    assert bench.acks.told == told
+    assert bench.acks.calls == calls
     assert bench.process_queue.unacknowledged == 0
-    good = sum(seconds is None for _, seconds in told)
+    good = sum(seconds is None for _, seconds in calls)
     assert (bench.stats.good, bench.stats.bad) == (good, 2 - good)
     await bench.service.stop(1)
 
@@ -296,7 +307,7 @@ async def test_what_handlers_say_is_told_to_the_broker(
 async def test_each_failure_hides_a_message_for_longer() -> None:
     for times, seconds in ((0, 10), (1, 30), (14, 3600), (15, 7200)):
         bench = await ServiceBench(answering(False)).submit(popped(1, reconsume_times=times))
-        assert bench.acks.told == [(1, seconds)]
+        assert bench.acks.calls == [(1, seconds)]
 
 
 async def test_what_failed_too_often_waits_as_long_as_it_is_old_and_is_given_up_in_the_end() -> None:
@@ -304,7 +315,7 @@ async def test_what_failed_too_often_waits_as_long_as_it_is_old_and_is_given_up_
     for age_s, seconds in ((5, 10), (45, 60), (7100, 7200), (9000, 7200), (14400, 7200), (14401, None)):
         bench = ServiceBench(answering(False), most=2, wall_ms=1000 + age_s * 1000)
         await bench.submit(popped(1, reconsume_times=2))
-        assert bench.acks.told == [(1, seconds)], age_s
+        assert bench.acks.calls == [(1, seconds)], age_s
     assert [delay_level_above(0), delay_level_above(10), delay_level_above(10**6)] == [
         0,
         1,
@@ -314,11 +325,11 @@ async def test_what_failed_too_often_waits_as_long_as_it_is_old_and_is_given_up_
 
 async def test_a_dead_letter_is_acknowledged_once_it_is_safe() -> None:
     bench = await ServiceBench(answering(DeadLetter())).submit(popped(1))
-    assert (bench.dead, bench.acks.told) == ([1], [(1, None)])
+    assert (bench.dead, bench.acks.calls) == ([1], [(1, None)])
     bench = ServiceBench(answering(DeadLetter()))
     bench.dead_letters_work = False
     await bench.submit(popped(1))
-    assert (bench.dead, bench.acks.told) == ([1], [])
+    assert (bench.dead, bench.acks.calls) == ([1], [])
 
 
 async def test_handlers_get_no_more_than_a_batch() -> None:
@@ -332,19 +343,19 @@ async def test_handlers_get_no_more_than_a_batch() -> None:
 
 
 async def test_a_result_counts_only_within_the_invisible_time() -> None:
-    """Neither is a handler called for what is out again already."""
+    """Nor is a handler called for what was already redelivered."""
     gates: list[asyncio.Event] = []
 
     async def handler(messages: list[ReceivedMessage]) -> None:
         gates.append(asyncio.Event())
         await gates[-1].wait()
 
-    for passed_s, told in ((59.9, [(1, None)]), (60, [])):
+    for passed_s, calls in ((59.9, [(1, None)]), (60, [])):
         bench = await ServiceBench(handler).submit(popped(1))
         bench.time.advance(passed_s * 1000)
         gates.pop().set()
         await settled()
-        assert bench.acks.told == told
+        assert bench.acks.calls == calls
         assert bench.process_queue.unacknowledged == 0
     bench = ServiceBench(handler, batch_size=1)
     await bench.submit(popped(1, 2, 3))
@@ -361,7 +372,7 @@ async def test_the_result_of_a_queue_given_away_counts_no_more() -> None:
     bench = ServiceBench(answering(None))
     bench.process_queue.dropped = True
     await bench.submit(popped(1))
-    assert bench.acks.told == []
+    assert bench.acks.calls == []
     assert bench.stats.calls == []
 
 
@@ -373,7 +384,7 @@ async def test_a_broker_that_refuses_is_only_logged(caplog: pytest.LogCaptureFix
     await bench.service.stop(1)
 
 
-async def test_stopping_waits_for_handlers_and_what_they_said() -> None:
+async def test_stopping_waits_for_handlers_and_their_results() -> None:
     began, gate = asyncio.Event(), asyncio.Event()
 
     async def handler(messages: list[ReceivedMessage]) -> None:
@@ -387,4 +398,4 @@ async def test_stopping_waits_for_handlers_and_what_they_said() -> None:
     await settled()
     gate.set()
     await stopping
-    assert sorted(bench.acks.told) == [(1, None), (2, None)]
+    assert sorted(bench.acks.calls) == [(1, None), (2, None)]

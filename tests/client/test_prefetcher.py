@@ -1,4 +1,4 @@
-"""Pull tasks: every check before a pull, and how far a queue counts as given out and as done."""
+"""Pull tasks: every check before a pull, and which offsets of a queue count as returned and as done."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def nothing(next_offset: int, status: PullStatus = PullStatus.NO_NEW_MSG) -> Pul
 
 
 class Bench:
-    """Answers each queue's pulls from a list, and holds the one that has no answer left. Sleeps end at once."""
+    """Answers each queue's pulls from a list; a pull without an answer waits. Sleeps end at once."""
 
     def __init__(self, options: PullConsumerOptions | None = None) -> None:
         self.answers: dict[MessageQueue, list[PullResult | Exception]] = {QUEUE: [], OTHER: []}
@@ -44,10 +44,17 @@ class Bench:
         self.starts: list[int | Exception] = []
         self.subscription: Subscription | None = Subscription.of("orders", "a || b")
         self.on_sleep: Callable[[], object] = lambda: None
-        self.tasks = Prefetcher(PrefetchContext(
-            options=options or PullConsumerOptions(), pull=self._pull, subscription=lambda topic: self.subscription,
-            start_offset=self._start, exception_delay_s=0.9, clock=lambda: 7.0, sleep=self._sleep,
-        ))  # fmt: skip
+        self.tasks = Prefetcher(
+            PrefetchContext(
+                options=options or PullConsumerOptions(),
+                pull=self._pull,
+                subscription=lambda topic: self.subscription,
+                start_offset=self._start,
+                exception_delay_s=0.9,
+                clock=lambda: 7.0,
+                sleep=self._sleep,
+            )
+        )
 
     def begin(self, *answers: PullResult | Exception, start: int = 10) -> PrefetchedQueue:
         self.answers[QUEUE] += answers
@@ -94,7 +101,7 @@ async def test_the_request_carries_the_filter_and_may_wait_at_the_broker() -> No
 
 
 async def test_requests_are_those_of_apaches_client() -> None:
-    """But for the mark of the stream, which goes on every request."""
+    """Except the flag of the stream, which is in every request."""
     bench, seen = Bench(), 0
     for frame in session("consumer-lite-pull"):
         if frame.line["name"] != "LITE_PULL_MESSAGE" or frame.raw is None:
@@ -232,7 +239,7 @@ async def test_what_the_filter_left_out_is_passed_over_once_all_is_given_out() -
     await bench.tasks.close()
 
 
-async def test_an_offset_that_the_broker_does_not_have_is_left_for_its_own() -> None:
+async def test_an_offset_that_the_broker_does_not_have_is_replaced_by_the_broker_s() -> None:
     bench = Bench()
     pulled = bench.begin(nothing(3, PullStatus.OFFSET_ILLEGAL))
     await wait_until(lambda: bench.held)
@@ -269,7 +276,7 @@ async def test_a_dropped_queue_gives_nothing_and_does_not_hold_up_the_others() -
     await bench.tasks.close()
 
 
-async def test_closing_wakes_who_waits() -> None:
+async def test_closing_wakes_waiting_calls() -> None:
     bench = Bench()
     bench.begin()
     waiting = asyncio.create_task(bench.take(timeout_s=60))

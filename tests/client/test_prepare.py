@@ -1,4 +1,4 @@
-"""What a message becomes before it leaves: the fields, the body packed, what moves from properties to header."""
+"""How a message is prepared for sending: fields, compression, what moves from properties to header."""
 
 import sys
 import zlib
@@ -31,9 +31,19 @@ def test_the_fields_of_a_plain_message() -> None:
     request = request_of(preparer(default_queues=8).prepare(message))
     properties = decode_properties(request.ext.pop("i").encode())
     assert request.ext == {
-        "a": "g", "b": "t", "c": "TBW102", "d": "8", "e": "3", "f": "0", "g": "1700000000000", "h": "5", "j": "0",
-        "k": "false", "m": "false", "n": "b",
-    }  # fmt: skip
+        "a": "g",
+        "b": "t",
+        "c": "TBW102",
+        "d": "8",
+        "e": "3",
+        "f": "0",
+        "g": "1700000000000",
+        "h": "5",
+        "j": "0",
+        "k": "false",
+        "m": "false",
+        "n": "b",
+    }
     assert (request.code, request.opaque, request.body, request.is_oneway) == (310, 7, b"body", False)
     assert properties == {"UNIQ_KEY": message.unique_id, "WAIT": "true", "TAGS": "x"}
 
@@ -84,7 +94,7 @@ def test_counts_of_retry_topics_travel_in_the_header() -> None:
 
 
 @pytest.mark.parametrize("count", ["x", "-2", str(1 << 31), "1.5"])
-def test_counts_that_are_none_are_refused(count: str) -> None:
+def test_invalid_counts_are_refused(count: str) -> None:
     for name in (Property.RECONSUME_TIME, Property.MAX_RECONSUME_TIMES):
         with pytest.raises(MessageRefused, match=name):
             preparer().prepare(Message("%RETRY%g", b"x", properties={name: count}))
@@ -111,7 +121,7 @@ def test_a_namespace_is_in_names_and_properties() -> None:
     assert batch.ext["b"] == "ns%t"
 
 
-def test_a_batch_is_never_packed_and_has_an_id_of_its_own() -> None:
+def test_a_batch_is_never_compressed_and_has_a_separate_id() -> None:
     messages = [Message("t", b"a" * 5000, unique_id="ONE"), Message("t", b"b", tags="x")]
     prepared = preparer().prepare_batch(messages)
     request = request_of(prepared)
@@ -134,7 +144,7 @@ def test_the_limit_of_messages_holds_for_the_whole_batch() -> None:
 @pytest.mark.parametrize(
     "name", ["", "  ", "a.b", "a b", "ü", "t" * 128, "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT"]
 )
-def test_topics_that_nobody_may_send_to(name: str) -> None:
+def test_topics_that_no_producer_may_send_to(name: str) -> None:
     made = preparer()
     with pytest.raises(MessageRefused):
         made.prepare(Message(name, b"x"))
@@ -142,7 +152,7 @@ def test_topics_that_nobody_may_send_to(name: str) -> None:
     made.prepare(Message("t" * 127, b"x"))
 
 
-def test_a_package_that_is_missing_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     preparer(compression=CompressionKind.ZLIB)
     with pytest.raises(ConfigError, match="lz4"):

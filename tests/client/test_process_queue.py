@@ -141,7 +141,7 @@ def test_a_queue_that_is_not_pulled_for_two_minutes_has_lost_its_request(
     assert queue.pull_expired(clock.now + after_s) is expired
 
 
-def test_finishing_and_taking_tell_that_the_queue_is_alive() -> None:
+def test_finishing_and_taking_show_that_the_queue_is_alive() -> None:
     clock = ManualClock(100_000)
     queue = ProcessQueue(clock)
     clock.advance(5000)
@@ -153,7 +153,7 @@ def test_finishing_and_taking_tell_that_the_queue_is_alive() -> None:
 
 
 async def finishes(queue: ProcessQueue, finish: Callable[[], object]) -> bool:
-    """Whether waiting for the half ends with this."""
+    """Whether a wait for the half ends after this."""
     waiting = asyncio.create_task(queue.half_done(30))
     await asyncio.sleep(0)
     finish()
@@ -165,12 +165,12 @@ async def finishes(queue: ProcessQueue, finish: Callable[[], object]) -> bool:
 
 
 @pytest.mark.parametrize(("finished", "ends"), [(1, False), (2, True), (3, True)])
-async def test_who_waits_for_room_hears_when_half_is_finished(finished: int, ends: bool) -> None:
+async def test_a_waiter_for_capacity_is_notified_when_half_is_finished(finished: int, ends: bool) -> None:
     queue, messages = filled(1, 2, 3, 4)
     assert await finishes(queue, lambda: queue.remove(messages[:finished])) is ends
 
 
-async def test_commits_and_clearing_make_room_and_taking_does_not() -> None:
+async def test_commits_and_clearing_free_capacity_and_taking_does_not() -> None:
     queue, _ = filled(1, 2)
     assert not await finishes(queue, lambda: queue.take(2))
     assert await finishes(queue, queue.commit)
@@ -178,13 +178,13 @@ async def test_commits_and_clearing_make_room_and_taking_does_not() -> None:
     assert await finishes(queue, queue.clear)
 
 
-async def test_who_waits_for_room_waits_so_long_at_most() -> None:
+async def test_a_wait_for_capacity_is_limited() -> None:
     queue, _ = filled(1, 2)
     await asyncio.wait_for(queue.half_done(0.001), 5)
     assert queue.message_count == 2
 
 
-def test_many_messages_leave_nothing_behind() -> None:
+def test_many_messages_leave_nothing() -> None:
     queue, batch = ProcessQueue(), 5000
     for start in range(0, 20 * batch, batch):
         messages = received(QUEUE, range(start, start + batch))
@@ -196,7 +196,7 @@ def test_many_messages_leave_nothing_behind() -> None:
 
 
 class Model(RuleBasedStateMachine):
-    """Any sequence of operations, beside two plain dicts."""
+    """Any sequence of operations, compared with two plain dicts."""
 
     def __init__(self) -> None:
         super().__init__()

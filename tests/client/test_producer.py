@@ -46,9 +46,14 @@ async def test_one_message_with_everything(name_server: str, topics: Topics) -> 
     topic, body = topics(), "火箭 🚀".encode() + bytes(range(256)) * 3
     async with producer(name_server) as sender:
         message = Message(
-            topic, body, tags="tag-é", keys=["k1", "ключ"], flag=7, sharding_key="s",
+            topic,
+            body,
+            tags="tag-é",
+            keys=["k1", "ключ"],
+            flag=7,
+            sharding_key="s",
             properties={"colour": 'grün \\ "quoted"', "long": "x" * 20_000},
-        )  # fmt: skip
+        )
         result = await sender.send(message)
     assert result.status is SendStatus.SEND_OK
     assert result.raise_for_status() is result
@@ -89,7 +94,7 @@ async def test_large_bodies_travel_compressed(
     assert small.body_bytes == 4095
 
 
-async def test_many_at_once_each_have_their_place(name_server: str, topics: Topics) -> None:
+async def test_many_at_once_each_have_an_offset(name_server: str, topics: Topics) -> None:
     topic = topics()
     bodies = [b"message %d" % number for number in range(2000)]
     async with producer(name_server, retries=20, send_timeout_s=20) as sender:
@@ -190,20 +195,28 @@ async def test_what_may_not_be_sent_is_refused_before_it_leaves(name_server: str
     topic = topics()
     async with producer(name_server, message_bytes_max=1000) as sender:
         for refused in (
-            Message("", b"x"), Message("a b", b"x"), Message("ü", b"x"), Message("t" * 128, b"x"),
-            Message("SCHEDULE_TOPIC_XXXX", b"x"), Message(topic, b"x" * 1001),
-            Message(topic, b"x", properties={"a": "b\x02c"}), Message(topic, b"x", properties={"a": "b" * 40_000}),
+            Message("", b"x"),
+            Message("a b", b"x"),
+            Message("ü", b"x"),
+            Message("t" * 128, b"x"),
+            Message("SCHEDULE_TOPIC_XXXX", b"x"),
+            Message(topic, b"x" * 1001),
+            Message(topic, b"x", properties={"a": "b\x02c"}),
+            Message(topic, b"x", properties={"a": "b" * 40_000}),
             Message(topic, b"x", properties={Property.MULTI_DISPATCH: "../x"}),
-        ):  # fmt: skip
+        ):
             with pytest.raises(MessageRefused):
                 await sender.send(refused)
             with pytest.raises(MessageRefused):
                 sender.submit(refused)
         for batch in (
-            [], [Message(topic, b"x"), Message("other", b"x")], [Message(topic, b"x", delay_level=1)],
-            [Message("%RETRY%g", b"x")], [Message(topic, b"x" * 600), Message(topic, b"x" * 600)],
+            [],
+            [Message(topic, b"x"), Message("other", b"x")],
+            [Message(topic, b"x", delay_level=1)],
+            [Message("%RETRY%g", b"x")],
+            [Message(topic, b"x" * 600), Message(topic, b"x" * 600)],
             [Message(topic, b"x"), Message(topic, b"x", wait_store=False)],
-        ):  # fmt: skip
+        ):
             with pytest.raises(MessageRefused):
                 await sender.send_batch(batch)
     for body in ("text", bytearray(b"x"), None):

@@ -50,7 +50,7 @@ async def test_one_producer_of_a_group_in_an_instance() -> None:
             assert (await second.send(Message("t", b"x"))).status is SendStatus.SEND_OK
 
 
-async def test_closing_lets_what_gathers_and_what_waits_for_room_leave() -> None:
+async def test_closing_sends_open_batches_and_waiting_messages() -> None:
     async with Scripted("a") as cluster:
         options = ProducerOptions(auto_batch=True, batch_delay_s=30, in_flight_max=10)
         sender = Producer("g", name_server=cluster.name_server, options=options)
@@ -78,7 +78,7 @@ async def test_an_unused_producer_closes_and_stays_closed() -> None:
 
 
 class ClosesIt:
-    """A SendHook that closes its producer at the first answer."""
+    """A SendHook that closes its producer after the first answer."""
 
     def __init__(self) -> None:
         self.sender: Producer | None = None

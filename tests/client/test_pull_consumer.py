@@ -47,7 +47,7 @@ async def polled(pulling: PullConsumer, count: int) -> list[bytes]:
 
 
 async def settled(pulling: PullConsumer, queues: int) -> None:
-    """Until so many queues are ours, and it is known where each begins."""
+    """Wait until this many queues are ours, and the start of each is known."""
     await wait_until(
         lambda: (
             len(pulling.assignment()) == queues
@@ -59,7 +59,7 @@ async def settled(pulling: PullConsumer, queues: int) -> None:
 async def wait_until_committed(pulling: PullConsumer, queue: MessageQueue, offset: int) -> None:
     async with asyncio.timeout(10):
         while await pulling.committed(queue) != offset:
-            pulling._running().offsets.remove(queue)  # or it would be read from memory for ever
+            pulling._running().offsets.remove(queue)  # or it would always be read from memory
             await asyncio.sleep(0.01)
 
 
@@ -91,7 +91,7 @@ async def test_a_poll_gives_one_queue_in_order_and_at_most_a_batch(
         assert bodies == list(range(25))
 
 
-async def test_tags_are_told_from_others_with_their_hash(
+async def test_tags_are_distinguished_from_others_with_the_same_hash(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic = topics(queues=1)
@@ -115,12 +115,12 @@ async def test_sql(name_server: str, topics: Topics, feeder: RawProducer) -> Non
 
 async def test_topics_come_and_go(name_server: str, topics: Topics, feeder: RawProducer) -> None:
     one, two = topics(queues=1), topics(queues=1)
-    told: list[tuple[str, int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     async with subscribed(name_server, one) as pulling:
         await settled(pulling, 1)
-        pulling.subscribe(two, listener=lambda topic, all_, mine: told.append((topic, len(all_), len(mine))))
+        pulling.subscribe(two, listener=lambda topic, all_, mine: calls.append((topic, len(all_), len(mine))))
         await settled(pulling, 2)
-        assert told == [(two, 1, 1)]
+        assert calls == [(two, 1, 1)]
         pulling.unsubscribe(one)
         assert {queue.topic for queue in pulling.assignment()} == {two}
         feeder.feed(one, [b"not wanted"])
@@ -153,7 +153,7 @@ async def test_members_share_and_take_over_where_the_other_was(
 async def test_nothing_is_lost_while_members_come_and_go(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
-    """What was given out and not yet told may come again, as in any group."""
+    """What was returned and not yet committed may be delivered again, as in any group."""
     topic, group = topics(queues=8), unique("group")
     seen: set[bytes] = set()
     client = ClientOptions(name_server=name_server, rebalance_s=0.5)
@@ -183,14 +183,14 @@ async def test_nothing_is_lost_while_members_come_and_go(
 
 
 def replace_name(client: ClientOptions) -> ClientOptions:
-    """The same with an instance of its own, as another process would have."""
+    """The same with a separate instance, as another process would have."""
     return replace(client, instance_name=unique("member"))
 
 
 async def test_a_queue_that_leaves_takes_what_was_done_with_it(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
-    """Unlike Java's, which would tell only what the last automatic commit knew."""
+    """Unlike Java's, which would commit only what the last automatic commit knew."""
     topic, group = topics(queues=1), unique("group")
     feeder.feed(topic, [b"1", b"2"])
     async with subscribed(name_server, topic, group, auto_commit_s=3600) as pulling:
@@ -265,18 +265,18 @@ async def test_a_broadcasting_member_keeps_its_own_offsets(
         assert len(again.assignment()) == 4
 
 
-async def test_new_queues_of_a_topic_are_told(
+async def test_new_queues_of_a_topic_are_reported(
     name_server: str, topics: Topics, feeder: RawProducer, peer: Peer
 ) -> None:
     topic = topics(queues=1)
-    told: list[tuple[str, int]] = []
+    calls: list[tuple[str, int]] = []
     async with consumer(name_server, check_queues_s=0.05) as pulling:
-        await pulling.on_queues_changed(topic, lambda name, queues: told.append((name, len(queues))))
+        await pulling.on_queues_changed(topic, lambda name, queues: calls.append((name, len(queues))))
         with ClientSocket(address(peer.address)) as connection:
             ext = topic_ext(topic, queues=3)
             assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
-        await wait_until(lambda: told)
-        assert told == [(topic, 3)]
+        await wait_until(lambda: calls)
+        assert calls == [(topic, 3)]
         with pytest.raises(NoRoute):
             await pulling.on_queues_changed(unique("nothing"), lambda name, queues: None)
 

@@ -1,4 +1,4 @@
-"""Where a PullConsumer stands: commits, seeks, pauses, and offsets by time."""
+"""The position of a PullConsumer: commits, seeks, pauses, and offsets by time."""
 
 import asyncio
 import time
@@ -71,7 +71,7 @@ async def test_commits_by_hand(name_server: str, topics: Topics, feeder: RawProd
 async def test_the_offset_passes_over_what_the_filter_left_out(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
-    """Unlike Java's, where the group would seem to lag behind for ever."""
+    """Unlike Java's, where the group would always seem to have a lag."""
     topic = topics(queues=1)
     feeder.feed(topic, [b"wanted"], tag="A")
     feeder.feed(topic, [b"other"] * 5, tag="B")
@@ -132,7 +132,7 @@ async def test_a_paused_queue_gives_nothing_new(
         await settled(pulling, 2)
         first, second = sorted(pulling.assignment())
         pulling.pause([first])
-        await pulling.seek_to_begin(first)  # ends the pull that is on its way
+        await pulling.seek_to_begin(first)  # ends the pull in flight
         feeder.feed(topic, [b"resting"], queue_id=0)
         feeder.feed(topic, [b"flowing"], queue_id=1)
         assert await polled(pulling, 1) == [b"flowing"]

@@ -1,4 +1,4 @@
-"""PULL on the wire: fields and flags, where it goes, and what an answer comes to."""
+"""PULL on the wire: fields and flags, its destination, and the result of an answer."""
 
 from collections.abc import Mapping
 
@@ -22,14 +22,18 @@ COMMIT, SUSPEND, EXPRESSION, LITE = 1, 2, 4, 16
 
 def pull(**changes: object) -> PullQuery:
     plain: dict[str, object] = {
-        "queue": QUEUE, "subscription": Subscription.of("orders", "a || b"), "offset": 17, "batch": 32,
-        "batch_bytes": 262144, "timeout_s": 30,
-    }  # fmt: skip
+        "queue": QUEUE,
+        "subscription": Subscription.of("orders", "a || b"),
+        "offset": 17,
+        "batch": 32,
+        "batch_bytes": 262144,
+        "timeout_s": 30,
+    }
     return PullQuery(**(plain | changes))  # type: ignore[arg-type]
 
 
 class Broker:
-    """An instance with one group of brokers, whose answers are given."""
+    """An instance with one group of brokers, whose answers are scripted."""
 
     def __init__(self, answer: RemotingCommand | None = None) -> None:
         self.routes = self
@@ -80,11 +84,19 @@ def test_a_pull_carries_javas_fields() -> None:
     command = pull_command(wanted, "group", to_master=True)
     assert command.code == RequestCode.PULL_MESSAGE
     assert command.ext == {
-        "consumerGroup": "group", "topic": "orders", "queueId": "3", "queueOffset": "17", "maxMsgNums": "32",
-        "maxMsgBytes": "262144", "sysFlag": str(COMMIT | SUSPEND), "commitOffset": "16",
-        "suspendTimeoutMillis": "15000", "subVersion": str(wanted.subscription.version), "expressionType": "TAG",
+        "consumerGroup": "group",
+        "topic": "orders",
+        "queueId": "3",
+        "queueOffset": "17",
+        "maxMsgNums": "32",
+        "maxMsgBytes": "262144",
+        "sysFlag": str(COMMIT | SUSPEND),
+        "commitOffset": "16",
+        "suspendTimeoutMillis": "15000",
+        "subVersion": str(wanted.subscription.version),
+        "expressionType": "TAG",
         "bname": "broker-a",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -105,7 +117,7 @@ def test_flags_say_what_is_in_it(changes: Mapping[str, object], flags: int) -> N
     assert (command.code == RequestCode.LITE_PULL_MESSAGE) == bool(flags & LITE)
 
 
-def test_slaves_are_told_no_offset() -> None:
+def test_slaves_get_no_offset() -> None:
     command = pull_command(pull(commit=5), "group", to_master=False)
     assert (command.ext["sysFlag"], command.ext["commitOffset"]) == ("0", "0")
 
@@ -114,7 +126,7 @@ def test_slaves_are_told_no_offset() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 19, 20, 21])
-async def test_every_answer_tells_where_to_pull_next(code: int) -> None:
+async def test_every_answer_has_the_next_offset(code: int) -> None:
     broker = Broker(answered(code, suggestWhichBrokerId="1"))
     puller = broker.puller()
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The push consumer against a real broker: what reaches handlers, where it begins, how far it is, what it holds."""
+"""The push consumer against a real broker: what handlers get, where it begins, its position, its memory."""
 
 import asyncio
 import threading
@@ -112,7 +112,7 @@ async def test_each_topic_has_its_handler(name_server: str, topics: Topics, feed
     assert [message.topic for message in to_second.messages] == [second]
 
 
-async def test_messages_tell_where_they_come_from(
+async def test_messages_show_where_they_come_from(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(), Seen()
@@ -128,7 +128,7 @@ async def test_messages_tell_where_they_come_from(
     assert int(message.properties["MAX_OFFSET"]) >= 1
 
 
-async def test_a_failed_message_comes_again_under_its_own_topic(
+async def test_a_failed_message_is_redelivered_under_its_own_topic(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
     topic, seen = topics(), []
@@ -186,7 +186,7 @@ async def test_filter_hooks_leave_messages_out_and_offsets_go_on(
     assert sorted(seen.bodies) == [b"0", b"2", b"4", b"6", b"8"]
 
 
-# ---- where it begins, and how far it is ----
+# ---- where it begins, and its position ----
 
 
 async def test_a_group_goes_on_where_it_stopped(
@@ -303,25 +303,25 @@ async def test_members_split_the_queues_and_take_over_when_one_leaves(
     assert len(seen.messages) == 40
 
 
-async def test_a_queue_listener_hears_of_changes(name_server: str, topics: Topics) -> None:
-    topic, heard = topics(queues=3), []
+async def test_a_queue_listener_is_notified_of_changes(name_server: str, topics: Topics) -> None:
+    topic, calls = topics(queues=3), []
     made = PushConsumer(
         unique("group"),
         name_server=name_server,
-        queue_listener=lambda topic, everything, mine: heard.append((topic, len(everything), len(mine))),
+        queue_listener=lambda topic, everything, mine: calls.append((topic, len(everything), len(mine))),
     )
     made.subscribe(topic, Seen())
     async with made:
-        await wait_until(lambda: (topic, 3, 3) in heard)
+        await wait_until(lambda: (topic, 3, 3) in calls)
 
 
-# ---- how much is held ----
+# ---- memory ----
 
 
 async def test_many_messages_stay_within_small_thresholds(
     name_server: str, topics: Topics, feeder: RawProducer
 ) -> None:
-    """64 MiB pass through; what is held of them at a time is known and small, and so is the memory it takes."""
+    """64 MiB are consumed; what is in memory at a time is known and small, and so is the memory that it takes."""
     topic, body, handled, most = topics(queues=2), bytes(32768), 0, 0
     for queue_id in range(2):
         feeder.feed(topic, [body] * 1000, queue_id=queue_id)

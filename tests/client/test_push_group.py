@@ -24,7 +24,7 @@ Handler = Callable[[list[ReceivedMessage]], Awaitable[None]]
 
 
 class Group:
-    """Members of one group with one handler, each with a client id of its own."""
+    """Members of one group with one handler, each with its own client id."""
 
     def __init__(self, name_server: str, topic: str, handler: Handler, **options: object) -> None:
         self.name = unique("group")
@@ -44,7 +44,7 @@ class Group:
 
 
 class Flow:
-    """Messages for all queues of a topic, each with its number in its queue, until told to stop."""
+    """Messages for all queues of a topic, each with its number in its queue, until stopped."""
 
     def __init__(self, feeder: RawProducer, topic: str, queues: int) -> None:
         self._feeder = feeder
@@ -108,7 +108,7 @@ def assert_in_order(numbers: Sequence[int]) -> None:
         newest = max(newest, number)
 
 
-async def test_a_strategy_of_ones_own_says_who_gets_what(name_server: str, topics: Topics) -> None:
+async def test_a_custom_strategy_assigns_the_queues(name_server: str, topics: Topics) -> None:
     topic = topics(queues=4)
 
     def lowest_to_the_first(
@@ -124,7 +124,7 @@ async def test_a_strategy_of_ones_own_says_who_gets_what(name_server: str, topic
         assert group.owned(one) | group.owned(other) == {0, 1, 2, 3}
 
 
-async def test_the_broker_knows_a_new_subscription_before_the_first_pull_tells_it(
+async def test_the_broker_knows_a_new_subscription_before_the_first_pull(
     name_server: str, topics: Topics, feeder: RawProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, seen = topics(queues=4), []

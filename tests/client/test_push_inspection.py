@@ -1,4 +1,4 @@
-"""What operators may ask of a running push consumer by way of its broker: how it runs, one message handled, a reset."""
+"""Operators' requests to a running push consumer through its broker: running info, direct consumption, a reset."""
 
 import asyncio
 import json
@@ -36,13 +36,13 @@ async def test_the_broker_relays_how_a_consumer_runs(
         ext = {"consumerGroup": one.group, "clientId": one.client_id, "jstackEnable": "true"}
         answer = await ask(peer, RequestCode.GET_CONSUMER_RUNNING_INFO, ext)
     assert answer.code == 0, answer.remark
-    told = fastjson.loads(answer.body)
-    assert isinstance(told, dict)
-    properties = told["properties"]
+    info = fastjson.loads(answer.body)
+    assert isinstance(info, dict)
+    properties = info["properties"]
     assert isinstance(properties, dict)
     assert properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
-    assert "Task" in str(told["jstack"])
-    subscriptions = told["subscriptionSet"]
+    assert "Task" in str(info["jstack"])
+    subscriptions = info["subscriptionSet"]
     assert isinstance(subscriptions, list)
     assert {item["topic"] for item in subscriptions if isinstance(item, dict)} == {
         topic,
@@ -121,9 +121,9 @@ async def test_the_broker_relays_the_offsets_of_a_running_group(
         answer = await ask(peer, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, ext)
     assert answer.code == 0, answer.remark
     assert client_id is not None
-    told = fastjson.loads(answer.body)
-    assert isinstance(told, dict)
-    consumers = told["consumerTable"]
+    info = fastjson.loads(answer.body)
+    assert isinstance(info, dict)
+    consumers = info["consumerTable"]
     assert isinstance(consumers, dict)
     assert fastjson.queue_offsets(consumers[client_id]) == {seen.messages[0].queue: 2}
 

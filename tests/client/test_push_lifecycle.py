@@ -1,4 +1,4 @@
-"""The life of a push consumer: it starts once or again, pauses, changes its mind, drains; alone and as a program."""
+"""The life of a push consumer: starts, restarts, pauses, subscription changes, draining; alone and as a program."""
 
 import asyncio
 import os
@@ -235,9 +235,9 @@ asyncio.run(main())
 """
 
 
-def test_the_manuals_program_runs_as_it_stands_there(name_server: str) -> None:
-    told = "print(messages[0].body, messages[0].keys, flush=True)"
-    program = MANUAL.replace("127.0.0.1:9876", name_server).replace("...", told)
+def test_the_manuals_program_runs_as_printed(name_server: str) -> None:
+    statement = "print(messages[0].body, messages[0].keys, flush=True)"
+    program = MANUAL.replace("127.0.0.1:9876", name_server).replace("...", statement)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "b'hello' ('42',)\n"

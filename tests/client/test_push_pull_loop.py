@@ -117,7 +117,7 @@ async def test_the_checks_come_in_their_order() -> None:
     assert bench.slept == [0.9, 1.0, 0.05, 0.9]
 
 
-async def test_a_full_queue_is_told_of_at_first_and_then_each_thousandth_time(
+async def test_a_full_queue_is_logged_at_first_and_then_each_thousandth_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(PushConsumerOptions(queue_messages_max=1))
@@ -142,18 +142,18 @@ async def test_a_pull_asks_for_what_the_options_say() -> None:
     assert pull.subscription is bench.subscriptions["orders"]
 
 
-@pytest.mark.parametrize(("cached_offset", "told"), [(None, None), (0, None), (1, 1)])
-async def test_offsets_above_nought_are_told_with_each_pull(
-    cached_offset: int | None, told: int | None
+@pytest.mark.parametrize(("cached_offset", "commit_offset"), [(None, None), (0, None), (1, 1)])
+async def test_offsets_above_nought_are_committed_with_each_pull(
+    cached_offset: int | None, commit_offset: int | None
 ) -> None:
     bench = Bench()
     if cached_offset is not None:
         bench.offsets.update(QUEUE, cached_offset)
     await bench.run()
-    assert bench.pulls[0].commit == told
+    assert bench.pulls[0].commit == commit_offset
 
 
-async def test_broadcasting_tells_no_offset() -> None:
+async def test_broadcasting_commits_no_offset() -> None:
     bench = Bench(PushConsumerOptions(model=MessageModel.BROADCASTING))
     bench.offsets.update(QUEUE, 9)
     await bench.run()
@@ -252,7 +252,7 @@ async def test_errors_of_retry_topics_are_not_logged(
     assert len(caplog.records) == lines
 
 
-async def test_an_error_that_stays_is_told_of_once_until_it_was_over(
+async def test_a_lasting_error_is_logged_once_until_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
@@ -270,7 +270,7 @@ async def test_an_error_that_stays_is_told_of_once_until_it_was_over(
     assert bench.slept == [0.9] * 4
 
 
-async def test_an_answer_that_goes_back_is_told_of_and_obeyed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_answer_that_goes_back_is_logged_and_obeyed(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.answers = [found(9, *received(QUEUE, [8]))]
     with caplog.at_level(logging.WARNING, "firearrow.client"):

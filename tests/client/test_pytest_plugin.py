@@ -1,4 +1,4 @@
-"""What users of the plugin get: a real broker by a fixture, in a test run of their own."""
+"""What users of the plugin get: a real broker as a fixture, in a separate test run."""
 
 import subprocess
 import sys
@@ -38,8 +38,12 @@ def test_the_fixtures_are_there_without_any_setting(tmp_path: Path) -> None:
     (tmp_path / "test_service.py").write_text(USERS_TEST)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
 

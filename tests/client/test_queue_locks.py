@@ -1,4 +1,4 @@
-"""Queues in order: begun under a lock, given away when nobody works on them. Rules, with fakes."""
+"""Ordered queues: begun under a lock, released when no handler works on them. Rules, with fakes."""
 
 from collections.abc import Callable
 
@@ -24,9 +24,11 @@ async def test_in_order_only_locked_queues_are_begun() -> None:
     assert all(held.locked for held in one.table.values())
     assert one.instance.rebalances_soon == [0.5]
     assert fastjson.loads(one.instance.asked_for(LOCK)[0].body) == {
-        "clientId": "me", "consumerGroup": "group", "onlyThisBroker": False,
+        "clientId": "me",
+        "consumerGroup": "group",
+        "onlyThisBroker": False,
         "mqSet": [{"brokerName": "broker-a", "queueId": number, "topic": "T"} for number in range(4)],
-    }  # fmt: skip
+    }
     one.instance.says[LOCK] = locking()
     assert await one.rebalancer.run()
     assert one.mine == [0, 1, 2, 3]
@@ -71,7 +73,7 @@ async def test_in_order_a_busy_queue_waits_for_a_later_round_but_not_forever(
     assert b'"queueId":3' in one.instance.asked_for(UNLOCK)[-1].body
 
 
-async def test_a_renewal_tells_what_is_still_ours() -> None:
+async def test_a_renewal_returns_what_is_still_locked() -> None:
     one = in_order()
     await one.rebalancer.run()
     locks = one.rebalancer._context.locks
@@ -120,7 +122,7 @@ async def test_what_a_broker_locks_beyond_the_question_is_not_ours() -> None:
     assert await locks.lock_queues(FOUR[:1]) == {FOUR[0]}
 
 
-async def test_giving_all_back_asks_each_broker_once_for_whatever_is_still_there() -> None:
+async def test_unlocking_all_sends_each_broker_one_request_for_the_remaining_queues() -> None:
     one = in_order()
     await one.rebalancer.run()
     locks = one.rebalancer._context.locks
@@ -132,7 +134,7 @@ async def test_giving_all_back_asks_each_broker_once_for_whatever_is_still_there
     assert not any(held.locked for held in one.table.values())
 
 
-async def test_who_stops_in_the_middle_of_a_round_gives_back_what_it_has_just_locked() -> None:
+async def test_a_stop_during_a_round_unlocks_what_it_has_just_locked() -> None:
     one = in_order()
 
     async def stop_meanwhile(queue: MessageQueue) -> int:

@@ -1,4 +1,4 @@
-"""Which queue is next, which brokers are passed over, and for how long."""
+"""Which queue is next, which brokers are avoided, and for how long."""
 
 from collections import Counter
 
@@ -65,7 +65,7 @@ def test_available_before_reachable_before_any() -> None:
     assert {choice.choose(INFO).broker_name for _ in range(8)} == {"a", "b"}
 
 
-async def test_the_detector_finds_who_is_back_and_forgets_who_is_unknown() -> None:
+async def test_the_detector_finds_brokers_that_are_back_and_forgets_unknown_ones() -> None:
     now, answers = [0.0], {"back": True, "away": False, "unknown": None}
     asked: list[str] = []
 

@@ -24,7 +24,7 @@ from tests.client.rounds import FakeInstance
 # ---- taking ----
 
 
-async def test_the_change_is_told_before_the_pulls_begin_half_a_second_later() -> None:
+async def test_the_listener_is_called_before_the_pulls_begin_half_a_second_later() -> None:
     one = Round(FakeInstance({MEMBERS: of_members("you", "me")}), starts={FOUR[0]: 7})
     assert await one.rebalancer.run()
     assert one.mine == [0, 1], "sorted, me before you"
@@ -88,7 +88,7 @@ async def test_without_the_members_everything_stays(says: Callable[..., Remoting
     assert one.happened == []
 
 
-async def test_who_is_not_listed_owns_nothing() -> None:
+async def test_a_member_that_is_not_listed_owns_nothing() -> None:
     one = Round(FakeInstance({MEMBERS: of_members("you")}))
     assert await one.rebalancer.run()
     assert one.mine == []
@@ -106,7 +106,7 @@ async def test_a_strategy_that_fails_changes_nothing() -> None:
     assert one.mine == [0, 1, 2, 3]
 
 
-async def test_a_queue_is_not_begun_while_nobody_knows_where() -> None:
+async def test_a_queue_is_not_begun_while_its_start_is_unknown() -> None:
     one = Round(starts={FOUR[1]: OffsetUnknown("no broker")})
     assert not await one.rebalancer.run(), "it is tried again after a second"
     assert one.mine == [0, 2, 3]
@@ -123,7 +123,7 @@ async def test_a_stale_offset_is_gone_before_a_queue_is_begun() -> None:
     assert one.offsets.cached_offset(FOUR[0]) == -1
 
 
-async def test_a_queue_that_nobody_pulls_is_begun_anew() -> None:
+async def test_a_queue_that_is_not_pulled_is_begun_again() -> None:
     one = Round()
     await one.rebalancer.run()
     still = dict(one.table)
@@ -136,7 +136,7 @@ async def test_a_queue_that_nobody_pulls_is_begun_anew() -> None:
     assert [one.table[queue] for queue in FOUR[1:]] == [still[queue] for queue in FOUR[1:]]
 
 
-async def test_a_user_who_pulls_may_take_his_time() -> None:
+async def test_pull_queues_of_a_user_do_not_expire() -> None:
     one = Round(active=True)
     await one.rebalancer.run()
     still = dict(one.table)
@@ -145,7 +145,7 @@ async def test_a_user_who_pulls_may_take_his_time() -> None:
     assert one.table == still
 
 
-async def test_a_queue_that_was_dropped_elsewhere_is_begun_anew() -> None:
+async def test_a_queue_that_was_dropped_elsewhere_is_begun_again() -> None:
     one = Round()
     await one.rebalancer.run()
     one.table[FOUR[2]].dropped = True
@@ -156,7 +156,7 @@ async def test_a_queue_that_was_dropped_elsewhere_is_begun_anew() -> None:
 # ---- topics ----
 
 
-async def test_who_broadcasts_takes_everything_and_asks_nobody() -> None:
+async def test_broadcasting_takes_everything_without_a_request() -> None:
     one = Round(FakeInstance({}), model=MessageModel.BROADCASTING)
     assert await one.rebalancer.run()
     assert one.mine == [0, 1, 2, 3]
@@ -164,7 +164,7 @@ async def test_who_broadcasts_takes_everything_and_asks_nobody() -> None:
 
 
 @pytest.mark.parametrize("model", list(MessageModel))
-async def test_a_topic_without_queues_is_told_and_not_waited_for(model: MessageModel) -> None:
+async def test_a_topic_without_queues_is_reported_and_not_waited_for(model: MessageModel) -> None:
     one = Round(model=model, topics=["missing"])
     assert await one.rebalancer.run()
     assert one.happened == [("changed", "missing", 0, [])]
@@ -252,8 +252,12 @@ async def test_a_broker_assigns_queues_to_pull_and_to_pop() -> None:
     await one.time.pass_by(0.6)
     assert one.happened == [("changed", "T", 4, [0, 1]), ("begin", 0, 0), ("pop", 1)]
     assert fastjson.loads(one.instance.asked[0].body) == {
-        "clientId": "me", "consumerGroup": "group", "messageModel": "CLUSTERING", "strategyName": "AVG", "topic": "T",
-    }  # fmt: skip
+        "clientId": "me",
+        "consumerGroup": "group",
+        "messageModel": "CLUSTERING",
+        "strategyName": "AVG",
+        "topic": "T",
+    }
 
 
 async def test_a_change_of_mode_moves_the_queue_and_the_retry_topic() -> None:
@@ -267,7 +271,7 @@ async def test_a_change_of_mode_moves_the_queue_and_the_retry_topic() -> None:
     assert one.of("retry") == [("retry", "%RETRY%group_T", False), ("retry", "%RETRY%group_T", True)]
 
 
-async def test_a_queue_that_nobody_pops_is_begun_anew() -> None:
+async def test_a_queue_that_is_not_popped_is_begun_again() -> None:
     one = Round(FakeInstance({ASSIGN: assigning(q0="POP")}), broker_assigns=True)
     await one.rebalancer.run()
     popped = one.rebalancer.pop_table[FOUR[0]]

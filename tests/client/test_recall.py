@@ -1,4 +1,4 @@
-"""Handles by which timer messages are called back."""
+"""Recall handles of timer messages."""
 
 import base64
 

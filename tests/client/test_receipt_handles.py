@@ -1,4 +1,4 @@
-"""Receipts of popped messages: as Apache's client makes them, and never believed."""
+"""Receipt handles of popped messages: as Apache's client makes them, and always validated."""
 
 import base64
 import json
@@ -60,7 +60,7 @@ def recorded(name: str) -> Iterator[tuple[RemotingCommand, RemotingCommand]]:
 
 @pytest.mark.parametrize("name", ["consumer-pop", "pop-raw"])
 async def test_receipts_and_requests_are_those_of_apaches_client(name: str) -> None:
-    """What it sent for the messages it got is what we make of the same answers."""
+    """Our requests for the same answers equal those that it sent."""
     known: dict[str, str] = {}
     kinds: dict[int, int] = {}
     for request, answer in recorded(name):
@@ -104,7 +104,7 @@ async def compare_batch(request: RemotingCommand, answer: RemotingCommand, known
 
 
 class Caller:
-    """Keeps what is sent; each gets the same answer."""
+    """Records what is sent; each gets the same answer."""
 
     def __init__(self, answer: RemotingCommand | None = None) -> None:
         self.commands: list[RemotingCommand] = []
@@ -188,9 +188,14 @@ def popped(
 ) -> PopResult:
     times = {"popTime": "1000", "invisibleTime": "60000", "reviveQid": "3", "restNum": "1"}
     pop = PopRequest(
-        group="G", queue=MessageQueue(topic, "b", -1), subscription=Subscription.of(topic), batch=32,
-        invisible_ms=60000, wait_ms=0, in_order=in_order,
-    )  # fmt: skip
+        group="G",
+        queue=MessageQueue(topic, "b", -1),
+        subscription=Subscription.of(topic),
+        batch=32,
+        invisible_ms=60000,
+        wait_ms=0,
+        in_order=in_order,
+    )
     return pop_result(RemotingCommand(0, times | ext, body), pop, never, "user's")
 
 
@@ -198,19 +203,26 @@ def receipts(result: PopResult) -> list[str]:
     return [message.properties[Property.POP_CHECK_POINT] for message in result.messages]
 
 
-def test_messages_of_several_queues_take_the_offsets_of_their_own() -> None:
-    """The topic and its retry topics count apart, even for the same queue id."""
-    body = b"".join([
-        record(b"a", queue_id=1, queue_offset=4), record(b"b", queue_id=0, queue_offset=8),
-        record(b"c", "%RETRY%G_T", queue_id=0, queue_offset=2), record(b"d", queue_id=1, queue_offset=6),
-        record(b"e", "%RETRY%G+T", queue_id=0, queue_offset=3),
-    ])  # fmt: skip
+def test_messages_of_several_queues_have_the_offsets_of_their_queue() -> None:
+    """The topic and its retry topics count separately, even for the same queue id."""
+    body = b"".join(
+        [
+            record(b"a", queue_id=1, queue_offset=4),
+            record(b"b", queue_id=0, queue_offset=8),
+            record(b"c", "%RETRY%G_T", queue_id=0, queue_offset=2),
+            record(b"d", queue_id=1, queue_offset=6),
+            record(b"e", "%RETRY%G+T", queue_id=0, queue_offset=3),
+        ]
+    )
     starts, offsets = "0 1 4;0 0 7;1 0 2;2 0 1", "0 1 4,6;0 0 8;1 0 2;2 0 3"
     result = popped(body, {"startOffsetInfo": starts, "msgOffsetInfo": offsets})
     assert receipts(result) == [
-        "4 1000 60000 3 0 b 1 4", "7 1000 60000 3 0 b 0 8", "2 1000 60000 3 1 b 0 2", "4 1000 60000 3 0 b 1 6",
+        "4 1000 60000 3 0 b 1 4",
+        "7 1000 60000 3 0 b 0 8",
+        "2 1000 60000 3 1 b 0 2",
+        "4 1000 60000 3 0 b 1 6",
         "1 1000 60000 3 2 b 0 3",
-    ]  # fmt: skip
+    ]
     assert {message.topic for message in result.messages} == {"user's"}
     assert {message.properties[Property.FIRST_POP_TIME] for message in result.messages} == {"1000"}
     assert (result.rest, result.pop_ms, result.invisible_ms) == (1, 1000, 60000)
@@ -224,30 +236,38 @@ def test_what_the_broker_gave_stays() -> None:
     assert result.messages[0].properties[Property.FIRST_POP_TIME] == "5"
 
 
-def test_brokers_that_tell_no_offsets() -> None:
+def test_brokers_that_report_no_offsets() -> None:
     body = record(b"a", queue_offset=4) + record(b"b", queue_offset=6) + record(b"c", queue_id=1)
     assert receipts(popped(body, {})) == [
-        "4 1000 60000 3 0 b 0 4", "4 1000 60000 3 0 b 0 6", "0 1000 60000 3 0 b 1 0"
-    ]  # fmt: skip
+        "4 1000 60000 3 0 b 0 4",
+        "4 1000 60000 3 0 b 0 6",
+        "0 1000 60000 3 0 b 1 0",
+    ]
 
 
 def test_counts_of_pops_in_order() -> None:
     body = record(b"a", queue_offset=4) + record(b"b", queue_offset=5) + record(b"c", queue_id=1)
     info = {
-        "startOffsetInfo": "0 0 4;0 1 0", "msgOffsetInfo": "0 0 4,5;0 1 0", "reviveQid": "999",
+        "startOffsetInfo": "0 0 4;0 1 0",
+        "msgOffsetInfo": "0 0 4,5;0 1 0",
+        "reviveQid": "999",
         "orderCountInfo": "0 0 2;0 qo0%5 7",
-    }  # fmt: skip
+    }
     times = [message.reconsume_times for message in popped(body, info, in_order=True).messages]
     assert times == [2, 7, 0]
     times = [message.reconsume_times for message in popped(body, info).messages]
     assert times == [0, 0, 0]
 
 
-def test_a_light_queue_has_offsets_of_its_own() -> None:
+def test_an_lmq_has_separate_offsets() -> None:
     body = record(
-        b"a", "parent", queue_id=3, queue_offset=40,
-        INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y", INNER_MULTI_QUEUE_OFFSET="2,9",
-    )  # fmt: skip
+        b"a",
+        "parent",
+        queue_id=3,
+        queue_offset=40,
+        INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y",
+        INNER_MULTI_QUEUE_OFFSET="2,9",
+    )
     info = {"startOffsetInfo": "0 0 8", "msgOffsetInfo": "0 0 9"}
     assert receipts(popped(body, info, topic="%LMQ%y")) == ["8 1000 60000 3 0 b 0 9"]
     broken = record(b"a", "parent", INNER_MULTI_DISPATCH="%LMQ%x,%LMQ%y", INNER_MULTI_QUEUE_OFFSET="2")
@@ -266,7 +286,7 @@ TEXTS = st.text(alphabet="0123456789 ,;%qo-x", max_size=40)
 
 
 @given(starts=TEXTS, offsets=TEXTS, counts=TEXTS, time=TEXTS, cut=st.integers(0, 200))
-def test_whatever_a_broker_says_is_read_or_refused(
+def test_any_broker_response_is_read_or_refused(
     starts: str, offsets: str, counts: str, time: str, cut: int
 ) -> None:
     body = (record(b"a", queue_offset=4) + record(b"b", queue_offset=5))[:cut]
@@ -292,9 +312,13 @@ async def test_neither_is_one_to_a_change_of_the_invisible_time() -> None:
 
 def test_an_error_is_the_brokers() -> None:
     pop = PopRequest(
-        group="G", queue=MessageQueue("T", "b", -1), subscription=Subscription.of("T"), batch=1, invisible_ms=1,
+        group="G",
+        queue=MessageQueue("T", "b", -1),
+        subscription=Subscription.of("T"),
+        batch=1,
+        invisible_ms=1,
         wait_ms=0,
-    )  # fmt: skip
+    )
     with pytest.raises(BrokerError, match=r"b: 26 .*no group") as refused:
         pop_result(RemotingCommand(26, remark="no group"), pop, never, "T")
     assert refused.value.code == 26
@@ -309,8 +333,9 @@ def test_acknowledged_together_are_the_messages_of_one_pop() -> None:
     other = POPPED._replace(pop_ms=2000)
     acks = json.loads(batch_body("G", "T", "broker-a", [*first, other]))["acks"]
     assert [(ack["pt"], ack["so"], ack["q"], ack["rq"], ack["r"]) for ack in acks] == [
-        (1000, 5, 2, 3, "0"), (2000, 5, 2, 3, "0")
-    ]  # fmt: skip
+        (1000, 5, 2, 3, "0"),
+        (2000, 5, 2, 3, "0"),
+    ]
     assert base64.b64decode(acks[0]["b"]) == bytes([0b00001001, 0b00000010])
     assert base64.b64decode(acks[1]["b"]) == bytes([0b100])
 

@@ -53,7 +53,7 @@ def test_signatures_are_those_of_apaches_client() -> None:
         sign(request, RECORDED)
         assert request.ext["Signature"] == wanted
         sign(request, RECORDED)
-        assert request.ext["Signature"] == wanted, "a second try is signed alike"
+        assert request.ext["Signature"] == wanted, "a second try has the same signature"
         seen += 1
     assert seen == 7
 
@@ -74,9 +74,13 @@ async def test_everything_works_signed_namespaced_and_in_either_header(
 ) -> None:
     topic, got = topics(), []
     client = ClientOptions(
-        name_server=name_server, credentials=Credentials("key", "secret"), namespace_v2="space", unit_name="unit",
-        heartbeat_v2=True, binary_headers=binary,
-    )  # fmt: skip
+        name_server=name_server,
+        credentials=Credentials("key", "secret"),
+        namespace_v2="space",
+        unit_name="unit",
+        heartbeat_v2=True,
+        binary_headers=binary,
+    )
     consumer = PushConsumer(
         unique("group"), client=client, options=PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
     )
@@ -94,7 +98,7 @@ async def test_everything_works_signed_namespaced_and_in_either_header(
 
 
 async def test_tls(peer: Peer, topics: Callable[..., str]) -> None:
-    """Through a proxy that ends the encryption. A certificate of somebody unknown is refused."""
+    """Through a proxy that terminates TLS. A certificate of an unknown issuer is refused."""
     authority, topic, got = trustme.CA(), topics(), []
     theirs, ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
     authority.issue_cert("127.0.0.1").configure_cert(theirs)
@@ -138,10 +142,12 @@ async def test_name_servers_are_asked_for_by_http(name_server: str, topics: Call
         assert await instance.routes.refresh(topics())
         await instance.leave()
         assert asked == ["/rocketmq/nsaddr-u?nofix=1"]
-        nobody = await ClientInstance.of(ClientOptions(name_server="", name_server_url="file:///etc/passwd"))
+        unreachable = await ClientInstance.of(
+            ClientOptions(name_server="", name_server_url="file:///etc/passwd")
+        )
         with pytest.raises(NoNameServer):
-            await nobody.routes.refresh("t")
-        await nobody.leave()
+            await unreachable.routes.refresh("t")
+        await unreachable.leave()
     finally:
         await asyncio.to_thread(server.shutdown)
         server.server_close()
@@ -168,9 +174,12 @@ def test_names() -> None:
         check_group("g" * 121)
     space = Namespace("ns")
     for plain, wrapped in (
-        ("t", "ns%t"), ("%RETRY%g", "%RETRY%ns%g"), ("%DLQ%g", "%DLQ%ns%g"), ("TBW102", "TBW102"),
+        ("t", "ns%t"),
+        ("%RETRY%g", "%RETRY%ns%g"),
+        ("%DLQ%g", "%DLQ%ns%g"),
+        ("TBW102", "TBW102"),
         ("rmq_sys_x", "rmq_sys_x"),
-    ):  # fmt: skip
+    ):
         assert space.wrap(plain) == space.wrap(space.wrap(plain)) == wrapped
         assert space.unwrap(wrapped) == plain
     assert Namespace(None).wrap("t") == Namespace("").unwrap("t") == "t"
@@ -246,7 +255,7 @@ async def test_a_route_that_is_gone_stays_as_it_was() -> None:
         await instance.leave()
 
 
-async def test_many_who_ask_for_a_route_ask_once() -> None:
+async def test_concurrent_route_requests_are_sent_once() -> None:
     async with Scripted("a") as cluster:
         instance = await ClientInstance.of(ClientOptions(name_server=cluster.name_server))
         await asyncio.gather(*(instance.routes.publish_info("t") for _ in range(100)))
@@ -332,8 +341,6 @@ async def test_heartbeats_of_the_second_kind_say_less_when_nothing_changed() -> 
         assert beats[-1]["heartbeatFingerprint"] != beats[0]["heartbeatFingerprint"]
         changed = True
         await instance.heartbeat_all()
-        assert [beat["withoutSub"] for beat in beats[-2:]] == [True, False], (
-            "the broker lost it: all once more"
-        )
+        assert [beat["withoutSub"] for beat in beats[-2:]] == [True, False], "the broker lost it: all again"
         await instance.leave_consumer(member)
         await instance.leave()

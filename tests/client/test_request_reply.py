@@ -1,4 +1,4 @@
-"""Request and reply: who asked gets the answer, whoever gives it; and what comes to somebody else is not believed."""
+"""Request and reply: the requester gets the reply of any replier; replies to other clients are not accepted."""
 
 import asyncio
 import zlib
@@ -26,13 +26,22 @@ from tests.client.conftest import unique
 from tests.interop.peers import BROKER, Peer
 
 PUSH = {
-    "producerGroup": "PG", "topic": "DefaultCluster_REPLY_TOPIC", "defaultTopic": "TBW102",
+    "producerGroup": "PG",
+    "topic": "DefaultCluster_REPLY_TOPIC",
+    "defaultTopic": "TBW102",
     "defaultTopicQueueNums": "4",
-    "queueId": "2", "sysFlag": "0", "bornTimestamp": "1700000000000", "flag": "5",
-    "properties": "CORRELATION_ID\x01id-1\x02TAGS\x01a\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01U1\x02", "reconsumeTimes": "1",
-    "unitMode": "false", "bornHost": "10.1.2.3:5555", "storeHost": "127.0.0.1:10911", "storeTimestamp": "1700000000009",
+    "queueId": "2",
+    "sysFlag": "0",
+    "bornTimestamp": "1700000000000",
+    "flag": "5",
+    "properties": "CORRELATION_ID\x01id-1\x02TAGS\x01a\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01U1\x02",
+    "reconsumeTimes": "1",
+    "unitMode": "false",
+    "bornHost": "10.1.2.3:5555",
+    "storeHost": "127.0.0.1:10911",
+    "storeTimestamp": "1700000000009",
     "bname": "broker-a",
-}  # fmt: skip
+}
 ZLIB = 0x1 | 0x300
 FROM_FIRST = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
 
@@ -60,7 +69,7 @@ def test_hosts_of_a_reply_in_all_their_forms(host: str) -> None:
     assert reply.body == b"answer"
 
 
-def test_a_compressed_reply_is_opened_and_one_that_only_says_so_is_taken_as_it_is() -> None:
+def test_a_compressed_reply_is_decompressed_and_one_that_is_only_flagged_is_kept() -> None:
     assert reply_of(push(zlib.compress(b"a" * 9999), sysFlag=str(ZLIB)), 0).body == b"a" * 9999
     assert reply_of(push(b"plain", sysFlag=str(ZLIB)), 0).body == b"plain"
     assert reply_of(push(b"", sysFlag="255"), 0).body == b""
@@ -73,7 +82,7 @@ def test_a_compressed_reply_is_opened_and_one_that_only_says_so_is_taken_as_it_i
         ("bornHost", "a.b:80"), ("storeHost", "10.0.0.1:99999"), ("properties", "x" * 32768), ("topic", "t" * 32768),
     ],
 )  # fmt: skip
-def test_a_push_that_is_none_is_refused_by_its_field(name: str, value: str) -> None:
+def test_an_invalid_push_is_refused_by_its_field(name: str, value: str) -> None:
     with pytest.raises((FieldError, ClientError), match=name):
         reply_of(push(**{name: value}), 0)
 
@@ -88,8 +97,11 @@ def test_a_reply_goes_to_the_cluster_and_the_client_that_asked() -> None:
     reply = reply_message(asked, b"yes")
     assert (reply.topic, reply.body) == ("C_REPLY_TOPIC", b"yes")
     assert reply.properties == {
-        "MSG_TYPE": "reply", "CORRELATION_ID": "id", "REPLY_TO_CLIENT": "me", "TTL": "3000"
-    }  # fmt: skip
+        "MSG_TYPE": "reply",
+        "CORRELATION_ID": "id",
+        "REPLY_TO_CLIENT": "me",
+        "TTL": "3000",
+    }
 
 
 @pytest.mark.parametrize("missing", ["CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "CLUSTER"])
@@ -105,7 +117,7 @@ def test_what_is_no_request_cannot_be_replied_to(missing: str) -> None:
 
 
 def replier(name_server: str, topic: str, answer: Callable[[ReceivedMessage], bytes]) -> PushConsumer:
-    """Replies to each message of the topic by a producer of its own."""
+    """Replies to each message of the topic with a separate producer."""
     consumer = PushConsumer(unique("replier"), name_server=name_server, options=FROM_FIRST)
 
     @consumer.subscribe(topic)
@@ -140,7 +152,7 @@ async def test_a_large_reply_comes_back_whole(name_server: str, topics: Callable
         assert (await producer.request(Message(topic, b"?"), timeout_s=20)).body == large
 
 
-async def test_who_shares_a_client_may_leave(
+async def test_one_of_two_producers_of_a_client_may_close(
     peer: Peer, name_server: str, topics: Callable[..., str]
 ) -> None:
     if peer.kind == "apache":
@@ -156,7 +168,7 @@ async def test_who_shares_a_client_may_leave(
         assert (await stays.request(Message(topic, b"2"), timeout_s=20)).body == b"2"
 
 
-async def test_a_request_goes_where_it_is_told_to(name_server: str, topics: Callable[..., str]) -> None:
+async def test_a_request_goes_to_the_given_queue(name_server: str, topics: Callable[..., str]) -> None:
     topic = topics(queues=4)
     wanted = MessageQueue(topic, BROKER, 3)
     async with (
@@ -206,7 +218,7 @@ async def test_requests_within_a_namespace(name_server: str) -> None:
             assert reply.body == topic.encode()
 
 
-async def test_nobody_replies(name_server: str, topics: Callable[..., str]) -> None:
+async def test_no_reply(name_server: str, topics: Callable[..., str]) -> None:
     async with Producer(unique("ask"), name_server=name_server) as producer:
         with pytest.raises(RequestReplyTimeout) as refused:
             await producer.request(Message(topics(), b"?"), timeout_s=0.5)
@@ -247,4 +259,4 @@ async def test_a_request_that_is_cancelled_waits_no_more_and_its_reply_is_droppe
         assert not producer.requests._waiting
         await producer.reply(asked[0], b"too late")
         answer = handle_pushed_reply(producer.instance, push(), "h:1")
-        assert answer.code == 0, "a reply that nobody waits for is no error"
+        assert answer.code == 0, "a reply without a waiter is no error"

@@ -1,4 +1,4 @@
-"""How operators set a group to another place while it runs. Rules, with fakes."""
+"""How operators reset the offsets of a running group. Rules, with fakes."""
 
 import asyncio
 
@@ -66,8 +66,12 @@ async def test_a_reset_gives_the_queues_up_waits_and_persists_the_new_offsets() 
     one.offsets.update_and_freeze(FOUR[0], 99)
     await reset_of(one).run("T", {FOUR[0]: 7, FOUR[1]: 0, MessageQueue("T", "elsewhere", 9): 5})
     assert one.happened == [
-        "pause", ("sleep", 10.0, [0, 1]), ("persist", 0, 7), ("persist", 1, 0), "resume",
-    ]  # fmt: skip
+        "pause",
+        ("sleep", 10.0, [0, 1]),
+        ("persist", 0, 7),
+        ("persist", 1, 0),
+        "resume",
+    ]
     assert one.mine == [2, 3]
     assert not held.has_messages
     assert one.offsets.snapshot() == {}

@@ -1,4 +1,4 @@
-"""Whatever comes from outside is read, or refused with an error of ours; nothing else is ever raised."""
+"""Any input from outside is read, or refused with an error of ours; nothing else is ever raised."""
 
 import json
 from collections.abc import Callable
@@ -20,21 +20,45 @@ from firearrow.client.trace.records import InvalidTrace, MessageKind, PubRecord,
 from tests.client.test_request_reply import PUSH
 
 READERS: list[Callable[[Members], object]] = [
-    records.cluster_info, records.topic_config, records.group_config, records.groups,
-    records.topic_stats, records.consumer_lag, records.consumer_connections,
-    records.reset_offsets, records.texts,
-]  # fmt: skip
+    records.cluster_info,
+    records.topic_config,
+    records.group_config,
+    records.groups,
+    records.topic_stats,
+    records.consumer_lag,
+    records.consumer_connections,
+    records.reset_offsets,
+    records.texts,
+]
 NAMES = [
-    "brokerAddrTable", "brokerAddrs", "clusterAddrTable", "offsetTable", "brokerOffset", "consumerOffset",
+    "brokerAddrTable",
+    "brokerAddrs",
+    "clusterAddrTable",
+    "offsetTable",
+    "brokerOffset",
+    "consumerOffset",
     "connectionSet",
-    "subscriptionTable", "subscriptionGroupTable", "attributes", "table", "topicName", "consumeTps", "0", "version",
-    '{"brokerName":"b","queueId":0,"topic":"t"}', "retryMaxTimes", "consumeEnable",
-]  # fmt: skip
+    "subscriptionTable",
+    "subscriptionGroupTable",
+    "attributes",
+    "table",
+    "topicName",
+    "consumeTps",
+    "0",
+    "version",
+    '{"brokerName":"b","queueId":0,"topic":"t"}',
+    "retryMaxTimes",
+    "consumeEnable",
+]
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
     max_leaves=12,
-)  # fmt: skip
+)
 WORDS = st.text(st.characters(blacklist_characters="\x01\x02", blacklist_categories=["Cs"]), max_size=12)
 RUNS = settings(max_examples=150, deadline=None)
 
@@ -84,9 +108,20 @@ def test_traces(text: str) -> None:
 def test_what_is_written_is_read_again(words: tuple[str, str, str, str], numbers: tuple[int, int]) -> None:
     words = tuple(word if word != "null" else "" for word in words)  # type: ignore[assignment]
     record = PubRecord(
-        numbers[0], words[0], words[1], words[2], words[3], words[0], None, words[1], numbers[1], numbers[1],
-        MessageKind.HALF, None, False,
-    )  # fmt: skip
+        numbers[0],
+        words[0],
+        words[1],
+        words[2],
+        words[3],
+        words[0],
+        None,
+        words[1],
+        numbers[1],
+        numbers[1],
+        MessageKind.HALF,
+        None,
+        False,
+    )
     assert decode(record.encode()) == [record]
 
 

@@ -1,11 +1,11 @@
-"""Topics without a route: asked for soon, then ever more seldom, and no more once they are found."""
+"""Topics without a route: requested soon, then at growing intervals, and no more once they are found."""
 
 from firearrow.client.base.errors import NoRoute
 from firearrow.client.remoting.route_retry import RouteRetry
 
 
 class Routes:
-    """Knows `there`; notes who is asked for."""
+    """Knows `there`; records which topics are requested."""
 
     def __init__(self) -> None:
         self.there: set[str] = set()
@@ -25,10 +25,10 @@ class Routes:
 
 async def test_waits_grow_and_end_with_the_route() -> None:
     routes, now = Routes(), [0.0]
-    told: list[float] = []
+    called_at: list[float] = []
 
     async def found() -> None:
-        told.append(now[0])
+        called_at.append(now[0])
 
     missing = RouteRetry(
         routes,  # type: ignore[arg-type]
@@ -47,8 +47,8 @@ async def test_waits_grow_and_end_with_the_route() -> None:
             times.append(second)
     assert times == [0, 1, 3, 7, 15, 23, 31, 39]
     assert routes.asked.count("b") == 1
-    assert told == [0.0]
+    assert called_at == [0.0]
     routes.there.add("a")
     now[0] = 47.0
     await missing.refresh_missing()
-    assert told == [0.0, 47.0]
+    assert called_at == [0.0, 47.0]

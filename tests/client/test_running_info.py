@@ -1,4 +1,4 @@
-"""What operators see of a consumer: all that Java tells, and no secret."""
+"""What operators see of a consumer: all that Java reports, and no secret."""
 
 import asyncio
 import time
@@ -33,10 +33,21 @@ from tests.client.records import received
 from tests.client.rounds import FakeInstance, queues_of
 
 JAVA_QUEUE_FIELDS = {
-    "cachedMsgCount", "cachedMsgMaxOffset", "cachedMsgMinOffset", "cachedMsgSizeInMiB", "commitOffset", "droped",
-    "lastConsumeTimestamp", "lastLockTimestamp", "lastPullTimestamp", "locked", "transactionMsgCount",
-    "transactionMsgMaxOffset", "transactionMsgMinOffset", "tryUnlockTimes",
-}  # fmt: skip
+    "cachedMsgCount",
+    "cachedMsgMaxOffset",
+    "cachedMsgMinOffset",
+    "cachedMsgSizeInMiB",
+    "commitOffset",
+    "droped",
+    "lastConsumeTimestamp",
+    "lastLockTimestamp",
+    "lastPullTimestamp",
+    "locked",
+    "transactionMsgCount",
+    "transactionMsgMaxOffset",
+    "transactionMsgMinOffset",
+    "tryUnlockTimes",
+}
 JAVA_STATUS_FIELDS = {
     "consumeFailedMsgs",
     "consumeFailedTPS",
@@ -73,56 +84,80 @@ def running(**more: object) -> RunningConsumer:
     offsets = Known()
     offsets.update(QUEUE, 5)
     chosen: dict[str, object] = {
-        "instance": instance, "group": "group", "options": PushConsumerOptions(orderly=True, threads=7),
-        "passive": True, "started_ms": 1234,
+        "instance": instance,
+        "group": "group",
+        "options": PushConsumerOptions(orderly=True, threads=7),
+        "passive": True,
+        "started_ms": 1234,
         "subscriptions": [Subscription.of("T", "b || a"), Subscription.of("%RETRY%group")],
-        "table": {OTHER: ProcessQueue(), QUEUE: held}, "pop_table": {OTHER: popped}, "offsets": offsets, "stats": stats,
+        "table": {OTHER: ProcessQueue(), QUEUE: held},
+        "pop_table": {OTHER: popped},
+        "offsets": offsets,
+        "stats": stats,
         "notes": {"mine": "yours"},
-    }  # fmt: skip
+    }
     return RunningConsumer(**chosen | more)  # type: ignore[arg-type]
 
 
-async def test_all_that_java_tells_is_told_by_java_s_names() -> None:
+async def test_all_of_java_s_fields_are_reported_under_java_s_names() -> None:
     info = await running_info(running())
     assert set(info) == JAVA_PARTS
     table = info["mqTable"]
     assert isinstance(table, dict)
     assert list(table) == [QUEUE, OTHER]
-    assert all(set(told) == JAVA_QUEUE_FIELDS for told in table.values())
+    assert all(set(row) == JAVA_QUEUE_FIELDS for row in table.values())
     now_ms = time.time() * 1000
-    told = table[QUEUE]
-    assert now_ms - 101_000 < told.pop("lastLockTimestamp") < now_ms - 99_000
-    assert now_ms - 1000 < told.pop("lastPullTimestamp") <= now_ms
-    assert now_ms - 1000 < told.pop("lastConsumeTimestamp") <= now_ms
-    assert told == {
-        "cachedMsgCount": 2, "cachedMsgMaxOffset": 8, "cachedMsgMinOffset": 6, "cachedMsgSizeInMiB": 3,
-        "commitOffset": 5, "droped": False, "locked": True, "transactionMsgCount": 1, "transactionMsgMaxOffset": 5,
-        "transactionMsgMinOffset": 5, "tryUnlockTimes": 0,
-    }  # fmt: skip
-    assert table[OTHER]["commitOffset"] == -1, (
-        "one that nobody can tell does not keep the others from being told"
-    )
+    row = table[QUEUE]
+    assert now_ms - 101_000 < row.pop("lastLockTimestamp") < now_ms - 99_000
+    assert now_ms - 1000 < row.pop("lastPullTimestamp") <= now_ms
+    assert now_ms - 1000 < row.pop("lastConsumeTimestamp") <= now_ms
+    assert row == {
+        "cachedMsgCount": 2,
+        "cachedMsgMaxOffset": 8,
+        "cachedMsgMinOffset": 6,
+        "cachedMsgSizeInMiB": 3,
+        "commitOffset": 5,
+        "droped": False,
+        "locked": True,
+        "transactionMsgCount": 1,
+        "transactionMsgMaxOffset": 5,
+        "transactionMsgMinOffset": 5,
+        "tryUnlockTimes": 0,
+    }
+    assert table[OTHER]["commitOffset"] == -1, "an unknown one does not keep the others from being reported"
     popped = info["mqPopTable"][OTHER]  # type: ignore[index]
     assert (popped["waitAckCount"], popped["droped"]) == (3, True)
     assert [one["topic"] for one in info["subscriptionSet"]] == ["%RETRY%group", "T"]  # type: ignore[attr-defined]
     assert info["subscriptionSet"][1]["subString"] == "b || a", "tools compare the text"  # type: ignore[index]
     assert {topic: set(one) for topic, one in info["statusTable"].items()} == {  # type: ignore[attr-defined]
-        "%RETRY%group": JAVA_STATUS_FIELDS, "T": JAVA_STATUS_FIELDS,
-    }  # fmt: skip
+        "%RETRY%group": JAVA_STATUS_FIELDS,
+        "T": JAVA_STATUS_FIELDS,
+    }
     assert info["userConsumerInfo"] == {"mine": "yours"}
 
 
-async def test_options_are_told_as_text_and_secrets_are_not() -> None:
+async def test_options_are_reported_as_text_and_secrets_are_not() -> None:
     info = await running_info(running())
     properties = info["properties"]
     assert isinstance(properties, dict)
     assert all(isinstance(value, str) for value in properties.values())
-    assert properties.items() >= {
-        "PROP_CLIENT_VERSION": "V5_5_0", "PROP_CONSUMEORDERLY": "true", "PROP_CONSUMER_START_TIMESTAMP": "1234",
-        "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY", "PROP_NAMESERVER_ADDR": "names:1;", "PROP_THREADPOOL_CORE_SIZE": "7",
-        "allocateMessageQueueStrategy": "AVG", "consumeThreadMax": "7", "consumerGroup": "group",
-        "messageModel": "CLUSTERING", "pullThresholdSizeForQueue": "100", "pullThresholdForTopic": "-1",
-    }.items()  # fmt: skip
+    assert (
+        properties.items()
+        >= {
+            "PROP_CLIENT_VERSION": "V5_5_0",
+            "PROP_CONSUMEORDERLY": "true",
+            "PROP_CONSUMER_START_TIMESTAMP": "1234",
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_NAMESERVER_ADDR": "names:1;",
+            "PROP_THREADPOOL_CORE_SIZE": "7",
+            "allocateMessageQueueStrategy": "AVG",
+            "consumeThreadMax": "7",
+            "consumerGroup": "group",
+            "messageModel": "CLUSTERING",
+            "pullThresholdSizeForQueue": "100",
+            "pullThresholdForTopic": "-1",
+        }.items()
+    )
     datetime.strptime(properties["consumeTimestamp"], "%Y%m%d%H%M%S")
     text = fastjson.dumps(info).decode()
     assert "secret" not in text
@@ -130,7 +165,7 @@ async def test_options_are_told_as_text_and_secrets_are_not() -> None:
     assert (PROTOCOL_VERSION, VERSION_TEXT) == (513, "V5_5_0")
 
 
-async def test_who_pulls_himself_is_told_as_active() -> None:
+async def test_a_pull_consumer_is_reported_as_active() -> None:
     info = await running_info(running(options=PullConsumerOptions(), passive=False))
     properties = info["properties"]
     assert isinstance(properties, dict)
@@ -202,7 +237,7 @@ async def test_each_question_finds_its_consumer() -> None:
     assert consumer.resets == [("T", {QUEUE: 3})]
 
 
-async def test_who_asks_for_a_stranger_is_told_so() -> None:
+async def test_an_unknown_group_is_an_error() -> None:
     instance = Asked()
     info = await instance.ask(307, consumerGroup="nobody")
     assert info is not None

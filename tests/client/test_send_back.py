@@ -1,4 +1,4 @@
-"""SendBack: the request, the message that is published if it fails, and what is told to the caller."""
+"""SendBack: the request, the message that is published if it fails, and what the caller gets."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ QUEUE = MessageQueue("orders", "broker-a", 2)
 
 @dataclass
 class Broker:
-    """Takes requests and messages, and fails them if told to."""
+    """Takes requests and messages, and fails them if configured to."""
 
     call_error: Exception | None = None
     publish_error: Exception | None = None
@@ -79,9 +79,18 @@ async def test_the_broker_is_asked_to_deliver_the_stored_message_again() -> None
 async def test_if_that_fails_the_message_is_published_to_the_retry_topic(error: Exception) -> None:
     broker = Broker(call_error=error)
     (message,) = received(
-        QUEUE, [7], b"\x00body", reconsume_times=2, UNIQ_KEY="AC10", TAGS="a", KEYS="k1 k2", WAIT="false",
-        DELAY="3", TRAN_MSG="true", mine="x",
-    )  # fmt: skip
+        QUEUE,
+        [7],
+        b"\x00body",
+        reconsume_times=2,
+        UNIQ_KEY="AC10",
+        TAGS="a",
+        KEYS="k1 k2",
+        WAIT="false",
+        DELAY="3",
+        TRAN_MSG="true",
+        mine="x",
+    )
     assert await broker.send_back().back(message, -1)
     (published,) = broker.published
     assert (published.topic, published.body) == ("%RETRY%workers", b"\x00body")
@@ -105,7 +114,7 @@ async def test_the_first_id_of_a_message_stays() -> None:
 
 
 @pytest.mark.parametrize("error", [ClientError("gone, too"), RuntimeError("cannot be opened")])
-async def test_a_message_that_nobody_takes_is_told_as_such(error: Exception) -> None:
+async def test_a_message_that_no_broker_takes_is_reported(error: Exception) -> None:
     broker = Broker(call_error=ClientError("gone"), publish_error=error)
     (message,) = received(QUEUE, [7])
     assert not await broker.send_back().back(message)

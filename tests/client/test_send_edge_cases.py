@@ -1,4 +1,4 @@
-"""Sends at their edges: what was kept, what is bounded, what ends when a producer closes, names in a namespace."""
+"""Edge cases of sends: what was stored, what is bounded, what ends when a producer closes, names in a namespace."""
 
 import asyncio
 import os
@@ -43,7 +43,7 @@ def producer(cluster: Scripted, **options: object) -> Producer:
 
 
 @pytest.mark.parametrize("then", [1, 13, 11])
-async def test_stored_once_is_never_an_error_whatever_comes_of_further_tries(then: int) -> None:
+async def test_stored_once_is_never_an_error_after_failed_retries(then: int) -> None:
     async with (
         Scripted("a") as cluster,
         producer(cluster, retries=1, retry_when_not_stored_ok=True) as sender,
@@ -90,14 +90,14 @@ async def test_an_answer_that_cannot_be_read_is_an_error_of_the_client() -> None
     cluster = Scripted("a")
     cluster.brokers["a"] = Garbled("a")
     async with cluster, producer(cluster, retries=0) as sender:
-        for _ in range(2):  # the second goes the short way
+        for _ in range(2):  # the second takes the fast path
             with pytest.raises(ClientError, match="queueOffset"):
                 await sender.send(Message("t", b"x"))
             with pytest.raises(ClientError, match="queueOffset"):
                 await sender.submit(Message("t", b"x"))
 
 
-async def test_automatic_batches_wait_for_room_like_others() -> None:
+async def test_automatic_batches_wait_for_capacity_like_others() -> None:
     async with Scripted("a") as cluster, producer(cluster, auto_batch=True, in_flight_max=10) as sender:
         results = await asyncio.gather(*(sender.send(Message("t", b"%d" % n)) for n in range(100)))
         assert len(results) == 100
@@ -110,7 +110,7 @@ async def test_automatic_batches_wait_for_room_like_others() -> None:
         await asyncio.gather(*environment)
 
 
-async def test_one_that_may_not_be_sent_does_not_harm_its_batch_nor_keep_room() -> None:
+async def test_one_that_may_not_be_sent_does_not_harm_its_batch_nor_keep_capacity() -> None:
     async with Scripted("a") as cluster, producer(cluster, auto_batch=True, in_flight_max=10) as sender:
         for _ in range(5):
             bad = Message("t", b"x", properties={"k": "a\x01b"})
@@ -121,13 +121,13 @@ async def test_one_that_may_not_be_sent_does_not_harm_its_batch_nor_keep_room() 
 
 
 class Silent(Scripted):
-    """A name server that does not say where topics are."""
+    """A name server that returns no routes."""
 
     def _route(self, request: RemotingCommand) -> Answer:
         return None if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else super()._route(request)
 
 
-async def test_what_cannot_leave_before_the_producer_closes_is_told() -> None:
+async def test_what_cannot_be_sent_before_the_producer_closes_is_reported() -> None:
     async with Silent("a") as cluster:
         sender = producer(cluster, send_timeout_s=0.05)
         await sender.start()
@@ -190,9 +190,11 @@ async def test_hooks_hear_of_the_end_of_every_kind_of_send() -> None:
             await sender.send_batch(batch)
         modes = [(c.mode, c.kind, c.result is not None, c.error) for c in hook.contexts]
         assert modes == [
-            ("sync", "normal", True, None), ("async", "delay", True, None), ("oneway", "normal", False, None),
             ("sync", "normal", True, None),
-        ]  # fmt: skip
+            ("async", "delay", True, None),
+            ("oneway", "normal", False, None),
+            ("sync", "normal", True, None),
+        ]
         first, last = hook.contexts[0], hook.contexts[-1]
         assert (first.group, first.body_bytes, first.broker_address) == ("g", 3, cluster.brokers["a"].address)
         assert list(last.messages) == batch
@@ -228,7 +230,7 @@ async def test_rpc_hooks_add_to_every_request_while_their_producer_runs() -> Non
 
 
 class Forbids:
-    """An RpcHook that lets no request of a code through."""
+    """An RpcHook that blocks requests of one code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -241,7 +243,7 @@ class Forbids:
 
 
 @pytest.mark.parametrize("code", [RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.SEND_MESSAGE_V2])
-async def test_what_an_rpc_hook_raises_reaches_who_sends(code: RequestCode) -> None:
+async def test_what_an_rpc_hook_raises_reaches_the_sender(code: RequestCode) -> None:
     async with Scripted("a") as cluster:
         remembers = Remembers()
         sender = Producer(
@@ -256,7 +258,7 @@ async def test_what_an_rpc_hook_raises_reaches_who_sends(code: RequestCode) -> N
             assert isinstance(context.error, PermissionError)
 
 
-async def test_a_close_before_the_first_step_is_told() -> None:
+async def test_a_close_before_the_first_step_is_reported() -> None:
     async with Scripted("a") as cluster:
         sender = producer(cluster, send_timeout_s=0.001)
         await sender.start()
@@ -267,7 +269,7 @@ async def test_a_close_before_the_first_step_is_told() -> None:
                 await way
 
 
-async def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     async with Producer("g") as sender:
         for way in (sender.send, sender.submit, sender.send_oneway):
@@ -280,7 +282,7 @@ async def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stored(peer: Peer, topic: str, count: int) -> list[Record]:
-    """What lies in queue 0, once it is so many; Apache's broker shows them a moment late, and in any order."""
+    """The records of queue 0, once there are `count`; Apache's broker shows them a moment late, and in any order."""
     with ClientSocket(address(peer.address)) as connection:
         await wait_until(lambda: len(read_messages(connection, topic)) >= count, 20)
         return read_messages(connection, topic)

@@ -1,4 +1,4 @@
-"""Producers on bad networks: each fault ends in the documented error, or in a try that works; see `proxy`."""
+"""Producers on bad networks: each fault ends in the documented error, or in a retry that succeeds; see `proxy`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +29,7 @@ Topics = Callable[..., str]
 
 @asynccontextmanager
 async def sending(peer: Peer, **options: object) -> AsyncIterator[tuple[Producer, Detour]]:
-    """A producer behind a Detour, whose heartbeats keep out of the way."""
+    """A producer behind a Detour, whose heartbeats do not interfere."""
     async with Detour(peer) as detour:
         producer = Producer(
             unique("producer"),
@@ -66,7 +66,7 @@ async def test_an_answer_cut_in_half_is_a_lost_connection_and_the_next_send_work
 
 
 async def test_with_tries_left_a_half_answer_costs_a_repeat_at_most(peer: Peer, topics: Topics) -> None:
-    """The first try was stored, but nobody could know; both carry the same unique id."""
+    """The first try was stored, unknown to the producer; both have the same unique id."""
     topic = topics(queues=1)
     async with sending(peer) as (producer, detour):
         await producer.send(Message(topic, b"before"))
@@ -133,7 +133,7 @@ async def test_of_many_sends_on_the_way_none_waits_for_ever(peer: Peer, topics: 
             assert all(isinstance(end, SendResult) for end in await asyncio.gather(*environment))
 
 
-async def test_a_reset_with_many_sends_on_the_way_tells_each_of_them(peer: Peer, topics: Topics) -> None:
+async def test_a_reset_with_many_sends_in_flight_fails_each_of_them(peer: Peer, topics: Topics) -> None:
     topic = topics(queues=1)
     async with sending(peer, async_retries=0) as (producer, detour):
         await producer.send(Message(topic, b"before"))
@@ -191,10 +191,10 @@ async def test_a_half_answer_of_the_name_server_is_an_error_and_the_next_one_cou
     assert stored(peer, topic) == [b"found"]
 
 
-async def test_frames_in_small_pieces_are_put_together(peer: Peer, topics: Topics) -> None:
+async def test_frames_in_small_chunks_are_reassembled(peer: Peer, topics: Topics) -> None:
     topic, body = topics(queues=1), bytes(range(256)) * 8
     async with sending(peer, compress_over_bytes=1 << 20) as (producer, detour):
-        detour.broker.piece = 11
+        detour.broker.chunk_bytes = 11
         for _ in range(3):
             await producer.send(Message(topic, body))
     assert stored(peer, topic) == [body] * 3

@@ -1,4 +1,4 @@
-"""What is tried again, where, and what is not: by codes of a scripted broker."""
+"""What is retried, where, and what is not: by codes of a scripted broker."""
 
 import asyncio
 
@@ -81,7 +81,7 @@ async def test_a_chosen_queue_is_tried_once() -> None:
             await sender.send(Message("t", b"x", sharding_key="k"))
 
 
-async def test_stored_less_safely_is_a_result_unless_told_otherwise() -> None:
+async def test_stored_less_safely_is_a_result_unless_configured_otherwise() -> None:
     async with Scripted("a", "b") as cluster:
         async with producer(cluster) as sender:
             for broker in cluster.brokers.values():
@@ -109,7 +109,7 @@ async def test_one_time_for_all_tries() -> None:
         assert sum(len(broker.sent) for broker in cluster.brokers.values()) == 3
 
 
-async def test_a_broker_that_goes_away_is_reached_anew() -> None:
+async def test_a_broker_that_goes_away_is_reached_again() -> None:
     async with Scripted("a") as cluster, producer(cluster) as sender:
         cluster.brokers["a"].script = [1500]
         assert (await sender.send(Message("t", b"x"))).status is SendStatus.SEND_OK
@@ -122,7 +122,7 @@ async def test_a_broker_that_goes_away_took_nothing_so_everybody_may_try_again(c
     async with Scripted("a") as cluster, producer(cluster, **options) as sender:
         queue = MessageQueue("t", "a", 1) if chosen else None
         for way in (sender.send, sender.submit):
-            for _ in range(2):  # the second goes the short way
+            for _ in range(2):  # the second takes the fast path
                 cluster.brokers["a"].script = [1500]
                 assert (await way(Message("t", b"x"), queue=queue)).status is SendStatus.SEND_OK
         assert len(cluster.brokers["a"].sent) == 8
@@ -140,7 +140,7 @@ async def test_without_a_route_nothing_is_tried() -> None:
         assert cluster.asked == ["t", "TBW102"]
 
 
-async def test_who_fails_is_passed_over_while_latency_faults_are_on() -> None:
+async def test_a_failing_broker_is_avoided_while_fault_tolerance_is_on() -> None:
     async with Scripted("a", "b") as cluster, producer(cluster, latency_faults=True) as sender:
         cluster.brokers["a"].script = [2]
         for _ in range(40):
@@ -171,7 +171,7 @@ async def test_a_full_house_waits_or_refuses() -> None:
             await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_who_gives_up_leaves_room_and_the_answer_is_dropped() -> None:
+async def test_a_cancelled_send_releases_its_capacity_and_the_answer_is_dropped() -> None:
     async with Scripted("a") as cluster, producer(cluster, in_flight_max=10) as sender:
         await sender.send(Message("t", b"warm"))
         cluster.brokers["a"].script = [None] * 10
@@ -222,7 +222,7 @@ async def test_hooks_see_every_try_and_may_fail_a_veto_may_not() -> None:
                 await sender.send_oneway(Message("t", b"x", tags="blue"))
 
 
-async def test_a_selector_that_fails_is_told() -> None:
+async def test_an_error_of_a_selector_is_raised() -> None:
     async with Scripted("a") as cluster, producer(cluster) as sender:
         with pytest.raises(ClientError, match="selector") as failed:
             await sender.send(Message("t", b"x"), selector=lambda queues, message: queues[99])

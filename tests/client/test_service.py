@@ -20,7 +20,7 @@ KINDS = [Producer, PushConsumer, PullConsumer, PopConsumer]
 
 
 def member(kind: type[Member], client: ClientOptions, topic: str, group: str) -> Member:
-    """Whose start asks for the route of the topic."""
+    """A service whose start requests the route of the topic."""
     if kind is Producer:
         return Producer(group, client=client, options=ProducerOptions(topics=(topic,)))
     made = kind(group, client=client)
@@ -32,7 +32,7 @@ def member(kind: type[Member], client: ClientOptions, topic: str, group: str) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_who_is_closed_while_starting_does_not_run(
+async def test_a_client_that_is_closed_while_starting_does_not_run(
     kind: type[Member], name_server: str, topics: Callable[..., str]
 ) -> None:
     """Another member keeps the instance, so that nothing but the close ends the start."""

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first is a call to come to an end, a second one does what it always did."""
+"""SIGTERM and SIGINT: the first requests a clean end, a second one has its default effect."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from tests.client.waiting import wait_until
 
 @pytest.fixture(autouse=True)
 def _harmless() -> object:
-    """What signals do here before and after."""
+    """The signal handlers before and after."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number in SIGNALS:
         signal.signal(number, _note)
@@ -31,7 +31,7 @@ def _note(number: int, frame: object) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-async def test_the_first_signal_calls_all_who_wait_and_the_second_does_what_it_did_before(
+async def test_the_first_signal_notifies_all_waiters_and_the_second_has_its_default_effect(
     number: signal.Signals,
 ) -> None:
     called: list[str] = []
@@ -44,7 +44,7 @@ async def test_the_first_signal_calls_all_who_wait_and_the_second_does_what_it_d
     assert called == ["one", "two"]
 
 
-async def test_who_waits_no_more_is_not_called_and_the_last_puts_everything_back() -> None:
+async def test_a_removed_waiter_is_not_notified_and_the_last_restores_the_handlers() -> None:
     called: list[str] = []
     with on_stop_signals(lambda: called.append("stays")):
         with on_stop_signals(lambda: called.append("left")):

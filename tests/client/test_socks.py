@@ -1,4 +1,4 @@
-"""Connections through a SOCKS5 proxy: by network, with a user, refused; hosts outside go straight."""
+"""Connections through a SOCKS5 proxy: by network, with a user, refused; other hosts are connected directly."""
 
 import asyncio
 import struct
@@ -121,8 +121,11 @@ def test_which_proxy_is_whose() -> None:
     near, far = SocksProxy("a:1"), SocksProxy("b:2")
     proxies = SocksProxies({"10.0.0.0/8": near, "fd00::/8": near, "*": far})
     assert [proxies.of(host) for host in ("10.1.2.3", "fd00::1", "192.0.2.1", "broker.example")] == [
-        near, near, far, far,
-    ]  # fmt: skip
+        near,
+        near,
+        far,
+        far,
+    ]
     assert SocksProxies({"10.0.0.0/8": near}).of("broker.example") is None
     with pytest.raises(ConfigError):
         SocksProxies({"10.0.0.0/99": near})

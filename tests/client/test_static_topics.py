@@ -1,4 +1,4 @@
-"""Static topics: logical queues, who holds them, and that all that is said of one goes to its holder."""
+"""Static topics: logical queues, which broker holds them, and that all requests for one go to its holder."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -53,12 +53,17 @@ LOGICAL = "__syslo__global__"
 
 
 def mapping(broker: str, *numbers: int, total: int = 4, epoch: int = 1, **more: object) -> dict[str, Any]:
-    """As a broker tells of the logical queues that it holds."""
-    held = {str(number): place for place, number in enumerate(numbers)}
+    """The mapping of the logical queues that a broker holds."""
+    held = {str(number): position for position, number in enumerate(numbers)}
     plain = {
-        "topic": "t", "scope": "__global__", "totalQueues": total, "bname": broker, "epoch": epoch,
-        "dirty": False, "currIdMap": held,
-    }  # fmt: skip
+        "topic": "t",
+        "scope": "__global__",
+        "totalQueues": total,
+        "bname": broker,
+        "epoch": epoch,
+        "dirty": False,
+        "currIdMap": held,
+    }
     return plain | more
 
 
@@ -88,14 +93,14 @@ def test_of_two_brokers_with_one_queue_the_newer_has_it(turned: bool) -> None:
     assert [static.holder(queue) for queue in logical(0, 1)] == ["b", "a"]
 
 
-def test_a_queue_that_nobody_tells_of_is_held_by_nobody_and_one_beyond_the_total_is_none() -> None:
+def test_an_unmapped_queue_has_no_holder_and_one_beyond_the_total_does_not_exist() -> None:
     static = mapped(mapping("a", 0, 7, total=2))
     assert static.queues("t") == logical(0, 1)
     assert static.holder(logical(1)[0]) == NO_HOLDER
     assert static.holder(logical(7)[0]) == LOGICAL
 
 
-def test_each_scope_has_queues_of_its_own() -> None:
+def test_each_scope_has_separate_queues() -> None:
     static = mapped(mapping("a", 0, total=1), mapping("b", 0, total=2, scope="north"))
     north = "__syslo__north"
     assert logical_broker("north") == north
@@ -178,7 +183,7 @@ async def instance_of(cluster: Scripted) -> AsyncIterator[ClientInstance]:
 
 
 class RequestRecorder:
-    """Puts itself before a broker: `requests` by code, answered by `says`."""
+    """Replaces a broker: `requests` by code, answered by `says`."""
 
     def __init__(self, cluster: Scripted, name: str, **says: str) -> None:
         self.requests: list[RemotingCommand] = []
@@ -231,8 +236,10 @@ async def test_offsets_positions_and_pulls_go_to_the_holder_with_the_logical_nam
         await offsets.commit(queue, 5)
         assert (await PullClient(instance, "g").pull(pull_of(queue))).next_offset == 7
         for code in (
-            RequestCode.GET_MAX_OFFSET, RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.PULL_MESSAGE
-        ):  # fmt: skip
+            RequestCode.GET_MAX_OFFSET,
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            RequestCode.PULL_MESSAGE,
+        ):
             (request,) = b.of(code)
             assert (request.ext["queueId"], request.ext["bname"]) == ("1", LOGICAL)
 
@@ -243,7 +250,7 @@ def pull_of(queue: MessageQueue) -> PullQuery:
     )
 
 
-async def test_a_pull_asks_for_the_route_once_and_gives_up_on_a_queue_of_nobody() -> None:
+async def test_a_pull_asks_for_the_route_once_and_gives_up_on_a_queue_without_holder() -> None:
     async with two() as cluster, instance_of(cluster) as instance:
         del cluster.mappings["b"]
         with pytest.raises(ClientError, match="broker __syslo__none__ is not known"):
@@ -268,7 +275,7 @@ Admin = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def mqadmin(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
-    """Apache's; gives what a command prints."""
+    """Apache's mqadmin; returns the output of a command."""
     if peer.kind != "apache":
         pytest.skip("FireArrow refuses static topics: one broker has nowhere to move queues to")
     need(partial(java_class_path, "client5"))
@@ -385,13 +392,13 @@ async def test_a_consumer_follows_queues_that_move_to_another_broker(
         await wait_until(lambda: len(seen.messages) >= 60, 30)
     assert {result.queue for result in results} == set(queues)
     assert sorted(seen.bodies) == [*before, *after]
-    places = {(message.queue, message.queue_offset): message.body for message in seen.messages}
+    bodies = {(message.queue, message.queue_offset): message.body for message in seen.messages}
     for result, body in zip(results, after, strict=True):
-        assert places[result.queue, result.queue_offset] == body, "logical offsets, as the send was told"
+        assert bodies[result.queue, result.queue_offset] == body, "logical offsets, as the send returned"
 
 
 async def wait_until_mapped(producer: Producer, topic: str) -> None:
-    """Apache's broker tells its name server of the mapping a moment later."""
+    """Apache's broker reports the mapping to its name server a moment later."""
     instance = producer.instance
     for _ in range(200):
         try:

@@ -1,4 +1,4 @@
-"""Speeds of a consumer over the last minute and hour, by a passed clock."""
+"""Rates of a consumer over the last minute and hour, with a manual clock."""
 
 import pytest
 
@@ -16,7 +16,7 @@ JAVA_STATUS_FIELDS = {
 
 
 async def after(stats: ConsumerStats, clock: ManualClock, seconds: float) -> None:
-    """Let time pass, with a sample each 10 s."""
+    """Advance the clock, with a sample every 10 s."""
     until = clock.now + seconds
     while clock.now < until:
         clock.advance(SAMPLE_S * 1000)

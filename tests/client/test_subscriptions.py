@@ -51,18 +51,23 @@ def test_sql_stays_as_it_is_and_excludes_tags() -> None:
         Subscription.of("t", sql=" ")
 
 
-def test_a_renewed_one_is_newer_whatever_the_clock_says() -> None:
+def test_a_renewed_one_is_newer_for_every_clock() -> None:
     wanted = Subscription.of("t")
     assert wanted.renewed(wanted.version + 5).version == wanted.version + 5
     assert wanted.renewed(wanted.version - 5).version == wanted.version + 1
 
 
-def test_heartbeats_tell_it_in_javas_words() -> None:
+def test_heartbeats_have_java_s_form() -> None:
     wanted = Subscription.of("t", "b||a")
     assert wanted.heartbeat_json() == {
-        "classFilterMode": False, "topic": "t", "subString": "b||a", "tagsSet": ["a", "b"], "codeSet": [97, 98],
-        "subVersion": wanted.version, "expressionType": "TAG",
-    }  # fmt: skip
+        "classFilterMode": False,
+        "topic": "t",
+        "subString": "b||a",
+        "tagsSet": ["a", "b"],
+        "codeSet": [97, 98],
+        "subVersion": wanted.version,
+        "expressionType": "TAG",
+    }
 
 
 # ---- the table ----
@@ -78,7 +83,7 @@ def test_topics_are_kept_by_their_names_at_the_brokers_and_handlers_by_those_of_
     assert table.handled
 
 
-def test_subscribing_again_replaces_what_is_wanted_and_who_gets_it() -> None:
+def test_subscribing_again_replaces_the_filter_and_the_handler() -> None:
     table = Subscriptions(Namespace(None))
     table.add("orders", "a", None, handler)
     table.add("orders", "b", None, other)
@@ -116,17 +121,17 @@ def test_pops_retry_topics_go_to_the_handler_of_their_topic() -> None:
     assert list(table) == ["ns%orders"]
 
 
-def test_renewing_changes_what_is_told_and_not_what_is_pulled_with() -> None:
+def test_renewing_changes_what_is_reported_and_not_what_is_pulled_with() -> None:
     table = Subscriptions(Namespace(None), clock_ms=lambda: 1 << 50)
     table.add("orders", None, None, handler)
     before = table["orders"]
     table.renew("orders")
     table.renew("never heard of")
     assert table["orders"] is before
-    assert [(told.topic, told.version) for told in table.for_heartbeat()] == [("orders", 1 << 50)]
+    assert [(each.topic, each.version) for each in table.for_heartbeat()] == [("orders", 1 << 50)]
 
 
-def test_what_is_subscribed_anew_is_newer_than_what_was_told() -> None:
+def test_what_is_subscribed_again_is_newer_than_what_was_reported() -> None:
     table = Subscriptions(Namespace(None), clock_ms=lambda: 1 << 50)
     table.add("orders", "a", None, handler)
     table.renew("orders")

@@ -1,4 +1,4 @@
-"""Traces: the text that Apache's clients write and read, and that tracing never stands in the way."""
+"""Traces: the text that Apache's clients write and read, and that tracing never blocks."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,15 +37,36 @@ from firearrow.client.trace.records import (
 from tests.client.waiting import wait_until
 
 SENT = PubRecord(
-    1700000000000, "DefaultRegion", "PG", "T", "ID1", None, "k1 k2", "127.0.0.1:10911", 11, 3, MessageKind.NORMAL,
-    "OFF1", True,
-)  # fmt: skip
+    1700000000000,
+    "DefaultRegion",
+    "PG",
+    "T",
+    "ID1",
+    None,
+    "k1 k2",
+    "127.0.0.1:10911",
+    11,
+    3,
+    MessageKind.NORMAL,
+    "OFF1",
+    True,
+)
 BEGUN = SubBeforeRecord(1700000000001, "DefaultRegion", "CG", "REQ", "ID1", 2, None)
 ENDED = SubAfterRecord("REQ", "ID1", 5, False, "k1", ReturnType.FAILED, 1700000000006, "CG")
 TRANSACTION = EndTransactionRecord(
-    1700000000002, "DefaultRegion", "PG", "T", "ID1", "tag", None, "127.0.0.1:10911", MessageKind.COMMIT, "TX",
-    "COMMIT_MESSAGE", False,
-)  # fmt: skip
+    1700000000002,
+    "DefaultRegion",
+    "PG",
+    "T",
+    "ID1",
+    "tag",
+    None,
+    "127.0.0.1:10911",
+    MessageKind.COMMIT,
+    "TX",
+    "COMMIT_MESSAGE",
+    False,
+)
 RECALLED = RecallRecord(1700000000003, "DefaultRegion", "PG", "T", "ID1", True)
 TEXTS: list[tuple[TraceRecord, str]] = [
     (SENT, "Pub 1700000000000 DefaultRegion PG T ID1 null k1+k2 127.0.0.1:10911 11 3 0 OFF1 true"),
@@ -105,7 +126,7 @@ def test_records_of_old_clients_are_read() -> None:
         ("Recall 1 R", "group"),
     ],
 )
-def test_a_record_that_is_none_is_refused_by_its_field(text: str, field_name: str) -> None:
+def test_an_invalid_record_is_refused_by_its_field(text: str, field_name: str) -> None:
     with pytest.raises(InvalidTrace, match=field_name):
         decode(on_the_wire(text))
 
@@ -162,7 +183,7 @@ def test_a_record_over_the_limit_alone_is_dropped_and_the_others_are_not() -> No
 
 @dataclass
 class Sender:
-    """Stands for the producer that takes traces away; `gate` holds it up."""
+    """A fake of the producer that sends traces; `gate` delays it."""
 
     gate: asyncio.Event | None = None
     failure: Exception | None = None
@@ -210,7 +231,7 @@ async def test_less_than_a_batch_leaves_after_a_while() -> None:
     await dispatcher.close()
 
 
-async def test_a_stuck_broker_never_holds_up_who_is_traced() -> None:
+async def test_a_stuck_broker_never_blocks_a_traced_client() -> None:
     sender = Sender(gate=asyncio.Event())
     dispatcher = TraceDispatcher(sender, "TRACE", batch=10, flush_s=3600)
     await dispatcher.start()

@@ -1,4 +1,4 @@
-"""What producers and consumers note of their messages when they are traced."""
+"""What producers and consumers record of their messages when they are traced."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ RESULT = SendResult(SendStatus.SEND_OK, "ID", "OFF", QUEUE, 5, region="R1")
 
 
 class Noting(TraceDispatcher):
-    """Keeps what it is given."""
+    """Records what it is given."""
 
     def __init__(self) -> None:
         super().__init__(Sender(), "TRACE", 10)
@@ -119,8 +119,19 @@ def test_the_end_of_a_transaction_is_noted(produce: ProduceTrace, noting: Noting
     produce.ended(EndTransactionContext("ns%PG", message, "h:1", "ID", "TX", "COMMIT_MESSAGE", True))
     produce.ended(EndTransactionContext("ns%PG", Message("TRACE", b""), "h:1", "ID", "TX", "UNKNOW", True))
     record = EndTransactionRecord(
-        1010, "DefaultRegion", "PG", "t", "ID", "tag", "k", "h:1", MessageKind.COMMIT, "TX", "COMMIT_MESSAGE", True
-    )  # fmt: skip
+        1010,
+        "DefaultRegion",
+        "PG",
+        "t",
+        "ID",
+        "tag",
+        "k",
+        "h:1",
+        MessageKind.COMMIT,
+        "TX",
+        "COMMIT_MESSAGE",
+        True,
+    )
     assert noting.noted == [TraceContext("t", [record])]
 
 
@@ -141,12 +152,14 @@ def consuming(messages: Sequence[ReceivedMessage]) -> ConsumeContext:
 
 
 def test_a_handlers_call_is_noted_before_and_after(consume: ConsumeTrace, noting: Noting) -> None:
-    context = consuming([
-        received("A", MSG_REGION="R", KEYS="k"),
-        received("B", MSG_REGION="R", TRACE_ON="true"),
-        received("C", MSG_REGION="R", TRACE_ON="false"),
-        received("D"),
-    ])  # fmt: skip
+    context = consuming(
+        [
+            received("A", MSG_REGION="R", KEYS="k"),
+            received("B", MSG_REGION="R", TRACE_ON="true"),
+            received("C", MSG_REGION="R", TRACE_ON="false"),
+            received("D"),
+        ]
+    )
     consume.before(context)
     context.success, context.return_type = False, "EXCEPTION"
     consume.after(context)
@@ -168,7 +181,7 @@ def test_a_handlers_call_is_noted_before_and_after(consume: ConsumeTrace, noting
     )
 
 
-def test_calls_have_ids_of_their_own(consume: ConsumeTrace, noting: Noting) -> None:
+def test_calls_have_separate_ids(consume: ConsumeTrace, noting: Noting) -> None:
     for _ in range(2):
         consume.before(consuming([received("A", MSG_REGION="R")]))
     first, second = (context.records[0].request_id for context in noting.noted)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Traces at a real broker: found in the trace topic by the id and the keys of the message they tell of."""
+"""Traces at a real broker: found in the trace topic by the id and the keys of the traced message."""
 
 import asyncio
 from collections.abc import Callable
@@ -150,8 +150,10 @@ async def test_what_a_consumer_does_is_found_in_the_trace_topic(
         assert (begun.group, begun.retries, begun.keys, begun.region) == (group, 0, "k", sent.region)
         assert isinstance(ended, SubAfterRecord)
         assert (ended.request_id, ended.success, ended.returned) == (
-            begun.request_id, True, ReturnType.SUCCESS
-        )  # fmt: skip
+            begun.request_id,
+            True,
+            ReturnType.SUCCESS,
+        )
         assert ended.group == group
 
 
@@ -181,11 +183,11 @@ async def test_a_producer_that_is_not_traced_leaves_no_trace(
     topic = topics(queues=1)
     async with Admin(name_server) as admin:
         async with Producer(unique("untraced"), name_server=name_server) as producer:
-            silent = await producer.send(Message(topic, b"x"))
+            untraced = await producer.send(Message(topic, b"x"))
         async with Producer(unique("traced"), name_server=name_server, options=TRACED) as producer:
-            told = await producer.send(Message(topic, b"y"))
-        await records_of(admin, told.message_id, {PubRecord})
-        assert await admin.messages_by_key(TRACE_TOPIC, silent.message_id) == []
+            traced = await producer.send(Message(topic, b"y"))
+        await records_of(admin, traced.message_id, {PubRecord})
+        assert await admin.messages_by_key(TRACE_TOPIC, untraced.message_id) == []
 
 
 def _answered(record: TraceRecord) -> bool:

@@ -35,10 +35,10 @@ def commits(message: ReceivedMessage) -> TransactionState:
 
 
 async def until_visible(peer: Peer, topic: str, count: int) -> None:
-    """Asked on a way of its own."""
+    """Asked over a separate connection."""
     queue = MessageQueue(topic, BROKER, 0)
     async with Admin(peer.name_server) as admin, asyncio.timeout(30):
-        while await admin.max_offset(queue) < count:  # noqa: ASYNC110 - the broker tells nobody
+        while await admin.max_offset(queue) < count:  # noqa: ASYNC110 - the broker sends no notification
             await asyncio.sleep(0.05)
 
 
@@ -89,7 +89,7 @@ async def test_a_half_that_cannot_be_sent_never_begins(peer: Peer, topics: Topic
 
 @asynccontextmanager
 async def replying(peer: Peer, topic: str) -> AsyncIterator[PushConsumer]:
-    """A consumer with a good line that replies with what it was asked."""
+    """A consumer with a good connection that replies with the request's body."""
     options = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
     consumer = PushConsumer(unique("replier"), name_server=peer.name_server, options=options)
     async with Producer(unique("reply"), name_server=peer.name_server) as producer:

@@ -1,4 +1,4 @@
-"""Transactions: what becomes of a half message by what the block or the local work says. No broker."""
+"""Transactions: how the block or the local work decides about a half message. No broker."""
 
 import asyncio
 import contextlib
@@ -56,13 +56,13 @@ class Heartbeats:
 
 @dataclass
 class Channels:
-    told: list[RemotingCommand] = field(default_factory=list)
+    sent: list[RemotingCommand] = field(default_factory=list)
     failure: Exception | None = None
 
     async def oneway(self, address: str, command: RemotingCommand) -> None:
         if self.failure is not None:
             raise self.failure
-        self.told.append(command)
+        self.sent.append(command)
 
 
 @dataclass
@@ -83,7 +83,7 @@ SENT = SendResult(
 
 @dataclass
 class Sender:
-    """Stands for the producer."""
+    """A fake of the producer."""
 
     group: str = "PG"
     instance: Instance = field(default_factory=Instance)
@@ -98,7 +98,7 @@ class Sender:
         return self.result
 
     def decisions(self) -> list[str]:
-        return [command.ext["commitOrRollback"] for command in self.instance.channels.told]
+        return [command.ext["commitOrRollback"] for command in self.instance.channels.sent]
 
 
 @pytest.fixture
@@ -124,14 +124,20 @@ async def test_the_end_of_the_block_commits(sender: Sender, transactions: Transa
     assert message.properties == {"mine": "1"}, "the user's message is left alone"
     assert message.unique_id == "UNIQUE"
     assert sender.messages[0].properties == {"mine": "1", "TRAN_MSG": "true", "PGROUP": "PG"}
-    (told,) = sender.instance.channels.told
-    assert told.code == RequestCode.END_TRANSACTION
-    assert told.is_oneway
-    assert told.ext == {
-        "topic": "t", "producerGroup": "PG", "tranStateTableOffset": "7", "commitLogOffset": "1234",
-        "commitOrRollback": "8", "fromTransactionCheck": "false", "msgId": "UNIQUE", "transactionId": "TX",
+    (command,) = sender.instance.channels.command
+    assert command.code == RequestCode.END_TRANSACTION
+    assert command.is_oneway
+    assert command.ext == {
+        "topic": "t",
+        "producerGroup": "PG",
+        "tranStateTableOffset": "7",
+        "commitLogOffset": "1234",
+        "commitOrRollback": "8",
+        "fromTransactionCheck": "false",
+        "msgId": "UNIQUE",
+        "transactionId": "TX",
         "bname": "b",
-    }  # fmt: skip
+    }
 
 
 async def test_an_exception_rolls_back_and_goes_on(sender: Sender, transactions: Transactions) -> None:
@@ -139,7 +145,7 @@ async def test_an_exception_rolls_back_and_goes_on(sender: Sender, transactions:
         async with begun(transactions):
             raise ZeroDivisionError("no")
     assert sender.decisions() == ["12"]
-    assert sender.instance.channels.told[0].remark == (
+    assert sender.instance.channels.sent[0].remark == (
         "executeLocalTransactionBranch exception: ZeroDivisionError: no"
     )
 
@@ -157,7 +163,7 @@ async def test_a_block_that_is_cancelled_leaves_it_open(sender: Sender, transact
     assert sender.decisions() == ["0"]
 
 
-async def test_what_the_block_says_counts(sender: Sender, transactions: Transactions) -> None:
+async def test_the_block_decides(sender: Sender, transactions: Transactions) -> None:
     async with begun(transactions) as transaction:
         transaction.leave_unknown()
     async with begun(transactions) as transaction:
@@ -188,7 +194,7 @@ async def test_a_half_that_is_stored_less_safely_is_rolled_back_and_the_block_ne
 @pytest.mark.parametrize(
     ("answer", "state"), [(COMMIT, COMMIT), (ROLLBACK, ROLLBACK), (UNKNOWN, UNKNOWN), (None, UNKNOWN)]
 )
-async def test_the_answer_of_the_local_work_is_told(
+async def test_the_answer_of_the_local_work_is_sent(
     sender: Sender, transactions: Transactions, answer: TransactionState | None, state: TransactionState
 ) -> None:
     def work(message: Message, argument: object) -> TransactionState | None:
@@ -205,7 +211,7 @@ async def test_the_answer_of_the_local_work_is_told(
     assert sender.decisions() == [str(state.value)] * 2
 
 
-async def test_local_work_that_fails_leaves_it_open_and_tells_the_error(
+async def test_local_work_that_fails_leaves_it_open_and_sends_the_error(
     sender: Sender, transactions: Transactions
 ) -> None:
     async def fails(message: Message, argument: object) -> None:
@@ -219,7 +225,7 @@ async def test_local_work_that_fails_leaves_it_open_and_tells_the_error(
     assert sender.decisions() == ["0", "0"]
 
 
-async def test_an_end_that_cannot_be_told_is_no_error(sender: Sender, transactions: Transactions) -> None:
+async def test_an_end_that_cannot_be_sent_is_no_error(sender: Sender, transactions: Transactions) -> None:
     sender.instance.channels.failure = ConnectionLost("gone")
     async with begun(transactions) as transaction:
         pass
@@ -228,15 +234,17 @@ async def test_an_end_that_cannot_be_told_is_no_error(sender: Sender, transactio
 
 async def test_delays_are_refused_before_anything_leaves(sender: Sender, transactions: Transactions) -> None:
     for message in (
-        Message("t", b"x", delay_level=1), Message("t", b"x", delay_s=1.0), Message("t", b"x", deliver_at_ms=1),
+        Message("t", b"x", delay_level=1),
+        Message("t", b"x", delay_s=1.0),
+        Message("t", b"x", deliver_at_ms=1),
         Message("t", b"x", properties={"TIMER_DELAY_SEC": "1"}),
-    ):  # fmt: skip
+    ):
         with pytest.raises(MessageRefused):
             await transactions.begin(message, None)
     assert not sender.messages
 
 
-async def test_a_broker_is_told_of_the_group_before_the_first_half_only(
+async def test_a_broker_gets_a_heartbeat_before_the_first_half_message_only(
     sender: Sender, transactions: Transactions
 ) -> None:
     for _ in range(3):
@@ -245,17 +253,17 @@ async def test_a_broker_is_told_of_the_group_before_the_first_half_only(
 
 
 async def test_hooks_hear_how_it_ended(sender: Sender, transactions: Transactions) -> None:
-    heard: list[EndTransactionContext] = []
+    contexts: list[EndTransactionContext] = []
 
     class Hook:
         def ended(self, context: EndTransactionContext, /) -> None:
-            heard.append(context)
+            contexts.append(context)
             raise ZeroDivisionError("logged, and nothing else")
 
     sender.end_transaction_hooks.append(Hook())
     async with begun(transactions):
         pass
-    (context,) = heard
+    (context,) = contexts
     assert (context.group, context.message_id, context.transaction_id) == ("PG", "UNIQUE", "TX")
     assert (context.state, context.from_check, context.broker_address) == ("COMMIT_MESSAGE", False, "h:1")
     assert sender.decisions() == ["8"]
@@ -271,7 +279,7 @@ async def test_a_transaction_is_entered_once(transactions: Transactions) -> None
         await transaction.__aenter__()
 
 
-def test_answers_that_are_none() -> None:
+def test_invalid_answers() -> None:
     for answer in (True, False, "COMMIT", 8):
         with pytest.raises(TypeError):
             state_of(answer)

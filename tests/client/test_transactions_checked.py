@@ -1,4 +1,4 @@
-"""Transactions at a broker: what readers see, and who is asked for what was left open."""
+"""Transactions at a broker: what readers see, and which producer is asked about open ones."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ def topic(topics: Callable[..., str]) -> str:
 
 
 def never_asked(message: ReceivedMessage) -> None:
-    raise AssertionError("nobody should ask")
+    raise AssertionError("no check is expected")
 
 
 async def visible(admin: Admin, topic: str) -> int:
@@ -39,7 +39,7 @@ async def visible(admin: Admin, topic: str) -> int:
 
 async def until_visible(admin: Admin, topic: str, count: int) -> None:
     async with asyncio.timeout(20):
-        while await visible(admin, topic) < count:  # noqa: ASYNC110 - the broker tells nobody
+        while await visible(admin, topic) < count:  # noqa: ASYNC110 - the broker sends no notification
             await asyncio.sleep(0.02)
 
 
@@ -119,7 +119,7 @@ async def test_another_member_of_the_group_answers_for_one_that_is_gone(name_ser
         await until_visible(admin, topic, 2)
 
 
-async def test_producers_of_one_client_are_asked_each_for_its_own(name_server: str, topic: str) -> None:
+async def test_producers_of_one_client_are_checked_each_for_its_own(name_server: str, topic: str) -> None:
     client = ClientOptions(name_server=name_server)
     asked: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Two brokers of one cluster: clients use both, get over the end of one, and find it again when it is back."""
+"""Two brokers of one cluster: clients use both, survive the end of one, and find it again when it is back."""
 
 import asyncio
 from collections import Counter
@@ -36,7 +36,7 @@ def second(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sec
 
 
 def brokers_of(peer: Peer, topic: str) -> int:
-    """How many the name server knows."""
+    """How many brokers the name server knows."""
     with ClientSocket(address(peer.name_server)) as connection:
         answer = connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
     return answer.body.count(b'"brokerAddrs"')
@@ -69,7 +69,7 @@ class Receiving:
 
 
 class Sending:
-    """A producer that sends numbers one after another until told to stop."""
+    """A producer that sends numbers one after another until stopped."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer = producer
@@ -115,7 +115,7 @@ async def test_both_brokers_are_sent_to_and_consumed_from(
 async def test_one_of_two_brokers_is_killed_and_comes_back_under_load(
     orderly: bool, peer: Peer, second: SecondBroker, topics: Topics
 ) -> None:
-    """Every send that succeeded is consumed; what lay at the broker that stayed, just once."""
+    """Every send that succeeded is consumed; what the surviving broker stored, exactly once."""
     topic = topics(queues=QUEUES)
     second.add_topic(topic, QUEUES)
     await known(peer, topic, 2)
@@ -167,7 +167,7 @@ async def test_a_member_that_leaves_and_one_that_joins_under_load_share_both_bro
 
 
 async def test_the_only_broker_of_a_topic_is_killed_and_back(peer: Peer, second: SecondBroker) -> None:
-    """Sends fail meanwhile, with an error of the client; those that succeeded are there afterwards."""
+    """Until then sends fail with an error of the client; those that succeeded are there afterwards."""
     topic = unique("topic")
     second.add_topic(topic, QUEUES)
     await known(peer, topic, 1)

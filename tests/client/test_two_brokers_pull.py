@@ -1,4 +1,4 @@
-"""Consumers that ask for their messages, with two brokers: both are asked, one may go and come back."""
+"""Pull consumers with two brokers: both are pulled, one may go and come back."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ FIRST = ConsumeFromWhere.FIRST_OFFSET
 
 @pytest.fixture
 def second(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondBroker]:
-    """A fresh one for each test, since its topics go with it."""
+    """A new one for each test, since its topics are deleted with it."""
     second = SecondBroker(peer, tmp_path_factory.mktemp("second") / "store")
     yield second
     second.kill()

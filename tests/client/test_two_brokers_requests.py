@@ -29,13 +29,13 @@ def second(peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sec
 
 @pytest.fixture
 def client(name_server: str) -> ClientOptions:
-    """Looks often, to find out soon."""
+    """Polls often."""
     return ClientOptions(name_server=name_server, poll_name_server_s=0.3, heartbeat_s=0.5)
 
 
 async def becomes(wanted: object, ask: Callable[[], Awaitable[object]]) -> None:
     async with asyncio.timeout(40):
-        while await ask() != wanted:  # noqa: ASYNC110 - brokers tell nobody
+        while await ask() != wanted:  # noqa: ASYNC110 - brokers send no notification
             await asyncio.sleep(0.05)
 
 

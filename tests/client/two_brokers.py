@@ -25,7 +25,7 @@ class SecondBroker:
         self.start()
 
     def start(self) -> None:
-        """Back when the name server knows it."""
+        """Return when the name server knows it."""
         if self._first.kind == "apache":
             self._start_apache()
         elif self._ours is None:

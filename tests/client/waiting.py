@@ -1,4 +1,4 @@
-"""Wait for something that a running broker or client will bring about."""
+"""Wait for an effect of a running broker or client."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from firearrow.client.base.errors import ClientError, NoRoute
 
 
 async def wait_until(predicate: Callable[[], object], seconds: float = 10) -> None:
-    """Until it is true; AssertionError after `seconds`."""
+    """Wait until it is true; AssertionError after `seconds`."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not predicate():
         if asyncio.get_running_loop().time() > deadline:

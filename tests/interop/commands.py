@@ -1,6 +1,6 @@
 """Every command of mqadmin 5.5.0 with what it must print, our broker as Apache's; where they differ, both are given.
 
-Left out, for they never end: `clusterRT`, `startMonitoring`. Static topics come last: with one, Apache's own export
+Left out, because they never end: `clusterRT`, `startMonitoring`. Static topics come last: with one, Apache's own export
 commands cannot read what Apache's broker answers.
 """
 
@@ -13,12 +13,12 @@ class Command(NamedTuple):
     line: str
     prints: str
     apache: str | None = None
-    """If Apache's output is another. Its reason is in PROTOCOL.md."""
+    """Set if Apache's output differs. PROTOCOL.md gives the reason."""
 
 
 NOT_SUPPORTED = r"CODE: 3 +DESC: +request type {} not supported"
 NO_AUTH = r"CODE: 1 +DESC: "
-"""Without auth configured, Apache's broker fails over a provider that it has not."""
+"""Without auth configured, Apache's broker fails because it has no provider."""
 NO_CONTROLLER = NOT_SUPPORTED.format(1005)
 
 

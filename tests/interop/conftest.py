@@ -1,7 +1,7 @@
-"""One broker and one process of each client for the whole run; a test takes a topic of its own from `topics`.
+"""One broker and one process of each client for the whole run; a test takes its own topic from `topics`.
 
-`--against apache` runs the same tests against Apache's broker. Without the tools the part is skipped in one line, which
-`FIREARROW_INTEROP=required` turns into a failure.
+`--against apache` runs the same tests against Apache's broker. Without the tools these tests are skipped in one line,
+which `FIREARROW_INTEROP=required` turns into a failure.
 """
 
 import itertools
@@ -20,7 +20,7 @@ _lacks: set[str] = set()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without the tools, leave these tests out and say so in one line (see `need` for the run that must have them).
+    """Without the tools, skip these tests with one line of output (see `need` for the run that must have them).
 
     The first test of a client may have to fetch and build it, so all have time for that.
     """
@@ -47,14 +47,14 @@ def pytest_report_collectionfinish() -> str:
 
 
 def _lack(test: str) -> str | None:
-    """What this machine lacks for this test."""
+    """What is missing on this machine for this test."""
     if test.endswith("[python]"):
         return None
     return missing("go") if test.endswith("[go]") else missing("java", "javac", "mvn")
 
 
 class Drivers:
-    """Client processes by name; each is started when a test first wants it, and rests while others are wanted."""
+    """Client processes by name; each is started when a test first needs it, and stops while others are needed."""
 
     def __init__(self, name_server: str, homes: Path) -> None:
         self.name_server = name_server
@@ -94,7 +94,7 @@ def java_client(drivers: Drivers) -> Driver:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A name for topic, group and members that no other test has."""
+    """A unique name for topic, group and members."""
     return f"I{next(_numbers)}_{Path(request.node.nodeid.split('::')[1].split('[')[0]).name}"
 
 

@@ -1,4 +1,4 @@
-"""What a broker says is in its store, asked by raw frames: every record of every queue, offsets, topics, groups."""
+"""A store's content as a broker returns it for raw frames: every record of every queue, offsets, topics, groups."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,20 +13,25 @@ from tests.support.requests import pull
 Queue = tuple[str, int]
 
 SYSTEM_QUEUES: dict[str, int] = {
-    "RMQ_SYS_TRANS_HALF_TOPIC": 1, "RMQ_SYS_TRANS_OP_HALF_TOPIC": 1, "SCHEDULE_TOPIC_XXXX": 18,
-    "rmq_sys_wheel_timer": 1, "rmq_sys_REVIVE_LOG_DefaultCluster": 8, "%LMQ%one": 1, "%LMQ%two": 1,
+    "RMQ_SYS_TRANS_HALF_TOPIC": 1,
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC": 1,
+    "SCHEDULE_TOPIC_XXXX": 18,
+    "rmq_sys_wheel_timer": 1,
+    "rmq_sys_REVIVE_LOG_DefaultCluster": 8,
+    "%LMQ%one": 1,
+    "%LMQ%two": 1,
     "%LMQ%three": 1,
-}  # fmt: skip
-"""Queues of topics that the broker keeps for itself, as many as are looked at, and light ones, which no table has."""
+}
+"""Queues of system topics, as many as are compared, and LMQs, which are in no table."""
 READABLE = 4
 ENDS = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED, ResponseCode.TOPIC_NOT_EXIST)
 OWN_GROUPS = ("CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_REVIVE_GROUP")
-"""Of the broker itself: they go on as it works."""
+"""Groups of the broker itself: their offsets advance as it works."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """`records`: their bytes as they lie in the log. `offsets`: by `topic@group`, those of `OWN_GROUPS` left out."""
+    """`records`: their bytes as in the log. `offsets`: by `topic@group`, without those of `OWN_GROUPS`."""
 
     records: dict[Queue, list[bytes]]
     topics: dict[str, Any]
@@ -47,13 +52,13 @@ def contents(client: ClientSocket) -> Contents:
         {queue: found for queue in _each(queues | SYSTEM_QUEUES) if (found := read(client, *queue))},
         topics,
         table(client, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, "subscriptionGroupTable"),
-        {place: value for place, value in offsets.items() if not place.endswith(OWN_GROUPS)},
+        {key: value for key, value in offsets.items() if not key.endswith(OWN_GROUPS)},
         {int(level): int(offset) for level, offset in delays.items()},
     )
 
 
 def same_records(before: Contents, after: Contents) -> int:
-    """Whatever was there is there, byte for byte, at its place. How many records were compared."""
+    """Everything is still there, byte for byte, at its offset. Returns how many records were compared."""
     for queue, records in before.records.items():
         assert after.records.get(queue, [])[: len(records)] == records, queue
     return sum(len(records) for records in before.records.values())
@@ -65,7 +70,7 @@ def _each(queues: dict[str, int]) -> Iterator[Queue]:
 
 
 def table(client: ClientSocket, code: int, name: str) -> dict[str, Any]:
-    """That member of what the broker answers."""
+    """That member of the broker's answer."""
     answer = client.ask(code)
     assert answer.code == 0, answer.remark
     found = loads(answer.body)[name]
@@ -83,7 +88,7 @@ def read(client: ClientSocket, topic: str, queue_id: int) -> list[bytes]:
 
 
 def encoded(body: bytes) -> list[bytes]:
-    """The records that lie behind each other."""
+    """The consecutive records."""
     found, at = [], 0
     while at < len(body):
         size = int.from_bytes(body[at : at + 4], "big")

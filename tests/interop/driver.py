@@ -1,6 +1,6 @@
-"""A client as a process that is told what to do; see `java/driver/Driver.java` for the lines spoken.
+"""A client as a process that executes commands; see `java/driver/Driver.java` for the lines of the protocol.
 
-One thread of ours reads what it says; the test's thread asks and waits for events, each wait bounded.
+A thread here reads its output; the test's thread sends commands and waits for events, each wait bounded.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from tests.interop.toolchain import go_driver, java_class_path
 Event = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 JVMS = {"java5": "client5", "java4": "client4"}
-"""Drivers that take seconds to start, and whose class path has which client."""
+"""Drivers that take seconds to start → the client on their class path."""
 
 
 class Failed(Exception):
-    """The operation failed in the client: `type`, `code` and the text of what it threw."""
+    """The operation failed in the client: `type`, `code` and the text of its exception."""
 
     def __init__(self, event: Event) -> None:
         super().__init__(f"{event['type']} {event['code']}: {event['message']}")
@@ -37,7 +37,7 @@ class Failed(Exception):
 class Driver:
     """`name`: `java5`, `java4`, `go`, or `python`, which is ours. `name_server` as `host:port`.
 
-    `home` keeps its logs and its own offsets.
+    `home` contains its logs and its local offsets.
     """
 
     def __init__(self, name: str, name_server: str, home: Path) -> None:
@@ -46,9 +46,14 @@ class Driver:
         self.log = home / f"{name}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*_command(name, home), name_server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                text=True, cwd=home, env=os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)},
-            )  # fmt: skip
+                [*_command(name, home), name_server],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=home,
+                env=os.environ | {"HOME": str(home), "PYTHONPATH": str(ROOT)},
+            )
         self.events: list[Event] = []
         self._news = threading.Condition()
         self._ended = False
@@ -80,7 +85,7 @@ class Driver:
     def _until_done(self, names: set[str], within_s: float) -> list[Event]:
         found: list[Event] = []
 
-        def told() -> bool:
+        def is_done() -> bool:
             while self._read < len(self.events):
                 found.append(self.events[self._read])
                 self._read += 1
@@ -88,13 +93,13 @@ class Driver:
                     return True
             return False
 
-        self._wait(told, within_s, f"{names}")
+        self._wait(is_done, within_s, f"{names}")
         return found
 
-    def _wait(self, told: Callable[[], bool], within_s: float, what: str) -> None:
+    def _wait(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
         deadline = time.monotonic() + within_s
         with self._news:
-            while not told():
+            while not condition():
                 if self._ended:
                     raise AssertionError(f"{self.name} ended: {self.log.read_text()[-2000:]}")
                 if not self._news.wait(deadline - time.monotonic()):
@@ -113,18 +118,18 @@ class Driver:
         """Wait until the consumers together got each body at least as often as it is listed."""
         names, wanted = tuple(consumers), Counter(bodies)
 
-        def told() -> bool:
+        def all_arrived() -> bool:
             return not wanted - Counter(event["body"] for event in self.consumed(*names))
 
-        self._wait(told, within_s, f"{wanted.total()} messages for {names}")
+        self._wait(all_arrived, within_s, f"{wanted.total()} messages for {names}")
         return self.consumed(*names)
 
     def await_count(self, consumer: str, count: int) -> None:
         self._wait(lambda: len(self.consumed(consumer)) >= count, 40, f"{count} messages for {consumer}")
 
-    def await_true(self, told: Callable[[], bool], what: str) -> None:
-        """Wait until the events say so."""
-        self._wait(told, 40, what)
+    def await_true(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until the events fulfil the condition."""
+        self._wait(condition, 40, what)
 
     def __enter__(self) -> Self:
         return self
@@ -135,7 +140,7 @@ class Driver:
         self.stop()
 
     def rest(self) -> bool:
-        """Others have their turn: a JVM stays, without producers; any other, and one in trouble, is stopped: False."""
+        """Another driver is needed: a JVM stays, without producers; any other, or a failing one, stops: False."""
         if self.name in JVMS:
             with contextlib.suppress(Failed, AssertionError, OSError):
                 self.ask("rest")
@@ -153,7 +158,7 @@ class Driver:
 
 
 def java(version: str, main: str, home: Path, heap: str, *properties: str) -> list[str]:
-    """A JVM with that class path, which keeps its logs in `home` and starts quickly."""
+    """A JVM with that class path, which writes its logs to `home` and starts quickly."""
     home.mkdir(parents=True, exist_ok=True)
     options = [
         heap,

@@ -1,5 +1,5 @@
-"""The small files of a store: members that a newer version could have written into them, what was saved, what we never
-touch.
+"""The config files of a store: members that a newer version could have written into them, what was saved, files that we
+never change.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ NOT_OURS = ("compaction", "rocksdbstore", "config/consumerFilter.json", "config/
 
 @dataclass(frozen=True)
 class Saved:
-    """Entries of the files as Apache left them; a kill may have left the `.bak` alone."""
+    """Entries of the files as Apache left them; after a kill only the `.bak` may exist."""
 
     topics: dict[str, object]
     groups: dict[str, object]
@@ -40,7 +40,7 @@ class Saved:
         return Saved(
             _table(root, "topics.json", "topicConfigTable"),
             _table(root, "subscriptionGroup.json", "subscriptionGroupTable"),
-            {place: value for place, value in offsets.items() if not place.endswith(OWN_GROUPS)},
+            {key: value for key, value in offsets.items() if not key.endswith(OWN_GROUPS)},
         )
 
 
@@ -58,8 +58,8 @@ def add_members(root: Path) -> int:
         if not (file := root / "config" / name).exists():
             continue
         document = loads(file.read_bytes())
-        for place in _places(document, entry):
-            place[NAME] = VALUE
+        for each in _objects(document, entry):
+            each[NAME] = VALUE
             count += 1
         file.write_bytes(dumps(document))
     return count
@@ -68,13 +68,11 @@ def add_members(root: Path) -> int:
 def members_kept(root: Path) -> int:
     files = [(root / "config" / name, entry) for name, entry in ENTRIES.items()]
     documents = [(loads(file.read_bytes()), entry) for file, entry in files if file.exists()]
-    return sum(
-        place.get(NAME) == VALUE for document, entry in documents for place in _places(document, entry)
-    )
+    return sum(each.get(NAME) == VALUE for document, entry in documents for each in _objects(document, entry))
 
 
-def _places(document: dict[str, object], entry: tuple[str, ...]) -> list[dict[str, object]]:
-    """The document's own object, that of its version, and the entry's, as far as there are."""
+def _objects(document: dict[str, object], entry: tuple[str, ...]) -> list[dict[str, object]]:
+    """The document's object, that of its version, and the entry's, if they exist."""
     found: list[object] = [document, document.get("dataVersion")]
     at: object = document if entry else None
     for step in entry:
@@ -83,7 +81,7 @@ def _places(document: dict[str, object], entry: tuple[str, ...]) -> list[dict[st
 
 
 def not_ours(root: Path) -> dict[Path, bytes]:
-    """Digests of what we have no table for."""
+    """Digests of the files for which we have no table."""
     return {
         path: hashlib.sha256(path.read_bytes()).digest()
         for name in NOT_OURS
@@ -93,11 +91,11 @@ def not_ours(root: Path) -> dict[Path, bytes]:
 
 
 def await_saved(client: ClientSocket, root: Path) -> None:
-    """Until the files hold all that was done. What is noted in our journal alone, Apache cannot know: it repeats it.
-    The second of two savings begins after the first has written all of its files."""
-    place = {"consumerGroup": "SELF_TEST_C_GROUP", "topic": "GoldenPlain", "queueId": "0"}
+    """Wait until the files contain everything. Apache cannot read what is only in our journal, and repeats it. The
+    second of two savings begins after the first has written all of its files."""
+    ext = {"consumerGroup": "SELF_TEST_C_GROUP", "topic": "GoldenPlain", "queueId": "0"}
     for offset in ("1", "2"):
-        ok(client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": offset}))
+        ok(client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": offset}))
         deadline = time.monotonic() + 20
         while _table(root, OFFSETS, "offsetTable").get("GoldenPlain@SELF_TEST_C_GROUP") != {"0": int(offset)}:
             assert time.monotonic() < deadline, "the offsets are not saved"

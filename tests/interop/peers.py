@@ -1,4 +1,4 @@
-"""The brokers that clients are set upon: ours, and Apache's with its name server in one JVM. Each has the same face."""
+"""The brokers that clients are tested against: ours, and Apache's with its name server in one JVM. One interface."""
 
 import select
 import subprocess
@@ -15,13 +15,20 @@ from tests.support.client_socket import ClientSocket
 
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
 LIFE = {
-    "messageDelayLevel": "1s 2s 1s 1s 1s 1h", "timerWheelEnable": "true", "recallMessageEnable": "true",
-    "transactionCheckInterval": "1000", "transactionTimeOut": "1000", "enablePropertyFilter": "true",
-    "traceTopicEnable": "true", "enableLmq": "true", "enableMultiDispatch": "true", "reviveInterval": "200",
-}  # fmt: skip
-"""Short delays and checks, and what a broker offers only if told to."""
+    "messageDelayLevel": "1s 2s 1s 1s 1s 1h",
+    "timerWheelEnable": "true",
+    "recallMessageEnable": "true",
+    "transactionCheckInterval": "1000",
+    "transactionTimeOut": "1000",
+    "enablePropertyFilter": "true",
+    "traceTopicEnable": "true",
+    "enableLmq": "true",
+    "enableMultiDispatch": "true",
+    "reviveInterval": "200",
+}
+"""Short delays and checks, and what a broker offers only if configured."""
 MARKS_AT_ONCE = {"transactionOpBatchInterval": "100"}
-"""Apache's broker writes the marks of decided transactions after 3 s, and asks about them again if it checks sooner."""
+"""Apache's broker writes op messages of decided transactions after 3 s, and checks them again if it checks sooner."""
 
 
 class Peer(Protocol):
@@ -72,7 +79,7 @@ class Apache:
         self.store = store
         self.home = store.parent / f"{store.name}-apache"
         self.home.mkdir(exist_ok=True)
-        broker = free_port(-2, 1, 2)  # the VIP port is two below, 4.9's for replication is behind it
+        broker = free_port(-2, 1, 2)  # the VIP port is two below, 4.9's for replication one above
         ha, name_server = broker + 1, broker + 2
         self.address, self.name_server = f"127.0.0.1:{broker}", f"127.0.0.1:{name_server}"
         naming = {"listenPort": str(name_server), "rocketmqHome": str(self.home)}
@@ -86,18 +93,20 @@ class Apache:
                 [*command, *confs], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
             )
         assert self.process.stdout is not None
-        said = b""
-        while b"apache ready" not in said:
+        output = b""
+        while b"apache ready" not in output:
             ready = select.select([self.process.stdout], [], [], wait_s)[0]
-            piece = self.process.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
-            if not piece:
+            chunk = self.process.stdout.read1(1 << 16) if ready else b""  # type: ignore[attr-defined]
+            if not chunk:
                 self.kill()
-                raise AssertionError(f"Apache did not start: {said.decode()} {self.log.read_text()[-2000:]}")
-            said += piece
+                raise AssertionError(
+                    f"Apache did not start: {output.decode()} {self.log.read_text()[-2000:]}"
+                )
+            output += chunk
         self._await_registration(all_settings["namesrvAddr"], wait_s)
 
     def _await_registration(self, name_server: str, wait_s: float) -> None:
-        """The broker is ready before the name server that it was told of has heard of it."""
+        """The broker is ready before it has registered with its name server."""
         deadline = time.monotonic() + wait_s
         with ClientSocket(address(name_server)) as connection:
             while connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).code != 0:
@@ -107,20 +116,33 @@ class Apache:
                 time.sleep(0.05)
 
     def _settings(self, port: int, ha_port: int) -> dict[str, str]:
-        """Small files, and no refusal because the machine is slow for a moment."""
+        """Small files, and no refusals while the machine is slow."""
         return {
-            "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0",
-            "brokerIP1": "127.0.0.1", "listenPort": str(port), "haListenPort": str(ha_port),
-            "namesrvAddr": self.name_server, "rocketmqHome": str(self.home),
-            "storePathRootDir": str(self.store), "storePathCommitLog": str(self.store / "commitlog"),
-            "mappedFileSizeCommitLog": "16777216", "mappedFileSizeConsumeQueue": "60000", "maxHashSlotNum": "1000",
-            "maxIndexNum": "10000", "diskMaxUsedSpaceRatio": "99", "brokerRole": "ASYNC_MASTER",
-            "timerWheelEnable": "false", "defaultTopicQueueNums": "8", "enableRocksDBStore": "false",
-            "brokerFastFailureEnable": "false", "osPageCacheBusyTimeOutMills": "60000",
-        }  # fmt: skip
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "broker-a",
+            "brokerId": "0",
+            "brokerIP1": "127.0.0.1",
+            "listenPort": str(port),
+            "haListenPort": str(ha_port),
+            "namesrvAddr": self.name_server,
+            "rocketmqHome": str(self.home),
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.store / "commitlog"),
+            "mappedFileSizeCommitLog": "16777216",
+            "mappedFileSizeConsumeQueue": "60000",
+            "maxHashSlotNum": "1000",
+            "maxIndexNum": "10000",
+            "diskMaxUsedSpaceRatio": "99",
+            "brokerRole": "ASYNC_MASTER",
+            "timerWheelEnable": "false",
+            "defaultTopicQueueNums": "8",
+            "enableRocksDBStore": "false",
+            "brokerFastFailureEnable": "false",
+            "osPageCacheBusyTimeOutMills": "60000",
+        }
 
     def stop(self) -> None:
-        """Close its input, upon which it shuts the broker down."""
+        """Close its input, which makes it shut the broker down."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         assert self.process.wait(60) == 0, self.log.read_text()[-2000:]
@@ -143,12 +165,15 @@ class Apache:
 
 
 class Apache4(Apache):
-    """Apache 4.9.7, which wants its logging configured, and private parts of the JDK to let go of mapped files."""
+    """Apache 4.9.7, which needs its logging configured, and private parts of the JDK to release mapped files."""
 
     kind = "apache4"
     program = "broker4"
-    options = ("--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-opens=java.base/java.nio=ALL-UNNAMED",
-               "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")  # fmt: skip
+    options = (
+        "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",
+        "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    )
 
     def _settings(self, port: int, ha_port: int) -> dict[str, str]:
         (self.home / "conf").mkdir(exist_ok=True)
@@ -158,7 +183,7 @@ class Apache4(Apache):
 
 
 def address(text: str) -> tuple[str, int]:
-    """`host:port` as Python's sockets want it."""
+    """`host:port` as Python's sockets expect it."""
     host, port = text.rsplit(":", 1)
     return host, int(port)
 

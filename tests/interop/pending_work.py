@@ -1,8 +1,8 @@
 """PendingWork: work that one broker begins and another one finishes on the same store, by raw frames.
 
-`leave` gives it to the first; `finish` waits at the second until what was pending has arrived; `verify` comes last:
+`leave` begins it at the first; `finish` waits at the second until what was pending has arrived; `verify` comes last:
 nothing arrived twice, and nothing that must not. Bodies and keys begin with the work's mark, so that several can be
-pending at once. Topics are those of the recorded stores; what is near is due some seconds after it was left.
+pending at once. Topics are those of the recorded stores; what is near is due some seconds after `leave`.
 """
 
 import json
@@ -48,7 +48,7 @@ class PendingWork(ABC):
 
 @dataclass
 class LaterWork(PendingWork):
-    """What comes to `topic` by itself, once each: `near` and `never` are bodies."""
+    """Messages that the broker delivers to `topic`, each once: `near` and `never` are bodies."""
 
     topic: ClassVar[str]
     near: ClassVar[tuple[str, ...]]
@@ -98,7 +98,7 @@ class Timed(LaterWork):
 
 @dataclass
 class SentBack(LaterWork):
-    """A message that a consumer could not do, and one that it gave up."""
+    """A message that a consumer failed on, and one that went to the dead letters."""
 
     level: int = 2
 
@@ -120,15 +120,22 @@ class Sent(PendingWork):
     """A message to a topic of each kind, found by its keys; and an offset that was committed."""
 
     def leave(self, client: ClientSocket) -> None:
-        light = {"INNER_MULTI_DISPATCH": "%LMQ%one,%LMQ%three"}
+        lmqs = {"INNER_MULTI_DISPATCH": "%LMQ%one,%LMQ%three"}
         for topic, more in (
             ("GoldenPlain", {}),
             ("GoldenOrder", {}),
-            ("GoldenMulti", light),
+            ("GoldenMulti", lmqs),
             ("GoldenSql", {"a": "5"}),
         ):
-            put(client, topic, self.body(topic), KEYS=f"{self.mark}-key both", UNIQ_KEY=f"{self.mark}-{topic}",
-                TAGS=TAG, **more)  # fmt: skip
+            put(
+                client,
+                topic,
+                self.body(topic),
+                KEYS=f"{self.mark}-key both",
+                UNIQ_KEY=f"{self.mark}-{topic}",
+                TAGS=TAG,
+                **more,
+            )
         batch = b"".join(item(self.body(f"{n}"), f"KEYS\x01{self.mark}{n}\x02".encode()) for n in range(3))
         ok(client.ask(RequestCode.SEND_BATCH_MESSAGE, send_ext("GoldenBatch", m="true"), batch))
         binary = send_ext("GoldenBinary")
@@ -154,7 +161,7 @@ class Sent(PendingWork):
 
 @dataclass
 class Filtered(PendingWork):
-    """What SQL92 and a tag let through, of what was there and of what was sent."""
+    """What SQL92 and a tag select, of older and new messages."""
 
     def leave(self, client: ClientSocket) -> None:
         put(client, "GoldenSql", self.body("five"), a="5", TAGS=TAG)
@@ -195,6 +202,6 @@ def await_bodies(client: ClientSocket, topic: str, wanted: list[bytes]) -> None:
 
 
 def found_by(client: ClientSocket, topic: str, key: str) -> list[Record]:
-    """What the index has of that key."""
+    """The index entries of that key."""
     ext = {"topic": topic, "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(1 << 62)}
     return records(client.ask(RequestCode.QUERY_MESSAGE, ext))

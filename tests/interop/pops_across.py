@@ -16,7 +16,7 @@ HIDDEN_S = 3600
 
 @dataclass
 class PopsAcross(LaterWork):
-    """Six are taken for a while, two of them acknowledged, and one kept for long: it is acknowledged at the end."""
+    """Six are popped briefly, two of them acknowledged, and one for a long time: it is acknowledged at the end."""
 
     topic = "%RETRY%Makers_Made"
     near = ("2", "3", "4")
@@ -44,7 +44,7 @@ class PopsAcross(LaterWork):
 
 @dataclass
 class OrderedPopsAcross(PendingWork):
-    """Two of four are popped in order: until they are acknowledged nobody gets the others."""
+    """Two of four are popped in order: until they are acknowledged no client gets the others."""
 
     def leave(self, client: ClientSocket) -> None:
         ok(client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(f"{self.mark}Ordered", 1)))
@@ -56,9 +56,15 @@ class OrderedPopsAcross(PendingWork):
 
     def _pop(self, client: ClientSocket, attempt: str) -> RemotingCommand:
         return pop(
-            client, f"{self.mark}Ordered", consumerGroup="Makers", queueId="0", order="true", maxMsgNums="2",
-            invisibleTime=f"{HIDDEN_S}000", attemptId=attempt,
-        )  # fmt: skip
+            client,
+            f"{self.mark}Ordered",
+            consumerGroup="Makers",
+            queueId="0",
+            order="true",
+            maxMsgNums="2",
+            invisibleTime=f"{HIDDEN_S}000",
+            attemptId=attempt,
+        )
 
     def verify(self, client: ClientSocket) -> None:
         assert self._pop(client, "too early").code == ResponseCode.POLLING_TIMEOUT

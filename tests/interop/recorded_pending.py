@@ -16,9 +16,9 @@ LONG_DUE_MS = 60_000
 
 
 class RecordedPending(PendingWork):
-    """Popped messages, delays, timers; open transactions are told by `halves`: whoever answers for ours answers for
-    them, too. Times are those of the recording, so that all or all but one timer are due; that one was set for longer
-    than the wheel is, so that a broker may have stored it again on its way."""
+    """Popped messages, delays, timers; open transactions are in `halves`: the producer that answers for ours answers
+    for them, too. Times are those of the recording, so that all or all but one timer are due; that one was set for
+    longer than the wheel is, so that a broker may have stored it again before."""
 
     def __init__(self) -> None:
         super().__init__("inherited")
@@ -27,7 +27,7 @@ class RecordedPending(PendingWork):
         self._timers: list[Record] = []
 
     def leave(self, client: ClientSocket) -> None:
-        """Nothing: it is there already."""
+        """Nothing: it is already there."""
         self.halves = {one.body for one in _with_keys(client, HALF, 0, "pending")}
         self._delays = [
             one.body for one in _with_keys(client, "SCHEDULE_TOPIC_XXXX", 17, "level18", "level99")
@@ -55,7 +55,7 @@ class RecordedPending(PendingWork):
             assert abs(due_for_ms) < LONG_DUE_MS or timers[one.body] == (due_for_ms > 0)
 
     def timers_waiting(self, client: ClientSocket) -> int:
-        """How many have not come."""
+        """How many have not arrived."""
         come = set(bodies(client, "GoldenTimer"))
         return sum(one.body not in come for one in self._timers)
 
@@ -69,6 +69,6 @@ def _due_for_ms(timer: Record) -> int:
 
 
 def timers_counted(client: ClientSocket, topic: str) -> int:
-    """As the broker counts those that wait for the topic."""
+    """The broker's count of timers that wait for the topic."""
     counts = table(client, RequestCode.GET_TIMER_METRICS, "timingCount")
     return int(counts.get(topic, {"count": 0})["count"])

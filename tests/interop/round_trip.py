@@ -1,6 +1,6 @@
-"""A recorded store of Apache's is opened by us, worked on, and opened by Apache again: what must be there at the end.
+"""A recorded store of Apache's is opened by us, used, and opened by Apache again: what must be there at the end.
 
-`python -m tests.interop.round_trip` takes both stores and one of 4.9 with each way to end our stay, and says what was
+`python -m tests.interop.round_trip` runs both stores and one of 4.9 with each way to end our part, and prints what was
 compared.
 """
 
@@ -18,38 +18,48 @@ from tests.interop.peers import MARKS_AT_ONCE, Apache, FireArrow, address
 from tests.interop.pending_work import Delayed, Filtered, PendingWork, Sent, SentBack, Timed, found_by
 from tests.interop.pops_across import OrderedPopsAcross, PopsAcross
 from tests.interop.recorded_pending import RecordedPending, timers_counted
-from tests.interop.transactions_across import TransactionsAcross, nobody_asks
+from tests.interop.transactions_across import TransactionsAcross, assert_not_checked
 from tests.store.test_golden import Golden, assert_same
 from tests.support.client_socket import ClientSocket
 from tests.wire_golden.replay import AS_RECORDED
 
 STORES, ENDS = ("store-apache", "store-apache-crashed"), ("stop", "kill")
 SETTINGS = {key: value for key, value in AS_RECORDED.items() if key != "brokerIP1"} | {
-    "fileReservedTime": "87600", "diskMaxUsedSpaceRatio": "95", "transactionCheckMax": "1000",
-    "timerWheelEnable": "true", "reviveInterval": "100",
-}  # fmt: skip
-"""The stores are from one day and this is another: nothing may be too old."""
+    "fileReservedTime": "87600",
+    "diskMaxUsedSpaceRatio": "95",
+    "transactionCheckMax": "1000",
+    "timerWheelEnable": "true",
+    "reviveInterval": "100",
+}
+"""The stores were recorded long ago: nothing may be too old."""
 OURS = SETTINGS | {"transactionCheckInterval": "600000", "flushConsumerOffsetInterval": "200"}
-"""What is open stays open for Apache."""
+"""Open transactions stay open for Apache."""
 APACHES = SETTINGS | {"transactionCheckInterval": "1000", "messageIndexSafe": "true"} | MARKS_AT_ONCE
-"""Behind a kill Apache begins the newest index file anew: with that setting from the first record that it had."""
+"""After a kill Apache rebuilds the newest index file: with that setting from the first record that it had."""
 
 
 def travel(store: str, end: str, folder: Path, key_step: int = 1) -> Counter[str]:
-    """The whole way, and what was compared; of the keys each `key_step`-th. AssertionError."""
+    """The whole round trip, and what was compared; of the keys every `key_step`-th. AssertionError."""
     golden, compared = Golden(store, folder), Counter[str]()
     saved, unknown = Saved.of(golden.root), not_ours(golden.root)
     compared["members"] = add_members(golden.root)
     recorded_pending, transactions_across = RecordedPending(), TransactionsAcross("ours")
     pending_work: list[PendingWork] = [
-        recorded_pending, Sent("ours"), Filtered("ours"), Delayed("ours"), Timed("ours"), SentBack("ours"),
-        transactions_across, PopsAcross("ours"), OrderedPopsAcross("ours"),
-    ]  # fmt: skip
+        recorded_pending,
+        Sent("ours"),
+        Filtered("ours"),
+        Delayed("ours"),
+        Timed("ours"),
+        SentBack("ours"),
+        transactions_across,
+        PopsAcross("ours"),
+        OrderedPopsAcross("ours"),
+    ]
     with FireArrow(golden.root, OURS) as ours, ClientSocket(address(ours.address)) as client:
         for work in pending_work:
             work.leave(client)
         left = contents(client)
-        compared["messages"] = same_as_told(left, golden)
+        compared["messages"] = same_as_manifest(left, golden)
         same_tables(saved, left)
         if end == "stop":
             ours.stop()
@@ -66,7 +76,7 @@ def travel(store: str, end: str, folder: Path, key_step: int = 1) -> Counter[str
         assert all(now.delays[level] >= offset for level, offset in left.delays.items())
         for work in pending_work:
             work.finish(client)
-        nobody_asks(client, transactions_across.decided)
+        assert_not_checked(client, transactions_across.decided)
         for work in pending_work:
             work.verify(client)
         assert timers_counted(client, "GoldenTimer") == 1 + recorded_pending.timers_waiting(client)
@@ -75,35 +85,38 @@ def travel(store: str, end: str, folder: Path, key_step: int = 1) -> Counter[str
     return compared
 
 
-def same_as_told(found: Contents, golden: Golden) -> int:
-    """Every message of the manifest is where Apache said. How many there are."""
+def same_as_manifest(found: Contents, golden: Golden) -> int:
+    """Every message of the manifest is where Apache reported it. Returns how many there are."""
     count = 0
     for topic, queue in golden.queues():
         records = found.decoded(topic, queue["queueId"])
-        for record, told in zip(records, queue["messages"], strict=False):
-            assert_same(record, told)
+        for record, message in zip(records, queue["messages"], strict=False):
+            assert_same(record, message)
             count += 1
         assert len(records) >= len(queue["messages"])
     return count
 
 
 def same_tables(was: Contents | Saved, now: Contents) -> None:
-    """Topics, groups and offsets are as they were; more may have come."""
+    """Topics, groups and offsets are unchanged; there may be more."""
     for before, after in ((was.topics, now.topics), (was.groups, now.groups), (was.offsets, now.offsets)):
         assert {name: after.get(name) for name in before} == before
 
 
 def keys_found(client: ClientSocket, golden: Golden, step: int) -> int:
-    """Keys and unique ids of the recorded messages find them. How many were asked for."""
+    """Keys and unique ids of the recorded messages find them. Returns how many were queried."""
     asked = [
-        (topic, key, told["physicalOffset"])
+        (topic, key, message["physicalOffset"])
         for topic, queue in golden.queues()
-        for told in queue["messages"]
-        for key in (*(told["keys"] or "").split(), told["properties"].get("UNIQ_KEY"))
-        if topic == told["topicInRecord"] and key
+        for message in queue["messages"]
+        for key in (*(message["keys"] or "").split(), message["properties"].get("UNIQ_KEY"))
+        if topic == message["topicInRecord"] and key
     ][::step]
-    for topic, key, place in asked:
-        assert place in [record.physical_offset for record in found_by(client, topic, key)], (topic, key)
+    for topic, key, physical_offset in asked:
+        assert physical_offset in [record.physical_offset for record in found_by(client, topic, key)], (
+            topic,
+            key,
+        )
     return len(asked)
 
 
@@ -113,8 +126,8 @@ def main() -> None:
         for end in ENDS:
             with tempfile.TemporaryDirectory() as folder:
                 compared = way(end, Path(folder))
-            told = ", ".join(f"{count} {what}" for what, count in compared.items())
-            print(f"{name}, {end}: {told}", flush=True)
+            summary = ", ".join(f"{count} {what}" for what, count in compared.items())
+            print(f"{name}, {end}: {summary}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Push consumers of the official clients: clustering, broadcasting, in order, filtered, from a place or a time."""
+"""Push consumers of the official clients: clustering, broadcasting, in order, filtered, from an offset or a time."""
 
 import time
 from collections.abc import Iterator
@@ -70,8 +70,8 @@ def test_broadcasting_gives_everything_to_each(client: Driver, name: str) -> Non
 
 
 def test_orderly_under_locks(client: Driver, name: str) -> None:
-    """The Go client 2.1.2 gives a queue's lock up only by letting it expire after 60 s (also at Apache's broker), so
-    only the Java ones are joined by a second member."""
+    """The Go client 2.1.2 releases a queue's lock only by letting it expire after 60 s (also at Apache's broker), so
+    a second member joins only the Java ones."""
     client.ask("send", group=name, topic=name, body=hexed("makes the topic"))
     one, two = f"{name}-1", f"{name}-2"
     members = [one]
@@ -112,7 +112,7 @@ def test_tags_choose(client: Driver, name: str) -> None:
 
 def from_disk(peer: Peer, percent: int) -> None:
     """A group without an offset begins at 0 while the queue's first message is still counted as in memory (Apache's
-    rule); with 0 percent of the memory for that, the client's own choice where to begin takes effect."""
+    rule); with 0 percent of the memory for that, the client's own setting takes effect."""
     with ClientSocket(address(peer.address)) as connection:
         done = connection.ask(
             RequestCode.UPDATE_BROKER_CONFIG, body=f"accessMessageInMemoryMaxRatio={percent}".encode()

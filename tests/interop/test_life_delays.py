@@ -1,6 +1,6 @@
 """Messages for later: by level and, with 5.x clients, by time; in order, recalled, refused.
 
-Everything is sent first; the tests look at what became of it, so that the waits are shared.
+Everything is sent first; the tests check the results, so that the waits are shared.
 """
 
 import pytest
@@ -23,8 +23,16 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
 def test_levels(client: Driver, name: str) -> None:
     client.ask("send", group=name, topic=name, body=hexed("at once"))
     for level in (1, 2, FAR_LEVEL):
-        client.ask("send", group=name, topic=name, delayLevel=level, keys=f"level{level}", how="queue", queue=2,
-                   body=numbered(f"{name} {level}", 20))  # fmt: skip
+        client.ask(
+            "send",
+            group=name,
+            topic=name,
+            delayLevel=level,
+            keys=f"level{level}",
+            how="queue",
+            queue=2,
+            body=numbered(f"{name} {level}", 20),
+        )
     client.ask("consume", name=name, group=name, topic=name)
     wanted = hexed("at once") + numbered(f"{name} 1", 20) + numbered(f"{name} 2", 20)
     got = client.await_bodies([name], wanted)
@@ -66,9 +74,12 @@ def test_timers(java_client: Driver, name: str) -> None:
     """By seconds, by milliseconds, by a time, in the past; one recalled, one for tomorrow."""
     client = java_client
     whens = {
-        "seconds": {"delaySeconds": 2}, "milliseconds": {"delayMs": 1500}, "time": {"deliverInMs": 3000},
-        "past": {"deliverInMs": -60_000}, "tomorrow": {"delaySeconds": 86_400},
-    }  # fmt: skip
+        "seconds": {"delaySeconds": 2},
+        "milliseconds": {"delayMs": 1500},
+        "time": {"deliverInMs": 3000},
+        "past": {"deliverInMs": -60_000},
+        "tomorrow": {"delaySeconds": 86_400},
+    }
     client.ask("send", group=name, topic=name, body=hexed("makes the topic"))
     for what, when in whens.items():
         client.ask("send", group=name, topic=name, keys=what, body=hexed(what), **when)

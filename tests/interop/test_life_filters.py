@@ -32,9 +32,17 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
 
 def send_numbers(client: Driver, topic: str) -> None:
     for n in range(10):
-        said = {"n": n, "parity": "odd" if n % 2 else "even", "label": f"number {n}"}
-        client.ask("send", group=topic, topic=topic, how="queue", queue=0, tags="b" if n % 2 else "a",
-                   body=hexed(str(n)), **{f"property.{key}": value for key, value in said.items()})  # fmt: skip
+        properties = {"n": n, "parity": "odd" if n % 2 else "even", "label": f"number {n}"}
+        client.ask(
+            "send",
+            group=topic,
+            topic=topic,
+            how="queue",
+            queue=0,
+            tags="b" if n % 2 else "a",
+            body=hexed(str(n)),
+            **{f"property.{key}": value for key, value in properties.items()},
+        )
 
 
 def numbers(events: list[dict[str, object]]) -> list[int]:
@@ -42,12 +50,13 @@ def numbers(events: list[dict[str, object]]) -> list[int]:
 
 
 def test_a_push_consumer_filters(client: Driver, name: str) -> None:
-    """What it failed on comes back through the same expression."""
+    """What it failed on is redelivered through the same expression."""
     send_numbers(client, name)
     client.ask("consume", name=name, group=name, topic=name, sql="n > 6 AND parity = 'odd' OR again = 1")
     client.await_bodies([name], hexed("7", "9"))
-    client.ask("send", group=name, topic=name, body=hexed("10"),
-               **{"property.again": 1, "property.failures": 1})  # fmt: skip
+    client.ask(
+        "send", group=name, topic=name, body=hexed("10"), **{"property.again": 1, "property.failures": 1}
+    )
     got = client.await_bodies([name], hexed("7", "9", "10", "10"))
     client.ask("stop", name=name)
     assert sorted(numbers(got)) == [7, 9, 10, 10]
@@ -65,7 +74,7 @@ def test_a_pull_consumer_filters(client: Driver, name: str) -> None:
 
 @pytest.mark.parametrize("sql", ["n >", "n > > 3", "n BETWEEN 5 AND 2 AND", "= 3", "n IN ()"])
 def test_what_cannot_be_read_is_refused(client: Driver, name: str, sql: str) -> None:
-    """When the consumer starts, by CHECK_CLIENT_CONFIG."""
+    """At the consumer's start, by CHECK_CLIENT_CONFIG."""
     client.ask("send", group=name, topic=name, body=hexed("makes the topic"))
     with pytest.raises(Failed) as refused:
         client.ask("consume", name=name, group=name, topic=name, sql=sql)

@@ -1,4 +1,4 @@
-"""The push consumer that pops: switched over by mqadmin, beside others that pull; priorities."""
+"""The push consumer that pops: switched by mqadmin, together with others that pull; priorities."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def set_pop(client: Driver, topic: str, group: str, share: int = 0) -> None:
 
 def test_poppers_beside_pullers(java_client: Driver, name: str) -> None:
     """Two members of one group pop, a member of another pulls; each group gets everything once. One message fails
-    once, which hides it for ten seconds; it comes back to the poppers alone."""
+    once, which hides it for ten seconds; only the popping group gets it again."""
     client, poppers, puller = java_client, f"{name}-pop", f"{name}-pull"
     administer(client, "updateTopic", "-c", CLUSTER, "-t", name, "-r", "4", "-w", "4")
     make_group(client, poppers)

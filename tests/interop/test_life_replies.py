@@ -1,4 +1,4 @@
-"""Request and reply between two clients, each with a process of its own or within one."""
+"""Request and reply between two clients, in two processes or in one."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
     return drivers(str(request.param))
 
 
-def test_replies_come_to_who_asked(client: Driver, name: str) -> None:
+def test_replies_reach_the_requester(client: Driver, name: str) -> None:
     client.ask("send", group=f"{name}-answers", topic=name, tags="silent", body=hexed("makes the topic"))
     client.ask("reply", name=name, group=f"{name}-answers", topic=name)
     one = client.ask("request", group=f"{name}-one", topic=name, body=hexed("first", "second"))
@@ -30,8 +30,8 @@ def test_replies_come_to_who_asked(client: Driver, name: str) -> None:
     client.ask("stopReply", name=name)
 
 
-def test_a_reply_to_who_is_gone_is_kept(client: Driver, name: str) -> None:
-    """The asker left before the reply: it is stored in the reply topic, and the replier told that it did not arrive."""
+def test_a_reply_to_a_client_that_is_gone_is_kept(client: Driver, name: str) -> None:
+    """The requester left before the reply: it is stored in the reply topic, and the replier gets an error."""
     client.ask("send", group=f"{name}-answers", topic=name, tags="silent", body=hexed("makes the topic"))
     [late] = client.ask("request", group=f"{name}-asks", topic=name, timeoutMs=200, body=hexed("bye"))
     assert late["event"] == "late"

@@ -1,4 +1,4 @@
-"""Messages that were not consumed: sent back, retried, given up; by members that take them freely or in order.
+"""Messages that were not consumed: sent back, retried, dead letters; by concurrent and orderly consumers.
 
 The retry levels of the peer (3 and up) are one second each.
 """
@@ -46,9 +46,15 @@ def test_retried_until_consumed_or_given_up(client: Driver, name: str) -> None:
     sent: dict[int, Event] = {}
     for failures, body in bodies.items():
         [sent[failures]] = client.ask(
-            "send", group=name, topic=name, tags="t", keys="k", flag=7, body=body,
+            "send",
+            group=name,
+            topic=name,
+            tags="t",
+            keys="k",
+            flag=7,
+            body=body,
             **{"property.failures": failures},
-        )  # fmt: skip
+        )
     client.ask("consume", name=name, group=name, topic=name, tags="t", maxReconsumeTimes=2)
     client.await_bodies([name], [bodies[0], *[bodies[1]] * 2, *[bodies[2]] * 3, *[bodies[99]] * 3])
     [dead] = dead_letters(client, name, 1)
@@ -76,7 +82,7 @@ def test_retried_until_consumed_or_given_up(client: Driver, name: str) -> None:
 
 
 def test_given_up_at_once(client: Driver, name: str) -> None:
-    """The listener's wish for the next time, -1."""
+    """The listener chooses -1 for the next delivery."""
     [body] = hexed("hopeless")
     client.ask("send", group=name, topic=name, body=body, **{"property.failures": 1})
     client.ask("consume", name=name, group=name, topic=name, delayLevel=-1)
@@ -98,7 +104,7 @@ def test_the_wished_level(client: Driver, name: str) -> None:
 
 
 def test_tags_hold_for_retries(client: Driver, name: str) -> None:
-    """A retry has its tag still, by which the group's other subscriptions must not lose it."""
+    """A retry keeps its tag; the group's other subscriptions must not lose it for that."""
     bodies = hexed("red", "blue")
     for tag, body in zip(("red", "blue"), bodies, strict=True):
         client.ask("send", group=name, topic=name, tags=tag, body=body, **{"property.failures": 1})
@@ -106,15 +112,19 @@ def test_tags_hold_for_retries(client: Driver, name: str) -> None:
     got = client.await_bodies([name], bodies * 2)
     client.ask("stop", name=name)
     assert sorted((event["tags"], event["reconsumeTimes"]) for event in got) == [
-        ("blue", 0), ("blue", 1), ("red", 0), ("red", 1),
-    ]  # fmt: skip
+        ("blue", 0),
+        ("blue", 1),
+        ("red", 0),
+        ("red", 1),
+    ]
 
 
-def test_in_order_the_queue_waits_for_who_failed(client: Driver, name: str) -> None:
+def test_in_order_the_queue_waits_for_a_failed_message(client: Driver, name: str) -> None:
     bodies = hexed("never", "twice", "then")
     for body, failures in zip(bodies, (99, 2, 0), strict=True):
-        client.ask("send", group=name, topic=name, how="queue", queue=0, body=body,
-                   **{"property.failures": failures})  # fmt: skip
+        client.ask(
+            "send", group=name, topic=name, how="queue", queue=0, body=body, **{"property.failures": failures}
+        )
     client.ask(
         "consume", name=name, group=name, topic=name, orderly="yes", maxReconsumeTimes=3, suspendMs=100
     )

@@ -19,8 +19,8 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
 def test_traces_are_written(client: Driver, name: str) -> None:
     """Of sending and of consuming; the trace topic is the broker's own and there from the start.
 
-    A client sends what it noted by tens, or seconds later; of its last traces Java's loses some when it is stopped. So
-    there are many messages, and one of them with all its traces is awaited while everything runs.
+    A client sends traces in tens, or seconds later; Java's loses some of the last when it is stopped. So there are many
+    messages, and one of them with all its traces is awaited while everything runs.
     """
     reader = f"{name}-traces"
     bodies = hexed(*(f"traced {number}" for number in range(21)))
@@ -31,8 +31,8 @@ def test_traces_are_written(client: Driver, name: str) -> None:
 
     def kinds(message_id: str) -> set[str]:
         texts = [bytes.fromhex(event["body"]).decode() for event in client.consumed(reader)]
-        pieces = [piece for text in texts for piece in text.split("\x02")]
-        return {piece.split("\x01")[0] for piece in pieces if message_id in piece}
+        records = [record for text in texts for record in text.split("\x02")]
+        return {record.split("\x01")[0] for record in records if message_id in record}
 
     def traced() -> bool:
         return any(kinds(event["msgId"]) == {"Pub", "SubBefore", "SubAfter"} for event in sent)

@@ -1,4 +1,4 @@
-"""Messages in transactions: decided at once, decided when asked, never decided. The peer asks after a second."""
+"""Messages in transactions: decided at once, decided by a check, never decided. The peer checks after a second."""
 
 import pytest
 
@@ -17,10 +17,12 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
 
 
 def transact(client: Driver, topic: str, body: str, first: str, checked: str = "", unknown: int = 0) -> None:
-    said = {"property.first": first, "property.unknown": unknown} | (
+    properties = {"property.first": first, "property.unknown": unknown} | (
         {"property.checked": checked} if checked else {}
     )
-    client.ask("transact", group=f"{topic}-p", topic=topic, tags="t", keys="k", body=hexed(body), **said)
+    client.ask(
+        "transact", group=f"{topic}-p", topic=topic, tags="t", keys="k", body=hexed(body), **properties
+    )
 
 
 def test_each_way_a_transaction_ends(client: Driver, name: str) -> None:
@@ -54,7 +56,7 @@ def test_each_way_a_transaction_ends(client: Driver, name: str) -> None:
 
 
 def test_a_new_member_of_the_group_is_asked(client: Driver, name: str) -> None:
-    """The producer that sent is gone; another one of its group answers."""
+    """The sending producer is gone; another one of its group answers."""
     client.ask("send", group=name, topic=name, body=hexed("makes the topic"))
     transact(client, name, "orphan", UNKNOWN, COMMIT)
     client.ask("stopTransactions", group=f"{name}-p")

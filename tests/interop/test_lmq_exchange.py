@@ -1,4 +1,4 @@
-"""A store with light queues, a popping group and offsets of both kinds changes hands, asked by raw frames."""
+"""A store with LMQs, a popping group and offsets of both kinds moves between brokers, read by raw frames."""
 
 import json
 import time
@@ -21,10 +21,15 @@ pytestmark = pytest.mark.interop
 
 Open = Callable[[Path, dict[str, str]], AbstractContextManager[FireArrow] | AbstractContextManager[Apache]]
 SETTINGS = {
-    "mappedFileSizeCommitLog": "262144", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "500",
-    "maxIndexNum": "2000", "maxMessageSize": "100000", "brokerName": "broker-a", "enableLmq": "true",
+    "mappedFileSizeCommitLog": "262144",
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "500",
+    "maxIndexNum": "2000",
+    "maxMessageSize": "100000",
+    "brokerName": "broker-a",
+    "enableLmq": "true",
     "enableMultiDispatch": "true",
-}  # fmt: skip
+}
 COUNT = 300
 PLACE = {"consumerGroup": "%LMQ%reader", "topic": "%LMQ%all", "queueId": "0"}
 
@@ -38,8 +43,8 @@ def put(client: ClientSocket, first: int) -> None:
         assert answer.code == 0, answer.remark
 
 
-def told(found: list[Record]) -> list[tuple[bytes, str, int, int, str]]:
-    """What a record is, wherever it is read."""
+def described(found: list[Record]) -> list[tuple[bytes, str, int, int, str]]:
+    """What identifies a record, in any queue."""
     return [
         (one.body, one.topic, one.queue_id, one.queue_offset, one.properties["INNER_MULTI_QUEUE_OFFSET"])
         for one in found
@@ -47,9 +52,9 @@ def told(found: list[Record]) -> list[tuple[bytes, str, int, int, str]]:
 
 
 def read(client: ClientSocket, count: int) -> list[list[tuple[bytes, str, int, int, str]]]:
-    """Each light queue, as soon as it holds all of `count` messages."""
+    """Each LMQ, as soon as it has all of its `count` messages."""
     shares = {"%LMQ%all": count} | {f"%LMQ%{n}": len(range(n, count, 3)) for n in range(3)}
-    return [told(wait_for_messages(client, name, share)) for name, share in shares.items()]
+    return [described(wait_for_messages(client, name, share)) for name, share in shares.items()]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ def test_light_queues_change_hands(writer: Open, reader: Open, tmp_path: Path) -
         put(client, COUNT)
         both = read(client, 2 * COUNT)
         assert [after[: len(before)] for before, after in zip(written, both, strict=True)] == written
-        assert [place for *_, place in both[0]] == [f"{n},{n // 3}" for n in range(2 * COUNT)]
+        assert [offsets for *_, offsets in both[0]] == [f"{n},{n // 3}" for n in range(2 * COUNT)]
         join(client, "c1")
         assert pops(client) == [("broker-a", -1, "POP")]
         peer.stop()

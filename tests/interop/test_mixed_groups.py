@@ -61,7 +61,7 @@ def held(driver: Driver, member: str, topic: str, count: int) -> list[int]:
     )
 
 
-def test_queues_are_split_alike(members: dict[str, Driver], topic: str) -> None:
+def test_queues_are_split_by_the_same_rule(members: dict[str, Driver], topic: str) -> None:
     """Client ids begin with the address, then the name: so the names decide the order."""
     members["python"].ask("send", group=topic, topic=topic, body=hexed("first"), how="queue", queue=0)
     order = [
@@ -82,7 +82,7 @@ def test_queues_are_split_alike(members: dict[str, Driver], topic: str) -> None:
 
 @contextmanager
 def load(peer: Peer, topic: str, homes: Path) -> Iterator[list[str]]:
-    """Somebody sends all the while; the bodies that were stored."""
+    """A producer sends all the time; the bodies that were stored."""
     bodies: list[str] = []
     ended = threading.Event()
     with Driver("python", peer.name_server, homes) as sender:
@@ -107,7 +107,7 @@ def load(peer: Peer, topic: str, homes: Path) -> Iterator[list[str]]:
 def test_joining_and_leaving_under_load_loses_nothing(
     members: dict[str, Driver], peer: Peer, topic: str, tmp_path: Path
 ) -> None:
-    """Duplicates come only of queues that changed hands; each member that was stopped has told its offsets."""
+    """Only queues that changed owners have duplicates; each member that was stopped has committed its offsets."""
     names = {language: f"{topic}-{language}" for language in LANGUAGES}
 
     def join(language: str) -> None:
@@ -123,9 +123,13 @@ def test_joining_and_leaving_under_load_loses_nothing(
 
     with load(peer, topic, tmp_path) as bodies:
         for change, language, count in (
-            (join, "python", QUEUES), (join, "java5", 5), (join, "go", None), (leave, "java5", 5),
-            (leave, "python", None), (join, "python", 5),
-        ):  # fmt: skip
+            (join, "python", QUEUES),
+            (join, "java5", 5),
+            (join, "go", None),
+            (leave, "java5", 5),
+            (leave, "python", None),
+            (join, "python", 5),
+        ):
             change(language)
             if count is not None:
                 held(members["python"], names["python"], topic, count)

@@ -29,7 +29,7 @@ def mqadmin(drivers: Drivers) -> Mqadmin:
 
 @pytest.fixture(scope="module")
 def sent(drivers: Drivers, mqadmin: Mqadmin) -> Iterator[list[Event]]:
-    """Four messages in a topic of two queues, read by a group whose one member stays on line."""
+    """Four messages in a topic of two queues, read by a group whose one member stays online."""
     java_client = drivers("java5")
     mqadmin("updateTopic", "-c", CLUSTER, "-t", TOPIC, "-r", "2", "-w", "2")
     bodies = [f"body {number}".encode().hex() for number in range(4)]
@@ -131,7 +131,7 @@ def test_broker_config_is_read_and_changed(mqadmin: Mqadmin, peer: Peer) -> None
         assert value() == wanted
 
 
-def test_query_by_ids_keys_and_place(mqadmin: Mqadmin, sent: list[Event]) -> None:
+def test_query_by_ids_keys_and_offset(mqadmin: Mqadmin, sent: list[Event]) -> None:
     first, last = sent[0], sent[-1]
     for command, option, wanted in (
         ("queryMsgById", ("-i", first["offsetMsgId"]), first),
@@ -148,8 +148,8 @@ def test_query_by_ids_keys_and_place(mqadmin: Mqadmin, sent: list[Event]) -> Non
             assert shown, f"{name} in {text}"
             assert shown[1].strip("[]") == value
     keys = mqadmin("queryMsgByKey", "-t", TOPIC, "-k", "key-7")
-    places = [line.split()[1:3] for line in keys.splitlines() if re.match(r"[0-9A-F]{32}", line)]
-    assert sorted(places) == [["1", "0"], ["1", "1"], ["1", "2"], ["1", "3"]]
+    positions = [line.split()[1:3] for line in keys.splitlines() if re.match(r"[0-9A-F]{32}", line)]
+    assert sorted(positions) == [["1", "0"], ["1", "1"], ["1", "2"], ["1", "3"]]
 
 
 def test_query_consume_queue(mqadmin: Mqadmin, peer: Peer, sent: list[Event]) -> None:
@@ -173,12 +173,12 @@ def test_send(mqadmin: Mqadmin, sent: list[Event]) -> None:
 
 
 def test_stats_of_all(mqadmin: Mqadmin, sent: list[Event]) -> None:
-    """The member tells every five seconds how far it came."""
-    deadline, behind = time.monotonic() + 40, ""
-    while behind != "0" and time.monotonic() < deadline:
-        topic, group, behind = row(mqadmin("statsAll", "-t", TOPIC), TOPIC, GROUP)[:3]
+    """The member commits its offsets every five seconds."""
+    deadline, lag = time.monotonic() + 40, ""
+    while lag != "0" and time.monotonic() < deadline:
+        topic, group, lag = row(mqadmin("statsAll", "-t", TOPIC), TOPIC, GROUP)[:3]
         assert (topic, group) == (TOPIC, GROUP)
-    assert behind == "0"
+    assert lag == "0"
 
 
 def test_offsets_are_reset_at_a_member_on_line(java_client: Driver, mqadmin: Mqadmin, name: str) -> None:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.interop
 
 TOPIC, GROUP, MEMBER = "EveryTopic", "EveryGroup", "EveryMember"
 ALL = 94
-"""Commands of 5.5.0 but `clusterRT` and `startMonitoring`, which never end."""
+"""Commands of 5.5.0 except `clusterRT` and `startMonitoring`, which never end."""
 
 
 def printed(driver: Driver, line: str) -> str:
@@ -40,9 +40,9 @@ def prepare(driver: Driver) -> dict[str, str]:
     )
     driver.ask("consume", name=MEMBER, group=GROUP, topic=TOPIC)
     driver.await_bodies([MEMBER], bodies)
-    deadline = time.monotonic() + 40  # it tells how far it came 10 s after its start, then every 5 s
+    deadline = time.monotonic() + 40  # it commits its offsets 10 s after its start, then every 5 s
     while not re.search(rf"{TOPIC} +\S+ +0 +4 +4 ", printed(driver, f"consumerProgress -g {GROUP}")):
-        assert time.monotonic() < deadline, "the member does not tell how far it came"
+        assert time.monotonic() < deadline, "the member does not commit its offsets"
     client = re.search(rf"\S+@{MEMBER}", printed(driver, f"consumerConnection -g {GROUP}"))
     assert client is not None
     return {"t": TOPIC, "g": GROUP, "c": client[0], "m": first["offsetMsgId"], "u": first["msgId"]}
@@ -54,7 +54,7 @@ def test_every_command_is_there() -> None:
 
 @pytest.fixture
 def fresh(drivers: Drivers, peer: Peer, tmp_path: Path) -> Iterator[Driver]:
-    """A JVM of its own: some commands keep a client that they cannot start again."""
+    """A separate JVM: some commands keep a client that they cannot start again."""
     drivers("java5")
     driver = Driver("java5", peer.name_server, tmp_path / "home")
     yield driver

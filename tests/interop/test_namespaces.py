@@ -1,4 +1,4 @@
-"""Clients that live in a namespace: what they send, consume, lock and give back bears its name at the broker."""
+"""Clients in a namespace: what they send, consume, lock and send back has its name at the broker."""
 
 import pytest
 

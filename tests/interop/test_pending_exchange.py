@@ -1,5 +1,5 @@
-"""A store changes hands while work is pending: the other broker delivers each message once, asks about transactions
-that nobody ended and no others, and gives popped messages again that were not acknowledged."""
+"""A store moves to another broker while work is pending: that one delivers each message once, checks open transactions
+and no others, and redelivers popped messages that were not acknowledged."""
 
 import time
 from pathlib import Path
@@ -18,12 +18,17 @@ from tests.support.client_socket import ClientSocket
 pytestmark = pytest.mark.interop
 
 SETTINGS = SIZES | {
-    "messageDelayLevel": "4s 1s 1s 1h", "transactionCheckInterval": "1000", "transactionTimeOut": "4000",
-    "transactionCheckMax": "1000", "brokerName": "b", "recallMessageEnable": "true", "timerWheelEnable": "true",
+    "messageDelayLevel": "4s 1s 1s 1h",
+    "transactionCheckInterval": "1000",
+    "transactionTimeOut": "4000",
+    "transactionCheckMax": "1000",
+    "brokerName": "b",
+    "recallMessageEnable": "true",
+    "timerWheelEnable": "true",
     "mappedFileSizeTimerLog": "1040000",
-}  # fmt: skip
-"""Receipts of pops name the broker; `test_pop` calls it b. Each second without a producer is a check in vain, and both
-brokers end a transaction after 15 of them: a slow start of the second client must not."""
+}
+"""Receipts of pops name the broker; `test_pop` calls it b. Each second without a producer is a failed check, and both
+brokers end a transaction after 15 of them: a slow start of the second client must not cause that."""
 TOPIC, TAKEN = "Pending", "Taken"
 BACK, FAR_LEVEL, FAR_QUEUE = "%RETRY%Workers", 4, 3
 COMMIT, ROLLBACK, UNKNOWN = "COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"
@@ -31,12 +36,12 @@ DUE = [*numbered("delayed", 20), *numbered("timed", 5)]
 
 
 def transact(client: Driver, body: str, first: str, checked: str) -> None:
-    said = {"property.first": first, "property.checked": checked}
-    client.ask("transact", group="Payers", topic=TOPIC, body=hexed(body), **said)
+    properties = {"property.first": first, "property.checked": checked}
+    client.ask("transact", group="Payers", topic=TOPIC, body=hexed(body), **properties)
 
 
 def leave_work(client: Driver, connection: ClientSocket) -> None:
-    """Everything that is to come later, the soonest in four seconds."""
+    """Everything that is due later, the first in four seconds."""
     client.ask("send", group="writer", topic=TOPIC, body=hexed("makes the topic"))
     client.ask("send", group="writer", topic=TAKEN, how="queue", queue=0, body=numbered("taken", 10))
     take(connection)
@@ -63,7 +68,7 @@ def take(connection: ClientSocket) -> None:
 
 
 def taken_again(connection: ClientSocket) -> list[str]:
-    """What is popped until ten seconds have brought nothing new; all is acknowledged."""
+    """What is popped until nothing new comes for ten seconds; all is acknowledged."""
     seen: list[str] = []
     deadline = time.monotonic() + 40
     while len(seen) < 7 and time.monotonic() < deadline:
@@ -77,7 +82,7 @@ def taken_again(connection: ClientSocket) -> list[str]:
 
 
 def delivered(client: Driver, bodies: list[str]) -> list[str]:
-    """All that has come, once `bodies` have, and a message that was sent thereafter to each queue."""
+    """All that has arrived, once `bodies` have, and a message that was sent to each queue after that."""
     client.await_bodies(["reader"], bodies, 60)
     for queue in range(4):
         client.ask("send", group="writer", topic=TOPIC, how="queue", queue=queue, body=hexed(f"last {queue}"))
@@ -95,8 +100,8 @@ def checks(client: Driver) -> list[Event]:
     ids=["ours", "theirs", "theirs killed"],
 )
 def test_pending_work_changes_hands(writer: Open, reader: Open, stops: bool, tmp_path: Path) -> None:
-    """Ours killed is no case: what our journal knows, Apache's broker does not, and repeats. Apache's killed has
-    lost the pop offsets of its last five seconds, so that what was acknowledged may come again."""
+    """A kill of ours is not tested: Apache's broker repeats what is only in our journal. A killed Apache has lost the
+    pop offsets of its last five seconds, so that what was acknowledged may be delivered again."""
     need(lambda: java_class_path("client5"))
     store = tmp_path / "store"
     with writer(store, SETTINGS | (MARKS_AT_ONCE if writer is Apache else {})) as peer:

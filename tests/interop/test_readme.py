@@ -52,9 +52,14 @@ COMPILERS = {"java": ("Java", compile_java), "go": ("Go", compile_go)}
 
 def run(command: list[str], folder: Path, within_s: float) -> str:
     done = subprocess.run(
-        command, cwd=folder, env=os.environ | ({} if command[0] == "go" else {"HOME": str(folder)}),
-        capture_output=True, text=True, timeout=within_s, check=False,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        env=os.environ | ({} if command[0] == "go" else {"HOME": str(folder)}),
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

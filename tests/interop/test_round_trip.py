@@ -1,4 +1,4 @@
-"""Apache's stores, with everything that Apache puts into one, come to us and go back: nothing is lost or done twice."""
+"""Apache's stores, with everything that Apache puts into one, move to us and back: nothing is lost or done twice."""
 
 from pathlib import Path
 

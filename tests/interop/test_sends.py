@@ -13,9 +13,15 @@ pytestmark = pytest.mark.interop
 def test_one_message_with_everything(client: Driver, name: str) -> None:
     body = "火箭 · rocket · 🚀".encode() + bytes(range(256))
     [sent] = client.ask(
-        "send", group=name, topic=name, body=body.hex(), tags="tag-é", keys="k1 ключ", flag=7,
-        **{"property.colour": "grün \\ \"quoted\"", "property.long": "x" * 2000},
-    )  # fmt: skip
+        "send",
+        group=name,
+        topic=name,
+        body=body.hex(),
+        tags="tag-é",
+        keys="k1 ключ",
+        flag=7,
+        **{"property.colour": 'grün \\ "quoted"', "property.long": "x" * 2000},
+    )
     assert sent["status"] == "SEND_OK"
     assert (sent["topic"], sent["queueOffset"]) == (name, 0)
     [got] = read(client, name, 1)
@@ -33,14 +39,14 @@ def test_many_messages_each_answered(client: Driver, name: str, how: str) -> Non
     bodies = hexed(*(f"{how} {number}" for number in range(200)))
     sent = client.ask("send", group=name, topic=name, body=bodies, how=how)
     assert [event["status"] for event in sent] == ["SEND_OK"] * 200
-    places = {(event["queueId"], event["queueOffset"]) for event in sent}
-    assert len(places) == 200
+    positions = {(event["queueId"], event["queueOffset"]) for event in sent}
+    assert len(positions) == 200
     got = read(client, name, 200)
     assert sorted(event["body"] for event in got) == sorted(bodies)
-    assert {(event["queueId"], event["queueOffset"]) for event in got} == places
+    assert {(event["queueId"], event["queueOffset"]) for event in got} == positions
 
 
-def test_oneway_arrives_though_nobody_answers(client: Driver, name: str) -> None:
+def test_oneway_arrives_without_an_answer(client: Driver, name: str) -> None:
     client.ask("send", group=name, topic=name, body=hexed("first"))
     bodies = hexed(*(f"oneway {number}" for number in range(50)))
     client.ask("send", group=name, topic=name, body=bodies, how="oneway")

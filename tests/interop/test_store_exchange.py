@@ -1,4 +1,4 @@
-"""A store changes hands: what one broker wrote and closed, the other opens, serves whole, and goes on writing."""
+"""A store moves between brokers: what one wrote and closed, the other opens, serves whole, and goes on writing."""
 
 import random
 from collections.abc import Callable
@@ -16,20 +16,32 @@ pytestmark = pytest.mark.interop
 
 Open = Callable[[Path, dict[str, str]], AbstractContextManager[FireArrow] | AbstractContextManager[Apache]]
 SIZES = {
-    "mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "500",
-    "maxIndexNum": "2000", "maxMessageSize": "400000", "brokerName": "broker-a",
-}  # fmt: skip
+    "mappedFileSizeCommitLog": "1048576",
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "500",
+    "maxIndexNum": "2000",
+    "maxMessageSize": "400000",
+    "brokerName": "broker-a",
+}
 TOPICS = {"Plain": 902, "Keyed": 100, "Batched": 31, "Big": 9, "L" * 127: 1}
 
 
 def write(client: Driver) -> None:
-    """Some of everything: rolls the log, queue files and compressed bodies, a topic name as long as may be."""
+    """Some of everything: rolls the log, queue files and compressed bodies, a topic name of maximum length."""
     client.ask(
         "send", group="writer", topic="Plain", body=[*numbered("plain", 900), "00ff00", *hexed("火箭 🚀")]
     )
     for tag in ("red", "green"):
-        client.ask("send", group="writer", topic="Keyed", tags=tag, keys=f"{tag} both", flag=3,
-                   body=numbered(tag, 50), **{"property.shape": "rund ○"})  # fmt: skip
+        client.ask(
+            "send",
+            group="writer",
+            topic="Keyed",
+            tags=tag,
+            keys=f"{tag} both",
+            flag=3,
+            body=numbered(tag, 50),
+            **{"property.shape": "rund ○"},
+        )
     client.ask("send", group="writer", topic="Batched", body=hexed("makes the topic"))
     client.ask(
         "send", group="writer", topic="Batched", how="batch", keys="batched", body=numbered("item", 30)
@@ -41,7 +53,7 @@ def write(client: Driver) -> None:
 
 
 def same(message: Event) -> Event:
-    """What must not differ between two readings; the client adds properties of its own while reading."""
+    """What must not differ between two readings; the client adds its own properties while reading."""
     kept = {key: message[key] for key in message if key not in ("event", "properties")}
     own = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"}
     return kept | {"properties": {key: text for key, text in message["properties"].items() if key not in own}}
@@ -78,10 +90,10 @@ def test_store_changes_hands(writer: Open, reader: Open, tmp_path: Path) -> None
         [sent] = client.ask(
             "send", group="writer", topic="Plain", how="queue", queue=0, body=hexed("goes on")
         )
-        places = [
+        positions = [
             message["queueOffset"]
             for message in written
             if (message["topic"], message["queueId"]) == ("Plain", 0)
         ]
-        assert sent["queueOffset"] == len(places)
+        assert sent["queueOffset"] == len(positions)
         peer.stop()

@@ -1,4 +1,4 @@
-"""A store with pending timers changes hands, after a clean stop or a kill: each message is delivered, none twice."""
+"""A store with pending timers moves between brokers, after a clean stop or a kill: all are delivered, none twice."""
 
 import time
 from collections import Counter
@@ -20,20 +20,26 @@ pytestmark = pytest.mark.interop
 
 Open = Callable[[Path, dict[str, str]], AbstractContextManager[FireArrow] | AbstractContextManager[Apache]]
 SETTINGS = {
-    "mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "20000", "maxHashSlotNum": "500",
-    "maxIndexNum": "2000", "mappedFileSizeTimerLog": "10400", "timerWheelEnable": "true",
-    "recallMessageEnable": "true", "brokerName": "broker-a", "timerRollWindowSlot": "20",
-}  # fmt: skip
+    "mappedFileSizeCommitLog": "1048576",
+    "mappedFileSizeConsumeQueue": "20000",
+    "maxHashSlotNum": "500",
+    "maxIndexNum": "2000",
+    "mappedFileSizeTimerLog": "10400",
+    "timerWheelEnable": "true",
+    "recallMessageEnable": "true",
+    "brokerName": "broker-a",
+    "timerRollWindowSlot": "20",
+}
 TOPIC, DAY_MS = "Timed", 86_400_000
 EARLY, PENDING = 40, 500
-"""Delivered before the store changes hands; due later, all of them rolled on the way."""
+"""Delivered before the store moves; due later, all of them rolled before."""
 DUE_MS, APART_MS = (30_000, 90_000), 12
 """After the roll window of 20 s, and time for the other broker to start; more of it on a busy machine."""
 MARGIN_MS = 3_000
 """A recall only finds messages that are not due when the other broker enqueues them again."""
 FLOOD = 10_000
 SETTLED_S = 3
-"""More than the second by which Apache's deliveries may be late."""
+"""More than one second, by which Apache's deliveries may be late."""
 
 
 def send(client: ClientSocket, body: str, deliver_ms: int) -> str:
@@ -46,7 +52,7 @@ def send(client: ClientSocket, body: str, deliver_ms: int) -> str:
 
 
 def await_checkpoint(store: Path, read_ms: int, queue_offset: int) -> None:
-    """Until `timercheck` says so: after a kill, Apache repeats what its checkpoint does not know of."""
+    """Wait for these values in `timercheck`: after a kill, Apache repeats what its checkpoint does not cover."""
     path, deadline = store / "config" / "timercheck", time.time() + 60
     while time.time() < deadline:
         page = path.read_bytes()[: FIELDS.size]
@@ -55,11 +61,11 @@ def await_checkpoint(store: Path, read_ms: int, queue_offset: int) -> None:
             if fields[0] >= read_ms and fields[3] >= queue_offset:
                 return
         time.sleep(0.1)
-    raise AssertionError(f"the timer is behind: {fields}")
+    raise AssertionError(f"the timer lags: {fields}")
 
 
 def write(client: ClientSocket, store: Path, due_ms: int) -> set[bytes]:
-    """What is to be delivered in all; messages that are due when the timer sees them come last."""
+    """All that must be delivered; messages that are due when the timer reads them come last."""
     now_ms = time.time_ns() // 1_000_000
     for number in range(EARLY):
         send(client, f"early {number}", now_ms + 1500 + number * 25)
@@ -96,7 +102,7 @@ def stored(client: ClientSocket) -> int:
 
 
 def test_a_half_fired_slot_changes_hands(tmp_path: Path) -> None:
-    """Ours is stopped in the middle of a slot; Apache's goes on with the rest of it."""
+    """Ours is stopped in the middle of a slot; Apache's continues with the rest of it."""
     need(lambda: java_class_path("client5"))
     store = tmp_path / "store"
     with FireArrow(store, SETTINGS) as peer, ClientSocket(address(peer.address)) as client:

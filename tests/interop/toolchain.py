@@ -1,6 +1,6 @@
 """The Java and Go programs that the tests talk to: fetched and compiled once per checkout, into `build/interop`.
 
-`Unavailable` says in one line what this machine lacks. A file lock keeps two test runs from building at once.
+`Unavailable` says in one line what is missing. A file lock keeps two test runs from building at once.
 """
 
 import fcntl
@@ -21,25 +21,26 @@ GO = HERE / "go"
 BUILT = HERE.parents[1] / "build" / "interop"
 FETCH_S = 540
 PROGRAMS = {
-    "client4": ("client4", "driver", "ending"), "client5": ("broker", "client5", "driver", "ending"),
+    "client4": ("client4", "driver", "ending"),
+    "client5": ("broker", "client5", "driver", "ending"),
     "broker4": ("broker", "ending"),
-}  # fmt: skip
+}
 """The folders of their sources, by that of the pom.xml."""
 
 
 class Unavailable(Exception):
-    """The interoperation part cannot run here; the text is one line and says why."""
+    """The interoperation tests cannot run here; the text is one line with the reason."""
 
 
 def missing(*tools: str) -> str | None:
-    """What this machine lacks, or None."""
+    """What is missing on this machine, or None."""
     lacking = next((tool for tool in tools if shutil.which(tool) is None), None)
     needs = "Go" if "go" in tools else "Java 17 with Maven"
     return None if lacking is None else f"needs {needs}, and there is no {lacking}"
 
 
 def need(prepare: Callable[[], object]) -> None:
-    """Run `prepare`; skip if this machine lacks something, fail if it must not."""
+    """Run `prepare`; if something is missing, skip, or fail if it is required."""
     try:
         prepare()
     except Unavailable as lack:
@@ -58,13 +59,18 @@ def _alone() -> Iterator[None]:
 
 def _run(what: str, command: list[str], cwd: Path = HERE, environment: dict[str, str] | None = None) -> None:
     done = subprocess.run(
-        command, cwd=cwd, env=os.environ | (environment or {}), capture_output=True, text=True,
-        timeout=FETCH_S, check=False,
-    )  # fmt: skip
+        command,
+        cwd=cwd,
+        env=os.environ | (environment or {}),
+        capture_output=True,
+        text=True,
+        timeout=FETCH_S,
+        check=False,
+    )
     if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        told = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no output")
-        raise Unavailable(f"{what} failed with exit {done.returncode}: {told[:300]}")
+        reason = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "no output")
+        raise Unavailable(f"{what} failed with exit {done.returncode}: {reason[:300]}")
 
 
 def _digest(paths: list[Path]) -> str:
@@ -73,7 +79,7 @@ def _digest(paths: list[Path]) -> str:
 
 @cache
 def java_class_path(version: str) -> str:
-    """The class path of one of `PROGRAMS` with what is ours compiled into its first folder."""
+    """The class path of one of `PROGRAMS`, with our sources compiled into its first folder."""
     if lack := missing("java", "javac", "mvn"):
         raise Unavailable(lack)
     pom = JAVA / version / "pom.xml"

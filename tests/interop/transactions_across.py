@@ -1,4 +1,4 @@
-"""TransactionsAcross: transactions that one broker begins and another one ends. Nobody checks a decided one again."""
+"""TransactionsAcross: transactions that one broker begins and another one ends. Decided ones are not checked again."""
 
 import time
 from collections import Counter
@@ -12,8 +12,8 @@ from tests.support.client_socket import ClientSocket
 
 @dataclass
 class TransactionsAcross(PendingWork):
-    """Transactions: one of each end, and two that stay open. `halves`: open ones, and what is said when asked.
-    `decided` is common to all that go the same way: nobody may ask about these any more."""
+    """Transactions: one of each end, and two that stay open. `halves`: open ones, and the answers to checks.
+    `decided` is common to all works of one round trip: no broker may check these again."""
 
     decided: set[bytes] = field(default_factory=set)
     groups: set[str] = field(default_factory=lambda: {"PG"})
@@ -24,7 +24,7 @@ class TransactionsAcross(PendingWork):
         self.halves = {self.body(f"to be {what}"): end for what, end in ends.items()}
 
     def leave(self, client: ClientSocket) -> None:
-        """The open ones first, so that the marks of the others count beyond this broker's stay."""
+        """The open ones first, so that the op messages of the others matter for the next broker."""
         for body in self.halves:
             prepare(client, body)
         for body, end in self._ended.items():
@@ -36,11 +36,11 @@ class TransactionsAcross(PendingWork):
             transactions.join(client, group)
         left, deadline = dict(self.halves), time.monotonic() + WAIT_S
         while left:
-            assert time.monotonic() < deadline, f"nobody asks about {left}"
+            assert time.monotonic() < deadline, f"no check of {left}"
             half, record = transactions.await_check(client)
             assert record.body not in self.decided
-            if (said := left.pop(record.body, None)) is not None:
-                ext = transactions.end_ext(half, said, checked=True)
+            if (decision := left.pop(record.body, None)) is not None:
+                ext = transactions.end_ext(half, decision, checked=True)
                 ok(
                     client.ask(
                         RequestCode.END_TRANSACTION, ext | {"producerGroup": record.properties["PGROUP"]}
@@ -49,8 +49,8 @@ class TransactionsAcross(PendingWork):
 
     def verify(self, client: ClientSocket) -> None:
         found = Counter(bodies(client, "GoldenTx"))
-        for body, said in (self.halves | self._ended).items():
-            assert found[body] == (said == transactions.COMMIT), body
+        for body, decision in (self.halves | self._ended).items():
+            assert found[body] == (decision == transactions.COMMIT), body
 
 
 def prepare(client: ClientSocket, body: bytes) -> transactions.Half:
@@ -58,12 +58,12 @@ def prepare(client: ClientSocket, body: bytes) -> transactions.Half:
     return transactions.half_of(ok(client.ask(RequestCode.SEND_MESSAGE_V2, ext, body)))
 
 
-def nobody_asks(client: ClientSocket, decided: set[bytes]) -> None:
-    """Until the broker asks about one more half message: it has looked at all before it."""
+def assert_not_checked(client: ClientSocket, decided: set[bytes]) -> None:
+    """Wait until the broker checks another half message: it has read all before it."""
     last = f"last of {len(decided)}".encode()
     prepare(client, last)
     deadline = time.monotonic() + WAIT_S
     while (checked := transactions.await_check(client))[1].body != last:
         assert checked[1].body not in decided, checked[1].body
-        assert time.monotonic() < deadline, "nobody asks about the last one"
+        assert time.monotonic() < deadline, "no check of the last one"
     ok(transactions.end(client, checked[0], transactions.ROLLBACK, checked=True))

@@ -13,7 +13,7 @@ TURNS = 10
 
 
 class BackgroundLoop:
-    """`with Beside() as beside: cluster = beside.enter(Scripted("a"))`. What was entered is left with it."""
+    """`with BackgroundLoop() as loop: cluster = loop.enter(Scripted("a"))`. It exits what was entered."""
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -45,12 +45,12 @@ class BackgroundLoop:
         return self.run(calling())
 
     async def _accept(self) -> None:
-        """Connections that were made just now: a server that is closed in the middle of accepting one leaks it."""
+        """Let pending connections be accepted: a server that is closed while it accepts one leaks it."""
         for _ in range(TURNS):
             await asyncio.sleep(0)
 
     async def _over(self) -> None:
-        """Connections that were broken off, or were just being accepted, come to their end."""
+        """Wait until connections that were aborted, or were just being accepted, are closed."""
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             _, lasting = await asyncio.wait(others, timeout=1)
             for task in lasting:

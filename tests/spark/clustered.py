@@ -1,4 +1,4 @@
-"""A program for spark-submit: executors read a table and replay it. Says as JSON, last, what they read.
+"""A program for spark-submit: executors read a table and replay it. Its last output, JSON, is what they read.
 
 clustered.py STORE NAME_SERVER CHECKPOINT
 """

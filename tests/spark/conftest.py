@@ -1,6 +1,6 @@
 """What tests of the Spark tools share: one session, one broker, one known store a run; Apache's stores unpacked.
 
-The session is `local[2,3]`: a task is tried three times. Under xdist each worker process has a session of its own.
+The session is `local[2,3]`: a task is tried three times. Under xdist each worker process has its own session.
 Spark talks on the loopback only, writes below the run's temporary folder only, and ends with the run.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 JAVA_MIN = 17
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""They live for seconds: what the second compiler and the parallel collectors would do does not pay."""
+"""They run for seconds: the second compiler and parallel collectors do not pay off."""
 WARNINGS_NOT_OURS = (
     "ignore::DeprecationWarning:pyspark",
     "ignore::FutureWarning:pyspark",
@@ -43,7 +43,7 @@ _numbers = count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Warnings of PySpark are no errors of ours: those of tests with a session are let be."""
+    """Warnings of PySpark are no errors of ours: they are ignored in tests with a session."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
@@ -84,10 +84,14 @@ def spark_environment(java: None, tmp_path_factory: pytest.TempPathFactory) -> d
         "".join(f"spark.{who}.extraJavaOptions {QUICK_JVM}\n" for who in ("driver", "executor"))
     )
     return {
-        "SPARK_CONF_DIR": str(defaults.parent), "SPARK_LAUNCHER_OPTS": QUICK_JVM,
-        "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": str(ROOT),
-        "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONWARNINGS": "ignore",
-    }  # fmt: skip
+        "SPARK_CONF_DIR": str(defaults.parent),
+        "SPARK_LAUNCHER_OPTS": QUICK_JVM,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONWARNINGS": "ignore",
+    }
 
 
 @pytest.fixture(scope="session")
@@ -145,7 +149,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
 
 @pytest.fixture
 def fresh_broker(tmp_path: Path) -> Iterator[LocalBroker]:
-    """One of the test's own, to be killed and started again."""
+    """A broker of this test, to be killed and started again."""
     (tmp_path / "fresh").mkdir()
     with LocalBroker(tmp_path / "fresh" / BROKER, settings=SETTINGS) as running:
         yield running
@@ -153,7 +157,7 @@ def fresh_broker(tmp_path: Path) -> Iterator[LocalBroker]:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Iterator[LocalBroker]:
-    """A new broker that is called as the store of `root`, so that queues keep their broker's name."""
+    """A new broker with the name of the store `root`, so that queues keep their broker's name."""
     root = tmp_path / "target" / "s"
     root.parent.mkdir()
     with LocalBroker(root, settings=SETTINGS | {"brokerName": "s"}) as running:
@@ -162,7 +166,7 @@ def target(tmp_path: Path) -> Iterator[LocalBroker]:
 
 @pytest.fixture
 def topics(broker: LocalBroker) -> Callable[..., str]:
-    """`topics(queues=4)`: a new topic at `broker` that nobody else has."""
+    """`topics(queues=4)`: a new, unique topic at `broker`."""
 
     def make(queues: int = 4) -> str:
         name = f"topic-{os.getpid()}-{next(_numbers)}"
@@ -193,7 +197,7 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what an index shows: nothing is read because it lies beside what is wanted."""
+    """Of what an index shows: nothing is read because it is next to what is wanted."""
     monkeypatch.setattr(index_plan, "GAP_MAX", 0)
 
 

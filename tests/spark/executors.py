@@ -1,6 +1,6 @@
 """Executors that have numpy and pyarrow, and of FireArrow only what they are sent: a bare interpreter for workers.
 
-`spark_home` is the installed PySpark under another name, so that what a local cluster writes into its home is ours.
+`spark_home` links to the installed PySpark, so that a local cluster writes into a folder of the test.
 """
 
 import subprocess
@@ -12,17 +12,20 @@ NEEDED = ("numpy", "numpy.libs", "pyarrow")
 
 
 def bare_python(folder: Path) -> Path:
-    """An environment without this package; its interpreter."""
+    """The interpreter of an environment without this package."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=60)
     python = folder / "bin" / "python"
-    told = subprocess.run(
+    done = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     for name in NEEDED:
         installed = _folder("numpy").parent / name
         if installed.exists():
-            (Path(told.stdout.strip()) / name).symlink_to(installed)
+            (Path(done.stdout.strip()) / name).symlink_to(installed)
     return python
 
 

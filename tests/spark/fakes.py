@@ -1,4 +1,4 @@
-"""A log in memory with the face of an Origin: queues of records that a test adds to, expires and takes away."""
+"""A log in memory with the interface of a Source: queues of records that a test adds, expires and removes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,16 +31,16 @@ class FakeQueue:
 
 @dataclass
 class FakeLog:
-    """An Origin that is its own Reader."""
+    """A Source that is its own Reader."""
 
     queues_there: dict[MessageQueue, FakeQueue] = field(default_factory=dict)
     asked_bounds: int = 0
-    """How often."""
+    """The number of calls of `bounds`."""
     opened: int = 0
     torn: list[tuple[QueueRange, str]] = field(default_factory=list)
-    """What `tail_losses` says."""
+    """The result of `tail_losses`."""
     strict: bool = False
-    """Whether asking for bounds of what is not there raises, as brokers do."""
+    """Whether bounds of a missing queue raise, as at brokers."""
 
     def add(
         self,
@@ -56,10 +56,14 @@ class FakeLog:
             properties = properties_bytes({"TAGS": tags} if tags else {})
             there.records.append(
                 record_bytes(
-                    body or str(there.end).encode(), properties, topic=queue.topic, queue_id=queue.queue_id,
-                    queue_offset=there.end, stored_ms=stored_ms,
+                    body or str(there.end).encode(),
+                    properties,
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    queue_offset=there.end,
+                    stored_ms=stored_ms,
                 )
-            )  # fmt: skip
+            )
             there.stored_ms.append(stored_ms)
 
     def expire(self, queue: MessageQueue, count: int) -> None:

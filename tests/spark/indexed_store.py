@@ -1,4 +1,4 @@
-"""A store whose index is known, and what is found in it by its index and without."""
+"""A store whose index is known, and what is found in it with and without the index."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def pair(number: int) -> str:
 
 
 def fill_indexed(root: Path) -> None:
-    """Message n is in queue n % 2; it has a key of its own, one of every hundredth message, and a unique id."""
+    """Message n is in queue n % 2; it has its own key, one of every hundredth message, and a unique id."""
     with open_store(root, index_slots=SLOTS, index_entries=ENTRIES) as store:
         for number in range(COUNT):
             text = properties_of(KEYS=f"{pair(number)} hundred{number % 100}", UNIQ_KEY=f"U{number}")
@@ -44,7 +44,7 @@ def everything(reader: OfflineReader, *topics: str) -> list[QueueRange]:
 def read(
     reader: OfflineReader, parts: list[QueueRange], message_filter: MessageFilter
 ) -> tuple[Found, list[str]]:
-    """The messages, and what was lost."""
+    """The messages, and what was reported as lost."""
     lost: list[str] = []
     found = [
         (part.queue, spans.queue_offset(n))

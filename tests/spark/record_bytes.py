@@ -1,4 +1,4 @@
-"""Records as they lie in a log, made by hand: what the native rooms are fed with where no store is needed."""
+"""Records as in a log, made by hand: input for the native code where no store is needed."""
 
 import struct
 import zlib
@@ -34,14 +34,20 @@ class Fields:
 
 
 def record_bytes(body: bytes, properties: bytes = b"", **fields: Any) -> bytes:  # noqa: ANN401
-    """V1; `fields` are those of `Fields`."""
+    """A V1 record; `fields` are those of `Fields`."""
     of = Fields(**fields)
     host = HOST_V6 if of.v6 else HOST_V4
     name = of.topic.encode()
     rest = struct.pack(
-        ">Iiiqqiq", zlib.crc32(body) & 0x7FFFFFFF, of.queue_id, of.flag, of.queue_offset, of.physical_offset,
-        of.sys_flag | (0x30 if of.v6 else 0), of.born_ms,
-    )  # fmt: skip
+        ">Iiiqqiq",
+        zlib.crc32(body) & 0x7FFFFFFF,
+        of.queue_id,
+        of.flag,
+        of.queue_offset,
+        of.physical_offset,
+        of.sys_flag | (0x30 if of.v6 else 0),
+        of.born_ms,
+    )
     rest += host + struct.pack(">q", of.stored_ms) + host
     rest += struct.pack(">iqi", of.reconsume_times, 0, len(body))
     rest += body + bytes((len(name),)) + name + struct.pack(">h", len(properties)) + properties

@@ -1,4 +1,4 @@
-"""What tests of replay and redrive share: jobs run in this process, and what is in a store read back from its files."""
+"""What tests of replay and redrive share: jobs run in this process, and a store's content read from its files."""
 
 import hashlib
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class Ran:
 
 @dataclass
 class Job:
-    """A job's program. `alone` does its tasks."""
+    """A job's program. `alone` runs its tasks."""
 
     cli: typer.Typer
     folder: Path
@@ -78,7 +78,7 @@ def bodies(root: Path, topic: str) -> dict[int, list[bytes]]:
 
 
 def file_hashes(root: Path) -> dict[str, tuple[int, str]]:
-    """Time of change and digest of every file of a store."""
+    """Modification time and digest of every file of a store."""
     return {
         str(path.relative_to(root)): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
         for path in sorted(root.rglob("*"))

@@ -1,6 +1,6 @@
 """Stores with known messages: made by a FireArrow broker once a run, and unpacked copies of Apache's own.
 
-Nobody writes into `KnownStore.root`, which a whole run shares; `copied` is for those that damage.
+Tests must not write into `KnownStore.root`, which a whole run shares; `copied` gives a copy to damage.
 """
 
 import gzip
@@ -18,11 +18,15 @@ from firearrow.client.base.options import CompressionKind, ProducerOptions
 from tests.golden import GOLDEN
 
 BROKER = "broker-a"
-"""Also the name of the store's folder, so that files and a live broker name queues alike."""
+"""Also the name of the store's folder, so that queues have the same names in files and at a live broker."""
 SETTINGS = {
-    "brokerName": BROKER, "autoCreateTopicEnable": "true", "mappedFileSizeCommitLog": str(256 * 1024),
-    "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "1000", "maxIndexNum": "1000",
-}  # fmt: skip
+    "brokerName": BROKER,
+    "autoCreateTopicEnable": "true",
+    "mappedFileSizeCommitLog": str(256 * 1024),
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "1000",
+}
 """Files so small that a few hundred messages roll them."""
 TOPICS = {"Orders": 4, "Payments": 2, "Readings": 1}
 TAGS = ("created", "paid", None, "shipped")
@@ -32,7 +36,7 @@ PACKED = {"zlib": CompressionKind.ZLIB, "lz4": CompressionKind.LZ4, "zstd": Comp
 
 @dataclass(frozen=True)
 class Known:
-    """One message of the store. `body` as it was sent, `packed` the compression by which it is stored."""
+    """One message of the store. `body` as it was sent, `packed` the compression with which it is stored."""
 
     queue: MessageQueue
     queue_offset: int
@@ -47,7 +51,7 @@ class Known:
 
 @dataclass(frozen=True)
 class KnownStore:
-    """A closed store; `root` is named as its broker. Messages in the order in which they were stored."""
+    """A closed store; `root` has its broker's name. Messages in the order in which they were stored."""
 
     root: Path
     messages: tuple[Known, ...]
@@ -59,7 +63,7 @@ class KnownStore:
         return [known for known in self.of(topic) if known.queue.queue_id == queue_id]
 
     def copied(self, folder: Path) -> Path:
-        """A copy of its own to write into."""
+        """A separate copy to write into."""
         return Path(shutil.copytree(self.root, folder / self.root.name))
 
 
@@ -89,9 +93,7 @@ def _send(producer: blocking.Producer, queue: MessageQueue, number: int, packed:
     message = Message(queue.topic, body, tags=tags, keys=keys, properties=dict(own), flag=number % 7)
     result = producer.send(message, queue=queue).raise_for_status()
     if len(body) < 512:
-        packed = (
-            None if body else "zlib"
-        )  # brokers refuse an empty body, so clients pack nothing as something
+        packed = None if body else "zlib"  # brokers refuse an empty body, so clients compress an empty one
     return Known(queue, result.queue_offset, body, tags, keys, own, result.message_id, number % 7, packed)
 
 
@@ -103,7 +105,7 @@ def _body(number: int, packed: str | None) -> bytes:
 
 @dataclass(frozen=True)
 class Golden:
-    """An unpacked copy of a store that Apache wrote, and what Apache says is in it."""
+    """An unpacked copy of a store that Apache wrote, and Apache's manifest of it."""
 
     name: str
     root: Path

@@ -1,4 +1,4 @@
-"""Arguments of jobs: spelled alike, checked before anything is opened, refused in one sentence."""
+"""Arguments of jobs: the same names in all, checked before anything is opened, refused in one sentence."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ class Seen:
 
 
 def run(*arguments: str, error: Exception | None = None) -> tuple[Seen, Result]:
-    """What a job of these arguments would see."""
+    """What a job with these arguments would see."""
     seen = Seen()
     cli = program()
 
@@ -76,9 +76,9 @@ def test_groups_and_own_options_become_options_of_the_command() -> None:
 
 
 def test_help_shows_every_option_once() -> None:
-    told = run("--help")[1].output
+    output = run("--help")[1].output
     for option in ("--path", "--offsets", "--keys-file", "--bytes-rate", "--checkpoint", "--fast"):
-        assert len(re.findall(rf"^  {option}\b", told, re.M)) == 1, option
+        assert len(re.findall(rf"^  {option}\b", output, re.M)) == 1, option
 
 
 @pytest.mark.parametrize(("error", "code"), [(InvalidOption("no"), 2), (SendFailed("no"), 1)])
@@ -118,10 +118,10 @@ def test_options_of_the_client_go_along() -> None:
 @pytest.mark.parametrize("setting", ["accessKey=me", "group=G", "nameServer=other:9"])
 def test_what_is_no_option_of_the_client_is_refused(setting: str) -> None:
     key = setting.partition("=")[0]
-    told = rf"-option: {key} is not an option of the client; those begin with rocketmq\.$"
-    with pytest.raises(InvalidOption, match="^--target" + told):
+    expected = rf"-option: {key} is not an option of the client; those begin with rocketmq\.$"
+    with pytest.raises(InvalidOption, match="^--target" + expected):
         sending("--target", "t:1", "--target-option", setting).cluster()
-    with pytest.raises(InvalidOption, match="^--source" + told):
+    with pytest.raises(InvalidOption, match="^--source" + expected):
         source("--name-server", "n:1", "--source-option", setting).message_source(1)
 
 
@@ -141,13 +141,30 @@ def test_files_have_no_client_whose_options_they_were() -> None:
 def test_the_choice_is_made_of_all_that_is_given(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("k3\n\n k4 \n")
     given = source(
-        "--tags", "A || B", "--tags", "C", "--keys", "k1,k2", "--keys-file", str(tmp_path / "keys"), "--sql", "a > 1",
-        "--unique-ids", "u1", "--from", "2026-11-21T08:00", "--until", str(EIGHT + 1),
-    )  # fmt: skip
+        "--tags",
+        "A || B",
+        "--tags",
+        "C",
+        "--keys",
+        "k1,k2",
+        "--keys-file",
+        str(tmp_path / "keys"),
+        "--sql",
+        "a > 1",
+        "--unique-ids",
+        "u1",
+        "--from",
+        "2026-11-21T08:00",
+        "--until",
+        str(EIGHT + 1),
+    )
     assert given.message_filter() == MessageFilter(
-        tags=frozenset("ABC"), keys=frozenset({"k1", "k2", "k3", "k4"}), unique_ids=frozenset({"u1"}),
-        stored=(EIGHT, EIGHT + 1), sql="a > 1",
-    )  # fmt: skip
+        tags=frozenset("ABC"),
+        keys=frozenset({"k1", "k2", "k3", "k4"}),
+        unique_ids=frozenset({"u1"}),
+        stored=(EIGHT, EIGHT + 1),
+        sql="a > 1",
+    )
     assert source("--fast").message_filter() == MessageFilter()
 
 
@@ -170,7 +187,7 @@ def test_times_are_iso_or_milliseconds(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--from", "yesterday"), "--from='yesterday': expected milliseconds since 1970"),
         (("--from", "2000", "--until", "2000"), "--until 2000 is not after --from 2000"),
@@ -179,8 +196,8 @@ def test_times_are_iso_or_milliseconds(text: str) -> None:
         (("--keys-file", "/nowhere"), "--keys-file='/nowhere': cannot be read"),
     ],
 )
-def test_a_wrong_choice_names_its_option(arguments: tuple[str, ...], told: str) -> None:
-    with pytest.raises(InvalidOption, match=re.escape(told)):
+def test_a_wrong_choice_names_its_option(arguments: tuple[str, ...], expected: str) -> None:
+    with pytest.raises(InvalidOption, match=re.escape(expected)):
         source(*arguments).message_filter()
 
 
@@ -198,7 +215,7 @@ def test_queues_are_ids_and_ranges_of_any_or_one_broker() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "3-1", "-1", "1-", "70000", ":1", "1,,2", "0x1", "٣"])
-def test_queues_that_are_none_are_refused(text: str) -> None:
+def test_invalid_queues_are_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="--queues="):
         source("--queues", text).queue_set()
 
@@ -219,17 +236,18 @@ def test_offsets_are_starts_or_ranges() -> None:
      '{"T": {"b": {"0": [1, 2, 3]}}}', '{"T": {"b": {"0": [3, 2]}}}', '{"T": {"b": {"0": [0, -2]}}}',
      '{"T": {"b": {"0": -3}}}', '{"T": {"b": {"0": [1, 9223372036854775808]}}}', '{"T": {"b": {"70000": 1}}}'],
 )  # fmt: skip
-def test_offsets_that_are_none_are_refused(text: str) -> None:
+def test_invalid_offsets_are_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="--offsets="):
         source("--offsets", text).assigned()
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [(b"\n \n", "is empty; write one key per line"), (b"\xff", "not UTF-8 at byte 0")]
+    ("content", "expected"),
+    [(b"\n \n", "is empty; write one key per line"), (b"\xff", "not UTF-8 at byte 0")],
 )
-def test_a_file_of_keys_must_hold_some(tmp_path: Path, content: bytes, told: str) -> None:
+def test_a_file_of_keys_must_hold_some(tmp_path: Path, content: bytes, expected: str) -> None:
     (tmp_path / "keys").write_bytes(content)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=expected):
         lines(tmp_path / "keys")
 
 

@@ -1,4 +1,4 @@
-"""Columns handed over as Arrow batches: valid, freed when nobody takes them, nothing where nothing is. No session."""
+"""Columns as Arrow batches: valid, freed if they are not used, empty if there is nothing. No session."""
 
 import resource
 from pathlib import Path
@@ -18,14 +18,14 @@ def resident() -> int:
     return pages * resource.getpagesize()
 
 
-def test_without_properties_none_are_told() -> None:
+def test_without_properties_there_are_none() -> None:
     found = Columns(spans_of(record_bytes(b"", b"TAGS\x01t")), properties=False)
     for field in ("properties", b"TAGS"):
         with pytest.raises(ValueError, match="made without properties"):
             found.batch([field])
 
 
-def test_a_column_that_is_none_is_refused() -> None:
+def test_an_unknown_column_is_refused() -> None:
     with pytest.raises(KeyError, match="colour"):
         Columns(spans_of(record_bytes(b""))).batch(["topic", "colour"])
 
@@ -45,7 +45,7 @@ def test_properties_by_name_are_texts_or_null() -> None:
 
 @pytest.mark.parametrize("size", [1000, 1001, 1400, 1501, 2015, 2600, 9000])
 def test_a_range_is_cut_evenly(size: int) -> None:
-    """By what `about` 1000 means: none is half as large again, the last one not much smaller than the others."""
+    """What `about` 1000 means: none is larger by half, the last one not much smaller than the others."""
     each = even(size, 1000)
     assert 1000 <= each <= 1500 * 1.02
     assert (size - 1) % each + 1 >= each / 2
@@ -65,8 +65,8 @@ def test_batches_are_valid_and_say_how_many_are_null() -> None:
         assert batch["topic"].buffers()[0] is None, "all are there"
 
 
-def test_a_column_outlives_its_batch_and_a_batch_that_nobody_takes_is_freed() -> None:
-    """Enough of them to be seen in the process's memory."""
+def test_a_column_outlives_its_batch_and_an_unused_batch_is_freed() -> None:
+    """Enough batches to show in the process's memory."""
     spans = spans_of(*(record_bytes(b"b" * 1000) for _ in range(1000)))
     body = record_batch(spans, ALL, BROKER, open_bodies=False)["body"].slice(10, 2)
     before = resident()

@@ -1,4 +1,4 @@
-"""The audit of stores as files: clean ones have no findings, and every damage is named with its file and place."""
+"""The audit of stores as files: clean ones have no findings, and every damage is named with file and position."""
 
 import os
 import struct
@@ -73,25 +73,31 @@ def test_an_apache_store_has_no_findings_and_what_its_manifest_says(golden: Gold
         assert seen.queues[name].end == queue["minOffset"] + len(queue["messages"]), name
         assert seen.queues[name].first == queue["minOffset"], name
         assert seen.queues[name].within == len(queue["messages"]), name
-    records = {told["physicalOffset"]: told for queue in messages.values() for told in queue["messages"]}
+    records = {
+        message["physicalOffset"]: message for queue in messages.values() for message in queue["messages"]
+    }
     assert seen.numbers["records"] == len(records)
-    assert seen.numbers["log_bytes"] == sum(told["storeSize"] for told in records.values())
+    assert seen.numbers["log_bytes"] == sum(message["storeSize"] for message in records.values())
     assert files_of(golden.root) == before
 
 
 def test_an_apache_store_is_counted_as_its_manifest_says(golden: Golden) -> None:
     tallies = audited(golden.root).counts
-    records = {told["physicalOffset"]: told for _, queue in golden.queues() for told in queue["messages"]}
-    queues = Counter((told["topicInRecord"], told["queueIdInRecord"]) for told in records.values())
+    records = {
+        message["physicalOffset"]: message for _, queue in golden.queues() for message in queue["messages"]
+    }
+    queues = Counter((message["topicInRecord"], message["queueIdInRecord"]) for message in records.values())
     assert {key: row[0] for key, row in tallies.queues.rows.items()} == dict(queues)
-    tags = Counter((told["topicInRecord"], told["tags"]) for told in records.values() if told.get("tags"))
+    tags = Counter(
+        (message["topicInRecord"], message["tags"]) for message in records.values() if message.get("tags")
+    )
     assert {key: row[0] for key, row in tallies.tags.rows.items()} == dict(tags)
-    hours = Counter((told["storeTimestamp"] // 3_600_000,) for told in records.values())
+    hours = Counter((message["storeTimestamp"] // 3_600_000,) for message in records.values())
     assert {key: row[0] for key, row in tallies.hours.rows.items()} == dict(hours)
-    hosts = Counter((told["bornHost"].rpartition(":")[0],) for told in records.values())
+    hosts = Counter((message["bornHost"].rpartition(":")[0],) for message in records.values())
     assert {key: row[0] for key, row in tallies.hosts.rows.items()} == dict(hosts)
     assert sum(row[1] for row in tallies.queues.rows.values()) == sum(
-        told["storeSize"] for told in records.values()
+        message["storeSize"] for message in records.values()
     )
 
 
@@ -128,7 +134,7 @@ def test_a_store_that_a_broker_writes_has_no_findings(tmp_path: Path) -> None:
 
 
 def test_a_store_that_grows_meanwhile_has_no_findings(tmp_path: Path) -> None:
-    """The index lies behind the log by a moment, and so may queues: neither is held against the store."""
+    """The index may lag behind the log for a moment, and so may queues: neither is a finding."""
     enough = threading.Event()
 
     def send(name_server: str) -> None:
@@ -156,7 +162,7 @@ def test_a_store_that_grows_meanwhile_has_no_findings(tmp_path: Path) -> None:
     assert audited(broker.store).numbers["records"] > counts[-1] - 1
 
 
-def test_a_store_that_was_killed_is_said_to_be(tmp_path: Path) -> None:
+def test_a_store_that_was_killed_is_reported_as_such(tmp_path: Path) -> None:
     broker = LocalBroker(tmp_path / "killed", settings=SETTINGS)
     try:
         send_known(broker.name_server, 10)
@@ -168,7 +174,7 @@ def test_a_store_that_was_killed_is_said_to_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("range_bytes", [150, 200, 250, 333])
-def test_a_body_that_looks_like_a_record_of_its_place_is_none(tmp_path: Path, range_bytes: int) -> None:
+def test_a_body_that_looks_like_a_record_at_its_offset_is_none(tmp_path: Path, range_bytes: int) -> None:
     root = tmp_path / "forged"
     with open_store(root, segment_bytes=65536, index_slots=10, index_entries=20) as opened:
         put(opened, b"first")
@@ -248,7 +254,7 @@ def test_a_segment_that_begins_with_no_record_is_torn_there(
     assert (torn.file, torn.position, torn.bytes) == (str(path), 0, size)
 
 
-def test_a_torn_tail_far_behind_the_end_is_found_where_the_log_ends(apache: Path) -> None:
+def test_a_torn_tail_far_past_the_end_is_found_where_the_log_ends(apache: Path) -> None:
     path = apache / "commitlog" / f"{524288:020d}"
     end = audited(apache).log.end - 524288
     with path.open("r+b") as file:
@@ -272,9 +278,9 @@ def test_zeros_inside_the_log_are_a_hole(apache: Path) -> None:
 def test_a_missing_segment_is_named_with_the_entries_that_show_it(apache: Path, golden_copy: Golden) -> None:
     path = apache / "commitlog" / f"{262144:020d}"
     gone = sum(
-        262144 <= told["physicalOffset"] < 524288
+        262144 <= message["physicalOffset"] < 524288
         for _, queue in golden_copy.queues()
-        for told in queue["messages"]
+        for message in queue["messages"]
     )
     path.unlink()
     seen = audited(apache)
@@ -302,7 +308,7 @@ def test_a_cut_tail_is_named_and_what_pointed_there(apache: Path) -> None:
     assert seen.numbers["records"] == whole.numbers["records"] - 1
 
 
-def test_bytes_behind_the_end_are_a_torn_tail(apache: Path) -> None:
+def test_bytes_past_the_end_are_a_torn_tail(apache: Path) -> None:
     path = apache / "commitlog" / f"{524288:020d}"
     end = audited(apache).log.end - 524288
     with path.open("r+b") as file:
@@ -321,10 +327,11 @@ def test_a_folder_that_is_no_store_is_refused_in_one_sentence(tmp_path: Path) ->
         audited(tmp_path)
 
 
-def test_stores_have_names_of_their_own(tmp_path: Path) -> None:
+def test_stores_have_separate_names(tmp_path: Path) -> None:
     found = stores_of((str(tmp_path / "one"), f"two={tmp_path}/one"))
     assert [(store.name, store.root) for store in found] == [
-        ("one", os.fspath(tmp_path / "one")), ("two", os.fspath(tmp_path / "one")),
-    ]  # fmt: skip
+        ("one", os.fspath(tmp_path / "one")),
+        ("two", os.fspath(tmp_path / "one")),
+    ]
     with pytest.raises(InvalidOption, match="two stores are named 'one'"):
         stores_of((str(tmp_path / "one"), str(tmp_path / "x" / "one")))

@@ -1,4 +1,4 @@
-"""The audit as people run it: through Spark, with its exit code, its report and its tables."""
+"""The audit as users run it: through Spark, with its exit code, its report and its tables."""
 
 import json
 from collections import Counter
@@ -34,7 +34,7 @@ def run(spark: "SparkSession", tmp_path: Path) -> Run:
     return run
 
 
-def told(tmp_path: Path) -> dict[str, Any]:
+def read_report(tmp_path: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((tmp_path / "report" / "audit.json").read_bytes())
     return found
 
@@ -48,7 +48,7 @@ def test_stores_without_damage_are_clean(
     run: Run, golden_clean: Golden, store: KnownStore, tmp_path: Path
 ) -> None:
     assert run("--path", golden_clean.root, "--path", store.root, "--duplicates") == 0
-    document = told(tmp_path)
+    document = read_report(tmp_path)
     assert document["clean"] is True
     assert [each["name"] for each in document["stores"]] == [golden_clean.root.name, store.root.name]
     assert rows(tmp_path, "findings") == []
@@ -78,7 +78,7 @@ def test_damage_is_an_exit_code_and_a_row(run: Run, golden_copy: Golden, tmp_pat
     assert run("--path", golden_copy.root) == 1
     [row] = rows(tmp_path, "findings")
     assert (row["kind"], row["file"], row["position"]) == ("bad CRC", str(path), 0)
-    assert told(tmp_path)["stores"][0]["findings"]["totals"] == {"bad CRC": 1}
+    assert read_report(tmp_path)["stores"][0]["findings"]["totals"] == {"bad CRC": 1}
     assert run("--path", golden_copy.root, "--no-crc", "--no-index") == 0
 
 

@@ -1,4 +1,4 @@
-"""The audit of queues, index and groups: every damage is named with its file and place."""
+"""The audit of queues, index and groups: every damage is named with its file and position."""
 
 import json
 import struct
@@ -20,7 +20,7 @@ def queue_file(root: Path, topic: str = "GoldenFill", queue_id: int = 0) -> Path
 @pytest.mark.parametrize(
     ("byte", "kind"),
     [(7, Kind.WRONG_ENTRY), (2, Kind.WRONG_ENTRY), (11, Kind.WRONG_ENTRY), (19, Kind.WRONG_TAGS)],
-    ids=["place", "place far away", "size", "tags"],
+    ids=["offset", "place far away", "size", "tags"],
 )
 def test_a_flipped_bit_of_an_entry_is_named_once(apache: Path, byte: int, kind: Kind) -> None:
     path = queue_file(apache)
@@ -111,7 +111,7 @@ def test_a_flipped_slot_of_the_index_is_named(apache: Path) -> None:
     assert (finding.file, finding.position) == (str(path), INDEX_HEAD + used * SLOT)
 
 
-@pytest.mark.parametrize("byte", [3, 11, 19], ids=["hash", "place", "previous"])
+@pytest.mark.parametrize("byte", [3, 11, 19], ids=["hash", "offset", "previous"])
 def test_a_flipped_entry_of_the_index_is_named(apache: Path, byte: int) -> None:
     path = index_file(apache)
     flip(path, index_entry(500) + byte)

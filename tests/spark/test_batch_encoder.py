@@ -1,4 +1,4 @@
-"""Batch bodies from records: what is kept, dropped and put, where a batch ends. Compared with items made by hand."""
+"""Batch bodies from records: what is kept, dropped and added, where a batch ends. Compared with items made by hand."""
 
 import pickle
 import random
@@ -97,7 +97,7 @@ def test_only_whole_names_are_dropped_and_bad_text_stays_as_it_was(properties: b
     assert edited(properties, PropertyEdits(frozenset({"DELAY"}))) == left
 
 
-def test_put_comes_behind_in_place_of_an_older_one() -> None:
+def test_put_properties_come_last_and_replace_older_ones() -> None:
     edits = PropertyEdits(frozenset({"b"}), {"TAGS": "new", "c": "3"})
     assert edited(b"TAGS\x01old\x02a\x011\x02b\x012", edits) == b"a\x011\x02TAGS\x01new\x02c\x013\x02"
     assert edited(b"a\x011", edits) == b"a\x011\x02TAGS\x01new\x02c\x013\x02"
@@ -105,13 +105,17 @@ def test_put_comes_behind_in_place_of_an_older_one() -> None:
 
 
 @pytest.mark.parametrize("queue_offset", [0, 7, 10, 1 << 40, (1 << 63) - 1])
-def test_provenance_names_the_record_s_own_place_and_replaces_an_older_one(queue_offset: int) -> None:
+def test_provenance_names_the_record_s_own_offset_and_replaces_an_older_one(queue_offset: int) -> None:
     edits = PropertyEdits(provenance=("job-1", "broker-a"))
     old = properties_bytes({REPLAY_JOB: "old", "a": "1", REPLAY_OFFSET: "5"})
     expected = {
-        "a": "1", REPLAY_JOB: "job-1", REPLAY_BROKER: "broker-a", REPLAY_TOPIC: "Orders", REPLAY_QUEUE: "3",
+        "a": "1",
+        REPLAY_JOB: "job-1",
+        REPLAY_BROKER: "broker-a",
+        REPLAY_TOPIC: "Orders",
+        REPLAY_QUEUE: "3",
         REPLAY_OFFSET: str(queue_offset),
-    }  # fmt: skip
+    }
     assert edited(old, edits, queue_offset=queue_offset) == properties_bytes(expected)
     assert edited(b"a\x011", PropertyEdits(frozenset()), queue_offset=queue_offset) == b"a\x011"
 
@@ -148,7 +152,7 @@ def test_batches_end_at_their_count() -> None:
     assert batch_body(spans, 5, PLAIN, count_max=7).next == 12
 
 
-def test_what_is_dropped_makes_room_for_more_but_never_too_much() -> None:
+def test_what_is_dropped_leaves_space_for_more_but_never_too_much() -> None:
     spans = spans_of(*[record_bytes(b"x" * 10, b"DELAY\x01" + b"9" * 200 + b"\x02")] * 100)
     at = 0
     while at < len(spans):
@@ -197,9 +201,12 @@ def test_a_record_that_changes_under_the_mapping_is_noticed() -> None:
 
 
 def test_one_alone_has_all_that_its_own_request_needs() -> None:
-    spans = spans_of(record_bytes(b"x"), record_bytes(
-        b"body", b"DELAY\x013\x02a\x011\x02", flag=9, sys_flag=0x30D, reconsume_times=4, born_ms=77
-    ))  # fmt: skip
+    spans = spans_of(
+        record_bytes(b"x"),
+        record_bytes(
+            b"body", b"DELAY\x013\x02a\x011\x02", flag=9, sys_flag=0x30D, reconsume_times=4, born_ms=77
+        ),
+    )
     assert single(spans, 1, PropertyEdits(put={"b": "2"})) == (
         9,
         b"body",
@@ -244,9 +251,13 @@ def test_random_properties_agree_with_the_plain_way() -> None:
         text = "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
         kept = "".join(f"{n}\x01{v}\x02" for n, v in pairs if n not in BROKER_OWN and n != "T")
         more = {
-            "T": "t", REPLAY_JOB: "j", REPLAY_BROKER: "b", REPLAY_TOPIC: "Orders", REPLAY_QUEUE: "3",
+            "T": "t",
+            REPLAY_JOB: "j",
+            REPLAY_BROKER: "b",
+            REPLAY_TOPIC: "Orders",
+            REPLAY_QUEUE: "3",
             REPLAY_OFFSET: str(number),
-        }  # fmt: skip
+        }
         text = text[:-1] if number % 2 else text
         assert edited(text, edits, queue_offset=number) == kept.encode() + properties_bytes(more)
 

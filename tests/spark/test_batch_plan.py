@@ -25,10 +25,10 @@ def log() -> FakeLog:
 def planned(log: FakeLog, pushdown: Pushdown | None = None, **options: str) -> list[str]:
     given = SourceOptions.of({"path": "/memory", "topic": "Orders", **options}, BATCH)
     plan = BatchPlan(log, given, pushdown or Pushdown())
-    parts = [piece for part in plan.parts() for piece in part]
+    parts = [each for part in plan.parts() for each in part]
     assert log.opened == 0
-    assert all(piece.size for piece in parts)
-    return [f"{piece.queue.queue_id}[{piece.start}..{piece.end})" for piece in parts]
+    assert all(each.size for each in parts)
+    return [f"{each.queue.queue_id}[{each.start}..{each.end})" for each in parts]
 
 
 def test_everything_by_default(log: FakeLog) -> None:
@@ -43,8 +43,9 @@ def test_bounds_are_asked_for_once(log: FakeLog) -> None:
 def test_offsets_and_times(log: FakeLog) -> None:
     offsets = '{"Orders": {"broker-a": {"0": 60, "1": -1}}}'
     assert planned(log, startingOffsets=offsets, endingOffsets=offsets.replace("60", "70")) == [
-        "0[60..70)", "2[0..200)",
-    ]  # fmt: skip
+        "0[60..70)",
+        "2[0..200)",
+    ]
     assert planned(log, startingTimestamp="2000") == ["0[100..200)", "1[100..200)", "2[100..200)"]
     assert planned(log, endingTimestamp="2000") == ["0[50..100)", "1[0..100)", "2[0..100)"]
 
@@ -95,7 +96,7 @@ def test_parts_are_as_asked(log: FakeLog) -> None:
 
 
 class MixedLog(FakeLog):
-    """Its queues lie in one log: everything is one piece, and the last 10 of each range another."""
+    """Its queues are in one log: everything is one part, and the last 10 of each range another."""
 
     def log_order_splits(self, parts: list[QueueRange], *, bytes_each: int) -> list[InputSplit]:
         assert bytes_each > 0
@@ -107,7 +108,7 @@ class MixedLog(FakeLog):
     heavy = 1
 
 
-def test_parts_are_pieces_of_the_log_where_queues_lie_mixed(log: FakeLog) -> None:
+def test_parts_are_ranges_of_the_log_where_queues_are_mixed(log: FakeLog) -> None:
     mixed = MixedLog(log.queues_there)
 
     def parts(**options: str) -> list[list[int]]:
@@ -126,4 +127,4 @@ def test_a_topic_is_waited_for_while_it_is_planned() -> None:
     log = FakeLog()
     options = SourceOptions.of({"path": "/m", "topic": "Orders", "waitForTopic": "1h"}, BATCH)
     plan = BatchPlan(log, options, pause=lambda _: log.add(queue_of(), 3))
-    assert [len(piece) for part in plan.parts() for piece in part] == [3]
+    assert [len(each) for part in plan.parts() for each in part] == [3]

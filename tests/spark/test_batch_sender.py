@@ -1,4 +1,4 @@
-"""Outgoing: which requests become of Arrow batches, and what a failure says. A sender of the test stands in."""
+"""The batch sender: which requests it makes of Arrow batches, and its errors. With a fake sender."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -54,9 +54,16 @@ class FakeSender:
         return self._sent(Request(queue, items, False, sys_flag, self))
 
     def send_one(
-        self, queue: MessageQueue, flag: int, body: bytes, properties: bytes, *, sys_flag: int = 0,
-        reconsume_times: int = 0, born_ms: int = 0,
-    ) -> Request:  # fmt: skip
+        self,
+        queue: MessageQueue,
+        flag: int,
+        body: bytes,
+        properties: bytes,
+        *,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        born_ms: int = 0,
+    ) -> Request:
         return self._sent(Request(queue, [(flag, body, decode_properties(properties))], True, sys_flag, self))
 
     def _sent(self, request: Request) -> Request:
@@ -114,7 +121,7 @@ def test_messages_with_a_delay_go_alone_and_the_others_together() -> None:
     assert time.messages[0][2]["TIMER_DELIVER_MS"] == str(int(when.timestamp() * 1000))
 
 
-def test_a_time_can_be_told_in_milliseconds_and_not_beside_a_level() -> None:
+def test_a_time_can_be_given_in_milliseconds_and_not_with_a_level() -> None:
     batch = pa.record_batch({"body": ["a"], "deliverTime": [1234]})
     assert sent(batch, SinkSettings(topic="T"))[0].messages[0][2]["TIMER_DELIVER_MS"] == "1234"
     for level, time, sentence in (
@@ -122,9 +129,13 @@ def test_a_time_can_be_told_in_milliseconds_and_not_beside_a_level() -> None:
         (-1, None, "negative in a row"),
         (None, -5, "negative in a row"),
     ):
-        wrong = pa.record_batch({
-            "body": ["a"], "delayLevel": pa.array([level], pa.int32()), "deliverTime": pa.array([time], pa.int64()),
-        })  # fmt: skip
+        wrong = pa.record_batch(
+            {
+                "body": ["a"],
+                "delayLevel": pa.array([level], pa.int32()),
+                "deliverTime": pa.array([time], pa.int64()),
+            }
+        )
         with pytest.raises(InvalidOption, match=sentence):
             sent(wrong, SinkSettings(topic="T"))
 
@@ -134,7 +145,7 @@ def test_messages_of_retry_topics_go_alone() -> None:
     assert [(request.alone, len(request.messages)) for request in requests] == [(True, 1), (True, 1)]
 
 
-def test_packed_bodies_are_told_apart_by_their_flag_and_keep_their_order() -> None:
+def test_compressed_bodies_are_recognised_by_their_flag_and_keep_their_order() -> None:
     flags = pa.array([0x301, 0x30, None, 0x301], pa.int32())
     batch = pa.record_batch({"body": [b"a", b"b", b"c", b"d"], "sysFlag": flags})
     requests = sent(batch, SinkSettings(topic="T", packed_bodies=True))
@@ -148,16 +159,27 @@ def test_packed_bodies_are_told_apart_by_their_flag_and_keep_their_order() -> No
 
 def test_provenance_says_where_a_row_was_read_and_replaces_an_older_one() -> None:
     older = [("REPLAY_JOB", "older"), ("REPLAY_OFFSET", "1"), ("x", "y")]
-    batch = pa.record_batch({
-        "body": ["a"], "topic": ["T"], "brokerName": ["src"], "queueId": pa.array([2], pa.int32()),
-        "queueOffset": [77], "properties": pa.array([older], pa.map_(pa.string(), pa.string())),
-    })  # fmt: skip
+    batch = pa.record_batch(
+        {
+            "body": ["a"],
+            "topic": ["T"],
+            "brokerName": ["src"],
+            "queueId": pa.array([2], pa.int32()),
+            "queueOffset": [77],
+            "properties": pa.array([older], pa.map_(pa.string(), pa.string())),
+        }
+    )
     (request,) = sent(batch, SinkSettings(job="nightly"))
     assert request.queue == MessageQueue("T", "broker-a", 2)
     assert request.messages[0][2] == {
-        "x": "y", "REPLAY_JOB": "nightly", "REPLAY_BROKER": "src", "REPLAY_TOPIC": "T", "REPLAY_QUEUE": "2",
-        "REPLAY_OFFSET": "77", "UNIQ_KEY": f"{IDS[0]}{0:012X}",
-    }  # fmt: skip
+        "x": "y",
+        "REPLAY_JOB": "nightly",
+        "REPLAY_BROKER": "src",
+        "REPLAY_TOPIC": "T",
+        "REPLAY_QUEUE": "2",
+        "REPLAY_OFFSET": "77",
+        "UNIQ_KEY": f"{IDS[0]}{0:012X}",
+    }
 
 
 def test_what_brokers_set_themselves_or_what_would_act_again_is_left_out() -> None:
@@ -169,7 +191,7 @@ def test_what_brokers_set_themselves_or_what_would_act_again_is_left_out() -> No
     assert request.messages[0][2].keys() == {"colour", "UNIQ_KEY"}
 
 
-def test_a_failure_says_how_much_is_at_the_target_already() -> None:
+def test_a_failure_says_how_much_the_target_has_already() -> None:
     sender = FakeSender(fails_at=2)
     out = BatchSender(sender, SinkSettings(topic="T", batch_bytes=1024), IDS)
     out.send(pa.record_batch({"body": ["x" * 900] * 5}))
@@ -189,7 +211,7 @@ def test_never_more_than_a_window_is_on_the_way(monkeypatch: pytest.MonkeyPatch)
     assert out.finish().messages == 10
 
 
-def test_nothing_of_a_batch_is_sent_when_a_row_has_no_place() -> None:
+def test_nothing_of_a_batch_is_sent_when_a_row_has_no_queue() -> None:
     sender = FakeSender()
     out = BatchSender(sender, SinkSettings(), IDS)
     with pytest.raises(InvalidOption, match="queueId"):

@@ -1,4 +1,4 @@
-"""The Spark bench, tiny: its figures tell nothing, but that every row still runs and reads what was written."""
+"""A tiny run of the Spark benchmarks: every row runs and reads what was written."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A body that does not match its CRC is lost, by name or counted; never handed on unless that was asked for."""
+"""A body that does not match its CRC is lost, by name or counted; never passed on unless configured."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ AS_IT_IS = MessageFilter(check_crc=False)
 
 
 def change_body(root: Path, number: int) -> None:
-    """One byte of it, in the middle of nothing else."""
+    """Change one byte of it and nothing else."""
     path, position, size = record_at(root, number)
     record = path.read_bytes()[position : position + size]
     at = record.index(b"%d of 0" % number)
@@ -61,7 +61,7 @@ def test_neighbours_in_one_window_are_one_range() -> None:
     assert losses == [(QueueRange(queue_of(), 1, 3), BAD_CRC), (QueueRange(queue_of(), 4, 5), BAD_CRC)]
 
 
-def test_a_light_queue_names_the_record_by_its_own_queue() -> None:
+def test_an_lmq_names_the_record_by_its_own_queue() -> None:
     record = record_bytes(b"1", topic="Orders", queue_id=2, queue_offset=7).replace(
         b"\0\0\0\x011", b"\0\0\0\x01x"
     )
@@ -103,7 +103,7 @@ def test_a_table_ends_or_goes_on_without_it(root: Path, columns: tuple[str, ...]
 def test_an_export_names_it(root: Path, tmp_path: Path) -> None:
     change_body(root, 5)
     (tmp_path / "marks").mkdir()
-    marks, piece = ProgressFiles(tmp_path / "marks"), Slice(0, WHOLE)
+    marks, whole = ProgressFiles(tmp_path / "marks"), Slice(0, WHOLE)
 
     def export(message_filter: MessageFilter, *, fail: bool) -> int:
         work = ExportTask(
@@ -114,7 +114,7 @@ def test_an_export_names_it(root: Path, tmp_path: Path) -> None:
             open_bodies=True,
             fail_on_data_loss=fail,
         )
-        work([piece], marks)
+        work([whole], marks)
         (file,) = (tmp_path / "out").glob("*.parquet")
         return int(pq.read_metadata(file).num_rows)
 

@@ -1,4 +1,4 @@
-"""Checkpoints: planned once, gone on with, and never mixed up."""
+"""Checkpoints: planned once, resumed, and never mixed up."""
 
 import pickle
 import resource
@@ -32,7 +32,7 @@ def never() -> list[QueueRange]:
 def test_a_plan_is_made_once_and_read_again(tmp_path: Path) -> None:
     with checkpoint(tmp_path / "c", "replay", ARGUMENTS, lambda: PLAN) as first:
         assert not first.resumed
-        assert [piece.part for piece in first.slices] == PLAN
+        assert [each.part for each in first.slices] == PLAN
     with checkpoint(tmp_path / "c", "replay", ARGUMENTS, never) as second:
         assert second.resumed
         assert (second.slices, second.id, second.created_ms) == (first.slices, first.id, first.created_ms)

@@ -1,4 +1,4 @@
-"""What the native checks promise: nothing counted twice, nothing read outside, and each fault told with its numbers."""
+"""The native checks: nothing is counted twice, nothing outside is read, each fault is reported with its numbers."""
 
 import struct
 from pathlib import Path
@@ -19,8 +19,8 @@ BLANK_ENTRY = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
 FAR = 1 << 40
 
 
-def entry(place: int, size: int = 100, code: int = 0) -> bytes:
-    return struct.pack(">qiq", place, size, code)
+def entry(physical_offset: int, size: int = 100, code: int = 0) -> bytes:
+    return struct.pack(">qiq", physical_offset, size, code)
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def log(folder: Path) -> bytes:
 
 def walked(log: bytes, **options: int) -> tuple[Survey, int]:
     survey = Survey(**options)  # type: ignore[arg-type]
-    place, end = survey.walk(log, 0, len(log), base=0)
+    position, end = survey.walk(log, 0, len(log), base=0)
     assert end is End.UNWRITTEN
-    return survey, place
+    return survey, position
 
 
 # ---- survey ----------------------------------------------------------------------------------------------------------
@@ -75,8 +75,12 @@ def test_every_kind_of_record_is_counted_once(log: bytes) -> None:
     assert (survey.records, survey.half, survey.log_bytes) == (23, 2, end)
     queues = {(queue.topic, queue.queue_id): queue for queue in survey.queues()}
     assert {key: queue.messages for key, queue in queues.items()} == {
-        (b"A", 0): 7, (b"A", 1): 5, (b"B", 0): 5, (b"B", 1): 5, (b"%RETRY%" + b"T" * 130, 0): 1,
-    }  # fmt: skip
+        (b"A", 0): 7,
+        (b"A", 1): 5,
+        (b"B", 0): 5,
+        (b"B", 1): 5,
+        (b"%RETRY%" + b"T" * 130, 0): 1,
+    }
     assert (queues[b"A", 0].low, queues[b"A", 0].high) == (0, 4)
     assert (queues[b"B", 1].first_ms, queues[b"B", 1].last_ms) == (1002, 1018)
     assert sum(row[2] for row in survey.tags.items()) == 15
@@ -97,8 +101,11 @@ def test_entries_that_fit_are_counted_and_the_others_named(folder: Path, log: by
     survey.settle(number)
     kinds = [(fault.kind, fault.number) for fault in survey.faults.listed()]
     assert kinds == [
-        (FaultKind.WRONG_ENTRY, 1), (FaultKind.WRONG_ENTRY, 2), (FaultKind.WRONG_TAGS, 3), (FaultKind.NO_ENTRY, 4),
-    ]  # fmt: skip
+        (FaultKind.WRONG_ENTRY, 1),
+        (FaultKind.WRONG_ENTRY, 2),
+        (FaultKind.WRONG_TAGS, 3),
+        (FaultKind.NO_ENTRY, 4),
+    ]
     assert survey.queues()[number].fitting == 2
     survey.clear()
     survey.settle(number)
@@ -116,7 +123,7 @@ def test_rows_are_matched_in_whichever_file_they_are(folder: Path, log: bytes) -
     assert not survey.faults.listed()
 
 
-def test_a_walk_ends_where_its_room_does_and_goes_on(log: bytes) -> None:
+def test_a_walk_ends_with_its_capacity_and_goes_on(log: bytes) -> None:
     survey, at, stretches = Survey(rows_max=4), 0, 0
     while True:
         at, end = survey.walk(log, at, len(log), base=0)
@@ -151,7 +158,7 @@ def test_indexes_outside_are_refused(log: bytes) -> None:
         survey.walk(log, -1, 5, base=0)
 
 
-def test_light_queues_are_told_by_properties(tmp_path: Path) -> None:
+def test_lmqs_are_recognised_by_properties(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=65536, lmq=True) as store:
         dispatch = properties_of(
             INNER_MULTI_DISPATCH="%LMQ%one,%LMQ%two", INNER_MULTI_QUEUE_OFFSET="0,0", TAGS="a"
@@ -164,9 +171,11 @@ def test_light_queues_are_told_by_properties(tmp_path: Path) -> None:
         (queue.topic, queue.queue_id): (queue.messages, queue.is_lmq, queue.low) for queue in survey.queues()
     }
     assert queues == {
-        (b"T", 3): (1, False, 0), (b"%LMQ%one", 0): (0, True, 0), (b"%LMQ%two", 0): (0, True, 0),
+        (b"T", 3): (1, False, 0),
+        (b"%LMQ%one", 0): (0, True, 0),
+        (b"%LMQ%two", 0): (0, True, 0),
         (b"%RETRY%g", 0): (1, False, 0),
-    }  # fmt: skip
+    }
 
 
 def test_delayed_messages_have_their_time_as_code(tmp_path: Path) -> None:
@@ -190,11 +199,11 @@ def test_mutated_windows_are_never_read_outside(mutation: bytes, data: st.DataOb
     window = bytes(log[: data.draw(st.integers(0, len(log)))])
     survey, at = Survey(), 0
     for _ in range(100):
-        behind, end = survey.walk(window, at, len(window), base=0)
-        if end is not End.BLANK or behind == at:
+        stopped_at, end = survey.walk(window, at, len(window), base=0)
+        if end is not End.BLANK or stopped_at == at:
             break
-        at = behind
-    assert 0 <= behind <= len(window) or end is End.BLANK
+        at = stopped_at
+    assert 0 <= stopped_at <= len(window) or end is End.BLANK
     assert survey.log_bytes <= len(window)
     for queue in survey.queues():
         survey.match(queue.number, mutation, 0)
@@ -202,7 +211,7 @@ def test_mutated_windows_are_never_read_outside(mutation: bytes, data: st.DataOb
 
 
 def small_log() -> bytes:
-    """Records of two queues one behind the other, made without a store."""
+    """Consecutive records of two queues, made without a store."""
     parts: list[bytes] = []
     for number in range(6):
         body, topic = b"b" * number, b"T%d" % (number % 2)
@@ -251,21 +260,30 @@ def test_gaps_and_disorder_are_named_where_they_are() -> None:
     faults = Faults()
     seen = count_entries(rows, 0, 0, 1 << 50, faults)
     assert [(fault.kind, fault.number, fault.times) for fault in faults.listed()] == [
-        (FaultKind.QUEUE_GAP, 1, 2), (FaultKind.QUEUE_ORDER, 4, 1), (FaultKind.QUEUE_ORDER, 6, 1),
-    ]  # fmt: skip
+        (FaultKind.QUEUE_GAP, 1, 2),
+        (FaultKind.QUEUE_ORDER, 4, 1),
+        (FaultKind.QUEUE_ORDER, 6, 1),
+    ]
     assert (seen.written, seen.end) == (6, 8)
 
 
-def test_entries_without_records_are_told(log: bytes) -> None:
+def test_entries_without_records_are_reported(log: bytes) -> None:
     survey, end = walked(log)
     first = next(queue for queue in survey.queues() if queue.queue_id == 0)
     size = struct.unpack_from(">i", log)[0]
     good = entry(0, size)
     faults = Faults()
     judged = check_entries(
-        good + entry(1, size) + entry(end, 100) + entry(FAR), 0, log, base=0, until=len(log), topic=first.topic,
-        queue_id=0, is_lmq=False, faults=faults,
-    )  # fmt: skip
+        good + entry(1, size) + entry(end, 100) + entry(FAR),
+        0,
+        log,
+        base=0,
+        until=len(log),
+        topic=first.topic,
+        queue_id=0,
+        is_lmq=False,
+        faults=faults,
+    )
     assert judged == 3
     [lost] = faults.listed()
     assert (lost.kind, lost.number, lost.times) == (FaultKind.LOST_RECORD, 1, 2)
@@ -277,9 +295,11 @@ def test_entries_without_records_are_told(log: bytes) -> None:
         good, 0, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=False, faults=shifted
     )
     assert shifted.total(FaultKind.LOST_RECORD) == 2
-    light = Faults()
-    check_entries(good, 7, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=True, faults=light)
-    assert len(light) == 0
+    lmq_faults = Faults()
+    check_entries(
+        good, 7, log, base=0, until=len(log), topic=b"other", queue_id=0, is_lmq=True, faults=lmq_faults
+    )
+    assert len(lmq_faults) == 0
 
 
 def test_entries_of_a_hole_are_listed() -> None:

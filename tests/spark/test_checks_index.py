@@ -1,4 +1,4 @@
-"""What the native checks of the key index promise, and the small structures beside them: exact, and bounded."""
+"""The native checks of the key index, and their small structures: exact, and bounded."""
 
 import os
 import struct
@@ -29,19 +29,19 @@ from tests.spark.test_checks import FAR, SMALL_LOG, entry
 # ---- index -----------------------------------------------------------------------------------------------------------
 
 
-def index_of(keys: list[tuple[int, int]], slots: int = 7, room: int = 50) -> bytearray:
-    """An index file with entries (hash, place), as Apache makes it."""
-    data = bytearray(40 + slots * 4 + room * 20)
+def index_of(keys: list[tuple[int, int]], slots: int = 7, entries_max: int = 50) -> bytearray:
+    """An index file with entries (hash, offset), as Apache makes it."""
+    data = bytearray(40 + slots * 4 + entries_max * 20)
     newest = [0] * slots
-    for number, (key_hash, place) in enumerate(keys, 1):
+    for number, (key_hash, offset) in enumerate(keys, 1):
         slot = key_hash % slots
-        struct.pack_into(">iqii", data, 40 + slots * 4 + number * 20, key_hash, place, 0, newest[slot])
+        struct.pack_into(">iqii", data, 40 + slots * 4 + number * 20, key_hash, offset, 0, newest[slot])
         newest[slot] = number
     for slot, number in enumerate(newest):
         struct.pack_into(">i", data, 40 + slot * 4, number)
     used = sum(number > 0 for number in newest)
-    places = [place for _, place in keys] or [0]
-    struct.pack_into(">qqqqii", data, 0, 1000, 2000, places[0], places[-1], used, len(keys) + 1)
+    offsets = [offset for _, offset in keys] or [0]
+    struct.pack_into(">qqqqii", data, 0, 1000, 2000, offsets[0], offsets[-1], used, len(keys) + 1)
     return data
 
 
@@ -49,11 +49,11 @@ KEYS = [(17 * number % 101 + 1, number * 50) for number in range(40)]
 
 
 @pytest.mark.parametrize("slots", [7, 12, 40])
-def test_slots_are_told_from_the_entries(slots: int) -> None:
+def test_slots_are_derived_from_the_entries(slots: int) -> None:
     assert slots_of(index_of(KEYS, slots)) == slots
 
 
-def test_slots_of_an_empty_index_cannot_be_told() -> None:
+def test_slots_of_an_empty_index_are_unknown() -> None:
     assert slots_of(index_of([])) == 0
     assert slots_of(b"") == 0
     assert head_of(index_of([])).next_entry == 1
@@ -72,7 +72,7 @@ def test_whole_chains_have_no_faults() -> None:
         (40 + 28 + 20 * 20 + 19, {FaultKind.INDEX_CHAIN}),
         (40 + 28 + 20 * 20 + 5, {FaultKind.INDEX_ORDER}),
     ],
-    ids=["slot", "previous", "place"],
+    ids=["slot", "previous", "offset"],
 )
 def test_a_flipped_bit_breaks_a_chain(position: int, kinds: set[FaultKind]) -> None:
     data, faults = index_of(KEYS), Faults()
@@ -96,10 +96,10 @@ def test_an_index_too_short_for_its_count_is_refused() -> None:
 def test_a_few_keys_are_found_by_their_chains() -> None:
     data = index_of(KEYS)
     assert covered_by(data, 7) == (0, 39 * 50)
-    for key_hash, place in KEYS:
-        assert find_keys(data, 7, [key_hash], offset_from=0, offset_to=FAR, most=9) == [(key_hash, place)]
-        assert find_keys(data, 7, [key_hash], offset_from=place + 1, offset_to=FAR, most=9) == []
-        assert find_keys(data, 7, [key_hash], offset_from=0, offset_to=place, most=9) == []
+    for key_hash, offset in KEYS:
+        assert find_keys(data, 7, [key_hash], offset_from=0, offset_to=FAR, most=9) == [(key_hash, offset)]
+        assert find_keys(data, 7, [key_hash], offset_from=offset + 1, offset_to=FAR, most=9) == []
+        assert find_keys(data, 7, [key_hash], offset_from=0, offset_to=offset, most=9) == []
     assert find_keys(data, 7, [5000, -3], offset_from=0, offset_to=FAR, most=9) == []
     hashes = [key_hash for key_hash, _ in KEYS]
     assert len(find_keys(data, 7, hashes, offset_from=0, offset_to=FAR, most=100)) == 40
@@ -118,7 +118,7 @@ def test_an_entry_newer_than_the_head_is_followed(newest: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "value", "told"),
+    ("at", "value", "expected"),
     [
         (16, 50, "its header has offsets 50 to 1950"),
         (24, 1951, "its header has offsets 0 to 1951"),
@@ -126,10 +126,10 @@ def test_an_entry_newer_than_the_head_is_followed(newest: int) -> None:
         (32, 8 << 32 | 41, "counts 8 used slots, but there are 7"),
     ],
 )
-def test_a_head_that_does_not_fit_is_refused(at: int, value: int, told: str) -> None:
+def test_a_head_that_does_not_fit_is_refused(at: int, value: int, expected: str) -> None:
     data = index_of(KEYS)
     struct.pack_into(">q", data, at, value)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=expected):
         covered_by(data, 7)
 
 
@@ -141,10 +141,10 @@ def test_a_chain_that_does_not_go_back_is_refused(previous: int) -> None:
         find_keys(data, 7, [KEYS[-1][0]], offset_from=0, offset_to=FAR, most=9)
 
 
-@pytest.mark.parametrize("place", [-1, 39 * 50 + 1])
-def test_a_place_outside_of_the_head_is_refused(place: int) -> None:
+@pytest.mark.parametrize("offset", [-1, 39 * 50 + 1])
+def test_an_offset_outside_of_the_head_is_refused(offset: int) -> None:
     data = index_of(KEYS)
-    struct.pack_into(">q", data, 40 + 28 + 20 * 20 + 4, place)
+    struct.pack_into(">q", data, 40 + 28 + 20 * 20 + 4, offset)
     with pytest.raises(ValueError, match="entry 20 in the chain of slot"):
         find_keys(data, 7, [KEYS[19][0]], offset_from=0, offset_to=FAR, most=9)
 
@@ -263,6 +263,6 @@ def test_every_byte_of_a_log_is_in_exactly_one_range(
             for segment in segments
         )
         assert sum(map(len, ranges)) == wanted
-        place = 12_345 + end // 2
-        left = from_offset(ranges, place)
-        assert sum(map(len, left)) == sum(max(0, each.stop - max(each.start, place)) for each in ranges)
+        offset = 12_345 + end // 2
+        left = from_offset(ranges, offset)
+        assert sum(map(len, left)) == sum(max(0, each.stop - max(each.start, offset)) for each in ranges)

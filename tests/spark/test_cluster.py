@@ -1,4 +1,4 @@
-"""A cluster as options name it: every setting, every refusal, and that secrets are not shown."""
+"""A cluster from options: every setting, every refusal, and that secrets are not shown."""
 
 import pickle
 import ssl
@@ -15,16 +15,23 @@ SERVER = {"nameServer": "a:1;b:2"}
 SECRETS = {"rocketmq.accessKey": "AK", "rocketmq.secretKey": "hidden", "rocketmq.securityToken": "token"}
 
 
-def test_all_that_is_told_reaches_the_client() -> None:
+def test_every_option_reaches_the_client() -> None:
     options = Cluster.of(
-        SERVER | SECRETS | {
-            "rocketmq.namespace": "N", "rocketmq.unitName": "u", "rocketmq.clientIP": "10.0.0.1",
-            "rocketmq.vipChannelEnabled": "true", "rocketmq.serializeType": "ROCKETMQ",
-            "rocketmq.mqClientApiTimeout": "1500", "rocketmq.connectTimeout": "250",
+        SERVER
+        | SECRETS
+        | {
+            "rocketmq.namespace": "N",
+            "rocketmq.unitName": "u",
+            "rocketmq.clientIP": "10.0.0.1",
+            "rocketmq.vipChannelEnabled": "true",
+            "rocketmq.serializeType": "ROCKETMQ",
+            "rocketmq.mqClientApiTimeout": "1500",
+            "rocketmq.connectTimeout": "250",
             "rocketmq.socksProxyConfig": '{"10.0.0.0/8": {"addr": "proxy:1080", "username": "me", "password": "it"}}',
-            "path": "/not/ours", "includeProperties": "true",
+            "path": "/not/ours",
+            "includeProperties": "true",
         }
-    ).options()  # fmt: skip
+    ).options()
     assert options.name_server == "a:1;b:2"
     assert options.credentials == Credentials("AK", "hidden", "token")
     assert (options.namespace, options.unit_name, options.client_ip) == ("N", "u", "10.0.0.1")
@@ -46,7 +53,7 @@ def test_two_clients_of_a_target_are_not_one() -> None:
     assert target.options().generated_name != target.options().generated_name
 
 
-def test_tls_is_checked_unless_told_otherwise() -> None:
+def test_tls_is_checked_unless_configured_otherwise() -> None:
     checked = Cluster.of(SERVER | {"rocketmq.useTLS": "true"}).options().tls
     assert isinstance(checked, ssl.SSLContext)
     assert checked.verify_mode is ssl.CERT_REQUIRED
@@ -108,6 +115,6 @@ def test_a_group_s_name_is_checked() -> None:
         BrokerSource(target, "no name").open()
 
 
-def test_every_setting_is_a_field_of_its_own() -> None:
+def test_every_setting_is_a_separate_field() -> None:
     assert len({field for _, field, _ in SETTINGS}) == len(SETTINGS)
     assert {field for _, field, _ in SETTINGS} <= set(Cluster.__dataclass_fields__)

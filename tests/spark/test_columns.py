@@ -1,4 +1,4 @@
-"""Columns against the decoder of single records: what an Arrow batch says is what each record says. No session."""
+"""Columns against the decoder of single records: an Arrow batch has the values of the records. No session."""
 
 import ipaddress
 import lzma
@@ -64,7 +64,7 @@ def time_of(ms: int) -> datetime | None:
 
 
 def row_of(record: Record, open_bodies: bool = False) -> dict[str, Any]:
-    """What the columns of one record must say."""
+    """The expected columns of one record."""
     properties = record.properties
     return {
         "topic": record.topic,
@@ -147,7 +147,7 @@ PROPERTIES = st.one_of(
 
 @st.composite
 def records(draw: st.DrawFn) -> bytes:
-    """A record that `check_record` lets through, whatever its texts are; V2 where the topic needs it."""
+    """A record that `check_record` accepts, with any strings; V2 where the topic needs it."""
     topic = draw(st.one_of(st.text(max_size=40).map(str.encode), st.binary(max_size=300)))
     wide = len(topic) > 127
     born, stored = draw(HOSTS), draw(HOSTS)
@@ -281,7 +281,7 @@ def test_opened_bodies_count_for_the_bytes_of_a_batch() -> None:
 
 
 def test_bodies_of_all_lengths_are_whole() -> None:
-    """Short ones and long ones are copied by other means (farcopy.pxd)."""
+    """Short and long ones are copied by different code (farcopy.pxd)."""
     whole = random.Random(5).randbytes(9000)
     bodies = [whole[:length] for length in (*range(40), *range(505, 520), 1023, 1024, 1025, 9000)]
     spans = spans_of(*map(record_bytes, bodies))
@@ -346,7 +346,7 @@ SPARK_TYPES: dict[str, DataType] = {
 
 
 @pytest.mark.parametrize("columns", [ALL, ("body", "topic"), ("properties",)])
-def test_the_schema_is_the_one_that_spark_makes_of_its_own(columns: tuple[str, ...]) -> None:
+def test_the_schema_is_the_one_that_spark_makes(columns: tuple[str, ...]) -> None:
     fields = [line.split(" ") for line in spark_schema(columns).split(", ")]
     assert [name for name, _ in fields] == list(columns)
     spark = StructType([StructField(name, SPARK_TYPES[ddl]) for name, ddl in fields])
@@ -360,13 +360,13 @@ def test_without_properties_the_map_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "expected"),
     [
         (["topic", "Topic"], "unknown column 'Topic'"),
         (["body", "body"], "named twice"),
         (["properties"], "no column is left"),
     ],
 )
-def test_wrong_columns_are_refused(columns: list[str], told: str) -> None:
-    with pytest.raises(InvalidOption, match=f"columns: .*{told}"):
+def test_wrong_columns_are_refused(columns: list[str], expected: str) -> None:
+    with pytest.raises(InvalidOption, match=f"columns: .*{expected}"):
         column_names(columns, properties=False)

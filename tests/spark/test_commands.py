@@ -42,9 +42,9 @@ def test_every_job_has_a_file_with_a_program() -> None:
 
 
 @pytest.mark.parametrize("name", ["replay", "redrive"])
-def test_a_job_tells_its_options_without_java(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_shows_its_options_without_java(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--help"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for option in (
         "--path",
         "--name-server",
@@ -55,7 +55,7 @@ def test_a_job_tells_its_options_without_java(name: str, capsys: pytest.CaptureF
         "--checkpoint",
         "--dry-run",
     ):
-        assert option in told
+        assert option in output
 
 
 def test_an_unknown_job_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_an_unknown_option_before_the_name_is_one_sentence(capsys: pytest.Captur
     assert "--path: unknown option of spark-submit" in capsys.readouterr().err
 
 
-def test_a_wrong_option_is_told_before_anything_is_submitted(
+def test_a_wrong_option_is_reported_before_anything_is_submitted(
     submitted: list[Submitted], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["replay", "--pathh", "store"]) == 2
@@ -122,8 +122,8 @@ def test_without_java_the_command_says_so(tmp_path: Path) -> None:
     assert ran.stderr.count("\n") == 1
 
 
-def test_the_job_takes_the_place_of_the_command(tmp_path: Path) -> None:
-    """A Spark whose spark-submit tells what it was given."""
+def test_the_job_replaces_the_command(tmp_path: Path) -> None:
+    """A Spark whose spark-submit prints its arguments."""
     program = tmp_path / "bin" / "spark-submit"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\necho "$PYSPARK_PYTHON"\nexit 7\n')
@@ -135,8 +135,12 @@ def test_the_job_takes_the_place_of_the_command(tmp_path: Path) -> None:
     found |= {"SPARK_HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     ran = subprocess.run(
         [*FIREARROW, "redrive", "--group", "G", "--master", "local[1]"],
-        env=found, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        env=found,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert ran.returncode == 7
     lines = ran.stdout.splitlines()
     assert lines[-1] == sys.executable

@@ -1,4 +1,4 @@
-"""Sockets of bulk: encrypted, signed, in either header, in a namespace; and frames that arrive in pieces."""
+"""Sockets for bulk transfers: TLS, signatures, both header formats, namespaces; frames that arrive in chunks."""
 
 import socket
 import ssl
@@ -30,7 +30,7 @@ COUNT = 120
 
 
 def never(part: QueueRange, why: str) -> None:
-    raise AssertionError(f"{part} is said to be lost: {why}")
+    raise AssertionError(f"{part} is reported as lost: {why}")
 
 
 def there_and_back(target: Cluster, topic: str) -> None:
@@ -71,12 +71,17 @@ def topic(peer: Peer) -> str:
 @pytest.mark.parametrize("serializer", ["JSON", "ROCKETMQ"])
 def test_signed_and_in_either_header(peer: Peer, topic: str, serializer: str) -> None:
     there_and_back(
-        Cluster.of({
-            "nameServer": peer.name_server, "rocketmq.accessKey": "key", "rocketmq.secretKey": "secret",
-            "rocketmq.serializeType": serializer, "rocketmq.namespaceV2": "space",
-        }),
+        Cluster.of(
+            {
+                "nameServer": peer.name_server,
+                "rocketmq.accessKey": "key",
+                "rocketmq.secretKey": "secret",
+                "rocketmq.serializeType": serializer,
+                "rocketmq.namespaceV2": "space",
+            }
+        ),
         topic,
-    )  # fmt: skip
+    )
 
 
 def test_in_a_namespace(peer: Peer) -> None:
@@ -91,7 +96,7 @@ def test_in_a_namespace(peer: Peer) -> None:
 
 
 def test_encrypted(peer: Peer, topic: str, background_loop: BackgroundLoop, tmp_path: Path) -> None:
-    """Through a proxy that ends the encryption. A certificate of somebody unknown is refused."""
+    """Through a proxy that terminates TLS. A certificate of an unknown issuer is refused."""
     authority, theirs = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(theirs)
     trusted = tmp_path / "authorities.pem"
@@ -106,7 +111,7 @@ def test_encrypted(peer: Peer, topic: str, background_loop: BackgroundLoop, tmp_
         sender.queues(topic)
 
 
-def test_one_who_does_not_speak_tls_is_an_error_in_time(background_loop: BackgroundLoop) -> None:
+def test_a_peer_without_tls_is_an_error_in_time(background_loop: BackgroundLoop) -> None:
     cluster = background_loop.enter(Scripted("a"))
     target = Cluster(name_server=cluster.name_server, tls=True, check_server=False, connect_timeout_ms=300)
     with Sender(target, timeout_s=0.2) as sender, pytest.raises(Unreachable, match="no answer within"):
@@ -155,7 +160,7 @@ def test_requests_of_the_other_end_are_passed_over(ends: tuple[BrokerSocket, soc
     assert [answer.opaque for answer in broker_socket.answers(5)] == [7]
 
 
-def test_silence_and_ends_are_told_apart(ends: tuple[BrokerSocket, socket.socket]) -> None:
+def test_silence_and_ends_are_distinguished(ends: tuple[BrokerSocket, socket.socket]) -> None:
     broker_socket, other = ends
     with pytest.raises(TimeoutError, match=r"no answer within 0\.05 s"):
         broker_socket.answers(0.05)
@@ -175,17 +180,17 @@ def test_a_frame_that_is_too_large_ends_the_connection(
         broker_socket.answers(5)
 
 
-def test_a_frame_that_is_none_ends_the_connection(ends: tuple[BrokerSocket, socket.socket]) -> None:
+def test_an_invalid_frame_ends_the_connection(ends: tuple[BrokerSocket, socket.socket]) -> None:
     broker_socket, other = ends
     other.sendall((8).to_bytes(4) + b"\0\0\0\x04nono")
     with pytest.raises(ConnectionAbortedError, match="cannot decode a response"):
         broker_socket.answers(5)
 
 
-def test_who_writes_reads_so_that_two_who_write_do_not_wait_for_each_other(
+def test_a_writer_reads_so_that_two_writers_do_not_block_each_other(
     ends: tuple[BrokerSocket, socket.socket],
 ) -> None:
-    """The other end takes nothing before all of its own is taken."""
+    """The peer reads nothing before all of its own data is read."""
     broker_socket, other = ends
     theirs, ours = answer_bytes(5, bytes(8 << 20)), bytes(8 << 20)
     taken: list[int] = []
@@ -205,6 +210,6 @@ def test_who_writes_reads_so_that_two_who_write_do_not_wait_for_each_other(
     assert (len(answer.body), taken) == (8 << 20, [0])
 
 
-def test_writing_to_one_who_takes_nothing_ends_in_time(ends: tuple[BrokerSocket, socket.socket]) -> None:
+def test_writing_to_a_peer_that_reads_nothing_ends_in_time(ends: tuple[BrokerSocket, socket.socket]) -> None:
     with pytest.raises(TimeoutError):
         ends[0].write((bytes(64 << 20),), 0.05)

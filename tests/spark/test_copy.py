@@ -1,4 +1,4 @@
-"""copy as a process: it goes on while messages come, SIGTERM ends it cleanly, and the same command goes on."""
+"""copy as a process: it runs while messages arrive, SIGTERM ends it cleanly, and the same command resumes."""
 
 import os
 import re
@@ -24,7 +24,7 @@ END_S = 60
 
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[tuple[LocalBroker, LocalBroker]]:
-    roots = [tmp_path / place / BROKER for place in ("from", "to")]
+    roots = [tmp_path / name / BROKER for name in ("from", "to")]
     for root in roots:
         root.parent.mkdir()
     with (
@@ -51,9 +51,19 @@ def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
         admin.create_topic("T", 3)
     report = tmp_path / "report.json"
     command = [
-        sys.executable, str(PROGRAM), "--name-server", source.name_server, "--topics", "T",
-        "--target", target.name_server, "--checkpoint", str(tmp_path / "checkpoint"), "--report", str(report),
-    ]  # fmt: skip
+        sys.executable,
+        str(PROGRAM),
+        "--name-server",
+        source.name_server,
+        "--topics",
+        "T",
+        "--target",
+        target.name_server,
+        "--checkpoint",
+        str(tmp_path / "checkpoint"),
+        "--report",
+        str(report),
+    ]
     environment = os.environ | spark_environment
     send(source, 0, 60)
     with (tmp_path / "log").open("wb") as log:
@@ -89,7 +99,7 @@ def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
 
 
 def await_within(running: "subprocess.Popen[bytes]", target: LocalBroker, count: int) -> None:
-    """Until so many have arrived, for as long as the copy lives."""
+    """Wait until `count` have arrived, while the copy runs."""
     while running.poll() is None:
         try:
             return await_some(target.name_server, "T", count)
@@ -99,6 +109,6 @@ def await_within(running: "subprocess.Popen[bytes]", target: LocalBroker, count:
 
 
 def await_line(running: "subprocess.Popen[bytes]", log: Path, line: str) -> None:
-    """Until it is said, for as long as the copy lives."""
+    """Wait for this output, while the copy runs."""
     while not re.search(line, log.read_text()):
         assert running.poll() is None, log.read_text()

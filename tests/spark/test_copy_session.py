@@ -1,4 +1,4 @@
-"""copy through real queries of Spark: what it refuses stays one sentence, what is gone is counted."""
+"""copy through real queries of Spark: its refusals are one sentence, what is gone is counted."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,9 +28,16 @@ def copy(spark: "SparkSession", target: LocalBroker, tmp_path: Path) -> Copy:
         report = tmp_path / "report.json"
         report.unlink(missing_ok=True)
         common = (
-            "--target", target.name_server, "--create-topics", "--once", "--quiet", "--report", report,
-            "--checkpoint", tmp_path / "checkpoint",
-        )  # fmt: skip
+            "--target",
+            target.name_server,
+            "--create-topics",
+            "--once",
+            "--quiet",
+            "--report",
+            report,
+            "--checkpoint",
+            tmp_path / "checkpoint",
+        )
         done = CliRunner().invoke(cli, [*map(str, arguments), *map(str, common)])
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
@@ -45,7 +52,7 @@ def copy(spark: "SparkSession", target: LocalBroker, tmp_path: Path) -> Copy:
 
 
 def let_expire(root: Path, count: int) -> int:
-    """So many files of the log; the first offset of T that is left."""
+    """Delete the first files of the log; the first remaining offset of T."""
     for path in sorted((root / "commitlog").iterdir())[:count]:
         path.unlink()
     with opened(root) as reader:

@@ -1,4 +1,4 @@
-"""Copying a micro-batch, without a session: its frame is a list of rows, tasks are done in this process."""
+"""Copying a micro-batch, without a session: its frame is a list of rows, tasks run in this process."""
 
 import traceback
 from collections.abc import Iterator, Sequence
@@ -71,19 +71,26 @@ def target(tmp_path: Path) -> Iterator[LocalBroker]:
 
 
 def copying(
-    store: KnownStore, target: LocalBroker, folder: Path, queues: str | None = None, *,
-    create_topics: bool = True, timeout_s: float = 20,
-) -> MicroBatchCopier:  # fmt: skip
+    store: KnownStore,
+    target: LocalBroker,
+    folder: Path,
+    queues: str | None = None,
+    *,
+    create_topics: bool = True,
+    timeout_s: float = 20,
+) -> MicroBatchCopier:
     source = SourceArguments(path=[str(store.root)], queues=queues)
     to = TargetArguments(target=target.name_server, create_topics=create_topics)
     running = RunArguments(timeout_s=timeout_s)
     with checkpoint(folder, "copy", {}, list) as held:
         report = Report(job="copy", id=held.id, source="", target="")
         return MicroBatchCopier(
-            job_checkpoint=held, report=report, is_wanted=partial(is_wanted, source),
+            job_checkpoint=held,
+            report=report,
+            is_wanted=partial(is_wanted, source),
             routes=partial(routes, source.message_source(timeout_s), to, running, report),
             work=partial(work, source, to, running, held, True),
-        )  # fmt: skip
+        )
 
 
 def known(store: KnownStore, queue_id: int, start: int, end: int) -> list[bytes]:
@@ -113,7 +120,8 @@ def test_a_micro_batch_that_is_run_again_sends_nothing_twice(
 
 def test_another_range_under_the_same_number_is_another_range() -> None:
     numbers = {
-        range_number(part(*place)).number for place in ((0, 0, 30), (0, 1, 30), (0, 0, 31), (1, 0, 30))
+        range_number(part(*arguments)).number
+        for arguments in ((0, 0, 30), (0, 1, 30), (0, 0, 31), (1, 0, 30))
     }
     assert len(numbers) == 4
     assert range_number(part(0, 0, 30)) == range_number(part(0, 0, 30))
@@ -187,21 +195,32 @@ def test_a_broker_that_is_away_ends_it_and_what_was_sent_is_not_sent_again(
     assert bodies(target.store, "Orders")[0] == known(store, 0, 0, 40)
 
 
-def test_the_stream_is_told_what_the_arguments_say() -> None:
+def test_the_stream_gets_its_options_from_the_arguments() -> None:
     source = SourceArguments(
-        name_server="h:1", settings=["rocketmq.useTLS=true"], topics=["B", "A"], since="1970-01-01T00:00:01Z",
-        fail_on_data_loss=False, group="tools",
-    )  # fmt: skip
+        name_server="h:1",
+        settings=["rocketmq.useTLS=true"],
+        topics=["B", "A"],
+        since="1970-01-01T00:00:01Z",
+        fail_on_data_loss=False,
+        group="tools",
+    )
     assert stream_options(
         source, BatchArguments(start="latest", batch_messages=5), RunArguments(timeout_s=7.5)
     ) == {
-        "startingOffsets": "latest", "failOnDataLoss": "false", "maxBytesPerTrigger": "256m", "topic": "A,B",
-        "rocketmq.useTLS": "true", "nameServer": "h:1", "startingTimestamp": "1000", "maxOffsetsPerTrigger": "5",
-        "pollTimeout": "7500ms", "group": "tools",
-    }  # fmt: skip
+        "startingOffsets": "latest",
+        "failOnDataLoss": "false",
+        "maxBytesPerTrigger": "256m",
+        "topic": "A,B",
+        "rocketmq.useTLS": "true",
+        "nameServer": "h:1",
+        "startingTimestamp": "1000",
+        "maxOffsetsPerTrigger": "5",
+        "pollTimeout": "7500ms",
+        "group": "tools",
+    }
     stores = SourceArguments(path=["/a", "x=/b"], pattern="T.*")
-    told = stream_options(stores, BatchArguments(), RunArguments())
-    assert (told["path"], told["topicPattern"]) == ('["/a","x=/b"]', "T.*")
+    options = stream_options(stores, BatchArguments(), RunArguments())
+    assert (options["path"], options["topicPattern"]) == ('["/a","x=/b"]', "T.*")
 
 
 def test_workers_wait_and_pull_as_the_arguments_say(tmp_path: Path) -> None:
@@ -240,11 +259,11 @@ def test_paces_that_cannot_be() -> None:
         BatchArguments(batch_bytes="many").check()
 
 
-def test_what_spark_says_becomes_our_sentence_again() -> None:
-    spoken = "Traceback\nfirearrow.spark_tools.base.errors.DataLoss: T@b:0[1..2) is gone\n  at java"
-    told = sentence_of(spoken)
-    assert isinstance(told, DataLoss)
-    assert str(told) == "T@b:0[1..2) is gone"
+def test_spark_s_error_becomes_our_sentence_again() -> None:
+    output = "Traceback\nfirearrow.spark_tools.base.errors.DataLoss: T@b:0[1..2) is gone\n  at java"
+    error = sentence_of(output)
+    assert isinstance(error, DataLoss)
+    assert str(error) == "T@b:0[1..2) is gone"
     assert str(sentence_of("[STREAM_FAILED] what\nelse")) == "the stream ended: [STREAM_FAILED] what"
 
 
@@ -257,21 +276,21 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda error: type(error).__name__)
-def test_whatever_is_refused_keeps_its_kind_and_sentence(refused: Exception) -> None:
+def test_every_refusal_keeps_its_kind_and_sentence(refused: Exception) -> None:
     try:
         try:
             raise NoRoute("behind it")
         except NoRoute as cause:
             raise refused from cause
     except type(refused):
-        told = sentence_of(f"[STREAM_FAILED] Query [id] failed: {traceback.format_exc()}\n\tat org.apache")
-    assert type(told) is type(refused)
-    assert str(told) == str(refused)
+        error = sentence_of(f"[STREAM_FAILED] Query [id] failed: {traceback.format_exc()}\n\tat org.apache")
+    assert type(error) is type(refused)
+    assert str(error) == str(refused)
 
 
 def test_an_error_of_ours_that_is_no_refusal_is_not_taken_for_one() -> None:
-    told = sentence_of("[STREAM_FAILED] Q\nfirearrow.client.errors.NoRoute: nobody\nValueError: a fault\n")
-    assert str(told) == "the stream ended: ValueError: a fault"
+    error = sentence_of("[STREAM_FAILED] Q\nfirearrow.client.errors.NoRoute: nobody\nValueError: a fault\n")
+    assert str(error) == "the stream ended: ValueError: a fault"
 
 
 def test_the_route_of_a_queue_never_changes(store: KnownStore, target: LocalBroker, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Lost ranges: all named in one error, or each warned of once and counted."""
+"""Lost ranges: all named in one error, or one warning for each, and counted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Spark finds the format by itself where `pyspark_firearrow` is installed, and others pay nothing for it."""
+"""Spark finds the format by itself if `pyspark_firearrow` is installed, at no cost for others."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ for setting in sys.argv[2:]:
 frame = builder.getOrCreate().read.format("rocketmq").option("topic", "Orders").load(sys.argv[1])
 print("rows:", frame.count())
 """
-LIGHT = """
+IMPORTS = """
 import sys
 from firearrow.spark_tools.discovery import DefaultSource
 
@@ -35,13 +35,17 @@ def test_the_format_is_found_without_a_call(
     settings = [f"{name}={value}" for name, value in spark_settings.items()]
     done = subprocess.run(
         [sys.executable, "-c", COUNT, str(store.root), *settings],
-        env=environment, capture_output=True, text=True, timeout=110, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
     assert f"rows: {len(store.of('Orders'))}" in done.stdout, done.stderr
 
 
-def test_who_uses_another_source_imports_next_to_nothing() -> None:
+def test_other_sources_import_almost_nothing() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"

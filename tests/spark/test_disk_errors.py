@@ -1,4 +1,4 @@
-"""A disk that is full, wherever a job writes: one sentence, and with room the same command goes on."""
+"""A full disk, wherever a job writes: one sentence, and with free space the same command resumes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE = 4096
-"""A file takes so much of memory at least."""
+"""The least that a file takes."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield small
 
 
-def test_no_room_for_the_plan_is_one_sentence(
+def test_no_space_for_the_plan_is_one_sentence(
     disk: SmallDisk, root: Path, target: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = job(replay.cli, tmp_path, monkeypatch)
@@ -39,31 +39,32 @@ def test_no_room_for_the_plan_is_one_sentence(
     disk.fill()
     ended = run(*words, checkpoint="disk/c")
     assert ended.code == 1
-    place = disk.path / "c" / "plan.json"
-    told = f"firearrow: {place}: no space (No space left on device); free some space and run it again, it continues\n"
-    assert ended.err == told
+    path = disk.path / "c" / "plan.json"
+    assert ended.err == (
+        f"firearrow: {path}: no space (No space left on device); free some space and run it again, it continues\n"
+    )
     disk.make_room()
     went_on = run(*words, checkpoint="disk/c")
     assert went_on.code == 0, went_on.err
     assert {number: len(found) for number, found in bodies(target.store, "T").items()} == {0: COUNT, 1: COUNT}
 
 
-def test_no_room_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
+def test_no_space_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
     disk: SmallDisk, spark: "SparkSession", store: KnownStore, tmp_path: Path
 ) -> None:
     words = ("--path", store.root, "--to", tmp_path / "out", "--checkpoint", disk.path / "c", "--quiet")
-    disk.fill(leave_bytes=PAGE)  # the plan has room
+    disk.fill(leave_bytes=PAGE)  # the plan has space
     ended = run(export.cli, *words)
     assert ended.exit_code == 1
-    told = " ".join(ended.stdout.split())
-    assert f"failed: {disk.path / 'c' / 'marks'}/" in told
-    assert "no space (No space left on device); free some space and run it again, it continues" in told
+    output = " ".join(ended.stdout.split())
+    assert f"failed: {disk.path / 'c' / 'marks'}/" in output
+    assert "no space (No space left on device); free some space and run it again, it continues" in output
     disk.make_room()
     assert run(export.cli, *words).exit_code == 0
     assert ExportManifest.read(tmp_path / "out").rows == len(store.messages)
 
 
-def test_no_room_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
+def test_no_space_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
     manifest = ExportManifest("export", "/s", 1, 2, {}, ("topic",), ("topic",), (), ())
     disk.fill()
     with pytest.raises(WriteFailed, match=r"_manifest\.json: no space .*free some space and run it again"):
@@ -75,13 +76,22 @@ def test_no_room_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
 
 
 @pytest.mark.timeout(200)
-def test_no_room_for_what_spark_keeps_of_a_copy_is_one_sentence(
+def test_no_space_for_spark_s_checkpoint_of_a_copy_is_one_sentence(
     disk: SmallDisk, spark: "SparkSession", root: Path, target: LocalBroker
 ) -> None:
     words = (
-        "--path", f"s={root}", "--topics", "T", "--target", target.name_server, "--create-topics", "--once",
-        "--quiet", "--checkpoint", disk.path / "c",
-    )  # fmt: skip
+        "--path",
+        f"s={root}",
+        "--topics",
+        "T",
+        "--target",
+        target.name_server,
+        "--create-topics",
+        "--once",
+        "--quiet",
+        "--checkpoint",
+        disk.path / "c",
+    )
     assert run(copy_.cli, *words).exit_code == 0
     with open_store(root) as store:
         fill(store, COUNT, COUNT)

@@ -1,4 +1,4 @@
-"""Executors in processes of their own, without the package: told in one sentence, or sent the archive and at work."""
+"""Executors in separate processes, without the package: one sentence, or they get the archive and run."""
 
 import os
 import subprocess
@@ -42,9 +42,13 @@ def submit(spark_environment: dict[str, str], tmp_path: Path) -> Submit:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-c", COMMAND, "spark", *CLUSTER, *map(str, arguments)],
-            env=os.environ | spark_environment | ours, cwd=tmp_path, capture_output=True, text=True, timeout=150,
+            env=os.environ | spark_environment | ours,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=150,
             check=False,
-        )  # fmt: skip
+        )
 
     return run
 
@@ -58,7 +62,7 @@ def test_a_copy_says_so_too_if_executors_lack_the_package(
 ) -> None:
     ran = submit("copy", "--path", store.root, "--target", broker.name_server, "--once", "--quiet")
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert SENTENCE in ran.stdout  # where spark-submit puts all that a driver in Python says
+    assert SENTENCE in ran.stdout  # where spark-submit writes all output of a driver in Python
 
 
 @pytest.mark.timeout(400)
@@ -96,12 +100,17 @@ def test_executors_read_a_table_and_replay_it(
     arguments = store.root, fresh_broker.name_server, tmp_path / "checkpoint"
     done = subprocess.run(
         [home / "bin" / "spark-submit", *CLUSTER, *options, PROGRAM, *arguments],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False,
-    )  # fmt: skip
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    told = orjson.loads(done.stdout.splitlines()[-1])
+    result = orjson.loads(done.stdout.splitlines()[-1])
     known = {(each.queue.queue_id, each.queue_offset, each.unique_id) for each in store.of("Orders")}
-    assert {tuple(row) for row in told["rows"]} == known
-    assert len(told["rows"]) == len(known)
-    assert told["code"] == 0
+    assert {tuple(row) for row in result["rows"]} == known
+    assert len(result["rows"]) == len(known)
+    assert result["code"] == 0
     assert bodies(fresh_broker.store, "Orders") == bodies(store.root, "Orders")

@@ -1,4 +1,4 @@
-"""The job as people run it: every message in the files once, whatever happened on the way, and a manifest of it."""
+"""The job as users run it: every message in the files once, whatever happened, and a manifest."""
 
 import os
 import resource
@@ -50,7 +50,7 @@ def rows_of(folder: Path) -> list[dict[str, object]]:
     ]
 
 
-def place(row: dict[str, object]) -> tuple[object, ...]:
+def key_of(row: dict[str, object]) -> tuple[object, ...]:
     return row["topic"], row["queueId"], row["queueOffset"]
 
 
@@ -58,7 +58,7 @@ def test_every_message_is_in_the_files_once(
     run: Run, spark: "SparkSession", store: KnownStore, tmp_path: Path
 ) -> None:
     assert run("--path", store.root) == 0
-    rows = {place(row): row for row in rows_of(tmp_path / "out")}
+    rows = {key_of(row): row for row in rows_of(tmp_path / "out")}
     assert len(rows) == len(store.messages) == spark.read.parquet(str(tmp_path / "out")).count()
     for known in store.messages:
         row = rows[known.queue.topic, known.queue.queue_id, known.queue_offset]
@@ -94,10 +94,11 @@ def test_only_what_is_chosen(run: Run, store: KnownStore, tmp_path: Path) -> Non
         == 0
     )
     wanted = {
-        (known.queue.topic, known.queue.queue_id, known.queue_offset) for known in store.of("Orders")
+        (known.queue.topic, known.queue.queue_id, known.queue_offset)
+        for known in store.of("Orders")
         if known.tags == "paid" and int(known.properties.get("number", 0)) > 50
-    }  # fmt: skip
-    found = [place(row) for row in rows_of(tmp_path / "out")]
+    }
+    found = [key_of(row) for row in rows_of(tmp_path / "out")]
     assert set(found) == wanted
     assert len(found) == len(wanted) > 0
     assert ExportManifest.read(tmp_path / "out").rows == len(wanted)
@@ -105,7 +106,7 @@ def test_only_what_is_chosen(run: Run, store: KnownStore, tmp_path: Path) -> Non
 
 def test_bodies_may_stay_as_they_are_stored(run: Run, store: KnownStore, tmp_path: Path) -> None:
     assert run("--path", store.root, "--topics", "Readings", "--stored-bodies") == 0
-    rows = {place(row): row for row in rows_of(tmp_path / "out")}
+    rows = {key_of(row): row for row in rows_of(tmp_path / "out")}
     for known in store.of("Readings"):
         row = rows[known.queue.topic, 0, known.queue_offset]
         flags = int(str(row["sysFlag"]))
@@ -115,14 +116,15 @@ def test_bodies_may_stay_as_they_are_stored(run: Run, store: KnownStore, tmp_pat
 
 def test_an_apache_store_is_exported_whole(run: Run, golden: Golden, tmp_path: Path) -> None:
     assert run("--path", golden.root, "--partition-by", "topic") == 0
-    told = {
+    expected = {
         (topic, queue["queueId"], message["queueOffset"]): message["properties"]
-        for topic, queue in golden.queues() for message in queue["messages"]
+        for topic, queue in golden.queues()
+        for message in queue["messages"]
         if not topic.startswith("%") and not is_system_topic(topic)
-    }  # fmt: skip
+    }
     rows = rows_of(tmp_path / "out")
-    assert {place(row) for row in rows} == told.keys()
-    assert len(rows) == len(told)
+    assert {key_of(row) for row in rows} == expected.keys()
+    assert len(rows) == len(expected)
 
 
 def test_what_was_gone_when_it_was_planned_is_named(run: Run, store: KnownStore, tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ def test_what_was_gone_when_it_was_planned_is_named(run: Run, store: KnownStore,
 
 @contextmanager
 def workers_write_at_most(spark: "SparkSession", size: int) -> Iterator[None]:
-    """No file of Spark's Python workers may grow over `size` bytes: what a full disk is to them."""
+    """Limits files of Spark's Python workers to `size` bytes: like a full disk for them."""
     spark.sparkContext.parallelize([0, 1], 2).foreach(lambda _: None)
     workers = python_workers()
     assert workers
@@ -163,7 +165,7 @@ def python_workers() -> list[int]:
     daemons: set[int] = set()
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
-            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
                 parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
                 if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
                     daemons.add(int(folder.name))
@@ -176,10 +178,14 @@ def lineage(pid: int, parents: dict[int, int]) -> Iterator[int]:
         yield pid
 
 
-def test_a_full_disk_is_told_and_the_same_command_goes_on(
-    run: Run, spark: "SparkSession", store: KnownStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_a_full_disk_is_reported_and_the_same_command_goes_on(
+    run: Run,
+    spark: "SparkSession",
+    store: KnownStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(export_task, "BUNDLE_BYTES_MIN", 1)
     with workers_write_at_most(spark, 4096):
         assert run("--path", store.root) == 1
@@ -187,7 +193,7 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(
     assert not (tmp_path / "out" / "_manifest.json").exists()
     assert run("--path", store.root) == 0
     rows = rows_of(tmp_path / "out")
-    assert len({place(row) for row in rows}) == len(rows) == len(store.messages)
+    assert len({key_of(row) for row in rows}) == len(rows) == len(store.messages)
     assert len({each.part for each in ExportManifest.read(tmp_path / "out").ranges}) > 1
 
 
@@ -211,7 +217,7 @@ def test_what_killed_attempts_left_is_taken_away(run: Run, store: KnownStore, tm
 
 
 class FailingOnce(ExportTask):
-    """Writes all files under their names, and dies before it could say so."""
+    """Writes all files under their names, and dies before it reports that."""
 
     def __call__(self, slices: "Sequence[Slice]", marks: ProgressFiles) -> None:
         from pyspark import TaskContext  # noqa: PLC0415
@@ -244,4 +250,4 @@ def test_a_task_that_is_tried_again_leaves_no_double_rows(
     assert task_runner.run(spark_retrying.sparkContext, [slices[:4], slices[4:]], marks, work) == []
     assert (tmp_path / "nowhere").exists()
     rows = rows_of(tmp_path / "out")
-    assert len({place(row) for row in rows}) == len(rows) == len(store.messages)
+    assert len({key_of(row) for row in rows}) == len(rows) == len(store.messages)

@@ -1,4 +1,4 @@
-"""What export refuses before anything starts, each in one sentence; and what it says it would do."""
+"""What export refuses before anything starts, each in one sentence; and its dry run."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def run(*arguments: object) -> int:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ((), "--to: the folder of the export is required"),
         (("--to", "x", "--columns", "topic,price"), "columns: unknown column 'price'"),
@@ -24,15 +24,19 @@ def run(*arguments: object) -> int:
     ],
 )
 def test_wrong_arguments_are_named(
-    arguments: tuple[str, ...], told: str, store: KnownStore, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    arguments: tuple[str, ...],
+    expected: str,
+    store: KnownStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert run("--path", store.root, *arguments) in (1, 2)
-    said = capsys.readouterr().err.strip()
-    assert said.startswith("firearrow: ")
-    assert told in said
-    assert "\n" not in said
+    output = capsys.readouterr().err.strip()
+    assert output.startswith("firearrow: ")
+    assert expected in output
+    assert "\n" not in output
 
 
 def test_a_folder_with_something_in_it_is_left_alone(
@@ -51,7 +55,7 @@ def test_a_folder_that_is_no_store_is_named(tmp_path: Path, capsys: pytest.Captu
     assert not list((tmp_path / "out").rglob("*.parquet"))
 
 
-def test_a_source_that_is_silent_is_waited_for_as_long_as_told(
+def test_a_silent_source_is_waited_for_until_the_timeout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ("--name-server", "127.0.0.1:1", "--topics", "T", "--to", tmp_path / "out")

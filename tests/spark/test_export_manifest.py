@@ -1,4 +1,4 @@
-"""A manifest is whole or not there, says what is wrong with files it lists, and leads nowhere outside its folder."""
+"""A manifest is whole or not there, reports what is wrong with its files, and never leads out of its folder."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +22,17 @@ def written(folder: Path, content: bytes = b"rows") -> ExportManifest:
     part.write_bytes(content)
     file = ExportedFile("topic=T/part.parquet", 3, len(content), file_crc(part), 0)
     manifest = ExportManifest(
-        "export", "/stores/b", 1, 2, {"topics": "T"}, ("topic", "body"), ("topic",),
-        (ExportedRange("T", "b", 0, 5, 10, 3, 0),), (file,), ("T@b:0[0..5)",),
-    )  # fmt: skip
+        "export",
+        "/stores/b",
+        1,
+        2,
+        {"topics": "T"},
+        ("topic", "body"),
+        ("topic",),
+        (ExportedRange("T", "b", 0, 5, 10, 3, 0),),
+        (file,),
+        ("T@b:0[0..5)",),
+    )
     manifest.write(folder)
     return manifest
 
@@ -44,7 +52,7 @@ def test_a_folder_without_one_is_not_complete(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         ({"version": 2}, "version 2"),
         ({"files": [{"path": "x"}]}, "not a valid manifest"),
@@ -52,11 +60,13 @@ def test_a_folder_without_one_is_not_complete(tmp_path: Path) -> None:
         ({"rows": None, "job": None, "ranges": 7}, "not a valid manifest"),
     ],
 )
-def test_another_file_of_that_name_is_refused(tmp_path: Path, change: dict[str, object], told: str) -> None:
+def test_another_file_of_that_name_is_refused(
+    tmp_path: Path, change: dict[str, object], expected: str
+) -> None:
     written(tmp_path)
     found = orjson.loads((tmp_path / NAME).read_bytes())
     (tmp_path / NAME).write_bytes(orjson.dumps(found | change))
-    with pytest.raises(InvalidManifest, match=told):
+    with pytest.raises(InvalidManifest, match=expected):
         ExportManifest.read(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""A bundle is written whole or not at all, once however often it is tried, and its marks say which files it has."""
+"""A bundle is written whole or not at all, once however often it is tried, and its checkpoint lists its files."""
 
 import pickle
 import random
@@ -71,11 +71,12 @@ def test_every_message_is_in_the_files_once_and_in_order(tmp_path: Path, marks: 
     slices = slices_of(log)
     work(log, tmp_path / "out")(slices, marks)
     assert rows(tmp_path / "out") == [
-        *(("Orders", 0, offset) for offset in range(10)), *(("Orders", 1, offset) for offset in range(3)),
+        *(("Orders", 0, offset) for offset in range(10)),
+        *(("Orders", 1, offset) for offset in range(3)),
         ("Payments", 0, 0),
-    ]  # fmt: skip
-    done = [marks.read(piece) for piece in slices]
-    assert all(mark.next == piece.part.end for mark, piece in zip(done, slices, strict=True))
+    ]
+    done = [marks.read(each) for each in slices]
+    assert all(mark.next == each.part.end for mark, each in zip(done, slices, strict=True))
     assert [mark.counts["messages"] for mark in done] == [4, 4, 2, 3, 1]
     files = done[0].detail["files"]
     assert [file["rows"] for file in files] == [13, 1]
@@ -84,7 +85,7 @@ def test_every_message_is_in_the_files_once_and_in_order(tmp_path: Path, marks: 
     )
 
 
-def test_a_bundle_that_was_not_marked_is_written_again_in_the_same_place(
+def test_a_bundle_that_was_not_marked_is_written_again_to_the_same_files(
     tmp_path: Path, marks: ProgressFiles
 ) -> None:
     log = log_of(Orders_0=10)
@@ -131,7 +132,7 @@ def test_what_is_lost_ends_it_or_is_named(tmp_path: Path, marks: ProgressFiles) 
         work(log, tmp_path / "out")(slices, marks)
     work(log, tmp_path / "out", fail_on_data_loss=False)(slices, marks)
     assert [row[2] for row in rows(tmp_path / "out")] == [4, 5, 6, 7, 8, 9]
-    named = [name for piece in slices for name in marks.read(piece).detail.get("lost", {})]
+    named = [name for each in slices for name in marks.read(each).detail.get("lost", {})]
     assert named == ["Orders@broker-a:0[0..4): expired"]
 
 
@@ -150,11 +151,11 @@ def test_bundles_hold_every_slice_once_and_are_bounded() -> None:
             Slice(number, QueueRange(queue, number, number + 1, size)) for number, size in enumerate(sizes)
         ]
         made = bundles(slices)
-        assert [piece for bundle in made for piece in bundle] == slices
+        assert [each for bundle in made for each in bundle] == slices
         assert made == bundles(slices)
         for bundle in made:
             assert len(bundle) <= BUNDLE_SLICES
-            assert len(bundle) == 1 or sum(piece.part.size for piece in bundle) <= BUNDLE_BYTES
+            assert len(bundle) == 1 or sum(each.part.size for each in bundle) <= BUNDLE_BYTES
 
 
 def test_a_small_source_still_makes_a_few_bundles() -> None:
@@ -165,7 +166,7 @@ def test_a_small_source_still_makes_a_few_bundles() -> None:
     assert len(bundles(slices)) == 4
 
 
-def test_its_files_are_known_by_their_names_and_nobody_else_s() -> None:
+def test_only_its_own_files_are_known_by_their_names() -> None:
     ours = ("part-000000.parquet", "part-1234567-3.parquet", ".part-000001.parquet.77.writing")
     others = (
         "part-00000-8c1d-c000.snappy.parquet",

@@ -1,4 +1,4 @@
-"""A Choice at work: texts and times natively, SQL92 as brokers evaluate it, both together."""
+"""A MessageFilter evaluated: strings and times natively, SQL92 as at brokers, both together."""
 
 import pickle
 
@@ -46,9 +46,12 @@ def test_each_record_is_asked_by_itself() -> None:
 
 def test_everything_given_must_hold() -> None:
     of = spans(
-        {"TAGS": "red", "a": "1", "KEYS": "k"}, {"TAGS": "blue", "a": "1", "KEYS": "k"},
-        {"TAGS": "red", "a": "2", "KEYS": "k"}, {"TAGS": "red", "a": "1"}, {"TAGS": "red", "a": "1", "KEYS": "l k"},
-    )  # fmt: skip
+        {"TAGS": "red", "a": "1", "KEYS": "k"},
+        {"TAGS": "blue", "a": "1", "KEYS": "k"},
+        {"TAGS": "red", "a": "2", "KEYS": "k"},
+        {"TAGS": "red", "a": "1"},
+        {"TAGS": "red", "a": "1", "KEYS": "l k"},
+    )
     message_filter = MessageFilter(
         tags=frozenset({"red"}), keys=frozenset({"k"}), sql="a = 1", stored=(50, 54)
     )
@@ -75,7 +78,7 @@ def test_nothing_given_keeps_what_it_got() -> None:
         ("(" * 200 + "a" + ")" * 200, "sql: .* is not an SQL92 filter"),
     ],
 )
-def test_an_expression_that_is_none_names_the_option(sql: str, why: str) -> None:
+def test_an_invalid_expression_names_the_option(sql: str, why: str) -> None:
     with pytest.raises(InvalidOption, match=why):
         FilterEvaluator(MessageFilter(sql=sql))
 

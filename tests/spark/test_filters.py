@@ -1,4 +1,4 @@
-"""Spark's filters narrow what is read, and never take away a row that matches."""
+"""Spark's filters narrow what is read, and never drop a row that matches."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any

@@ -1,4 +1,4 @@
-"""The ground the other tests stand on: the known store holds what it says, the session runs Python of this tree."""
+"""The fixtures of the other tests: the content of the known store, and that the session runs Python of this tree."""
 
 from typing import TYPE_CHECKING
 
@@ -39,5 +39,8 @@ def _version(number: int) -> str:
 
 
 def test_workers_have_the_package(spark: "SparkSession") -> None:
-    told = spark.sparkContext.parallelize([1, 2], 2).map(_version).collect()
-    assert told == ["1 firearrow._native.columnar.record_spans", "2 firearrow._native.columnar.record_spans"]
+    versions = spark.sparkContext.parallelize([1, 2], 2).map(_version).collect()
+    assert versions == [
+        "1 firearrow._native.columnar.record_spans",
+        "2 firearrow._native.columnar.record_spans",
+    ]

@@ -23,7 +23,7 @@ OPTIONAL = frozenset({"html"})
 
 
 class Reader(HTMLParser):
-    """All texts and tags; every element that was opened must be closed."""
+    """All text and tags; every element that was opened must be closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def test_the_page_loads_and_runs_nothing(golden: Golden) -> None:
     assert not read.open
 
 
-def test_the_page_says_what_was_seen(golden: Golden) -> None:
+def test_the_page_shows_what_was_seen(golden: Golden) -> None:
     seen = StoreAudit(AuditedStore("a", str(golden.root)), SerialExecutor(), group_offsets).run()
     texts = Reader(page([seen], 1000, None)).texts
     assert "no findings" in texts
@@ -104,9 +104,9 @@ def test_findings_are_counted_and_named_on_the_page(evil: StoreResult) -> None:
 
 
 def test_the_document_has_the_same_numbers(evil: StoreResult, tmp_path: Path) -> None:
-    told = document([evil], 10, 1.5)
-    assert told["clean"] is False
-    [store] = told["stores"]
+    data = document([evil], 10, 1.5)
+    assert data["clean"] is False
+    [store] = data["stores"]
     assert store["findings"]["totals"] == {"bad CRC": 1}
     assert store["findings"]["listed"][0]["position"] == 5
     assert store["topics"] == [{"topic": EVIL, "kind": "messages", "queues": 1, "messages": 7, "bytes": 700}]
@@ -129,7 +129,7 @@ def test_only_the_busiest_are_named_and_the_rest_is_counted(evil: StoreResult) -
         ("RMQ_SYS_TRANS_HALF_TOPIC", "half"), ("SCHEDULE_TOPIC_XXXX", "system"), ("rmq_sys_wheel_timer", "system"),
     ],
 )  # fmt: skip
-def test_topics_are_told_apart(topic: str, kind: str) -> None:
+def test_topics_are_distinguished(topic: str, kind: str) -> None:
     assert kind_of(topic) == kind
 
 

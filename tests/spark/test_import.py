@@ -1,4 +1,4 @@
-"""Messages that were exported come back as they were, in the order of their queues; and any Parquet with a body."""
+"""Exported messages are imported unchanged, in the order of their queues; and any Parquet with a body."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +54,7 @@ def stored(broker: LocalBroker, topic: str) -> dict[int, list[Record]]:
 
 
 def check_same(store: KnownStore, broker: LocalBroker, topic: str) -> list[Record]:
-    """What the store knows of the topic is at the broker, queue by queue, in order."""
+    """What the store has of the topic is at the broker, queue by queue, in order."""
     records = stored(broker, topic)
     for queue_id, there in records.items():
         known = store.in_queue(topic, queue_id)
@@ -73,15 +73,15 @@ def test_what_was_exported_comes_back(
 ) -> None:
     export(store, tmp_path / "out")
     target = ("--parquet", tmp_path / "out", "--target", fresh_broker.name_server)
-    assert run(tmp_path, *target) == 1  # no such topic there, and nobody said to make it
+    assert run(tmp_path, *target) == 1  # no such topic there, and no option to create it
     assert run(tmp_path, *target, "--create-topics", "--check-files") == 0
     for topic in ("Orders", "Payments", "Readings"):
         for record in check_same(store, fresh_broker, topic):
-            told = Provenance.of(record.properties)
-            assert told is not None
-            assert told.queue == MessageQueue(topic, BROKER, record.queue_id)
-            assert told.queue_offset == record.queue_offset
-    assert run(tmp_path, *target, "--create-topics", "--check-files") == 0  # nothing is left to do
+            provenance = Provenance.of(record.properties)
+            assert provenance is not None
+            assert provenance.queue == MessageQueue(topic, BROKER, record.queue_id)
+            assert provenance.queue_offset == record.queue_offset
+    assert run(tmp_path, *target, "--create-topics", "--check-files") == 0  # nothing is left
     assert sum(map(len, stored(fresh_broker, "Orders").values())) == len(store.of("Orders"))
 
 
@@ -94,11 +94,13 @@ def test_a_live_topic_is_exported_as_its_files_are(
     target = ("--target", broker.name_server, "--to-topic", topic)
     assert run(tmp_path, "--parquet", tmp_path / "x.parquet", *target) == 0
     words = ["--topics", topic, "--quiet", "--partition-by", "queueId"]
-    for name, place in (
+    for name, source_arguments in (
         ("live", ["--name-server", broker.name_server]),
         ("files", ["--path", str(broker.store)]),
     ):
-        assert not exporting.cli([*words, *place, "--to", str(tmp_path / name)], standalone_mode=False)
+        assert not exporting.cli(
+            [*words, *source_arguments, "--to", str(tmp_path / name)], standalone_mode=False
+        )
     live, files = (rows_of(tmp_path / name) for name in ("live", "files"))
     assert live == files
     assert [row["body"] for row in live] == [
@@ -144,7 +146,7 @@ def test_other_parquet_needs_only_a_body(
         assert len({record.properties["UNIQ_KEY"] for record in there}) == 10
 
 
-def test_it_goes_on_behind_what_was_acknowledged(
+def test_it_goes_on_after_what_was_acknowledged(
     broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = topics(1)
@@ -158,8 +160,10 @@ def test_it_goes_on_behind_what_was_acknowledged(
     work = ImportTask(
         file_ranges={piece.name: piece for piece in found.file_ranges},
         target=Cluster.of({"nameServer": broker.name_server}),
-        sink_settings=SinkSettings(topic=topic, queues=QueueIdUse.MODULO), renamed=str, job="job",
-    )  # fmt: skip
+        sink_settings=SinkSettings(topic=topic, queues=QueueIdUse.MODULO),
+        renamed=str,
+        job="job",
+    )
     work([Slice(0, found.file_ranges[0].part)], marks)
     assert [record.body for record in stored(broker, topic)[0]] == [
         str(row).encode() for row in range(47, 100)
@@ -169,7 +173,7 @@ def test_it_goes_on_behind_what_was_acknowledged(
 
 
 @pytest.mark.parametrize(
-    ("columns", "arguments", "told"),
+    ("columns", "arguments", "expected"),
     [
         ({"price": [1]}, ("--to-topic", "T"), "column body is missing"),
         ({"body": ["x"]}, (), "no topic: add a column topic"),
@@ -177,13 +181,16 @@ def test_it_goes_on_behind_what_was_acknowledged(
         ({"body": ["x"]}, ("--to-topic", "T", "--rate", "-1"), "--rate"),
     ],
 )
-def test_what_cannot_be_sent_is_told_before_anything_is(
-    columns: dict[str, list[object]], arguments: tuple[str, ...], told: str, tmp_path: Path,
+def test_what_cannot_be_sent_is_reported_before_anything_is(
+    columns: dict[str, list[object]],
+    arguments: tuple[str, ...],
+    expected: str,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
     assert run(tmp_path, "--parquet", tmp_path, "--target", "127.0.0.1:1", *arguments) == 2
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_files_that_changed_need_another_checkpoint(

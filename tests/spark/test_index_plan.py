@@ -1,4 +1,4 @@
-"""Keys found by a store's index: the same messages as all of it read, of far less read."""
+"""Keys found by a store's index: the same messages as in a full read, from far fewer offsets."""
 
 import shutil
 from collections import defaultdict
@@ -96,7 +96,7 @@ def test_every_key_and_unique_id_is_found(indexed: Path) -> None:
     assert check(indexed, *map(wanted, NAMED), *ids, both, MessageFilter(keys=frozenset({"none"}))) > 0
 
 
-def test_what_lies_near_is_one_range(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_near_is_one_range(indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_plan, "GAP_MAX", 7)
     with opened(indexed) as reader:
         parts = everything(reader, "T")[:1]
@@ -114,18 +114,18 @@ def test_a_store_that_grows_is_read_to_its_end(indexed: Path, tmp_path: Path) ->
         assert check(root, *map(wanted, [*NAMED, *range(COUNT, COUNT + 50)])) < 100 * 14
 
 
-def test_what_is_asked_for_beyond_the_store_is_still_told(indexed: Path) -> None:
+def test_what_is_asked_for_beyond_the_store_is_reported(indexed: Path) -> None:
     queue = MessageQueue("T", "s", 0)
     with opened(indexed) as reader:
         (part,) = [QueueRange(queue, -5, COUNT)]
         _, lost = read(reader, [part], wanted(30))
-        found, told = read(reader, reader.by_index([part], wanted(30)), wanted(30))
+        found, reported = read(reader, reader.by_index([part], wanted(30)), wanted(30))
         assert found == [(queue, 15)]
-        assert told == lost
+        assert reported == lost
         assert len(lost) == 2
 
 
-# ---- how much is asked ----
+# ---- number of keys ----
 
 
 def test_too_many_keys_are_not_looked_up(indexed: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -162,12 +162,12 @@ def planned(root: Path, pushdown: Pushdown | None = None, **options: str) -> lis
     plan = BatchPlan(
         message_source, SourceOptions.of({"path": "/s", **options}, BATCH), pushdown or Pushdown()
     )
-    found = [piece for part in plan.parts() for piece in part]
-    assert all(piece.size for piece in found)
+    found = [each for part in plan.parts() for each in part]
+    assert all(each.size for each in found)
     return found
 
 
-def test_a_table_asks_the_index_where_it_is_told_to(indexed: Path) -> None:
+def test_a_table_uses_the_index_if_configured(indexed: Path) -> None:
     narrowed = planned(indexed, keys=pair(300), keysByIndex="true")
     assert (MessageQueue("T", "s", 0), 150, 151) in {(each.queue, each.start, each.end) for each in narrowed}
     assert sum(map(len, narrowed)) <= 12
@@ -190,7 +190,7 @@ def test_a_stream_asks_the_index(indexed: Path) -> None:
     starts = tail.first()
     ends = tail.end(starts, limited=True)
     assert set(ends.values()) == {COUNT // QUEUES}
-    assert sum(len(piece) for part in tail.parts(starts, ends) for piece in part) <= 12
+    assert sum(len(each) for part in tail.parts(starts, ends) for each in part) <= 12
 
 
 # ---- any store ----

@@ -1,4 +1,4 @@
-"""Keys found in a store that is damaged, by an index that is: the same messages as all of it read, or told as lost."""
+"""Keys found in a damaged store or by a damaged index: the same messages as in a full read, or reported as lost."""
 
 import logging
 import shutil
@@ -63,7 +63,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "folder": lambda path: (path.unlink(), path.mkdir()),
 }
 SEEN = set(DAMAGES) - {"gone", "zeros", "begin-too-near"}
-"""Those that cannot be a young file or none."""
+"""Damage that cannot be a new file or none."""
 
 
 @pytest.mark.parametrize("number", [0, 2, -1], ids=["first", "middle", "last"])
@@ -108,9 +108,9 @@ def test_an_entry_that_shows_another_message_is_not_believed(
         for path in index_files(root):
             data = path.read_bytes()
             for n in range(2, ENTRIES - 1):
-                (place,) = struct.unpack_from(">q", data, 40 + SLOTS * 4 + (n - 1) * 20 + 4)
-                if place != struct.unpack_from(">q", data, 40 + SLOTS * 4 + n * 20 + 4)[0]:
-                    set_entry(path, n, ">q", 4, place + off)
+                (position,) = struct.unpack_from(">q", data, 40 + SLOTS * 4 + (n - 1) * 20 + 4)
+                if position != struct.unpack_from(">q", data, 40 + SLOTS * 4 + n * 20 + 4)[0]:
+                    set_entry(path, n, ">q", 4, position + off)
         assert check(root, *(MessageFilter(unique_ids=frozenset({f"U{number}"})) for number in NAMED)) > COUNT
         assert "shows a key at" in caplog.text
         caplog.clear()
@@ -120,7 +120,7 @@ def test_an_entry_that_shows_another_message_is_not_believed(
 
 
 @pytest.mark.parametrize("number", [0, 100, 151, 299])
-def test_a_message_that_is_lost_is_told(root: Path, number: int) -> None:
+def test_a_message_that_is_lost_is_reported(root: Path, number: int) -> None:
     queue, message_filter = MessageQueue("T", "s", 0), wanted(2 * number)
     path, position, _ = record_at(root, number)
     write_at(path, position + 4, b"\xff" * 8)
@@ -130,7 +130,7 @@ def test_a_message_that_is_lost_is_told(root: Path, number: int) -> None:
         assert any(text.startswith(f"{QueueRange(queue, number, number + 1)}: ") for text in lost)
 
 
-def test_messages_in_a_lost_segment_are_told(root: Path) -> None:
+def test_messages_in_a_lost_segment_are_reported(root: Path) -> None:
     record_at(root, 150)[0].unlink()
     with opened(root) as reader:
         parts, message_filter = everything(reader), wanted(300)
@@ -141,10 +141,10 @@ def test_messages_in_a_lost_segment_are_told(root: Path) -> None:
 
 @pytest.mark.parametrize("number", [131, 132, 133, 149, 165, 198, 199])
 @pytest.mark.parametrize("physical", [0, 1 << 50])
-def test_garbled_entries_lead_nobody_astray(
+def test_garbled_entries_mislead_no_reader(
     root: Path, number: int, physical: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They stand where a binary search looks for the ends of what no index file tells of."""
+    """They are where a binary search looks for the ends of what no index file covers."""
     monkeypatch.setattr(index_plan, "SORTED_ENTRIES", 5)
     index_files(root)[2].unlink()
     path, position = entry_at(root, number)
@@ -158,7 +158,7 @@ def test_garbled_entries_lead_nobody_astray(
             ]
 
 
-def test_a_queue_file_that_is_gone_is_told(root: Path) -> None:
+def test_a_queue_file_that_is_gone_is_reported(root: Path) -> None:
     index_files(root)[2].unlink()
     entry_at(root, 150)[0].unlink()
     check(root, *map(wanted, range(120, 400, 3)))

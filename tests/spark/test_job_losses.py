@@ -1,4 +1,4 @@
-"""Losses of a job: all of them counted, so many named, and none twice when a slice is gone on with."""
+"""Losses of a job: all of them counted, a limited number named, and none twice when a slice is resumed."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_more_losses_of_a_plan_than_are_named_are_all_counted_by_topic() -> None
     assert len(lost.named) == NAMED_MAX
 
 
-def test_what_is_told_again_behind_a_mark_counts_once() -> None:
+def test_what_is_reported_again_after_a_checkpoint_counts_once() -> None:
     mark = SliceProgress(0, 0)
     lost = ResumedSliceLosses(mark, fail=False)
     lost(part(90, 100), "the store ends before them")

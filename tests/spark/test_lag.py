@@ -1,4 +1,4 @@
-"""How far a stream is behind."""
+"""The lag of a stream."""
 
 from firearrow.spark_tools.plan.stream_offsets import StreamLag
 from tests.spark.fakes import queue_of
@@ -17,6 +17,6 @@ def test_an_end_that_went_back_is_no_lag() -> None:
     assert StreamLag.between({Q0: 5}, {Q0: 3}).messages == 0
 
 
-def test_nothing_is_not_behind() -> None:
+def test_nothing_has_no_lag() -> None:
     lag = StreamLag.between({}, {})
     assert (lag.messages, lag.least, lag.most, lag.mean) == (0, 0, 0, 0.0)

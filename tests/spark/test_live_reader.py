@@ -1,4 +1,4 @@
-"""What is read of live brokers: all of it, once, in order; what is not chosen is left out, wherever that is done."""
+"""Reading live brokers: everything, once, in order; what does not match is filtered, wherever that happens."""
 
 import os
 import threading
@@ -81,7 +81,7 @@ def background_loop() -> Iterator[BackgroundLoop]:
 
 
 def never(part: QueueRange, why: str) -> None:
-    raise AssertionError(f"{part} is said to be lost: {why}")
+    raise AssertionError(f"{part} is reported as lost: {why}")
 
 
 def numbers(spans: Spans) -> list[int]:
@@ -96,10 +96,10 @@ def read(
     lost: Lost | None = None,
     bytes_max: int = 1 << 20,
 ) -> list[int]:
-    tell = never if lost is None else lambda gone, why: lost.append((gone, why))
+    on_loss = never if lost is None else lambda gone, why: lost.append((gone, why))
     return [
         number
-        for spans in reader.read(part, message_filter, tell, bytes_max=bytes_max)
+        for spans in reader.read(part, message_filter, on_loss, bytes_max=bytes_max)
         for number in numbers(spans)
     ]
 
@@ -130,13 +130,13 @@ def test_a_time_becomes_the_first_offset_that_was_stored_then_or_later(
     assert reader.offset_at(sent.empty, stored[0]) == 0
 
 
-def test_sizes_are_told_by_the_records_themselves(reader: LiveReader, sent: Sent) -> None:
+def test_sizes_come_from_the_records_themselves(reader: LiveReader, sent: Sent) -> None:
     exact = sum(spans.bytes for spans in reader.read(sent.whole, ALL, never, bytes_max=1 << 30))
     assert reader.bytes_of(sent.whole) == pytest.approx(exact, rel=0.1)
     assert reader.bytes_of(QueueRange(sent.queue, 5, 5)) == 0
 
 
-def test_groups_are_told_with_what_they_committed(peer: Peer, reader: LiveReader, sent: Sent) -> None:
+def test_groups_are_returned_with_what_they_committed(peer: Peer, reader: LiveReader, sent: Sent) -> None:
     group = f"commits-{os.getpid()}-{next(_numbers)}"
     with blocking.Admin(name_server=peer.name_server) as admin:
         admin.create_group(group)
@@ -154,7 +154,9 @@ def test_all_of_a_queue_comes_once_and_in_order(reader: LiveReader, sent: Sent) 
 
 
 @pytest.mark.parametrize("bytes_max", [1, 3000, 20_000])
-def test_windows_are_as_large_as_told_or_one_answer(reader: LiveReader, sent: Sent, bytes_max: int) -> None:
+def test_windows_are_as_large_as_configured_or_one_answer(
+    reader: LiveReader, sent: Sent, bytes_max: int
+) -> None:
     windows = list(reader.read(sent.whole, ALL, never, bytes_max=bytes_max))
     assert [number for spans in windows for number in numbers(spans)] == list(range(MESSAGES))
     assert len(windows) > 3
@@ -199,7 +201,7 @@ def test_without_sql_at_the_broker_it_is_evaluated_here(broker: LocalBroker) -> 
         assert read(reader, there.whole, MessageFilter(sql="number > 490")) == list(range(491, MESSAGES))
 
 
-def test_an_expression_that_is_none_is_refused_with_its_place(reader: LiveReader, sent: Sent) -> None:
+def test_an_invalid_expression_is_refused_with_its_position(reader: LiveReader, sent: Sent) -> None:
     with pytest.raises(InvalidOption, match="sql: 'number >' is not an SQL92 filter"):
         read(reader, sent.whole, MessageFilter(sql="number >"))
 
@@ -213,7 +215,7 @@ def test_reading_leaves_no_group_and_no_offset(peer: Peer, reader: LiveReader, s
         assert admin.offset(GROUP, sent.queue) is None
 
 
-def test_a_range_that_is_broken_off_leaves_nothing_behind(reader: LiveReader, sent: Sent) -> None:
+def test_a_range_that_is_broken_off_leaves_nothing(reader: LiveReader, sent: Sent) -> None:
     windows = reader.read(sent.whole, ALL, never, bytes_max=1)
     assert numbers(next(windows))[0] == 0
     windows.close()  # type: ignore[attr-defined]
@@ -223,7 +225,7 @@ def test_a_range_that_is_broken_off_leaves_nothing_behind(reader: LiveReader, se
 # ---- what is not there ----
 
 
-def test_offsets_behind_the_end_are_waited_for_and_then_lost_by_name(reader: LiveReader, sent: Sent) -> None:
+def test_offsets_past_the_end_are_waited_for_and_then_lost_by_name(reader: LiveReader, sent: Sent) -> None:
     lost: Lost = []
     part = QueueRange(sent.queue, MESSAGES - 3, MESSAGES + 7)
     assert read(reader, part, lost=lost) == [497, 498, 499]
@@ -247,7 +249,7 @@ def test_what_comes_while_it_is_waited_for_is_read(peer: Peer) -> None:
             later.join()
 
 
-def test_a_range_far_behind_the_end_is_lost_as_a_whole(reader: LiveReader, sent: Sent) -> None:
+def test_a_range_far_past_the_end_is_lost_as_a_whole(reader: LiveReader, sent: Sent) -> None:
     lost: Lost = []
     part = QueueRange(sent.queue, 10_000, 10_005)
     assert read(reader, part, lost=lost) == []
@@ -294,7 +296,7 @@ def test_a_broker_that_comes_back_goes_on_and_one_that_does_not_is_an_error(tmp_
 def test_a_body_that_was_changed_is_lost_unless_it_is_wanted_as_it_is(
     reader: LiveReader, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Our own broker does not give it out, so it is changed behind it."""
+    """Our own broker does not return such a record, so its file is changed."""
     given = PullPipeline.answer
 
     def answer(pulls: PullPipeline, queue_offset: int) -> PullAnswer:

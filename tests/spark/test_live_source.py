@@ -1,4 +1,4 @@
-"""A table read of a live broker, without a session: the options' way through planning and reading."""
+"""A table read from a live broker, without a session: its options in planning and reading."""
 
 from collections.abc import Callable
 
@@ -14,9 +14,13 @@ from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.datasource.stream import StreamReader
 from tests.spark.stores import BROKER
 
-SCHEMA = StructType([
-    StructField("queueOffset", LongType()), StructField("body", BinaryType()), StructField("tags", StringType()),
-])  # fmt: skip
+SCHEMA = StructType(
+    [
+        StructField("queueOffset", LongType()),
+        StructField("body", BinaryType()),
+        StructField("tags", StringType()),
+    ]
+)
 
 
 @pytest.fixture
@@ -62,7 +66,7 @@ def test_offsets_and_loss_at_a_broker(broker: LocalBroker, topic: str) -> None:
     ]
 
 
-def test_a_topic_that_is_none_is_named(broker: LocalBroker) -> None:
+def test_an_unknown_topic_is_named(broker: LocalBroker) -> None:
     with pytest.raises(TopicNotFound, match="NoSuchTopic"):
         read(broker, topic="NoSuchTopic")
 
@@ -75,7 +79,7 @@ def test_a_group_without_the_right_to_pull_is_refused(broker: LocalBroker, topic
     assert len(read(broker, topic=topic)) == 100
 
 
-def test_a_broker_that_is_silent_is_waited_for_as_long_as_told(fresh_broker: LocalBroker) -> None:
+def test_a_silent_broker_is_waited_for_until_the_timeout(fresh_broker: LocalBroker) -> None:
     options = {"nameServer": fresh_broker.name_server, "pollTimeout": "250ms"}
     with blocking.Producer("silence", name_server=fresh_broker.name_server) as producer:
         producer.send(Message("T", b"one"))

@@ -1,4 +1,4 @@
-"""Plans by pieces of the log: every offset once, in its queue's order, each group in one piece of the log."""
+"""Plans by ranges of the log: every offset once, in its queue's order, each group in one range of the log."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_every_offset_is_planned_once_and_in_order(root: Path, bytes_each: int) 
         assert all(len({part.queue for part in group}) == len(group) for group in groups)
 
 
-def test_each_group_lies_in_a_piece_of_the_log(root: Path) -> None:
+def test_each_group_is_in_one_range_of_the_log(root: Path) -> None:
     def lost(part: QueueRange, why: str) -> None:
         raise AssertionError(f"{part}: {why}")
 
@@ -63,19 +63,19 @@ def test_each_group_lies_in_a_piece_of_the_log(root: Path) -> None:
         assert 8 <= len(groups) <= 9
         ends = []
         for group in groups:
-            places = [
+            positions = [
                 spans[n].physical_offset
                 for part in group
                 for spans in reader.read(part, MessageFilter(), lost, bytes_max=1 << 20)
                 for n in range(len(spans))
             ]
-            ends.append((min(places), max(places)))
+            ends.append((min(positions), max(positions)))
             assert abs(sum(part.size for part in group) - total / 8) < total / 16
         assert ends == sorted(ends)
         assert all(before < after for (_, before), (after, _) in pairwise(ends))
 
 
-def test_what_is_not_there_is_planned_too_so_that_it_is_told(root: Path) -> None:
+def test_what_is_not_there_is_planned_too_so_that_it_is_reported(root: Path) -> None:
     queue = MessageQueue("T", "s", 0)
     with StoreSource((f"s={root}",)).open() as reader:
         for start, end in ((-5, COUNT + 50), (COUNT + 10, COUNT + 60), (-20, -10)):

@@ -1,4 +1,4 @@
-"""Stores as files: Apache's to their manifests, FireArrow's message for message, and nothing of them is touched."""
+"""Stores as files: Apache's as in their manifests, FireArrow's message for message, and nothing is changed."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ def whole(reader: SourceReader, queue: MessageQueue) -> QueueRange:
 
 
 def traces(root: Path) -> dict[str, tuple[int, int, bytes]]:
-    """All that reading could leave behind."""
+    """All that reading could leave."""
     return {
         str(path.relative_to(root)): (
             path.stat().st_mtime_ns,
@@ -67,14 +67,14 @@ def test_every_message_of_a_golden_store_is_read_as_its_manifest_says(golden: Go
     before = traces(golden.root)
     seen = 0
     with StoreSource((f"apache={golden.root}",)).open() as reader:
-        for topic, told in golden.queues():
-            queue = MessageQueue(topic, "apache", told["queueId"])
+        for topic, entry in golden.queues():
+            queue = MessageQueue(topic, "apache", entry["queueId"])
             assert queue in reader.queues(topic)
             part = whole(reader, queue)
-            assert (part.start, part.end) == (told["minOffset"], told["maxOffset"])
+            assert (part.start, part.end) == (entry["minOffset"], entry["maxOffset"])
             found = records(reader, part, bytes_max=2000)
-            assert len(found) == len(told["messages"])
-            for record, message in zip(found, told["messages"], strict=True):
+            assert len(found) == len(entry["messages"])
+            for record, message in zip(found, entry["messages"], strict=True):
                 assert_same(record, message)
                 seen += 1
             assert reader.bytes_of(part) == sum(record.size for record in found)
@@ -88,7 +88,7 @@ def test_topics_are_those_that_are_declared_and_those_that_have_queues(golden: G
         declared = json.loads((golden.root / "config" / "topics.json").read_text())["topicConfigTable"]
         assert set(topics) >= {topic for topic, _ in golden.queues()} | set(declared)
         assert topics == sorted(set(topics))
-        assert "%LMQ%one" in topics  # light queues are never declared
+        assert "%LMQ%one" in topics  # LMQs are never declared
         with pytest.raises(TopicNotFound, match="has no topic 'GoldenNothing'"):
             reader.queues("GoldenNothing")
         empty = [queue for queue in reader.queues("GoldenBatch") if whole(reader, queue).end == 0]
@@ -98,38 +98,41 @@ def test_topics_are_those_that_are_declared_and_those_that_have_queues(golden: G
 def test_groups_are_those_that_the_broker_saved(golden: Golden) -> None:
     with StoreSource((f"a={golden.root}",)).open() as reader:
         groups = reader.groups()
-    told = loads(golden.manifest["consumerOffsets"])["offsetTable"]
+    offset_table = loads(golden.manifest["consumerOffsets"])["offsetTable"]
     users = {group: queues for group, queues in groups.items() if group.startswith("CG_")}
     assert len(users) >= 2
     for group, queues in users.items():
         for queue, queue_offset in queues.items():
             name = f"{queue.topic}@{group}"
-            if name in told:  # light queues have a table of their own
-                assert told[name][str(queue.queue_id)] == queue_offset
+            if name in offset_table:  # LMQs have a separate table
+                assert offset_table[name][str(queue.queue_id)] == queue_offset
     assert users["CG_REPLIER"][MessageQueue("GoldenRequest", "a", 3)] == 1
 
 
 @pytest.mark.parametrize("topic", ["GoldenPlain", "GoldenFill", "SCHEDULE_TOPIC_XXXX", "GoldenSql"])
 def test_tags_are_found_by_their_text(golden: Golden, topic: str) -> None:
-    """Entries of the delay topic hold times where others hold the tag."""
+    """Entries of the delay topic have times where others have the tags code."""
     with StoreSource((f"a={golden.root}",)).open() as reader:
-        for _, told in (each for each in golden.queues() if each[0] == topic):
-            part = whole(reader, MessageQueue(topic, "a", told["queueId"]))
-            for tag in {message.get("tags") for message in told["messages"]} - {None, ""}:
+        for _, entry in (each for each in golden.queues() if each[0] == topic):
+            part = whole(reader, MessageQueue(topic, "a", entry["queueId"]))
+            for tag in {message.get("tags") for message in entry["messages"]} - {None, ""}:
                 found = records(reader, part, MessageFilter(tags=frozenset({tag})))
-                wanted = [m["physicalOffset"] for m in told["messages"] if m.get("tags") == tag]
+                wanted = [m["physicalOffset"] for m in entry["messages"] if m.get("tags") == tag]
                 assert [record.physical_offset for record in found] == wanted
 
 
 def test_times_lead_to_offsets_as_in_the_broker(golden: Golden) -> None:
     with StoreSource((f"a={golden.root}",)).open() as reader:
         asked = 0
-        for topic, told in golden.queues():
-            queue = MessageQueue(topic, "a", told["queueId"])
-            times = [message["storeTimestamp"] for message in told["messages"]]
+        for topic, entry in golden.queues():
+            queue = MessageQueue(topic, "a", entry["queueId"])
+            times = [message["storeTimestamp"] for message in entry["messages"]]
             for ms in {*times, times[0] - 1, times[-1] + 1, times[len(times) // 2] + 1, 0, 1 << 60}:
                 later = (n for n, time in enumerate(times) if time >= ms)
-                assert reader.offset_at(queue, ms) == told["minOffset"] + next(later, len(times)), (topic, ms)
+                assert reader.offset_at(queue, ms) == entry["minOffset"] + next(later, len(times)), (
+                    topic,
+                    ms,
+                )
                 asked += 1
     assert asked > 200
 
@@ -199,7 +202,7 @@ def test_a_part_of_a_queue_is_a_part_of_its_records(store: KnownStore) -> None:
                 assert spans.bytes - spans.size(len(spans) - 1) < 3000
 
 
-# ---- several, their names, their way to the workers ----
+# ---- several, their names, pickling for the workers ----
 
 
 def test_several_stores_are_read_as_one(golden_clean: Golden, store: KnownStore) -> None:

@@ -1,4 +1,4 @@
-"""Stores that are damaged, cut, or changed while they are read: a named loss or a sentence, never silence."""
+"""Stores that are damaged, truncated, or changed while they are read: a named loss or an error, never silence."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store, pu
 # ---- damage ----
 
 
-def test_a_record_that_is_none_is_lost_and_the_rest_is_read(root: Path) -> None:
+def test_an_invalid_record_is_lost_and_the_rest_is_read(root: Path) -> None:
     for number in (30, 31, 77):
         path, position, _ = record_at(root, number)
         write_at(path, position + 4, b"\0\0\0\0")
@@ -75,7 +75,7 @@ def test_a_tag_that_is_not_asked_for_is_no_loss(root: Path) -> None:
         (0, struct.pack(">qi", 0, 0x7FFFFFFF)),
     ],
 )
-def test_an_entry_that_lies_is_lost(root: Path, at: int, value: bytes) -> None:
+def test_a_wrong_entry_is_lost(root: Path, at: int, value: bytes) -> None:
     path, position = entry_at(root, 42)
     write_at(path, position + at, value)
     losses = LossRecorder()
@@ -109,8 +109,8 @@ def test_a_missing_segment_is_lost_by_name_and_the_rest_is_read(root: Path) -> N
     assert losses.reasons == [f"no file in {root / 'commitlog'} has them"]
 
 
-def test_times_lead_to_what_is_missing_and_not_behind_it(root: Path) -> None:
-    """Otherwise a start by time would pass over it in silence."""
+def test_times_lead_to_what_is_missing_and_not_past_it(root: Path) -> None:
+    """Otherwise a start by time would skip it silently."""
     segments = sorted((root / "commitlog").iterdir())
     homes = [record_at(root, n)[0] for n in range(COUNT)]
     for path in segments[1:-1]:
@@ -139,7 +139,7 @@ def test_a_missing_queue_file_is_lost_by_name(root: Path) -> None:
 # ---- the end and the beginning ----
 
 
-def test_a_queue_ends_behind_its_last_whole_record(root: Path) -> None:
+def test_a_queue_ends_after_its_last_whole_record(root: Path) -> None:
     """After a power failure entries may be there whose records are not."""
     path, position, size = record_at(root, COUNT - 3)
     write_at(path, position + size // 2, bytes(SEGMENT_BYTES - position - size // 2))
@@ -157,7 +157,7 @@ def test_a_queue_ends_behind_its_last_whole_record(root: Path) -> None:
 
 
 def test_a_last_record_that_is_damaged_is_lost_and_not_forgotten(root: Path) -> None:
-    """Behind it the other queue has a whole record, so the log does not end there."""
+    """After it the other queue has a whole record, so the log does not end there."""
     path, position, _ = record_at(root, COUNT - 1)
     write_at(path, position + 4, b"\0")
     losses = LossRecorder()
@@ -264,7 +264,7 @@ def test_a_store_that_is_written_is_read_as_it_is_at_that_moment(tmp_path: Path)
 def test_an_entry_that_is_seen_half_written_is_looked_at_again(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker writes its parts one after the other, the size last."""
+    """A broker writes an entry's fields one after the other, the size last."""
     torn = {COUNT - 1}
     whole = QueueReader.read
 
@@ -274,7 +274,7 @@ def test_an_entry_that_is_seen_half_written_is_looked_at_again(
             return bytes(8) + data[8:]
         return data
 
-    looks = [False, True, False]  # from the end: for the end of the file, for the record, again
+    looks = [False, True, False]  # from the end: for the end of the file, for the record, a second time
     monkeypatch.setattr(QueueReader, "read", read)
     with opened(root) as reader:
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
@@ -282,7 +282,7 @@ def test_an_entry_that_is_seen_half_written_is_looked_at_again(
 
 
 def test_segments_that_vanish_while_they_are_read_are_lost(root: Path) -> None:
-    """Those that are mapped stay readable; the others are told."""
+    """Those that are mapped stay readable; the others are reported."""
     losses = LossRecorder()
     with opened(root) as reader:
         reading = reader.read(QueueRange(QUEUE, 0, COUNT), MessageFilter(), losses, bytes_max=300)
@@ -298,7 +298,7 @@ def test_segments_that_vanish_while_they_are_read_are_lost(root: Path) -> None:
     assert losses.ranges == [(mapped[-1] + 1, last)]
 
 
-def test_a_file_that_is_made_anew_under_its_name_is_no_crash(root: Path) -> None:
+def test_a_file_that_is_created_again_under_its_name_is_no_crash(root: Path) -> None:
     losses = LossRecorder()
     with opened(root) as reader:
         for path in (root / "commitlog").iterdir():
@@ -308,7 +308,7 @@ def test_a_file_that_is_made_anew_under_its_name_is_no_crash(root: Path) -> None
     assert sum(end - start for start, end in losses.ranges) == COUNT
 
 
-def test_a_file_that_grows_is_mapped_anew(tmp_path: Path) -> None:
+def test_a_file_that_grows_is_mapped_again(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}"
     path.write_bytes(b"short")
     mappings = MappedFiles()

@@ -1,4 +1,4 @@
-"""Stores with any bytes changed: each offset that is asked for is read as it was written, or told as lost, once."""
+"""Stores with any bytes changed: each requested offset is read as it was written, or reported as lost, once."""
 
 import functools
 import shutil
@@ -22,7 +22,7 @@ QUEUE = MessageQueue("T", "s", 0)
 
 @functools.cache
 def pristine() -> dict[str, bytes]:
-    """Files of a store with COUNT messages in two queues each, by their place in it."""
+    """Files of a store with COUNT messages in two queues each, by their path in it."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "s"
         with open_store(root) as store:
@@ -65,7 +65,7 @@ def damaged(folder: Path, edits: list[tuple[Any, ...]]) -> None:
             del data[how[0] :]
         else:
             at, value = how
-            new = bytes(value)  # so many zeros, or these
+            new = bytes(value)  # this many zeros, or these
             data[at : at + len(new)] = new[: max(0, len(data) - at)]
     for part in ("commitlog", "consumequeue/T/0", "consumequeue/T/1"):
         (folder / part).mkdir(parents=True)
@@ -100,7 +100,7 @@ def test_every_offset_is_read_or_lost_once(
                     assert (record.topic, record.queue_id) == ("T", 0)
                     seen[record.queue_offset] = record.body
             segments = reader.segments("s")
-            walked = reader.read_log("s", segments[0].base if segments else 0, None, lambda *told: None)
+            walked = reader.read_log("s", segments[0].base if segments else 0, None, lambda *lost: None)
             assert sum(len(spans) for spans in walked) <= 2 * COUNT
             reader.log_end("s")
             reader.offset_at(QUEUE, 1000)
@@ -110,7 +110,7 @@ def test_every_offset_is_read_or_lost_once(
     if not by_tag:
         assert sorted(number for number in seen if number < COUNT) == [*range(COUNT)]
     if all(kind in ("write", "zero") and str(name).startswith("commitlog") for kind, name, *_ in edits):
-        for number, (name, start, stop) in enumerate(places()):
+        for number, (name, start, stop) in enumerate(record_ranges()):
             touched = any(
                 file == name and at < stop and at + (value if isinstance(value, int) else len(value)) > start
                 for _, file, at, value in edits
@@ -120,7 +120,7 @@ def test_every_offset_is_read_or_lost_once(
 
 
 @functools.cache
-def places() -> list[tuple[str, int, int]]:
+def record_ranges() -> list[tuple[str, int, int]]:
     """File of the log, start and end in it of each record of QUEUE."""
     found = []
     for name, entries in sorted(pristine().items()):

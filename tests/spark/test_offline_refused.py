@@ -1,4 +1,4 @@
-"""Folders that are no store, or not a whole one: refused in a sentence, or read as far as they can be."""
+"""Folders that are no store, or not a complete one: refused in a sentence, or read as far as possible."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ def test_a_part_of_a_store_is_refused(root: Path) -> None:
 
 def test_queues_in_rocksdb_are_refused(root: Path) -> None:
     (root / "consumequeue_r").mkdir()
-    with opened(root) as reader:  # both are written by a broker on its way there
+    with opened(root) as reader:  # a broker that migrates writes both
         assert reader.bounds([QUEUE])[QUEUE] == (0, COUNT)
     shutil.rmtree(root / "consumequeue")
     with pytest.raises(StoreUnreadable, match=r"RocksDB \(consumequeue_r\).* with the option nameServer"):
@@ -48,7 +48,7 @@ def test_queues_of_batches_are_refused(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "0", "00000000000000000000.bak", "٠" * 20])
-def test_files_that_are_none_of_a_store_are_named(root: Path, name: str) -> None:
+def test_files_of_no_store_are_named(root: Path, name: str) -> None:
     (root / "commitlog" / name).write_text("x")
     with pytest.raises(StoreUnreadable, match="does not belong to a store: move it away"):
         opened(root)
@@ -105,17 +105,17 @@ def test_a_config_that_is_cut_is_replaced_by_its_copy(root: Path) -> None:
 def test_the_newer_file_of_offsets_counts(root: Path) -> None:
     config = root / "config"
     config.mkdir()
-    plain, light = config / "consumerOffset.json", config / "lmqConsumerOffset.json"
+    plain, lmq = config / "consumerOffset.json", config / "lmqConsumerOffset.json"
     plain.write_text('{"offsetTable":{"T@g":{0:3}}}')
-    light.write_text('{"offsetTable":{"T@g":{0:9}},"lmqOffsetTable":{"%LMQ%x@g":5}}')
-    for newer, counted in ((plain, 3), (light, 9)):
-        for path in (plain, light):
+    lmq.write_text('{"offsetTable":{"T@g":{0:9}},"lmqOffsetTable":{"%LMQ%x@g":5}}')
+    for newer, counted in ((plain, 3), (lmq, 9)):
+        for path in (plain, lmq):
             os.utime(path, ns=(0, 2 if path == newer else 1))
         with opened(root) as reader:
             assert reader.groups() == {"g": {QUEUE: counted, MessageQueue("%LMQ%x", "s", 0): 5}}
 
 
-def test_equal_hashes_of_tags_are_told_apart(tmp_path: Path) -> None:
+def test_tags_with_equal_hashes_are_distinguished(tmp_path: Path) -> None:
     assert java_hash("Aa") == java_hash("BB")
     with open_store(tmp_path) as store:
         for tag in ("Aa", "BB", "Aa"):

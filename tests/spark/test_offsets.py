@@ -1,4 +1,4 @@
-"""Offsets: JSON there and back, and what points mean for queues as they are, what is gone named as lost."""
+"""Offsets: JSON both ways, what start and end points mean for existing queues, what is gone named as lost."""
 
 import pytest
 from hypothesis import given, settings
@@ -83,7 +83,7 @@ def test_starts_that_are_gone_are_named(log: FakeLog) -> None:
 
 
 @given(st.integers(0, 12), st.integers(0, 8), st.integers(2, 6), st.integers(0, 6))
-def test_of_a_range_all_is_there_or_told(start: int, count: int, first: int, long: int) -> None:
+def test_of_a_range_all_is_read_or_reported(start: int, count: int, first: int, long: int) -> None:
     asked, losses = QueueRange(Q0, start, start + count), []
     left = available_part(asked, first, first + long, lambda part, _: losses.append(part))
     found = sorted(n for part in (left, *losses) for n in range(part.start, part.end))

@@ -61,7 +61,7 @@ def test_each_option_is_understood(given: dict[str, str], field: str, value: obj
         ({"maxBytesPerTrigger": "1m"}, "trigger_bytes", 1 << 20),
     ],
 )
-def test_streams_have_options_of_their_own(given: dict[str, str], field: str, value: object) -> None:
+def test_streams_have_separate_options(given: dict[str, str], field: str, value: object) -> None:
     assert getattr(options(STREAM, **given), field) == value
     with pytest.raises(InvalidOption, match=f"{next(iter(given))}: this option is only for stream"):
         options(BATCH, **given)
@@ -72,7 +72,7 @@ def test_names_are_read_in_any_case_as_spark_lowers_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"startingOfsets": "latest"}, "startingOfsets: unknown option; did you mean startingOffsets?"),
         ({"zzz": "1"}, "zzz: unknown option; SPARK.md lists all options"),
@@ -111,10 +111,10 @@ def test_names_are_read_in_any_case_as_spark_lowers_them() -> None:
         ({"keysByIndex": "true"}, "keysByIndex: no keys to look up; set keys"),
     ],
 )
-def test_a_refusal_is_one_sentence_that_names_the_option(given: dict[str, str], told: str) -> None:
+def test_a_refusal_is_one_sentence_that_names_the_option(given: dict[str, str], expected: str) -> None:
     with pytest.raises(InvalidOption) as refusal:
         options(**given)
-    assert told in str(refusal.value)
+    assert expected in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert len(str(refusal.value)) < 300
 
@@ -146,9 +146,13 @@ def test_options_of_the_client_are_let_through() -> None:
 
 def test_a_time_goes_before_times_and_times_before_offsets() -> None:
     every = {
-        "startingOffsets": OFFSETS, "startingOffsetsByTimestamp": OFFSETS, "startingTimestamp": "7",
-        "endingOffsets": OFFSETS, "endingOffsetsByTimestamp": OFFSETS, "endingTimestamp": "8",
-    }  # fmt: skip
+        "startingOffsets": OFFSETS,
+        "startingOffsetsByTimestamp": OFFSETS,
+        "startingTimestamp": "7",
+        "endingOffsets": OFFSETS,
+        "endingOffsetsByTimestamp": OFFSETS,
+        "endingTimestamp": "8",
+    }
     seen = []
     for name in (
         None,

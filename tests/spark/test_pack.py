@@ -43,8 +43,12 @@ def test_a_python_without_the_package_imports_it_from_there(packed: Packed, tmp_
     )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {LIBRARY!r}); {program}"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     end, file = done.stdout.split()
     assert end == "UNWRITTEN"
@@ -53,8 +57,11 @@ def test_a_python_without_the_package_imports_it_from_there(packed: Packed, tmp_
 
 def test_it_says_how_spark_submit_uses_it(packed: Packed) -> None:
     assert packed.arguments() == (
-        "--archives", f"{packed.path}#{LIBRARY}", "--conf", f"spark.executorEnv.PYTHONPATH={LIBRARY}",
-    )  # fmt: skip
+        "--archives",
+        f"{packed.path}#{LIBRARY}",
+        "--conf",
+        f"spark.executorEnv.PYTHONPATH={LIBRARY}",
+    )
 
 
 def test_a_name_that_spark_would_not_unpack_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is told, in a process of its own, where a package that Spark needs is missing or too old."""
+"""The error, in a separate process, if a package that Spark needs is missing or too old."""
 
 import subprocess
 import sys
@@ -8,11 +8,11 @@ import pytest
 
 CALLS = ("session()", "register(None)", "scan(None, path='/store')")
 MISSING = "import sys; sys.modules[{package!r}] = None\n"
-"""Imports of it fail as if it were not installed."""
+"""Makes imports of it fail as if it were not installed."""
 
 
-def told(prelude: str, call: str) -> str:
-    """The last line of what a program says that fails."""
+def last_error(prelude: str, call: str) -> str:
+    """The last line of a failing program's output."""
     program = f"{prelude}\nfrom firearrow import spark_tools\nspark_tools.{call}\n"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
@@ -24,7 +24,7 @@ def told(prelude: str, call: str) -> str:
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("package", ["pyspark", "pyarrow"])
 def test_a_missing_package_is_one_sentence(package: str, call: str) -> None:
-    assert told(MISSING.format(package=package), call) == (
+    assert last_error(MISSING.format(package=package), call) == (
         f"firearrow.spark_tools.submit.CannotSubmit: {package} cannot be imported: pip install 'firearrow[spark]'"
     )
 
@@ -35,7 +35,7 @@ def test_a_pyspark_too_old_is_one_sentence(tmp_path: Path, call: str) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("raise AssertionError('imported')\n")
     (package / "version.py").write_text("__version__: str = '4.1.3'\n")
-    assert told(f"import sys; sys.path.insert(0, {str(tmp_path)!r})", call) == (
+    assert last_error(f"import sys; sys.path.insert(0, {str(tmp_path)!r})", call) == (
         f"firearrow.spark_tools.submit.CannotSubmit: PySpark 4.1.3 in {package} is too old, 4.2 or later is required: "
         "pip install 'firearrow[spark]'"
     )

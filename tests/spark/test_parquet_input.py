@@ -1,4 +1,4 @@
-"""What an import reads: pieces that follow each other where they must, rows in their queues' order, from any row on."""
+"""What an import reads: parts in sequence where necessary, rows in their queues' order, from any row on."""
 
 import random
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ Parts = Sequence[Sequence[QueueRange]]
 def export(
     log: FakeLog, folder: Path, parts: Parts, columns: tuple[str, ...] = ALL, by: tuple[str, ...] = ("date",)
 ) -> None:
-    """As the job does it, with parts as they are given."""
+    """As the job does it, with these parts."""
     marks = ProgressFiles(folder / "_checkpoint")
     marks.folder.mkdir(parents=True)
     work = ExportTask(
@@ -68,7 +68,7 @@ def span(start: int, end: int, queue_id: int = 0, topic: str = "Orders") -> Queu
 
 
 def keys(found: ParquetInput, start: int = 0) -> list[list[tuple[str, int, int]]]:
-    """Of each piece (topic, queue, offset) of its rows from `start` on."""
+    """For each part, (topic, queue, offset) of its rows from `start` on."""
     return [
         [
             (row["topic"], row["queueId"], row["queueOffset"])
@@ -93,13 +93,16 @@ def test_parts_of_a_queue_follow_each_other_and_others_do_not(tmp_path: Path) ->
     export(log, tmp_path, parts)
     found = parquet_input(tmp_path, contents=True, ordered=True)
     assert [[piece.name for piece in chain] for chain in found.chains] == [
-        ["part-000000", "part-000001", "part-000002", "part-000003"], ["part-000004"]
-    ]  # fmt: skip
+        ["part-000000", "part-000001", "part-000002", "part-000003"],
+        ["part-000004"],
+    ]
     assert found.queues == tuple(sorted(log.queues_there))
     assert [key for piece in keys(found) for key in piece] == [
-        (each.queue.topic, each.queue.queue_id, offset) for part in parts for each in part
+        (each.queue.topic, each.queue.queue_id, offset)
+        for part in parts
+        for each in part
         for offset in range(each.start, each.end)
-    ]  # fmt: skip
+    ]
     assert [len(chain) for chain in parquet_input(tmp_path, contents=False, ordered=False).chains] == [1] * 5
 
 
@@ -117,7 +120,7 @@ def test_files_that_lie_across_each_other_are_put_in_order(tmp_path: Path) -> No
         assert keys(found, start) == [wanted[start:]]
 
 
-def test_files_behind_each_other_are_read_from_any_row_on(tmp_path: Path) -> None:
+def test_consecutive_files_are_read_from_any_row_on(tmp_path: Path) -> None:
     log = FakeLog()
     for number in range(30):
         log.add(queue_of(), stored_ms=number // 10 * DAY_MS)
@@ -138,14 +141,14 @@ def test_row_groups_before_the_start_are_not_read(tmp_path: Path) -> None:
 
 
 def test_columns_that_folders_say_are_there(tmp_path: Path) -> None:
-    for place in (
+    for path in (
         "topic=A%2FB/queueId=7",
         "topic=__HIVE_DEFAULT_PARTITION__/queueId=0",
         "_temporary/topic=X",
         ".hidden",
     ):
-        (tmp_path / place).mkdir(parents=True)
-        pq.write_table(pa.table({"body": ["x"], "price": [1]}), tmp_path / place / "f.parquet")
+        (tmp_path / path).mkdir(parents=True)
+        pq.write_table(pa.table({"body": ["x"], "price": [1]}), tmp_path / path / "f.parquet")
     found = parquet_input(tmp_path, contents=False, ordered=True)
     rows = [row for piece in found.file_ranges for batch in batches(piece, 0) for row in batch.to_pylist()]
     assert rows == [{"body": "x", "topic": "A/B", "queueId": 7}, {"body": "x", "topic": None, "queueId": 0}]
@@ -169,8 +172,10 @@ def test_renamed_topics_say_what_they_were() -> None:
     assert with_topics(batch, lambda topic: topic) is batch
     renamed = with_topics(batch, lambda topic: f"{topic}2" if topic == "A" else topic)
     assert renamed.to_pydict() == {
-        "topic": ["A2", "B", None, "A2"], "body": [b"1", b"2", b"3", b"4"], "sourceTopic": ["A", "B", None, "A"],
-    }  # fmt: skip
+        "topic": ["A2", "B", None, "A2"],
+        "body": [b"1", b"2", b"3", b"4"],
+        "sourceTopic": ["A", "B", None, "A"],
+    }
 
 
 def test_an_export_that_has_not_finished_is_refused(tmp_path: Path) -> None:
@@ -205,7 +210,7 @@ def test_files_without_a_manifest_cannot_be_checked(tmp_path: Path) -> None:
         parquet_input(tmp_path, contents=True, ordered=True)
 
 
-def test_a_folder_that_says_no_number_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_a_valid_number_is_named(tmp_path: Path) -> None:
     (tmp_path / "queueId=first").mkdir()
     pq.write_table(pa.table({"body": ["x"]}), tmp_path / "queueId=first" / "f.parquet")
     with pytest.raises(InvalidFiles, match="queueId=first is not a valid queueId"):

@@ -1,4 +1,4 @@
-"""Files of a task: whole under their names or not there, every row once, in its partition, in order; bounded inside."""
+"""Files of a task: complete under their names or not there, every row once, in its partition, in order; bounded."""
 
 import errno
 import random
@@ -36,9 +36,12 @@ def batch(
     start: int, count: int, topic: str = "T", tags: str | None = "t", time_us: int = 0, body: bytes = b"body"
 ) -> pa.RecordBatch:
     values = {
-        "topic": [topic] * count, "queueOffset": range(start, start + count), "storeTimestamp": [time_us] * count,
-        "tags": [tags] * count, "body": [body] * count,
-    }  # fmt: skip
+        "topic": [topic] * count,
+        "queueOffset": range(start, start + count),
+        "storeTimestamp": [time_us] * count,
+        "tags": [tags] * count,
+        "body": [body] * count,
+    }
     arrays = [pa.array(list(values[field.name]), field.type) for field in schema(COLUMNS)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema(COLUMNS))
 
@@ -76,18 +79,18 @@ def test_rows_lie_in_the_folder_of_their_topic_and_day(tmp_path: Path) -> None:
     ]
     mixed = pa.Table.from_batches(rows).combine_chunks().to_batches()[0]
     written = write(tmp_path, Layout(COLUMNS, ("topic", "date")), mixed)
-    places = {
+    expected = {
         "topic=%25RETRY%25g/date=1970-01-02/part-1.parquet": [3, 4],
         "topic=A/date=1969-12-31/part-1.parquet": [5],
         "topic=A/date=1970-01-01/part-1.parquet": [0, 1, 2, 6, 7, 8, 9],
     }
-    assert files(tmp_path) == sorted(places) == [each.path for each in written]
-    for place, offsets in places.items():
-        assert pq.ParquetFile(tmp_path / place).read()["queueOffset"].to_pylist() == offsets
-    assert [each.rows for each in written] == [len(places[each.path]) for each in written]
+    assert files(tmp_path) == sorted(expected) == [each.path for each in written]
+    for path, offsets in expected.items():
+        assert pq.ParquetFile(tmp_path / path).read()["queueOffset"].to_pylist() == offsets
+    assert [each.rows for each in written] == [len(expected[each.path]) for each in written]
 
 
-def test_every_row_is_in_one_partition_whatever_it_holds() -> None:
+def test_every_row_is_in_one_partition_for_all_values() -> None:
     dice = random.Random(7)
     tags = [None, "", "a", "b/c", "..", "=", "ü" * 300]
     rows = [
@@ -120,13 +123,13 @@ def test_long_values_fit_and_differ() -> None:
     assert len(one.encode()) < 200
 
 
-def test_a_time_that_is_none_has_a_folder(tmp_path: Path) -> None:
+def test_a_null_time_has_a_folder(tmp_path: Path) -> None:
     rows = batch(0, 2).set_column(2, "storeTimestamp", pa.array([None, 5], pa.timestamp("us", tz="UTC")))
     write(tmp_path, Layout(COLUMNS, ("date",)), rows)
     assert files(tmp_path) == ["date=1970-01-01/part-1.parquet", f"date={NO_VALUE}/part-1.parquet"]
 
 
-def test_columns_that_only_tell_the_partition_are_not_written(tmp_path: Path) -> None:
+def test_columns_that_only_name_the_partition_are_not_written(tmp_path: Path) -> None:
     layout = Layout(("queueOffset",), ("date", "topic"))
     assert layout.read == ("queueOffset", "storeTimestamp", "topic")
     write(tmp_path, layout, batch(0, 2))
@@ -203,7 +206,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ({"columns": ("nonsense",)}, "columns: unknown column 'nonsense'"),
         ({"partition_by": ("body",)}, "--partition-by: unknown 'body'"),
@@ -213,8 +216,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         ({"compression": "none", "level": 3}, "only for zstd"),
     ],
 )
-def test_a_wrong_layout_is_refused(arguments: dict[str, object], told: str) -> None:
-    with pytest.raises(InvalidOption, match=told):
+def test_a_wrong_layout_is_refused(arguments: dict[str, object], expected: str) -> None:
+    with pytest.raises(InvalidOption, match=expected):
         Layout(**{"columns": COLUMNS, **arguments})  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""What brokers answer to pulls in rare states: each ends in records, in a named loss, or in a clear error."""
+"""Brokers' answers to pulls in rare states: each ends in records, in a named loss, or in a clear error."""
 
 import json
 import multiprocessing
@@ -37,7 +37,7 @@ Lost = list[tuple[int, int, str]]
 
 
 class Broker:
-    """One queue with records [first, end) but for `holes`; `rules` are asked first. `asked`: offsets of pulls."""
+    """One queue with records [first, end) except `holes`; `rules` are used first. `asked`: offsets of pulls."""
 
     def __init__(self, first: int, end: int, each: Callable[[], int] = lambda: 10) -> None:
         self.first, self.end, self.each = first, end, each
@@ -60,23 +60,25 @@ class Broker:
 
     def plain(self, request: RemotingCommand, at: int) -> Answer:
         if at < self.first:
-            return self.told(request, MOVED, self.first)
+            return self.respond(request, MOVED, self.first)
         if at >= self.end:
-            return self.told(request, NOT_FOUND if at == self.end else MOVED, self.end)
+            return self.respond(request, NOT_FOUND if at == self.end else MOVED, self.end)
         stop = min(at + self.each(), at + int(request.ext["maxMsgNums"]), self.end)
         body = b"".join(
             record_bytes(b"%d" % n, queue_offset=n, topic="T", queue_id=0, sys_flag=self.flags.get(n, 0))
             for n in range(at, stop)
             if n not in self.holes
         )
-        return self.told(request, FOUND, stop, body)
+        return self.respond(request, FOUND, stop, body)
 
-    def told(self, request: RemotingCommand, code: int, next_offset: int, body: bytes = b"") -> Answer:
+    def respond(self, request: RemotingCommand, code: int, next_offset: int, body: bytes = b"") -> Answer:
         ext = {
-            "nextBeginOffset": str(next_offset), "minOffset": str(self.first), "maxOffset": str(self.end),
+            "nextBeginOffset": str(next_offset),
+            "minOffset": str(self.first),
+            "maxOffset": str(self.end),
             "suggestWhichBrokerId": "0",
-        }  # fmt: skip
-        return request.answer(code, "as told", ext, body)
+        }
+        return request.answer(code, "scripted", ext, body)
 
 
 @pytest.fixture
@@ -91,10 +93,16 @@ def put(cluster: Scripted, broker: Broker) -> Broker:
 
 
 def read(
-    cluster: Scripted, start: int, end: int, *, message_filter: MessageFilter = ALL, lost: Lost | None = None,
-    bytes_max: int = 1000, timeout_s: float = 5,
-) -> list[int]:  # fmt: skip
-    def tell(part: QueueRange, why: str) -> None:
+    cluster: Scripted,
+    start: int,
+    end: int,
+    *,
+    message_filter: MessageFilter = ALL,
+    lost: Lost | None = None,
+    bytes_max: int = 1000,
+    timeout_s: float = 5,
+) -> list[int]:
+    def on_loss(part: QueueRange, why: str) -> None:
         assert part.queue == QUEUE
         if lost is None:
             raise DataLoss(f"{part}: {why}")
@@ -105,15 +113,15 @@ def read(
         part = QueueRange(QUEUE, start, end)
         return [
             spans.queue_offset(index)
-            for spans in reader.read(part, message_filter, tell, bytes_max=bytes_max)
+            for spans in reader.read(part, message_filter, on_loss, bytes_max=bytes_max)
             for index in range(len(spans))
         ]
 
 
-def test_pulls_go_ahead_where_brokers_give_alike(cluster: Scripted) -> None:
+def test_pulls_are_pipelined_where_brokers_answer_regularly(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 2000))
     assert read(cluster, 0, 2000) == list(range(2000))
-    assert broker.asked == list(range(0, 2000, 10)), "no pull was in vain"
+    assert broker.asked == list(range(0, 2000, 10)), "no pull was wasted"
     assert {int(fields["maxMsgNums"]) for fields in broker.fields[:90]} == {BATCH_MAX}
 
 
@@ -169,7 +177,7 @@ def test_holes_in_answers_are_named(cluster: Scripted) -> None:
     assert {why for _, _, why in lost} == {"the broker has no record of these offsets"}
 
 
-def test_a_record_that_stands_for_several_leaves_no_hole(cluster: Scripted) -> None:
+def test_a_record_of_several_offsets_leaves_no_hole(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 30))
     broker.flags = {4: 0x80 | 0x40, 18: 0x80 | 0x40}
     broker.holes = {5, 6, 7, 19}
@@ -179,7 +187,7 @@ def test_a_record_that_stands_for_several_leaves_no_hole(cluster: Scripted) -> N
 def test_holes_of_a_filter_are_none(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 100))
     broker.holes = set(range(0, 100, 3))
-    broker.rules = [lambda request, at: broker.told(request, AGAIN, 40)]
+    broker.rules = [lambda request, at: broker.respond(request, AGAIN, 40)]
     tagged = MessageFilter(tags=frozenset({"x"}))
     assert read(cluster, 0, 100, message_filter=tagged) == [], "what has not the tag is left out here"
     assert broker.asked == [0, *range(40, 100, 10)]
@@ -188,7 +196,7 @@ def test_holes_of_a_filter_are_none(cluster: Scripted) -> None:
 
 def test_passing_over_offsets_without_a_filter_is_a_loss(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 100))
-    broker.rules = [lambda request, at: broker.told(request, AGAIN, 40)]
+    broker.rules = [lambda request, at: broker.respond(request, AGAIN, 40)]
     lost: Lost = []
     assert read(cluster, 10, 60, lost=lost) == list(range(40, 60))
     assert lost == [(10, 40, "the broker skips these offsets")]
@@ -197,7 +205,7 @@ def test_passing_over_offsets_without_a_filter_is_a_loss(cluster: Scripted) -> N
 @pytest.mark.parametrize("code", [NOT_FOUND, AGAIN, MOVED, FOUND])
 def test_a_broker_that_never_gets_on_is_a_loss_in_time(cluster: Scripted, code: int) -> None:
     broker = put(cluster, Broker(0, 50))
-    stuck = [lambda request, at: broker.told(request, code, at)] * 100
+    stuck = [lambda request, at: broker.respond(request, code, at)] * 100
     broker.rules = [broker.plain, *stuck]
     lost: Lost = []
     assert read(cluster, 0, 50, lost=lost) == list(range(10))
@@ -206,17 +214,17 @@ def test_a_broker_that_never_gets_on_is_a_loss_in_time(cluster: Scripted, code: 
 
 def test_an_offset_that_goes_backwards_is_no_way_back(cluster: Scripted) -> None:
     broker = put(cluster, Broker(0, 50))
-    broker.rules = [broker.plain, lambda request, at: broker.told(request, FOUND, 0, record_bytes(b"x"))]
+    broker.rules = [broker.plain, lambda request, at: broker.respond(request, FOUND, 0, record_bytes(b"x"))]
     assert read(cluster, 0, 50) == list(range(50))
 
 
 @pytest.mark.parametrize(
     ("code", "error", "says"),
     [
-        (16, RequestRefused, "T@a:0: 16 as told"),
+        (16, RequestRefused, "T@a:0: 16 scripted"),
         (26, RequestRefused, "26"),
-        (1, RequestRefused, "1 as told"),
-        (17, TopicNotFound, "17 as told"),
+        (1, RequestRefused, "1 scripted"),
+        (17, TopicNotFound, "17 scripted"),
         (23, InvalidOption, "sql: the broker cannot parse"),
     ],
 )
@@ -224,7 +232,7 @@ def test_refusals_come_with_the_broker_s_words(
     cluster: Scripted, code: int, error: type[SparkToolsError], says: str
 ) -> None:
     broker = put(cluster, Broker(0, 50))
-    broker.rules = [broker.plain, lambda request, at: broker.told(request, code, 0)]
+    broker.rules = [broker.plain, lambda request, at: broker.respond(request, code, 0)]
     with pytest.raises(error, match=says):
         read(cluster, 0, 50)
 
@@ -307,7 +315,7 @@ def test_a_topic_without_a_route_is_an_error(cluster: Scripted) -> None:
 
 
 class WithSlave(Scripted):
-    """`b` is the slave of `a`, as routes say."""
+    """`b` is the slave of `a` in the routes."""
 
     def _route(self, request: RemotingCommand) -> Answer:
         answer = super()._route(request)
@@ -340,8 +348,8 @@ def test_a_slave_that_the_master_suggests_is_asked_and_the_master_when_it_fails(
     assert master.asked[1] == slave.asked[4], "what the slave refused is asked of the master"
 
 
-def test_a_process_that_was_forked_has_links_of_its_own(cluster: Scripted) -> None:
-    """As workers of Spark are made."""
+def test_a_forked_process_has_separate_connections(cluster: Scripted) -> None:
+    """As Spark's workers are created."""
     put(cluster, Broker(0, 20))
     assert read(cluster, 0, 20) == list(range(20))
     child = multiprocessing.get_context("fork").Process(target=read_in_child, args=(cluster.name_server,))
@@ -357,4 +365,4 @@ def read_in_child(name_server: str) -> None:
 
 
 def never(part: QueueRange, why: str) -> None:
-    raise AssertionError(f"{part} is said to be lost: {why}")
+    raise AssertionError(f"{part} is reported as lost: {why}")

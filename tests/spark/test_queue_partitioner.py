@@ -1,4 +1,4 @@
-"""Placing: which queue a row goes to."""
+"""The queue that a row goes to."""
 
 from collections.abc import Sequence
 
@@ -47,11 +47,11 @@ def test_an_id_goes_before_a_sharding_key_and_equal_keys_stay_together() -> None
 
 @pytest.mark.parametrize("key", ["polygenelubricants", "a", "Ünïcode 😀", ""])
 def test_a_sharding_key_chooses_what_javas_client_chooses(key: str) -> None:
-    """The first hashes to the least integer, whose absolute value is no integer of Java."""
+    """The first hashes to the least integer, whose absolute value is no Java integer."""
     assert placed_in(shardingKey=[key]) == {("T", hash_index(key, 4)): [0]}
 
 
-def test_topics_of_a_column_are_told_apart() -> None:
+def test_topics_of_a_column_are_distinguished() -> None:
     batch = pa.record_batch({"topic": ["B", "A", "B"], "queueId": [0, 0, 1]})
     assert flat(list(partition_rows(batch, None, queues))) == {("B", 0): [0], ("B", 1): [2], ("A", 0): [1]}
     assert flat(list(partition_rows(batch, "C", queues))) == {("C", 0): [0, 1], ("C", 1): [2]}
@@ -88,11 +88,13 @@ def test_a_queue_is_looked_for_at_the_broker_of_the_same_name_first() -> None:
         ]
 
     def found(message_filter: QueueIdUse, **columns: Sequence[int | str | None]) -> list[tuple[str, int]]:
-        place: dict[int, tuple[str, int]] = {}
+        by_row: dict[int, tuple[str, int]] = {}
         for stretch in partition_rows(pa.record_batch(columns), "T", two, message_filter):
             assert stretch.queue is not None
-            place |= dict.fromkeys(stretch.rows.tolist(), (stretch.queue.broker_name, stretch.queue.queue_id))
-        return [place[row] for row in range(len(place))]
+            by_row |= dict.fromkeys(
+                stretch.rows.tolist(), (stretch.queue.broker_name, stretch.queue.queue_id)
+            )
+        return [by_row[row] for row in range(len(by_row))]
 
     ids, names = [1, 1, 3, 3, 0], ["a", "b", "a", "b", None]
     exact = found(QueueIdUse.EXACT, queueId=ids, brokerName=names)

@@ -1,4 +1,4 @@
-"""A table read without a session: parts, batches of rows, narrow schemas, pickles, and Spark's sharp edges."""
+"""A table read without a session: parts, batches of rows, narrow schemas, pickles, and Spark's pitfalls."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ def test_filters_narrow_parts_and_choice_and_stay_with_spark(log: FakeLog) -> No
     filters = [EqualTo(("queueId",), 0), EqualTo(("tags",), "B")]
     assert list(narrowed.pushFilters(list(filters))) == filters
     parts = narrowed.partitions()
-    assert [piece.queue.queue_id for part in parts for piece in part.value] == [0]
+    assert [each.queue.queue_id for part in parts for each in part.value] == [0]
     assert offsets(narrowed) == []
     only = PushdownReader(plan(log), NAMES)
     list(only.pushFilters([EqualTo(("tags",), "B")]))
@@ -92,7 +92,7 @@ def test_filters_that_exclude_each_other_read_nothing(log: FakeLog) -> None:
 
 
 def test_filters_narrow_only_where_that_was_asked_for() -> None:
-    """Spark looks at this while spark.sql.python.filterPushdown.enabled is false."""
+    """Spark checks this while spark.sql.python.filterPushdown.enabled is false."""
 
     def narrows(**options: str) -> bool:
         source = RocketMQSource({"path": "/memory", **options})
@@ -122,7 +122,7 @@ def test_loss_while_reading_ends_it_or_is_counted(log: FakeLog) -> None:
     assert sum(batch.num_rows for batch in reader(log, failOnDataLoss="false").read(part)) == 140
 
 
-def test_whoever_stops_early_closes_the_reader(log: FakeLog) -> None:
+def test_stopping_early_closes_the_reader(log: FakeLog) -> None:
     early = reader(log, batchRows="1")
     batches = early.read(early.partitions()[0])
     assert next(batches).num_rows == 1
@@ -144,15 +144,15 @@ def test_batches_are_of_the_schema_that_spark_demands(log: FakeLog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "told"),
+    ("field", "expected"),
     [
         (StructField("offset", LongType()), "unknown column 'offset'"),
         (StructField("queueId", LongType()), "schema: queueId is int32, not int64; cast it"),
         (StructField("topic", StringType(), nullable=False), "schema: topic cannot be `not null`"),
     ],
 )
-def test_a_schema_that_cannot_be_given_is_refused(field: StructField, told: str) -> None:
-    with pytest.raises(InvalidOption, match=told):
+def test_a_schema_that_cannot_be_given_is_refused(field: StructField, expected: str) -> None:
+    with pytest.raises(InvalidOption, match=expected):
         asked_columns(StructType([field]))
 
 

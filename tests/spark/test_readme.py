@@ -24,7 +24,12 @@ def test_the_example_counts_messages_by_tag(spark_environment: dict[str, str], t
     [example] = examples("Spark", "python")
     done = subprocess.run(
         [sys.executable, "-c", example.replace("/path/to/store", str(store))],
-        env=os.environ | spark_environment, cwd=tmp_path, capture_output=True, text=True, timeout=220, check=False,
-    )  # fmt: skip
+        env=os.environ | spark_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=220,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert {"|new|2|", "|paid|1|"} <= {line.replace(" ", "") for line in done.stdout.splitlines()}

@@ -1,4 +1,4 @@
-"""Which records are kept: by exact texts and half-open times, whatever is asked together, as plain Python would say."""
+"""Which records match: exact strings and half-open times, in any combination, compared with plain Python."""
 
 import pytest
 from hypothesis import given, settings
@@ -91,17 +91,17 @@ def test_bytes_that_change_are_an_error() -> None:
 
 
 def test_a_golden_log_is_selected_as_its_manifest_says(golden: Golden) -> None:
-    told = [m for topic, q in golden.queues() for m in q["messages"] if topic == m["topicInRecord"]]
-    tags = {m["tags"] for m in told if m.get("tags")}
-    keys = {key for m in told for key in (m.get("keys") or "").split(" ") if key}
+    messages = [m for topic, q in golden.queues() for m in q["messages"] if topic == m["topicInRecord"]]
+    tags = {m["tags"] for m in messages if m.get("tags")}
+    keys = {key for m in messages for key in (m.get("keys") or "").split(" ") if key}
     kept_by_tag: list[int] = []
     kept_by_key: list[int] = []
     for path in sorted((golden.root / "commitlog").iterdir()):
         spans, _, _ = walk(path.read_bytes(), 0, 1 << 40, base=int(path.name))
         kept_by_tag += (r.physical_offset for r in records_of(RecordFilter(tags=tags).keep(spans)))
         kept_by_key += (r.physical_offset for r in records_of(RecordFilter(keys=keys).keep(spans)))
-    assert {m["physicalOffset"] for m in told if m.get("tags")} <= set(kept_by_tag)
-    assert {m["physicalOffset"] for m in told if (m.get("keys") or "").strip()} <= set(kept_by_key)
+    assert {m["physicalOffset"] for m in messages if m.get("tags")} <= set(kept_by_tag)
+    assert {m["physicalOffset"] for m in messages if (m.get("keys") or "").strip()} <= set(kept_by_key)
     assert len(tags) > 5
     assert len(keys) > 300
 
@@ -149,13 +149,19 @@ def test_kept_is_what_plain_python_keeps(
         )
     )
     kept = RecordFilter(
-        topics=topics, tags=tags, keys=keys, unique_ids=ids, stored_from=stored_from, stored_until=stored_until,
-        born_from=born_from, born_until=born_until,
-    ).keep(spans)  # fmt: skip
+        topics=topics,
+        tags=tags,
+        keys=keys,
+        unique_ids=ids,
+        stored_from=stored_from,
+        stored_until=stored_until,
+        born_from=born_from,
+        born_until=born_until,
+    ).keep(spans)
     assert bodies(kept) == [b"%d" % number for number, message in enumerate(messages) if wanted(message)]
 
 
-# ---- sets of texts ----
+# ---- sets of strings ----
 
 
 @settings(max_examples=200, deadline=None)

@@ -1,4 +1,4 @@
-"""Records in a window: walked, looked up by entries, found again behind damage; never outside of the window."""
+"""Records in a window: walked, looked up by entries, found again after damage; never outside of the window."""
 
 import mmap
 import struct
@@ -24,26 +24,28 @@ BODY_AT, MAGIC_AT, QUEUE_OFFSET_AT, PHYSICAL_AT = 88, 4, 20, 28
 def log_of(
     count: int, *, base: int = BASE, body: bytes = b"body ", first: int = 0
 ) -> tuple[bytes, list[int]]:
-    """Records of Orders@3 one behind the other, and where each begins."""
-    log, places = b"", []
+    """Consecutive records of Orders@3, and where each begins."""
+    log, positions = b"", []
     for number in range(count):
-        places.append(len(log))
+        positions.append(len(log))
         log += record_bytes(
-            body + str(number).encode(), properties_bytes({"TAGS": f"tag{number % 3}", "n": str(number)}),
-            queue_offset=first + number, physical_offset=base + len(log),
-        )  # fmt: skip
-    return log, places
+            body + str(number).encode(),
+            properties_bytes({"TAGS": f"tag{number % 3}", "n": str(number)}),
+            queue_offset=first + number,
+            physical_offset=base + len(log),
+        )
+    return log, positions
 
 
-def entries_of(log: bytes, places: list[int], *, base: int = BASE) -> bytes:
-    ends = [*places[1:], len(log)]
+def entries_of(log: bytes, positions: list[int], *, base: int = BASE) -> bytes:
+    ends = [*positions[1:], len(log)]
     return b"".join(
-        struct.pack(">qiq", base + place, end - place, java_hash(f"tag{number % 3}"))
-        for number, (place, end) in enumerate(zip(places, ends, strict=True))
+        struct.pack(">qiq", base + position, end - position, java_hash(f"tag{number % 3}"))
+        for number, (position, end) in enumerate(zip(positions, ends, strict=True))
     )
 
 
-def places_of(spans: Spans) -> list[int]:
+def positions_of(spans: Spans) -> list[int]:
     return [spans.position(index) for index in range(len(spans))]
 
 
@@ -55,7 +57,7 @@ def changed(data: bytes, at: int, value: bytes) -> bytes:
 
 
 def test_every_record_of_a_golden_log_is_what_apache_says(golden: Golden) -> None:
-    told = {m["physicalOffset"]: m for _, queue in golden.queues() for m in queue["messages"]}
+    expected = {m["physicalOffset"]: m for _, queue in golden.queues() for m in queue["messages"]}
     seen = set()
     for path in sorted((golden.root / "commitlog").iterdir()):
         spans, _, end = walk(path.read_bytes(), 0, 1 << 40, base=int(path.name), check_crc=True)
@@ -63,24 +65,24 @@ def test_every_record_of_a_golden_log_is_what_apache_says(golden: Golden) -> Non
         for index in range(len(spans)):
             record = spans[index]
             assert record.physical_offset == spans.base + spans.position(index)
-            if record.physical_offset in told:
-                assert_same(record, told[record.physical_offset])
-                assert spans.properties(index) == told[record.physical_offset]["properties"]
+            if record.physical_offset in expected:
+                assert_same(record, expected[record.physical_offset])
+                assert spans.properties(index) == expected[record.physical_offset]["properties"]
                 assert spans.topic(index) == record.topic
                 assert bytes(spans.record(index))[BODY_AT : BODY_AT + len(record.body)] == record.body
                 seen.add(record.physical_offset)
-    assert seen == set(told)
+    assert seen == set(expected)
 
 
-def test_a_walk_ends_where_it_is_told_to() -> None:
-    log, places = log_of(10)
-    assert places_of(walk(log, 0, places[4], base=BASE)[0]) == places[:4]
-    assert places_of(walk(log, 0, places[4] + 1, base=BASE)[0]) == places[:5]  # begins before
-    spans, behind, end = walk(log, places[2], len(log), base=BASE, count_max=3)
-    assert (places_of(spans), behind, end) == (places[2:5], places[5], End.LIMIT)
-    spans, behind, end = walk(log, 0, len(log), base=BASE, bytes_max=places[2] + 1)
-    assert (places_of(spans), behind, end) == (places[:3], places[3], End.LIMIT)
-    assert (spans.bytes, spans.base, spans.length) == (places[3], BASE, len(log))
+def test_a_walk_ends_at_its_limits() -> None:
+    log, positions = log_of(10)
+    assert positions_of(walk(log, 0, positions[4], base=BASE)[0]) == positions[:4]
+    assert positions_of(walk(log, 0, positions[4] + 1, base=BASE)[0]) == positions[:5]  # begins before
+    spans, stopped_at, end = walk(log, positions[2], len(log), base=BASE, count_max=3)
+    assert (positions_of(spans), stopped_at, end) == (positions[2:5], positions[5], End.LIMIT)
+    spans, stopped_at, end = walk(log, 0, len(log), base=BASE, bytes_max=positions[2] + 1)
+    assert (positions_of(spans), stopped_at, end) == (positions[:3], positions[3], End.LIMIT)
+    assert (spans.bytes, spans.base, spans.length) == (positions[3], BASE, len(log))
     with pytest.raises(ValueError, match="cannot start at -1"):
         walk(log, -1, 5)
 
@@ -93,39 +95,39 @@ def test_a_walk_ends_where_it_is_told_to() -> None:
         (b"", End.LIMIT),
         (bytes(7), End.UNWRITTEN),
         (b"\x01" * 200, End.TORN),
-        (log_of(1)[0], End.TORN),  # a whole record, but not of this place
-        (struct.pack(">iI", 4, 0xCBD43194), End.TORN),  # a blank of less than itself
+        (log_of(1)[0], End.TORN),  # a whole record, but of another offset
+        (struct.pack(">iI", 4, 0xCBD43194), End.TORN),  # a blank shorter than its header
     ],
 )
 def test_the_end_of_a_walk_has_a_reason(tail: bytes, why: End) -> None:
-    log, places = log_of(3)
-    spans, behind, end = walk(log + tail, 0, 1 << 40, base=BASE)
-    assert places_of(spans) == places
+    log, positions = log_of(3)
+    spans, stopped_at, end = walk(log + tail, 0, 1 << 40, base=BASE)
+    assert positions_of(spans) == positions
     assert end is why
-    assert behind == len(log) + (len(BLANK) if why is End.BLANK else 0)
+    assert stopped_at == len(log) + (len(BLANK) if why is End.BLANK else 0)
 
 
 def test_a_torn_record_is_none_at_every_cut() -> None:
-    log, places = log_of(2)
-    for cut in range(places[1] + 8, len(log)):
-        spans, behind, end = walk(log[:cut], 0, cut, base=BASE)
-        assert (places_of(spans), behind, end) == ([0], places[1], End.TORN)
+    log, positions = log_of(2)
+    for cut in range(positions[1] + 8, len(log)):
+        spans, stopped_at, end = walk(log[:cut], 0, cut, base=BASE)
+        assert (positions_of(spans), stopped_at, end) == ([0], positions[1], End.TORN)
 
-    body_end = places[1] + BODY_AT + len(b"body 1")
-    for cut in range(places[1] + 8, body_end):
+    body_end = positions[1] + BODY_AT + len(b"body 1")
+    for cut in range(positions[1] + 8, body_end):
         zeroed = log[:cut] + bytes(len(log) + 100 - cut)
-        spans, behind, end = walk(zeroed, 0, len(zeroed), base=BASE, check_crc=True)
-        assert (places_of(spans), end) == ([0], End.BAD_CRC if behind > places[1] else End.TORN)
+        spans, stopped_at, end = walk(zeroed, 0, len(zeroed), base=BASE, check_crc=True)
+        assert (positions_of(spans), end) == ([0], End.BAD_CRC if stopped_at > positions[1] else End.TORN)
 
 
-def test_a_wrong_crc_is_told_when_it_is_asked_for() -> None:
-    log, places = log_of(3)
-    log = changed(log, places[1] + BODY_AT, b"B")
-    assert places_of(walk(log, 0, len(log), base=BASE)[0]) == places
-    spans, behind, end = walk(log, 0, len(log), base=BASE, check_crc=True)
-    assert (places_of(spans), behind, end) == ([0], places[2], End.BAD_CRC)
-    elsewhere = changed(log, places[1] + PHYSICAL_AT, bytes(8))
-    assert walk(elsewhere, 0, len(log), base=BASE, check_crc=True)[1:] == (places[1], End.TORN)
+def test_a_wrong_crc_is_reported_when_it_is_checked() -> None:
+    log, positions = log_of(3)
+    log = changed(log, positions[1] + BODY_AT, b"B")
+    assert positions_of(walk(log, 0, len(log), base=BASE)[0]) == positions
+    spans, stopped_at, end = walk(log, 0, len(log), base=BASE, check_crc=True)
+    assert (positions_of(spans), stopped_at, end) == ([0], positions[2], End.BAD_CRC)
+    elsewhere = changed(log, positions[1] + PHYSICAL_AT, bytes(8))
+    assert walk(elsewhere, 0, len(log), base=BASE, check_crc=True)[1:] == (positions[1], End.TORN)
 
 
 def test_long_topics_and_ipv6_hosts_are_records_too(tmp_path: Path) -> None:
@@ -150,13 +152,13 @@ def test_long_topics_and_ipv6_hosts_are_records_too(tmp_path: Path) -> None:
 
 
 def test_entries_show_their_records() -> None:
-    log, places = log_of(40)
-    entries = entries_of(log, places)
+    log, positions = log_of(40)
+    entries = entries_of(log, positions)
     spans, used = from_entries(log, entries, base=BASE, first=0, queue=("Orders", 3))
-    assert (places_of(spans), used) == (places, 40)
+    assert (positions_of(spans), used) == (positions, 40)
     assert spans.bytes == len(log)
     spans, used = from_entries(log, entries[20 * 7 : 20 * 9 + 19], base=BASE, first=7)
-    assert (places_of(spans), used) == (places[7:9], 2)
+    assert (positions_of(spans), used) == (positions[7:9], 2)
     assert from_entries(log, b"", base=BASE, first=0)[1] == 0
 
 
@@ -170,9 +172,13 @@ def test_golden_queues_are_read_by_their_entries(golden: Golden) -> None:
         while at < queue["maxOffset"]:
             base = int.from_bytes(entries[at * 20 : at * 20 + 8], "big") // 262144 * 262144
             spans, used = from_entries(
-                logs[base], entries[at * 20 :], base=base, first=at, is_lmq=topic.startswith("%LMQ%"),
+                logs[base],
+                entries[at * 20 :],
+                base=base,
+                first=at,
+                is_lmq=topic.startswith("%LMQ%"),
                 queue=(topic, queue["queueId"]),
-            )  # fmt: skip
+            )
             for index in range(len(spans)):
                 assert_same(spans[index], queue["messages"][at + index])
                 seen += 1
@@ -181,58 +187,60 @@ def test_golden_queues_are_read_by_their_entries(golden: Golden) -> None:
 
 
 def test_tags_are_refused_on_the_entry() -> None:
-    log, places = log_of(30)
-    entries = entries_of(log, places)
-    bad_bodies = bytes(len(log))  # whoever looks at it finds no record
+    log, positions = log_of(30)
+    entries = entries_of(log, positions)
+    bad_bodies = bytes(len(log))  # a reader of these bytes finds no record
     none = frozenset({java_hash("elsewhere")})
     assert from_entries(bad_bodies, entries, base=BASE, first=0, tags=none)[1] == 30
     for tags in ({"tag1"}, {"tag0", "tag2"}, {f"tag{n}" for n in range(2, 50)}):
         codes = frozenset(java_hash(tag) for tag in tags)
         spans, used = from_entries(log, entries, base=BASE, first=0, tags=codes)
         assert used == 30
-        assert places_of(spans) == [place for n, place in enumerate(places) if f"tag{n % 3}" in tags]
+        assert positions_of(spans) == [
+            position for n, position in enumerate(positions) if f"tag{n % 3}" in tags
+        ]
     assert len(from_entries(log, entries, base=BASE, first=0, tags=frozenset())[0]) == 0
 
 
 def test_an_address_into_an_extension_file_refuses_nothing() -> None:
-    log, places = log_of(2)
-    entries = bytearray(entries_of(log, places))
+    log, positions = log_of(2)
+    entries = bytearray(entries_of(log, positions))
     entries[12:20] = struct.pack(">q", -(1 << 63) + 100)
     tags = frozenset({java_hash("neither")})
-    assert places_of(from_entries(log, entries, base=BASE, first=0, tags=tags)[0]) == [0]
+    assert positions_of(from_entries(log, entries, base=BASE, first=0, tags=tags)[0]) == [0]
 
 
 def test_bytes_and_the_window_bound_what_is_looked_up() -> None:
-    log, places = log_of(30)
-    entries = entries_of(log, places)
-    spans, used = from_entries(log, entries, base=BASE, first=0, bytes_max=places[3] + 1)
-    assert (places_of(spans), used) == (places[:4], 4)
-    half = log[: places[20]]
+    log, positions = log_of(30)
+    entries = entries_of(log, positions)
+    spans, used = from_entries(log, entries, base=BASE, first=0, bytes_max=positions[3] + 1)
+    assert (positions_of(spans), used) == (positions[:4], 4)
+    half = log[: positions[20]]
     assert from_entries(half, entries, base=BASE, first=0)[1] == 20
-    assert from_entries(log, entries, base=BASE + places[5], first=0)[1] == 0
+    assert from_entries(log, entries, base=BASE + positions[5], first=0)[1] == 0
 
 
 LIES = {
     "size": (20 * 8 + 8, struct.pack(">i", 99)),
     "size below zero": (20 * 8 + 8, struct.pack(">i", -1)),
-    "place": (20 * 8, struct.pack(">q", BASE + 1)),
+    "position": (20 * 8, struct.pack(">q", BASE + 1)),
     "another record": (20 * 8, struct.pack(">q", BASE)),
 }
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_an_entry_that_lies_is_named(lie: str) -> None:
-    log, places = log_of(30)
-    entries = changed(entries_of(log, places), *LIES[lie])
+def test_a_wrong_entry_is_named(lie: str) -> None:
+    log, positions = log_of(30)
+    entries = changed(entries_of(log, positions), *LIES[lie])
     spans, used = from_entries(log, entries, base=BASE, first=0)
-    assert (places_of(spans), used) == (places[:8], 8)
+    assert (positions_of(spans), used) == (positions[:8], 8)
     with pytest.raises(RecordError, match="queue offset 8: no such record at"):
         from_entries(log, entries[20 * 8 :], base=BASE, first=8)
 
 
 def test_records_of_another_queue_are_not_those_of_the_entries() -> None:
-    log, places = log_of(3)
-    entries = entries_of(log, places)
+    log, positions = log_of(3)
+    entries = entries_of(log, positions)
     for queue in (("Orders", 2), ("Order", 3), ("Ordert", 3), ("Orders2", 3)):
         with pytest.raises(RecordError, match="queue offset 0"):
             from_entries(log, entries, base=BASE, first=0, queue=queue)
@@ -245,11 +253,11 @@ def test_records_of_another_queue_are_not_those_of_the_entries() -> None:
 
 
 def test_parts_stand_on_the_same_window() -> None:
-    log, places = log_of(10)
+    log, positions = log_of(10)
     spans, _, _ = walk(log, 0, len(log), base=BASE)
-    assert places_of(spans.slice(3, 6)) == places[3:6]
-    assert spans.slice(8, 99).bytes == len(log) - places[8]
-    assert places_of(spans.take([7, 0, 7])) == [places[7], 0, places[7]]
+    assert positions_of(spans.slice(3, 6)) == positions[3:6]
+    assert spans.slice(8, 99).bytes == len(log) - positions[8]
+    assert positions_of(spans.take([7, 0, 7])) == [positions[7], 0, positions[7]]
     with pytest.raises(IndexError):
         spans.take([10])
     with pytest.raises(IndexError):
@@ -260,12 +268,12 @@ def test_parts_stand_on_the_same_window() -> None:
 
 
 def test_bytes_that_change_are_an_error_and_no_crash() -> None:
-    log, places = log_of(2)
+    log, positions = log_of(2)
     window = bytearray(log)
     spans, _, _ = walk(window, 0, len(log), base=BASE)
-    window[places[1] : places[1] + 4] = b"\x7f\xff\xff\xff"
+    window[positions[1] : positions[1] + 4] = b"\x7f\xff\xff\xff"
     assert spans[0].queue_offset == 0
-    with pytest.raises(RecordError, match=f"the record at {BASE + places[1]} changed"):
+    with pytest.raises(RecordError, match=f"the record at {BASE + positions[1]} changed"):
         spans.store_ms(1)
 
 
@@ -283,32 +291,32 @@ def test_a_window_lives_as_long_as_its_spans(tmp_path: Path) -> None:
 
 
 def test_an_answer_is_whole_records_or_an_error() -> None:
-    log, places = log_of(4)
-    assert places_of(from_answer(log)) == places
+    log, positions = log_of(4)
+    assert positions_of(from_answer(log)) == positions
     assert len(from_answer(b"")) == 0
     with pytest.raises(
-        RecordError, match=f"no whole record {places[3]} bytes into an answer of {len(log) - 1}"
+        RecordError, match=f"no whole record {positions[3]} bytes into an answer of {len(log) - 1}"
     ):
         from_answer(log[:-1])
 
 
-# ---- finding the way again ----
+# ---- resynchronisation ----
 
 
-def test_the_next_record_is_found_behind_damage() -> None:
-    log, places = log_of(6)
+def test_the_next_record_is_found_after_damage() -> None:
+    log, positions = log_of(6)
     assert find(log, 0, len(log), base=BASE) == 0
-    assert find(log, 1, len(log), base=BASE) == places[1]
-    assert find(log, places[5] + 1, len(log), base=BASE) == -1
-    assert find(log, 1, places[1], base=BASE) == -1  # begins before `stop`
-    assert find(log, 0, len(log), base=BASE + 1) == -1  # they know their place
-    broken = changed(log, places[2] + MAGIC_AT, b"\0")
-    assert find(broken, places[2], len(log), base=BASE) == places[3]
+    assert find(log, 1, len(log), base=BASE) == positions[1]
+    assert find(log, positions[5] + 1, len(log), base=BASE) == -1
+    assert find(log, 1, positions[1], base=BASE) == -1  # begins before `stop`
+    assert find(log, 0, len(log), base=BASE + 1) == -1  # records contain their offset
+    broken = changed(log, positions[2] + MAGIC_AT, b"\0")
+    assert find(broken, positions[2], len(log), base=BASE) == positions[3]
     assert find(b"\xda" * 500, 0, 500) == -1
     assert find(b"", 0, 9) == -1
 
 
 def test_a_record_inside_of_a_body_is_not_found_as_one() -> None:
     inner, _ = log_of(3, base=0)
-    log, places = log_of(2, body=inner)
-    assert find(log, 1, len(log), base=BASE) == places[1]
+    log, positions = log_of(2, body=inner)
+    assert find(log, 1, len(log), base=BASE) == positions[1]

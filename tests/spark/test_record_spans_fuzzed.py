@@ -1,4 +1,4 @@
-"""Records in a window of any bytes: whatever they are, nothing outside of the window is read."""
+"""Records in a window of any bytes: nothing outside of the window is ever read."""
 
 import struct
 import subprocess
@@ -29,9 +29,9 @@ def test_no_bytes_lead_outside(edits: list[tuple[int, bytes]], cut: int, check_c
     for at, value in edits:
         window[at : at + len(value)] = value
     data = bytes(window[:cut])
-    spans, behind, _ = walk(data, 0, len(data), base=BASE, check_crc=check_crc)
+    spans, stopped_at, _ = walk(data, 0, len(data), base=BASE, check_crc=check_crc)
     checked(spans, data)
-    assert 0 <= behind <= len(data)
+    assert 0 <= stopped_at <= len(data)
     at = 0
     while (at := find(data, at, len(data), base=BASE)) >= 0:
         assert at <= len(data) - 91
@@ -45,8 +45,8 @@ def test_no_bytes_lead_outside(edits: list[tuple[int, bytes]], cut: int, check_c
 
 @settings(max_examples=300, deadline=None)
 @given(some.binary(max_size=200), some.integers(-(1 << 63), (1 << 63) - 1), some.integers(0, 1 << 40))
-def test_no_entries_lead_outside(entries: bytes, place: int, base: int) -> None:
-    rows = entries + struct.pack(">qiq", place, 120, 0) + ENTRIES
+def test_no_entries_lead_outside(entries: bytes, offset: int, base: int) -> None:
+    rows = entries + struct.pack(">qiq", offset, 120, 0) + ENTRIES
     tags = frozenset(map(java_hash, ("tag0", "tag1", "tag2")))
     for given_tags in (None, tags):
         try:
@@ -60,13 +60,13 @@ def test_no_entries_lead_outside(entries: bytes, place: int, base: int) -> None:
 def checked(spans: Spans, data: bytes) -> None:
     for index in range(len(spans)):
         record = spans[index]
-        place = spans.position(index)
-        assert place + record.size <= len(data)
-        assert record.body in data[place : place + record.size]
+        position = spans.position(index)
+        assert position + record.size <= len(data)
+        assert record.body in data[position : position + record.size]
 
 
 def test_the_end_of_a_window_is_the_end_of_memory(tmp_path: Path) -> None:
-    """Behind the mapping lies a page that nobody may touch: reading a byte too far ends the process."""
+    """After the mapping is a page without access: reading a byte too far ends the process."""
     program = """
 import mmap, sys
 from firearrow._native.columnar.entry_lookup import from_entries
@@ -76,14 +76,14 @@ from tests.spark.test_record_spans_fuzzed import ENTRIES, LOG
 from firearrow._native.store.log.record import RecordError
 import ctypes
 page = mmap.PAGESIZE
-room = -(-len(LOG) // page) * page
-area = mmap.mmap(-1, room + page)
+size = -(-len(LOG) // page) * page
+area = mmap.mmap(-1, size + page)
 start = ctypes.addressof(ctypes.c_char.from_buffer(area))
-assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + room), page, 0) == 0
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start + size), page, 0) == 0
 for cut in range(0, len(LOG) + 1, 3):
     data = LOG[:cut]
-    area[room - cut : room] = data
-    window = memoryview(area)[room - cut : room]
+    area[size - cut : size] = data
+    window = memoryview(area)[size - cut : size]
     walk(window, 0, cut, base=BASE, check_crc=True)
     for at in range(0, cut, 97):
         find(window, at, cut, base=BASE)

@@ -1,4 +1,4 @@
-"""redrive: dead letters go back to their topics and begin anew; those that do not tell their topic are named."""
+"""redrive: dead letters go back to their topics with no retries counted; those without an original topic are named."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ def redrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 @pytest.fixture
 def burying(tmp_path: Path) -> Iterator[LocalBroker]:
-    """A broker that holds ten dead letters of GROUP: six from Orders, three from Payments, one that tells nothing."""
+    """A broker with ten dead letters of GROUP: six from Orders, three from Payments, one without an original topic."""
     root = tmp_path / "burying" / BROKER
     root.parent.mkdir()
     with LocalBroker(root, settings=SETTINGS) as broker:
@@ -48,7 +48,7 @@ def burying(tmp_path: Path) -> Iterator[LocalBroker]:
 
 
 def bury(broker: LocalBroker, count: int) -> None:
-    """Consume so many messages and have none of them."""
+    """Consume `count` messages and accept none of them."""
     seen = threading.Semaphore(0)
 
     def handler(messages: Sequence[ReceivedMessage]) -> DeadLetter:
@@ -71,7 +71,7 @@ def fates(broker: LocalBroker, topic: str) -> list[bytes]:
     return sorted(body for queue in bodies(broker.store, topic).values() for body in queue)
 
 
-def test_letters_go_back_to_their_topics_and_begin_anew(burying: LocalBroker, redrive: Job) -> None:
+def test_dead_letters_go_back_to_their_topics_with_no_retries(burying: LocalBroker, redrive: Job) -> None:
     before = {topic: fates(burying, topic) for topic in ("Orders", "Payments")}
     letters = stored(burying.store, f"%DLQ%{GROUP}")
     there = ("--target", burying.name_server)
@@ -90,9 +90,9 @@ def test_letters_go_back_to_their_topics_and_begin_anew(burying: LocalBroker, re
             assert record.reconsume_times == 0
             assert not RETRIED & record.properties.keys()
             assert {"TAGS", "KEYS", "UNIQ_KEY"} <= record.properties.keys()
-            place = Provenance.of(record.properties)
-            assert place is not None
-            assert place.queue == MessageQueue(f"%DLQ%{GROUP}", BROKER, 0)
+            provenance = Provenance.of(record.properties)
+            assert provenance is not None
+            assert provenance.queue == MessageQueue(f"%DLQ%{GROUP}", BROKER, 0)
     assert stored(burying.store, f"%DLQ%{GROUP}") == letters
     assert ran.report["totals"]["messages"] == 9
     assert ran.report["verification"]["missing"] == 0
@@ -127,7 +127,7 @@ def test_only_chosen_letters_go_back(
 
 
 def test_letters_are_chosen_by_the_time_of_their_death(burying: LocalBroker, redrive: Job) -> None:
-    """A letter that is later by a clock than all others."""
+    """A letter with a later time than all others."""
     dead = f"%DLQ%{GROUP}"
     newest = max(record.store_timestamp for record in stored(burying.store, dead)[BROKER, 0])
     while time.time_ns() // 1_000_000 <= newest:
@@ -188,19 +188,19 @@ def test_a_topic_that_is_gone_is_an_error_that_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--path", "s"), "--group: name the consumer group"),
         (("--group", "g", "--topics", "T"), "--group says what is read"),
     ],
 )
-def test_wrong_usage_is_one_sentence(redrive: Job, arguments: tuple[str, ...], told: str) -> None:
+def test_wrong_usage_is_one_sentence(redrive: Job, arguments: tuple[str, ...], expected: str) -> None:
     ran = redrive(*arguments, "--target", "127.0.0.1:1")
     assert ran.code == 2
-    assert told in ran.err
+    assert expected in ran.err
 
 
-# ---- what a letter tells ----
+# ---- the properties of a letter ----
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,7 @@ def test_wrong_usage_is_one_sentence(redrive: Job, arguments: tuple[str, ...], t
         ({}, None),
     ],
 )
-def test_the_origin_is_told_by_the_properties_or_not_at_all(
-    properties: dict[str, str], topic: str | None
-) -> None:
+def test_the_origin_comes_from_the_properties(properties: dict[str, str], topic: str | None) -> None:
     assert origin(GROUP, properties) == topic
 
 

@@ -1,4 +1,4 @@
-"""replay: what is chosen arrives, in order, at least once, with its provenance; what cannot be is told."""
+"""replay: what is selected arrives, in order, at least once, with its provenance; failures are reported."""
 
 import re
 from collections import Counter
@@ -54,7 +54,7 @@ def test_everything_arrives_in_its_queues_in_order(
     assert ran.report["topics"]["Orders"]["messages"] == len(store.of("Orders"))
 
 
-def test_a_message_keeps_what_is_its_own_and_tells_where_it_is_from(
+def test_a_message_keeps_what_is_its_own_and_has_its_provenance(
     store: KnownStore, target: LocalBroker, replay: Job
 ) -> None:
     ran = replay("--path", str(store.root), "--topics", "Orders", *to(target))
@@ -113,9 +113,14 @@ def test_only_what_is_chosen_arrives(
 @pytest.mark.parametrize("numbers", [(7, 93), (60,)])
 @pytest.mark.parametrize("option", ["--keys", "--unique-ids", "--keys-file"])
 def test_a_few_messages_are_found_by_the_index(
-    store: KnownStore, target: LocalBroker, replay: Job, tmp_path: Path, option: str, numbers: tuple[int, ...],
+    store: KnownStore,
+    target: LocalBroker,
+    replay: Job,
+    tmp_path: Path,
+    option: str,
+    numbers: tuple[int, ...],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(index_plan, "GAP_MAX", 0)
     known = [message for message in store.of("Orders") if message.keys]
     ids = [known[number].unique_id for number in numbers]
@@ -169,9 +174,9 @@ def test_another_topic_with_fewer_queues_takes_the_remainder(
     assert ran.code == 0, ran.err
     assert ran.report["notes"] == [f"other queue id: Orders@{BROKER}:3 → Narrow@{BROKER}:0"]
     for records in stored(target.store, "Narrow").values():
-        places = [Provenance.of(record.properties) for record in records]
+        provenances = [Provenance.of(record.properties) for record in records]
         for queue_id in range(4):
-            offsets = [place.queue_offset for place in places if place and place.queue.queue_id == queue_id]
+            offsets = [each.queue_offset for each in provenances if each and each.queue.queue_id == queue_id]
             assert offsets == sorted(offsets)
     assert sum(map(len, bodies(target.store, "Narrow").values())) == len(store.of("Orders"))
 
@@ -212,8 +217,14 @@ def test_a_live_cluster_is_read_as_its_store_is(
         queue_id: [f"live {number}".encode() for number in range(queue_id, 300, 2)] for queue_id in (0, 1)
     }
     assert ran.report["verification"] == {
-        "by": "source offset", "messages": 300, "missing": 0, "wrong": 0, "copies": 0, "unreadable": 0, "named": [],
-    }  # fmt: skip
+        "by": "source offset",
+        "messages": 300,
+        "missing": 0,
+        "wrong": 0,
+        "copies": 0,
+        "unreadable": 0,
+        "named": [],
+    }
 
 
 def test_a_golden_store_arrives_whole(golden_clean: Golden, target: LocalBroker, replay: Job) -> None:
@@ -249,11 +260,11 @@ def test_a_dry_run_counts_and_sends_nothing(store: KnownStore, target: LocalBrok
     assert not (replay.folder / "checkpoint" / "dry-run").exists()
 
 
-# ---- going on where it was ----
+# ---- resuming ----
 
 
 class Failing(Sender):
-    """Fails once it has sent so many batches."""
+    """Fails after it has sent this many batches."""
 
     left = 0
 
@@ -359,7 +370,7 @@ def test_a_topic_that_the_source_has_not_is_named(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--target", "127.0.0.1:1"), "--path or --name-server"),
         (("--dry-run", "--verify", "--path", "s"), "--dry-run sends nothing"),
@@ -369,11 +380,11 @@ def test_a_topic_that_the_source_has_not_is_named(
     ],
 )  # fmt: skip
 def test_wrong_usage_is_one_sentence(
-    store: KnownStore, replay: Job, arguments: tuple[str, ...], told: str
+    store: KnownStore, replay: Job, arguments: tuple[str, ...], expected: str
 ) -> None:
     ran = replay(*(str(store.root) if each == "s" else each for each in arguments))
     assert ran.code == 2
-    assert told in ran.err
+    assert expected in ran.err
     assert ran.err.count("\n") == 1
 
 

@@ -19,11 +19,16 @@ from tests.spark.replaying import job
 from tests.spark.stores import Golden
 
 pytestmark = pytest.mark.interop
-SCHEMA = StructType([
-    StructField("topic", StringType()), StructField("queueId", IntegerType()), StructField("queueOffset", LongType()),
-    StructField("body", BinaryType()), StructField("properties", MapType(StringType(), StringType())),
-    StructField("flag", IntegerType()),
-])  # fmt: skip
+SCHEMA = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("queueId", IntegerType()),
+        StructField("queueOffset", LongType()),
+        StructField("body", BinaryType()),
+        StructField("properties", MapType(StringType(), StringType())),
+        StructField("flag", IntegerType()),
+    ]
+)
 ADDED_BY_READER = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"}
 
 
@@ -50,8 +55,8 @@ def test_apaches_store_into_apaches_broker(
         compared = 0
         for topic, queue in golden_clean.queues():
             if topic.startswith("Golden") and queue["messages"]:
-                place = topic, queue["queueId"]
-                for there in (pull_all(client, *place), *(each.pop(place) for each in tables)):
+                name = topic, queue["queueId"]
+                for there in (pull_all(client, *name), *(each.pop(name) for each in tables)):
                     assert len(there) == len(queue["messages"]), topic
                     for event, message in zip(there, queue["messages"], strict=True):
                         compare(event, message, ran.report["id"])
@@ -61,7 +66,7 @@ def test_apaches_store_into_apaches_broker(
 
 
 def table(**options: str) -> dict[tuple[str, int], list[Event]]:
-    """The rows of each queue, in order, as Java's client would tell them."""
+    """The rows of each queue, in order, as Java's client would report them."""
     reader = RocketMQSource(options).reader(SCHEMA)
     rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     found: dict[tuple[str, int], list[Event]] = {}
@@ -74,11 +79,14 @@ def table(**options: str) -> dict[tuple[str, int], list[Event]]:
 def compare(event: Event, message: Event, job_id: str) -> None:
     body = bytes.fromhex(event["body"])
     assert hashlib.sha256(body).hexdigest() == message.get("bodySha256", message["storedBodySha256"])
-    place = Provenance.of(event["properties"])
-    assert place is not None
-    assert (place.job, place.queue.topic, place.queue.queue_id, place.queue_offset) == (
-        job_id, message["topicInRecord"], message["queueIdInRecord"], message["queueOffset"],
-    )  # fmt: skip
+    provenance = Provenance.of(event["properties"])
+    assert provenance is not None
+    assert (provenance.job, provenance.queue.topic, provenance.queue.queue_id, provenance.queue_offset) == (
+        job_id,
+        message["topicInRecord"],
+        message["queueIdInRecord"],
+        message["queueOffset"],
+    )
     ours = {name: text for name, text in event["properties"].items() if not name.startswith("REPLAY_")}
     kept = {name: text for name, text in message["properties"].items() if name not in BROKER_OWN}
     assert {name: text for name, text in ours.items() if name not in ADDED_BY_READER | BROKER_OWN} == kept

@@ -1,4 +1,4 @@
-"""replay of a damaged store: what is gone is counted, all of it, and named as far as there is room."""
+"""replay of a damaged store: all that is gone is counted, and named up to a limit."""
 
 from pathlib import Path
 

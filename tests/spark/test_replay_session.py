@@ -1,4 +1,4 @@
-"""replay in Spark: a task that is tried again goes on behind its marks, and so does a command that was killed."""
+"""replay in Spark: a retried task resumes after its checkpoint, and so does a command that was killed."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ROUNDS_MAX = 20_000
 BATCHES = 8
-"""That the first attempt of a task sends."""
+"""What the first attempt of a task sends."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def target(tmp_path: Path) -> Iterator[LocalBroker]:
 
 
 class Stumbling(Sender):
-    """Breaks down in a way that nobody has foreseen, in the first attempt of a task."""
+    """Fails with an unexpected error in the first attempt of a task."""
 
     sent = 0
 
@@ -76,7 +76,7 @@ class StumblingForwarding:
             send_task.BATCH_BYTES, send_task.Sender = before  # type: ignore[misc]
 
 
-def test_a_task_that_is_tried_again_goes_on_behind_its_marks(
+def test_a_retried_task_goes_on_after_its_checkpoint(
     spark: "SparkSession", store: KnownStore, target: LocalBroker, tmp_path: Path
 ) -> None:
     message_source = StoreSource((str(store.root),))
@@ -114,14 +114,34 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
     spark_environment: dict[str, str], store: KnownStore, target: LocalBroker, tmp_path: Path
 ) -> None:
     command = [
-        sys.executable, "-c", "from firearrow.broker.cli import main; main()", "spark", "--master", "local[2]",
-        "--driver-memory", "512m", "replay", "--path", str(store.root), "--target", target.name_server,
-        "--checkpoint", str(tmp_path / "checkpoint"), "--report", str(tmp_path / "report.json"), "--quiet",
-    ]  # fmt: skip
+        sys.executable,
+        "-c",
+        "from firearrow.broker.cli import main; main()",
+        "spark",
+        "--master",
+        "local[2]",
+        "--driver-memory",
+        "512m",
+        "replay",
+        "--path",
+        str(store.root),
+        "--target",
+        target.name_server,
+        "--checkpoint",
+        str(tmp_path / "checkpoint"),
+        "--report",
+        str(tmp_path / "report.json"),
+        "--quiet",
+    ]
     slow = subprocess.Popen(
-        [*command, "--rate", "40"], env=os.environ | spark_environment, cwd=tmp_path, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [*command, "--rate", "40"],
+        env=os.environ | spark_environment,
+        cwd=tmp_path,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         marks = ProgressFiles(tmp_path / "checkpoint" / "marks")
         assert await_marks(slow, marks), "nothing was marked"
@@ -131,9 +151,14 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
     ended_at = sum(mark.counts.get("messages", 0) for mark in marks.written())
     assert 0 < ended_at < len(store.messages)
     ran = subprocess.run(
-        [*command, "--verify"], env=os.environ | spark_environment, cwd=tmp_path, capture_output=True, text=True,
-        timeout=110, check=False,
-    )  # fmt: skip
+        [*command, "--verify"],
+        env=os.environ | spark_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
     assert "INFO" not in ran.stderr
     report = orjson.loads((tmp_path / "report.json").read_bytes())
@@ -144,7 +169,7 @@ def test_a_command_that_was_killed_goes_on_where_it_was(
 
 
 def await_marks(running: "subprocess.Popen[str]", marks: ProgressFiles) -> bool:
-    """Until something is marked; false if it ended before."""
+    """Wait until a checkpoint is written; false if the job ended before."""
     for _ in range(ROUNDS_MAX):
         if marks.folder.is_dir() and any(mark.counts.get("messages") for mark in marks.written()):
             return True

@@ -79,7 +79,7 @@ def expected_of(row: Made) -> tuple[int, bytes, dict[str, str]]:
 
 
 @given(st.lists(MADE, min_size=1, max_size=30), st.integers(0, 10), st.integers(1, 200), st.integers(1, 5))
-def test_whatever_the_slice_and_the_limits_each_row_comes_once_in_order(
+def test_each_row_comes_once_in_order_for_any_slice_and_limits(
     made: list[Made], first: int, bytes_max: int, count_max: int
 ) -> None:
     first = min(first, len(made))
@@ -95,7 +95,7 @@ def test_whatever_the_slice_and_the_limits_each_row_comes_once_in_order(
     assert everything(rows, bytes_max=bytes_max, count_max=count_max) == expected
 
 
-def test_a_row_gets_an_id_of_its_own_unless_its_column_or_its_map_has_one() -> None:
+def test_a_row_gets_an_id_unless_its_column_or_its_map_has_one() -> None:
     columns = {"UNIQ_KEY": texts(pa.array([None, "MINE", None]))}
     numbered = (PREFIX, (1 << 48) - 2)
     made = everything(RowEncoder(bodies(b"", b"", b""), texts=columns, ids=(PREFIX, 0xABC)))
@@ -122,7 +122,7 @@ def test_a_batch_is_closed_by_bytes_or_rows_and_holds_at_least_one() -> None:
     order = np.arange(5, dtype=np.int64).data
     assert rows.batch(order, 0, bytes_max=1, count_max=9)[1] == 1
     assert rows.batch(order, 0, bytes_max=1000, count_max=2)[1] == 2
-    size = 22 + 100 + 42  # room for an id is kept whether there is one or not
+    size = 22 + 100 + 42  # space for an id is reserved whether there is one or not
     assert rows.batch(order, 0, bytes_max=3 * size, count_max=9)[1] == 3
     assert rows.batch(order, 0, bytes_max=3 * size - 1, count_max=9)[1] == 2
 

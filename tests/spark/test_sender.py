@@ -1,4 +1,4 @@
-"""Sending in bulk: what arrives is what was sent, in its order, and nothing that was acknowledged is missing."""
+"""Bulk sends: what arrives is what was sent, in its order, and nothing that was acknowledged is missing."""
 
 import os
 import struct
@@ -72,9 +72,12 @@ def numbers(messages: list[ReceivedMessage]) -> list[int]:
 
 def test_records_arrive_as_they_were(peer: Peer, target: Cluster, topic: str) -> None:
     properties = {"UNIQ_KEY": "AB" * 16, "TAGS": "t", "KEYS": "k1 k2", "größe": "übel", "MSG_REGION": "old"}
-    spans = spans_of(*(
-        record_bytes(b"body %d" % n, properties_bytes(properties), queue_offset=n, flag=n) for n in range(300)
-    ))  # fmt: skip
+    spans = spans_of(
+        *(
+            record_bytes(b"body %d" % n, properties_bytes(properties), queue_offset=n, flag=n)
+            for n in range(300)
+        )
+    )
     with Sender(target) as sender:
         queue = sender.queues(topic)[1]
         at, pendings = 0, []
@@ -103,8 +106,8 @@ def test_every_queue_keeps_its_order_while_others_are_on_the_way(
         for number in range(200):
             sender.send_batch(queues[number % 4], item(number) + item(number + 1000), 2)
         sender.finish()
-    for place, queue in enumerate(queues):
-        sent = [n for number in range(place, 200, 4) for n in (number, number + 1000)]
+    for index, queue in enumerate(queues):
+        sent = [n for number in range(index, 200, 4) for n in (number, number + 1000)]
         assert numbers(stored(peer, queue)) == sent
 
 
@@ -122,7 +125,7 @@ def test_one_message_brings_its_life(peer: Peer, target: Cluster, topic: str) ->
 
 
 def test_a_missing_topic_is_named_and_never_made(peer: Peer, target: Cluster) -> None:
-    """Though this broker would make topics by itself."""
+    """Although this broker would create topics automatically."""
     name = f"missing-{os.getpid()}"
     with Sender(target, timeout_s=5) as sender:
         with pytest.raises(TopicNotFound, match=f"topic {name}: .* create the topic there first"):
@@ -133,7 +136,7 @@ def test_a_missing_topic_is_named_and_never_made(peer: Peer, target: Cluster) ->
         assert name not in admin.topics()
 
 
-def test_a_broker_that_nobody_knows_is_an_error(target: Cluster, topic: str) -> None:
+def test_an_unknown_broker_is_an_error(target: Cluster, topic: str) -> None:
     sender = Sender(target, timeout_s=0.3)
     with pytest.raises(SendFailed, match="nowhere"), sender:
         sender.send_batch(MessageQueue(topic, "nowhere", 0), item(1), 1)
@@ -149,13 +152,13 @@ def test_what_is_refused_fails_with_the_broker_s_words_and_nothing_follows(
             queue, other = sender.queues(topic)[2:]
             good = sender.send_batch(queue, item(1), 1)
             bad = sender.send_batch(queue, b"no items at all, not even one", 1)
-            behind = sender.send_batch(queue, item(2), 1)
+            following = sender.send_batch(queue, item(2), 1)
             assert sender.send_batch(other, item(3), 1).wait() == range(1), "other queues go on"
             assert good.wait() == range(1)
             with pytest.raises(SendFailed, match=f"{topic}@broker-a:2: broker-a: "):
                 bad.wait()
             with pytest.raises(SendFailed, match="not sent, because an earlier request failed"):
-                behind.wait()
+                following.wait()
 
     with pytest.raises(SendFailed, match=f"^{topic}@broker-a:2: broker-a: "):
         sends()
@@ -178,7 +181,7 @@ def test_an_error_of_the_caller_is_not_hidden_by_waiting(background_loop: Backgr
         pendings[0].wait()
 
 
-# ---- what goes wrong on the way ----
+# ---- faults of the network ----
 
 
 def test_a_busy_broker_is_asked_again(background_loop: BackgroundLoop) -> None:
@@ -244,17 +247,17 @@ def test_connections_that_break_lose_nothing_and_change_no_order(
                 background_loop.call(lambda: setattr(detour.broker, "reset_requests", 1))
             sender.send_batch(queues[number % 2], item(number), 1)
     assert detour.broker.accepted > 4
-    for place in (0, 1):
-        found = numbers(stored(peer, queues[place]))
-        assert list(dict.fromkeys(found)) == list(range(place, 120, 2)), "first of each, in order"
+    for index in (0, 1):
+        found = numbers(stored(peer, queues[index]))
+        assert list(dict.fromkeys(found)) == list(range(index, 120, 2)), "first of each, in order"
 
 
-def test_a_large_batch_in_small_pieces_with_a_small_room(
+def test_a_large_batch_in_small_chunks_with_a_small_buffer(
     peer: Peer, topic: str, background_loop: BackgroundLoop
 ) -> None:
-    """Half a megabyte a batch, more on the way than there is room for, over a line that takes a little at a time."""
+    """Half a megabyte a batch, more in flight than the buffers take, over a connection that takes little at a time."""
     detour = background_loop.enter(Detour(peer))
-    detour.broker.piece = 10_000
+    detour.broker.chunk_bytes = 10_000
     spans = spans_of(*(record_bytes(b"%08d" % n + bytes(9000)) for n in range(200)))
     with Sender(Cluster(name_server=detour.name_server), on_the_way_bytes=600_000) as sender:
         queues = sender.queues(topic)

@@ -1,4 +1,4 @@
-"""A session that `session` itself makes, in a process of its own: it has the settings, and filters reach the log."""
+"""A session that `session` creates, in a separate process: it has the settings, and filters are pushed down."""
 
 import os
 import subprocess
@@ -32,16 +32,21 @@ def test_a_session_is_as_it_is_promised(
     spark_environment: dict[str, str], store: KnownStore, tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(store.root)], env=os.environ | spark_environment, cwd=tmp_path,
-        capture_output=True, text=True, timeout=110, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM, str(store.root)],
+        env=os.environ | spark_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    told = orjson.loads(done.stdout.splitlines()[-1])
+    result = orjson.loads(done.stdout.splitlines()[-1])
     own = {"spark.speculation": "true", "spark.master": "local[1]", "spark.app.name": "direct"}
     for name, value in {**SETTINGS, **own}.items():
-        assert told["settings"][name].endswith(value), name  # Spark puts Java options of its own before ours
-    assert told["plan"] == "true"
-    assert all(name.startswith("PS ") for name in told["collectors"]), told["collectors"]
-    assert told["rows"] == 50
-    assert told["parts"] == 1, "the filter did not reach the log"
-    assert told["same"]
+        assert result["settings"][name].endswith(value), name  # Spark puts its own Java options before ours
+    assert result["plan"] == "true"
+    assert all(name.startswith("PS ") for name in result["collectors"]), result["collectors"]
+    assert result["rows"] == 50
+    assert result["parts"] == 1, "the filter did not reach the log"
+    assert result["same"]

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 ROWS = 600
 LEVEL_MS = 1000
-"""Of the broker's first delay level."""
+"""The broker's first delay level."""
 TIMER_MS = 1000
-"""By which timers are exact."""
+"""The precision of timers."""
 DUE_MS = 4000
 
 
@@ -49,7 +49,7 @@ def test_every_column_becomes_what_it_says(
         FROM range(0, 200, 1, 2)""")
     write(frame)
     found = stored(broker.store, topic)
-    assert {place: len(records) for place, records in found.items()} == {
+    assert {name: len(records) for name, records in found.items()} == {
         (BROKER, number): 50 for number in range(4)
     }
     ids = set()
@@ -97,9 +97,13 @@ def test_queues_packed_bodies_and_delays_reach_the_broker(
     topic, due = topics(3), time.time_ns() // 1_000_000 + DUE_MS
     read = spark.read.format("rocketmq").options(topic="Orders", openBodies="false").load(str(store.root))
     frame = read.selectExpr(
-        "body", "sysFlag", "queueId", "uniqKey", "IF(queueOffset = 1, 1, NULL) AS delayLevel",
+        "body",
+        "sysFlag",
+        "queueId",
+        "uniqKey",
+        "IF(queueOffset = 1, 1, NULL) AS delayLevel",
         f"IF(queueOffset = 2, {due}, NULL) AS deliverTime",
-    )  # fmt: skip
+    )
     write(frame, topic=topic, queues="modulo", packedBodies="true", sendBatchBytes="4k")
     known = store.of("Orders")
     await_some(broker.name_server, topic, len(known), asked_max=200_000)
@@ -117,7 +121,7 @@ def test_queues_packed_bodies_and_delays_reach_the_broker(
             assert record.store_timestamp >= due - TIMER_MS
 
 
-def test_a_target_that_is_silent_is_waited_for_as_long_as_told(
+def test_a_silent_target_is_waited_for_until_the_timeout(
     spark: "SparkSession", write: Callable[..., None]
 ) -> None:
     with pytest.raises(Exception, match=r"no answer within 0\.25 s"):
@@ -170,7 +174,7 @@ def test_what_cannot_be_sent_is_one_sentence(
 
 
 def test_spark_itself_wants_a_mode(spark: "SparkSession", broker: LocalBroker) -> None:
-    """Why SPARK.md tells everyone to write mode('append'): the default is refused before the sink is asked."""
+    """Why SPARK.md says to use mode('append'): Spark refuses the default before it calls the sink."""
     register(spark)
     frame = spark.sql("SELECT 'a' AS body")
     with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):

@@ -1,4 +1,4 @@
-"""What the sink refuses before anything is sent, each with a sentence; and that its parts travel."""
+"""What the sink refuses before anything is sent, each with a sentence; and that it can be pickled."""
 
 import pickle
 
@@ -64,9 +64,14 @@ def test_columns_that_make_no_message(columns: dict[str, pa.DataType], sentence:
 
 def test_columns_of_the_source_are_passed_over_and_types_may_vary() -> None:
     columns = {
-        "body": pa.large_binary(), "keys": pa.list_(pa.string()), "flag": pa.int16(), "queueId": pa.int64(),
-        "deliverTime": pa.timestamp("us"), "storeTimestamp": pa.timestamp("us"), "bornHost": pa.string(),
-    }  # fmt: skip
+        "body": pa.large_binary(),
+        "keys": pa.list_(pa.string()),
+        "flag": pa.int16(),
+        "queueId": pa.int64(),
+        "deliverTime": pa.timestamp("us"),
+        "storeTimestamp": pa.timestamp("us"),
+        "bornHost": pa.string(),
+    }
     check_columns(pa.schema(columns), "T")
 
 
@@ -97,12 +102,17 @@ def test_options_that_cannot_be(given: dict[str, str], sentence: str) -> None:
         SinkOptions.of(given, BATCH)
 
 
-def test_what_is_told_is_how_rows_become_messages() -> None:
+def test_the_options_define_how_rows_become_messages() -> None:
     assert SinkOptions.of(THERE, BATCH).sink_settings() == SinkSettings()
     given = {
-        **THERE, "topic": "T", "provenance": "nightly", "queues": "modulo", "packedbodies": "true",
-        "sendbatchbytes": "2k", "sendtimeout": "250ms",
-    }  # fmt: skip
+        **THERE,
+        "topic": "T",
+        "provenance": "nightly",
+        "queues": "modulo",
+        "packedbodies": "true",
+        "sendbatchbytes": "2k",
+        "sendtimeout": "250ms",
+    }
     options = SinkOptions.of(given, BATCH)
     assert options.timeout_s == 0.25
     assert options.sink_settings() == SinkSettings(
@@ -161,7 +171,7 @@ def test_a_group_can_follow_only_rows_that_say_where_they_were_read() -> None:
         )
 
 
-def test_the_offset_behind_the_last_row_of_each_queue_is_learnt_on_the_way() -> None:
+def test_the_offset_after_the_last_row_of_each_queue_is_collected() -> None:
     batches = [
         pa.record_batch(
             [["b"] * len(ids), pa.array(ids, pa.int32()), offsets, ["T"] * len(ids)], schema=SOURCE
@@ -174,11 +184,11 @@ def test_the_offset_behind_the_last_row_of_each_queue_is_learnt_on_the_way() -> 
     assert max_offsets([read, {next(iter(read)): 99}]).popitem()[1] in (99, 10)  # type: ignore[list-item, dict-item]
 
 
-def test_a_failed_write_tells_what_stays() -> None:
-    told = report_aborted([TaskCommit(SentTotals(5)), None, TaskCommit(SentTotals(2))])
-    assert "2 of 3 tasks finished, and the target keeps their 7 messages" in told
+def test_a_failed_write_reports_what_stays() -> None:
+    text = report_aborted([TaskCommit(SentTotals(5)), None, TaskCommit(SentTotals(2))])
+    assert "2 of 3 tasks finished, and the target keeps their 7 messages" in text
 
 
-def test_the_columns_are_told_as_they_are() -> None:
-    told = section(SPARK.read_text("utf-8"), "sink columns")
-    assert told == columns_table(), "run python -m tests.spark.docs"
+def test_the_documented_columns_are_the_real_ones() -> None:
+    table = section(SPARK.read_text("utf-8"), "sink columns")
+    assert table == columns_table(), "run python -m tests.spark.docs"

@@ -1,4 +1,4 @@
-"""SPARK.md says the truth: its tables are made from the declarations, its columns are the table's."""
+"""SPARK.md is correct: its tables are generated from the declarations, its columns are those of the table."""
 
 import re
 
@@ -15,7 +15,7 @@ def test_the_tables_are_those_of_the_options(name: str) -> None:
     assert section(SPARK.read_text("utf-8"), name) == table(TABLES[name]), "run python -m tests.spark.docs"
 
 
-def test_every_column_is_told_and_no_other() -> None:
+def test_every_column_is_documented_and_no_other() -> None:
     rows = re.findall(
         r"^\| ([`\w, ]+) \| [\w, <>]+ \|.*\|$", SPARK.read_text("utf-8").split("### What is read")[0], re.M
     )

@@ -57,7 +57,10 @@ def test_filters_give_the_same_with_and_without_push_down(
     )
     cases: list[tuple[str, Any]] = [
         ("topic = 'Orders'", lambda each: each.queue.topic == "Orders"),
-        ("topic LIKE 'Pay%' AND queueId > 0", lambda each: each.queue.topic == "Payments" and each.queue.queue_id > 0),
+        (
+            "topic LIKE 'Pay%' AND queueId > 0",
+            lambda each: each.queue.topic == "Payments" and each.queue.queue_id > 0,
+        ),
         ("queueOffset >= 10 AND queueOffset < 20", lambda each: 10 <= each.queue_offset < 20),
         ("queueOffset IN (3, 90)", lambda each: each.queue_offset in (3, 90)),
         ("tags = 'paid'", lambda each: each.tags == "paid"),
@@ -69,7 +72,7 @@ def test_filters_give_the_same_with_and_without_push_down(
         (f"uniqKey = '{known[5].unique_id}'", lambda each: each.unique_id == known[5].unique_id),
         ("tags = 'paid' AND tags = 'created'", lambda each: False),
         ("queueId = 0 OR queueOffset = 1", lambda each: each.queue.queue_id == 0 or each.queue_offset == 1),
-    ]  # fmt: skip
+    ]
     for condition, holds in cases:
         frame = load(topicPattern="Orders|Payments", pushDown="true") if pushdown == "true" else frame
         assert frame.where(condition).count() == sum(map(holds, known)), condition
@@ -94,7 +97,7 @@ def test_filters_are_pushed(load: "Callable[..., DataFrame]") -> None:
 def test_one_load_has_one_plan_which_is_why_narrowing_must_be_asked_for(
     load: "Callable[..., DataFrame]", store: KnownStore
 ) -> None:
-    """Spark 4.3 hands the plan of a filter to later scans. Where this fails, `pushDown` may be the default."""
+    """Spark 4.3 passes the plan of a filter to later scans. If this fails, `pushDown` may become the default."""
     narrowed = load(topic="Orders", pushDown="true")
     assert narrowed.where("queueId = 0").count() == len(store.in_queue("Orders", 0))
     assert narrowed.count() == len(store.in_queue("Orders", 0)) < len(store.of("Orders"))
@@ -175,7 +178,7 @@ def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore,
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"topic": "Missing"}, "TopicNotFound"),
         ({"topik": "Orders"}, "topik: unknown option; did you mean topic"),
@@ -183,10 +186,10 @@ def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore,
         ({"topic": "Orders", "sql": "price >"}, "InvalidOption"),
     ],
 )
-def test_what_is_wrong_is_told_in_spark_s_error(
-    load: "Callable[..., DataFrame]", options: dict[str, str], told: str
+def test_what_is_wrong_is_in_spark_s_error(
+    load: "Callable[..., DataFrame]", options: dict[str, str], expected: str
 ) -> None:
-    with pytest.raises(Exception, match=told):
+    with pytest.raises(Exception, match=expected):
         load(**options).count()
 
 

@@ -1,4 +1,4 @@
-"""Cutting ranges into parts loses nothing, repeats nothing, keeps order, and holds its bounds."""
+"""Splitting ranges into parts loses nothing, repeats nothing, keeps order, and respects its bounds."""
 
 from itertools import pairwise
 
@@ -32,9 +32,9 @@ def ranges(*sizes_mib: int, records: int = 1000) -> list[QueueRange]:
 @settings(deadline=None, max_examples=60)
 @given(RANGES, CUTS)
 def test_every_message_is_in_exactly_one_part_and_in_order(asked: list[QueueRange], cut: SplitPolicy) -> None:
-    flat = [piece for part in cut.parts(asked) for piece in part]
+    flat = [each for part in cut.parts(asked) for each in part]
     for whole in asked:
-        mine = [piece for piece in flat if piece.queue == whole.queue]
+        mine = [each for each in flat if each.queue == whole.queue]
         assert all(one.end == other.start for one, other in pairwise(mine))
         assert (
             (sum(map(len, mine)), mine[0].start, mine[-1].end) == (len(whole), whole.start, whole.end)
@@ -42,7 +42,7 @@ def test_every_message_is_in_exactly_one_part_and_in_order(asked: list[QueueRang
             else True
         )
         assert bool(mine) == bool(len(whole))
-        assert all(len(piece) for piece in mine)
+        assert all(len(each) for each in mine)
 
 
 @settings(deadline=None, max_examples=60)
@@ -61,11 +61,11 @@ def test_parts_hold_their_bounds(asked: list[QueueRange], cut: SplitPolicy) -> N
 @settings(deadline=None)
 @given(st.integers(0, 1 << 40), st.integers(1, 3000), st.integers(0, 1 << 40), st.integers(1, 300))
 def test_dividing_is_even_and_leaves_no_odd_last_one(start: int, count: int, size: int, times: int) -> None:
-    pieces = split_range(QueueRange(queue_of(), start, start + count, size), times)
-    assert len(pieces) == min(times, count)
-    assert sum(map(len, pieces)) == count
-    assert max(map(len, pieces)) - min(map(len, pieces)) <= 1
-    assert sum(piece.size for piece in pieces) <= size + len(pieces)
+    divided = split_range(QueueRange(queue_of(), start, start + count, size), times)
+    assert len(divided) == min(times, count)
+    assert sum(map(len, divided)) == count
+    assert max(map(len, divided)) - min(map(len, divided)) <= 1
+    assert sum(each.size for each in divided) <= size + len(divided)
 
 
 def test_a_large_queue_is_divided_and_small_ones_go_together() -> None:

@@ -57,7 +57,7 @@ def test_a_batch_from_here_to_there(log: FakeLog) -> None:
 
 
 def test_nothing_new_is_the_same_text(log: FakeLog) -> None:
-    """Spark compares offsets as texts, also those that it read from a checkpoint."""
+    """Spark compares offsets as strings, also those that it read from a checkpoint."""
     reader = stream(log)
     end = reader.latestOffset(at(0, 0), ReadAllAvailable())
     back = json.loads(json.dumps(end))
@@ -77,7 +77,7 @@ def test_nothing_new_is_the_same_text(log: FakeLog) -> None:
         ),
     ],
 )
-def test_spark_is_told_one_limit(log: FakeLog, options: dict[str, str], limit: object) -> None:
+def test_spark_gets_one_limit(log: FakeLog, options: dict[str, str], limit: object) -> None:
     assert stream(log, **options).getDefaultReadLimit() == limit
 
 

@@ -1,4 +1,4 @@
-"""How much a micro-batch takes: shares in proportion, of each queue that has some, and waiting for enough."""
+"""The size of a micro-batch: shares in proportion, from each queue that has messages, and waiting for enough."""
 
 import pytest
 from hypothesis import given, settings
@@ -74,7 +74,7 @@ def test_messages_are_waited_for_until_there_are_enough_or_it_took_too_long() ->
     assert lengths(waiting, 5, 4) == [0, 0]
 
 
-def test_who_has_all_there_will_be_waits_for_nothing() -> None:
+def test_a_read_of_everything_waits_for_nothing() -> None:
     assert lengths(limits(messages_min=10), 5, 4, at_once=True) == [5, 4]
 
 

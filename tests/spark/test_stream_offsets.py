@@ -1,4 +1,4 @@
-"""A stream's moving end: where it begins, how far it may go, and what is named when something is gone."""
+"""The stream cursor: where it begins, how far it may read, and what is reported when something is gone."""
 
 from typing import Any
 
@@ -22,9 +22,12 @@ class Stream:
         given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest", **options}
         self.lost: list[tuple[str, str]] = []
         self.cursor = StreamCursor(
-            log, SourceOptions.of(given, STREAM), clock=self.clock, pause=self.pass_time,
+            log,
+            SourceOptions.of(given, STREAM),
+            clock=self.clock,
+            pause=self.pass_time,
             lost=lambda part, why: self.lost.append((str(part), why)),
-        )  # fmt: skip
+        )
 
     def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds * 1000)
@@ -35,7 +38,7 @@ class Stream:
 
     def parts(self, starts: dict[MessageQueue, int], ends: dict[MessageQueue, int]) -> list[str]:
         self.pass_time(RELIST_S)
-        return [str(piece) for part in self.cursor.parts(starts, ends) for piece in part]
+        return [str(each) for part in self.cursor.parts(starts, ends) for each in part]
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def log() -> FakeLog:
     return log
 
 
-def test_it_begins_where_it_is_told_and_always_there(log: FakeLog) -> None:
+def test_it_begins_at_the_configured_offset_and_always_there(log: FakeLog) -> None:
     assert Stream(log).cursor.first() == {Q0: 0, Q1: 5}
     stream = Stream(log, startingOffsets="latest")
     assert stream.cursor.first() == {Q0: 10, Q1: 20}
@@ -211,7 +214,7 @@ def test_a_topic_that_vanished_does_not_hide_the_others(log: FakeLog) -> None:
 
 
 def test_a_topic_that_is_deleted_after_it_was_listed_is_loss(log: FakeLog) -> None:
-    """A live reader raises for a topic that no broker has any more."""
+    """A live reader raises for a topic that no broker has anymore."""
     other = queue_of(0, "Other")
     log.add(other, 1)
     stream = Stream(log, topic="Orders,Other", failOnDataLoss="false")
@@ -242,7 +245,7 @@ def test_each_expired_message_is_lost_once_however_small_the_batches_are(log: Fa
     assert stream.lost == [(f"Orders@broker-a:1[{span})", why) for span in ("0..2", "2..4", "4..5")]
 
 
-def test_a_queue_that_ends_before_the_stream_is_told_once_until_it_has_come_up(log: FakeLog) -> None:
+def test_a_queue_that_ends_before_the_stream_is_reported_once_until_it_has_come_up(log: FakeLog) -> None:
     stream = Stream(log, failOnDataLoss="false")
     for _ in range(3):
         stream.end({Q0: 14})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """One query with its checkpoint, run again and again; `batches` are the bodies that came, by micro-batch."""
+    """One query with its checkpoint, run repeatedly; `batches` are the bodies that arrived, by micro-batch."""
 
     def __init__(self, spark: "SparkSession", folder: Path, **options: str) -> None:
         register(spark)
@@ -31,7 +31,7 @@ class Stream:
         self.batches: list[list[bytes]] = []
 
     def run(self, name: str | None = None, **more: str) -> "StreamingQuery":
-        """What there is now, to its end."""
+        """Read what there is now, to its end."""
         options = {"startingOffsets": "earliest", "columns": "body", **self.options, **more}
         writer = self.spark.readStream.format("rocketmq").options(**options).load().writeStream
         writer = writer.queryName(name) if name else writer
@@ -65,7 +65,7 @@ def send(broker: LocalBroker) -> Callable[[str, int, int], None]:
 
 @pytest.fixture(params=["path", "nameServer"])
 def source(request: pytest.FixtureRequest, broker: LocalBroker) -> dict[str, str]:
-    """Both ways to the same running broker."""
+    """Both sources of the same running broker."""
     where = {"path": f"{BROKER}={broker.store}", "nameServer": broker.name_server}
     return {request.param: where[request.param]}
 
@@ -106,7 +106,7 @@ def test_each_message_comes_once_while_it_is_written(
     send: Callable[[str, int, int], None],
     tmp_path: Path,
 ) -> None:
-    """Batches that Spark plans as fast as it can, and a producer meanwhile."""
+    """Batches that Spark plans as fast as it can, with a concurrent producer."""
     topic = topics(2)
     stream = Stream(spark, tmp_path, topic=topic, **source)
     options = {"startingOffsets": "earliest", "columns": "body", "topic": topic, **source}
@@ -143,7 +143,7 @@ def test_a_checkpoint_ahead_of_the_log_is_loss(
 
 
 class CommitRecorder(GroupFollows):
-    """Says which end it has committed."""
+    """Prints which end it has committed."""
 
     def __init__(self, target: Cluster, group: str, query_name: str) -> None:
         super().__init__(target, group, query_name)

@@ -1,4 +1,4 @@
-"""The sink of streams in a session: what a micro-batch leaves at the target, and at the source for a group."""
+"""The sink of streams in a session: what a micro-batch writes to the target, and commits for a group at the source."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_a_group_never_goes_back(
 def test_a_micro_batch_that_is_run_again_sends_the_same_ids(
     load: "Callable[[str], DataFrame]", broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Rows without ids of their own: the query, the micro-batch and the row make them."""
+    """Rows without ids: they are made of the query, the micro-batch and the row."""
     source, target, flag, name_server = topics(2), topics(2), tmp_path / "goes", broker.name_server
     send(broker, source, 0, 40)
 
@@ -126,7 +126,7 @@ def test_a_group_that_is_not_there_ends_the_stream_with_a_sentence(
         drain(load(source), broker, tmp_path, topic=topics(2), commitGroup="nobody")
 
 
-def test_a_target_that_is_silent_ends_the_stream_after_the_time_that_is_told(
+def test_a_silent_target_ends_the_stream_after_the_timeout(
     load: "Callable[[str], DataFrame]", broker: LocalBroker, topics: Callable[..., str], tmp_path: Path
 ) -> None:
     source = topics(2)

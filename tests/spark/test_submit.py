@@ -1,4 +1,4 @@
-"""What spark-submit is told, and what is said in one sentence before it is started."""
+"""The arguments of spark-submit, and errors of one sentence before it is started."""
 
 import os
 import stat
@@ -17,14 +17,14 @@ from firearrow.spark_tools.submit import (
     environment,
     spark_home,
     split,
-)  # fmt: skip
+)
 
 
-def java(folder: Path, told: str, code: int = 0) -> str:
-    """A folder with a `java` that says so."""
+def java(folder: Path, version_output: str, code: int = 0) -> str:
+    """A folder with a `java` that prints this version."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "java"
-    program.write_text(f"#!/bin/sh\necho '{told}' >&2\nexit {code}\n")
+    program.write_text(f"#!/bin/sh\necho '{version_output}' >&2\nexit {code}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return str(folder)
 
@@ -103,16 +103,20 @@ def test_no_java_is_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", ['java version "1.8.0_392"', 'openjdk version "11.0.2" 2019-01-15', "no version"]
+    "version_output", ['java version "1.8.0_392"', 'openjdk version "11.0.2" 2019-01-15', "no version"]
 )
-def test_a_java_too_old_is_one_sentence(tmp_path: Path, told: str) -> None:
+def test_a_java_too_old_is_one_sentence(tmp_path: Path, version_output: str) -> None:
     with pytest.raises(CannotSubmit, match=r"needs Java 17 or later, and .*; set JAVA_HOME to a newer one"):
-        check_java({"PATH": java(tmp_path, told)})
+        check_java({"PATH": java(tmp_path, version_output)})
 
 
-@pytest.mark.parametrize("told", ['openjdk version "17.0.15" 2025-04-15', 'openjdk version "21" 2023-09-19'])
-def test_a_java_new_enough_is_taken(tmp_path: Path, told: str) -> None:
-    check_java({"PATH": "/nowhere", "JAVA_HOME": str(tmp_path)} if java(tmp_path / "bin", told) else {})
+@pytest.mark.parametrize(
+    "version_output", ['openjdk version "17.0.15" 2025-04-15', 'openjdk version "21" 2023-09-19']
+)
+def test_a_java_new_enough_is_taken(tmp_path: Path, version_output: str) -> None:
+    check_java(
+        {"PATH": "/nowhere", "JAVA_HOME": str(tmp_path)} if java(tmp_path / "bin", version_output) else {}
+    )
 
 
 def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a killed broker leaves behind the ends of queues is lost by name; what one shows for a moment is not."""
+"""What a killed broker leaves past the ends of queues is lost by name; what appears only for a moment is not."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ KEPT = 60
 
 
 def never(seconds: float) -> None:
-    raise AssertionError("nobody runs, so nothing is waited for")
+    raise AssertionError("no broker runs, so nothing is waited for")
 
 
 def seen(root: Path, pause: object = never) -> list[tuple[QueueRange, str]]:
@@ -45,7 +45,7 @@ def rows(root: Path, **given: str) -> int:
 
 
 def cut_log(root: Path) -> None:
-    """Within a record of QUEUE; those of OTHER lie behind the one before."""
+    """Within a record of QUEUE; those of OTHER follow the one before."""
     path, position, size = record_at(root, KEPT)
     os.truncate(path, position + size - 1)
     for later in sorted((root / "commitlog").iterdir()):
@@ -65,7 +65,7 @@ def mark(root: Path) -> None:
     (root / "abort").touch()
 
 
-def test_a_clean_store_has_nothing_behind_its_ends(root: Path) -> None:
+def test_a_clean_store_has_nothing_past_its_ends(root: Path) -> None:
     assert seen(root) == []
     assert rows(root) == 2 * COUNT
 
@@ -77,14 +77,14 @@ def test_entries_whose_records_were_cut_off_are_lost_by_name(root: Path) -> None
     with pytest.raises(DataLoss, match=r"80 messages are gone: T@s:0\[60\.\.100\).*; T@s:1\[60\.\.100\)"):
         rows(root)
     assert rows(root, failOnDataLoss="false") == 2 * KEPT
-    told: list[QueueRange] = []
+    reported: list[QueueRange] = []
     with opened(root) as reader:
-        found = ranges(reader, SourceArguments(path=[f"s={root}"]), lambda part, why: told.append(part))
-    assert told == lost
+        found = ranges(reader, SourceArguments(path=[f"s={root}"]), lambda part, why: reported.append(part))
+    assert reported == lost
     assert [(part.start, part.end) for part in found] == [(0, KEPT)] * 2
 
 
-def test_who_asks_for_less_is_told_nothing(root: Path) -> None:
+def test_reading_less_reports_nothing(root: Path) -> None:
     cut_log(root)
     upto = '{"T": {"s": {"0": %d, "1": %d}}}'
     assert rows(root, endingOffsets=upto % (KEPT, KEPT - 1)) == 2 * KEPT - 1
@@ -97,7 +97,7 @@ def test_who_asks_for_less_is_told_nothing(root: Path) -> None:
 
 
 def test_records_without_entries_are_lost_by_name(root: Path) -> None:
-    """As far as they lie behind what the queues show: a queue's tail that is missing among others is damage."""
+    """If they are past what the queues show: a queue's tail that is missing among others is damage."""
     for number in range(COUNT - 4, COUNT):
         cut_entries(root, number)
         other = root / "consumequeue" / "T" / "1" / entry_at(root, number)[0].name
@@ -133,8 +133,8 @@ def test_what_a_running_broker_shows_for_moments_is_nothing(root: Path) -> None:
     assert len(pauses) == READS_MAX
 
 
-def test_a_store_that_is_written_all_the_time_has_nothing_behind(tmp_path: Path) -> None:
-    """What is new at each look is not what was seen before."""
+def test_a_store_that_is_written_all_the_time_has_no_lost_tail(tmp_path: Path) -> None:
+    """What is new in each check is not what was seen before."""
     store = open_store(tmp_path)
     fill(store, 5)
     written = iter(range(5, 1000))

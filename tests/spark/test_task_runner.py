@@ -1,4 +1,4 @@
-"""The lane: slices packed into tasks, pace kept, queues faced; what goes wrong in a task is told."""
+"""The task runner: slices packed into tasks, progress shown, queues mapped; errors of tasks are reported."""
 
 import math
 import re
@@ -34,10 +34,13 @@ def queue(number: int, topic: str = "T", broker: str = "b") -> MessageQueue:
 ranges = st.lists(
     st.builds(
         lambda number, start, length, size: QueueRange(queue(number), start, start + length, size),
-        st.integers(0, 5), st.integers(0, 1000), st.integers(1, 5000), st.integers(0, 1 << 30),
+        st.integers(0, 5),
+        st.integers(0, 1000),
+        st.integers(1, 5000),
+        st.integers(0, 1 << 30),
     ),
     max_size=20,
-)  # fmt: skip
+)
 
 
 @given(ranges, st.integers(1, 9), st.booleans(), st.integers(1, 5))
@@ -46,7 +49,7 @@ def test_every_slice_is_in_one_task_and_queues_stay_in_order(
 ) -> None:
     slices = [Slice(number, part) for number, part in enumerate(parts)]
     tasks = task_runner.tasks_of(slices, cores, whole_queues=whole_queues, concurrency=concurrency)
-    assert sorted(piece.number for task in tasks for piece in task) == [piece.number for piece in slices]
+    assert sorted(slice_.number for task in tasks for slice_ in task) == [slice_.number for slice_ in slices]
     assert len(tasks) <= cores * task_runner.TASKS_PER_CORE
     assert all(tasks)
     groups = len({part.queue for part in parts}) if whole_queues else len(parts)
@@ -55,9 +58,9 @@ def test_every_slice_is_in_one_task_and_queues_stay_in_order(
     )
     if whole_queues:
         for each in {part.queue for part in parts}:
-            holding = [task for task in tasks if any(piece.part.queue == each for piece in task)]
+            holding = [task for task in tasks if any(slice_.part.queue == each for slice_ in task)]
             assert len(holding) == 1
-            starts = [piece.part.start for piece in holding[0] if piece.part.queue == each]
+            starts = [slice_.part.start for slice_ in holding[0] if slice_.part.queue == each]
             assert starts == sorted(starts)
 
 
@@ -75,24 +78,24 @@ def test_handfuls_are_all_tasks_in_order_and_single_ones_at_the_end(count: int, 
 @given(ranges, st.integers(1, 1 << 28), st.integers(1, 3000))
 def test_slices_are_the_ranges_in_small(parts: list[QueueRange], size: int, count: int) -> None:
     for part in parts:
-        pieces = planning.slices([part], size=size, count=count)
-        assert [piece.start for piece in pieces[1:]] == [piece.end for piece in pieces[:-1]]
-        assert (pieces[0].start, pieces[-1].end) == (part.start, part.end)
-        assert all(0 < len(piece) <= count for piece in pieces)
+        sliced = planning.slices([part], size=size, count=count)
+        assert [slice_.start for slice_ in sliced[1:]] == [slice_.end for slice_ in sliced[:-1]]
+        assert (sliced[0].start, sliced[-1].end) == (part.start, part.end)
+        assert all(0 < len(slice_) <= count for slice_ in sliced)
 
 
 def refusing(slices: Sequence[Slice], marks: ProgressFiles) -> None:
-    for piece in slices:
-        if piece.part.queue.queue_id == 1:
+    for slice_ in slices:
+        if slice_.part.queue.queue_id == 1:
             raise SendFailed("the broker went away")
-        marks.write(SliceProgress(piece.number, piece.part.end))
+        marks.write(SliceProgress(slice_.number, slice_.part.end))
 
 
-def test_a_refusal_ends_its_task_only_and_is_told_once(tmp_path: Path) -> None:
+def test_a_refusal_ends_its_task_only_and_is_reported_once(tmp_path: Path) -> None:
     slices = [Slice(number, QueueRange(queue(number % 3), number, number + 1)) for number in range(6)]
     tasks = [[slices[number], slices[number + 3]] for number in range(3)]
-    told = task_runner.run(InProcessSparkContext(), [*tasks, tasks[1]], ProgressFiles(tmp_path), refusing)
-    assert told == ["the broker went away"]
+    errors = task_runner.run(InProcessSparkContext(), [*tasks, tasks[1]], ProgressFiles(tmp_path), refusing)
+    assert errors == ["the broker went away"]
     assert [mark.number for mark in ProgressFiles(tmp_path).written()] == [0, 2, 3, 5]
 
 
@@ -148,8 +151,10 @@ def test_brokers_of_other_names_are_taken_by_turns() -> None:
     sources = [queue(number, broker=name) for name in ("a", "b", "y") for number in range(2)]
     mapping = map_queues(sources, there, lambda topic: topic)
     assert {source.broker_name: target.broker_name for source, target in mapping.table.items()} == {
-        "a": "x", "b": "y", "y": "y",
-    }  # fmt: skip
+        "a": "x",
+        "b": "y",
+        "y": "y",
+    }
     assert all(source.queue_id == target.queue_id for source, target in mapping.table.items())
 
 
@@ -183,8 +188,8 @@ def test_a_rate_is_since_the_first_look() -> None:
     rate = ThroughputMeter(clock)
     rate.text(1000, 5_000_000)
     clock.advance(2000)
-    told = rate.text(3000, 9_000_000)
-    assert re.fullmatch(r"3,000 messages, 9 MB, 1,000/s, 2 MB/s", told)
+    line = rate.text(3000, 9_000_000)
+    assert re.fullmatch(r"3,000 messages, 9 MB, 1,000/s, 2 MB/s", line)
 
 
 @pytest.mark.parametrize("terminal", [False, True], ids=["lines", "bar"])
@@ -199,9 +204,9 @@ def test_progress_is_painted_until_its_end(
     with shown("replay", marks, slices, quiet=False):
         marks.write(SliceProgress(0, 20, {"messages": 8, "bytes": 8_000_000}))
         marks.write(SliceProgress(1, 2, {"messages": 3, "bytes": 0}))
-    told = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
-    assert ("━" in told) is terminal
-    assert re.search(r"replay.* 80 %.* 11 messages, 8 MB, ", told)
+    output = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert ("━" in output) is terminal
+    assert re.search(r"replay.* 80 %.* 11 messages, 8 MB, ", output)
     with shown("replay", marks, slices, quiet=True):
         pass
     assert capsys.readouterr().err == ""

@@ -1,4 +1,4 @@
-"""Times and durations as people write them."""
+"""Times and durations as users write them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which queues are wanted: by name, by pattern, by number; and waiting for a topic that is not there yet."""
+"""Which queues are read: by name, by pattern, by number; and waiting for a topic that is not there yet."""
 
 import pytest
 
@@ -26,8 +26,10 @@ def found(log: FakeLog, wanted: TopicSelection) -> list[str]:
 
 def test_topics_by_name_the_system_s_too(log: FakeLog) -> None:
     assert found(log, TopicSelection(("Payments", "%DLQ%g", "TBW102"))) == [
-        "%DLQ%g@broker-a:0", "Payments@broker-a:0", "TBW102@broker-a:0",
-    ]  # fmt: skip
+        "%DLQ%g@broker-a:0",
+        "Payments@broker-a:0",
+        "TBW102@broker-a:0",
+    ]
     assert found(log, TopicSelection(("Orders",))) == [
         "Orders@broker-a:0",
         "Orders@broker-a:1",
@@ -35,7 +37,7 @@ def test_topics_by_name_the_system_s_too(log: FakeLog) -> None:
     ]
 
 
-def test_a_name_that_is_none_is_missed(log: FakeLog) -> None:
+def test_an_unknown_name_is_missed(log: FakeLog) -> None:
     with pytest.raises(TopicNotFound, match="Bills"):
         TopicSelection(("Orders", "Bills")).queues(log)
 
@@ -62,8 +64,9 @@ def test_none_of_the_three_is_all_that_people_made(log: FakeLog) -> None:
 
 def test_queues_by_number_at_one_broker_or_at_each(log: FakeLog) -> None:
     assert found(log, TopicSelection(assigned=(AssignedQueues("Orders", None, frozenset({1})),))) == [
-        "Orders@broker-a:1", "Orders@broker-b:1",
-    ]  # fmt: skip
+        "Orders@broker-a:1",
+        "Orders@broker-b:1",
+    ]
     assert found(log, TopicSelection(assigned=(AssignedQueues("Orders", "broker-b", frozenset({1})),))) == [
         "Orders@broker-b:1"
     ]
@@ -72,7 +75,7 @@ def test_queues_by_number_at_one_broker_or_at_each(log: FakeLog) -> None:
 
 
 class ClockOfLog(ManualClock):
-    """At `then` seconds from now the topic Late comes into the log."""
+    """After `then` seconds the topic Late is added to the log."""
 
     def __init__(self, log: FakeLog, then: float) -> None:
         super().__init__(50_000)

@@ -1,4 +1,4 @@
-"""A topic on two live brokers behind one name server: both are read, and queues are told apart by the broker's name."""
+"""A topic on two live brokers of one name server: both are read, and the broker's name distinguishes queues."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def body(broker: str, queue_id: int, offset: int) -> bytes:
 
 
 def make_topic(name_server: str, topic: str) -> None:
-    """At both; back when the name server has heard of both."""
+    """Create it at both; return when both are registered at the name server."""
     with blocking.Admin(name_server=name_server) as admin:
         for _ in range(ASKED_MAX):
             if len(admin.create_topic(topic, QUEUES)) == len(NAMES):
@@ -70,12 +70,12 @@ def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return job(cli, tmp_path, monkeypatch)
 
 
-Places = set[tuple[str, int, int]]
+Positions = set[tuple[str, int, int]]
 
 
-def places() -> Places:
+def positions() -> Positions:
     """Of all messages."""
-    return {(*place, offset) for place, count in COUNTS.items() for offset in range(count)}
+    return {(*position, offset) for position, count in COUNTS.items() for offset in range(count)}
 
 
 def load(spark: "SparkSession", cluster: Cluster, **options: str) -> "DataFrame":
@@ -83,17 +83,17 @@ def load(spark: "SparkSession", cluster: Cluster, **options: str) -> "DataFrame"
     return spark.read.format("rocketmq").options(nameServer=cluster.name_server, **options).load()
 
 
-def found(frame: "DataFrame") -> Places:
-    """Each row once, with the body of the place that it tells."""
+def found(frame: "DataFrame") -> Positions:
+    """Each row once, with the body of its broker, queue and offset."""
     rows = frame.select("brokerName", "queueId", "queueOffset", "body").collect()
-    told = {(row.brokerName, row.queueId, row.queueOffset) for row in rows}
-    assert len(told) == len(rows)
+    found_positions = {(row.brokerName, row.queueId, row.queueOffset) for row in rows}
+    assert len(found_positions) == len(rows)
     assert all(bytes(row.body) == body(row.brokerName, row.queueId, row.queueOffset) for row in rows)
-    return told
+    return found_positions
 
 
 def test_a_table_is_of_both(spark: "SparkSession", cluster: Cluster) -> None:
-    assert found(load(spark, cluster, topic="Both")) == places()
+    assert found(load(spark, cluster, topic="Both")) == positions()
 
 
 def test_queues_and_offsets_of_a_table_go_by_the_broker_s_name(
@@ -108,15 +108,15 @@ def test_queues_and_offsets_of_a_table_go_by_the_broker_s_name(
     assert found(load(spark, cluster, topic="Both", startingOffsets=orjson.dumps(starts).decode())) == wanted
 
 
-def brought(store: Path, topic: str) -> Places:
-    """Where the messages of the topic are from, which are in that store."""
+def brought(store: Path, topic: str) -> Positions:
+    """The origins of the topic's messages in that store."""
     records = [record for each in stored(store, topic).values() for record in each]
-    told = [Provenance.of(record.properties) for record in records]
+    provenances = [Provenance.of(record.properties) for record in records]
     from_where = {
-        (place.queue.broker_name, place.queue.queue_id, place.queue_offset) for place in told if place
+        (each.queue.broker_name, each.queue.queue_id, each.queue_offset) for each in provenances if each
     }
     assert len(from_where) == len(records)
-    bodies = {body(*place) for place in from_where}
+    bodies = {body(*position) for position in from_where}
     assert {record.body for record in records} == bodies
     return from_where
 
@@ -124,7 +124,7 @@ def brought(store: Path, topic: str) -> Places:
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        (("--topics", "Both"), places()),
+        (("--topics", "Both"), positions()),
         (("--topics", "Both", "--queues", "broker-b:0"), {("broker-b", 0, offset) for offset in range(25)}),
         (("--offsets", '{"Both": {"broker-a": {"0": [3, 5]}, "broker-b": {"0": [4, 6], "1": 28}}}'),
          {("broker-a", 0, 3), ("broker-a", 0, 4), ("broker-b", 0, 4), ("broker-b", 0, 5), ("broker-b", 1, 28),
@@ -132,8 +132,8 @@ def brought(store: Path, topic: str) -> Places:
     ],
     ids=["all", "queues", "offsets"],
 )  # fmt: skip
-def test_a_replay_from_both_tells_which_broker_had_each(
-    cluster: Cluster, fresh_broker: LocalBroker, replay: Job, arguments: tuple[str, ...], wanted: Places
+def test_a_replay_from_both_names_the_broker_of_each_message(
+    cluster: Cluster, fresh_broker: LocalBroker, replay: Job, arguments: tuple[str, ...], wanted: Positions
 ) -> None:
     source = ("--name-server", cluster.name_server, *arguments)
     ran = replay(*source, "--target", fresh_broker.name_server, "--create-topics", "--verify")
@@ -149,5 +149,5 @@ def test_a_replay_to_both_keeps_each_queue_at_the_broker_of_its_name(cluster: Cl
     assert ran.code == 0, ran.err + ran.out
     assert ran.report["notes"] == []
     for name, broker in cluster.brokers.items():
-        assert brought(broker.store, "Again") == {place for place in places() if place[0] == name}
+        assert brought(broker.store, "Again") == {position for position in positions() if position[0] == name}
     assert ran.report["verification"]["missing"] == 0

@@ -1,4 +1,4 @@
-"""Verification: what is missing, other, or there twice is found by its source offset, or by its unique key."""
+"""Verification: missing, different and duplicate messages are found by source offset, or by unique key."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def test_a_copy_with_another_body_is_wrong() -> None:
     }
 
 
-def test_what_lies_outside_of_the_slice_is_not_looked_at() -> None:
+def test_what_is_outside_of_the_slice_is_not_read() -> None:
     assert compared([(1, 7)], [(1, 7), (500, 8)]).counts == {
         "messages": 1,
         "missing": 0,
@@ -72,7 +72,7 @@ def test_what_lies_outside_of_the_slice_is_not_looked_at() -> None:
 def test_by_key_a_store_is_like_itself_but_for_what_is_not_there(
     store: KnownStore, tmp_path: Path, gone: int, missing: int
 ) -> None:
-    """The store against itself, the last messages of the target out of sight."""
+    """The store against itself, with the last messages of the target hidden."""
     queue = MessageQueue("Readings", BROKER, 0)
     part = QueueRange(queue, 0, len(store.of("Readings")))
     for name in ("forwarded", "verified"):
@@ -94,7 +94,7 @@ def test_by_key_a_store_is_like_itself_but_for_what_is_not_there(
     assert len(found["named"]) == missing
 
 
-def test_a_range_of_the_target_that_is_gone_is_told(store: KnownStore, tmp_path: Path) -> None:
+def test_a_range_of_the_target_that_is_gone_is_reported(store: KnownStore, tmp_path: Path) -> None:
     queue = MessageQueue("Readings", BROKER, 0)
     end = len(store.of("Readings"))
     for name in ("forwarded", "verified"):

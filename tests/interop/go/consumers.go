@@ -15,7 +15,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 )
 
-// consumers: push consumers, each known by a name, which is its instance name too, and a puller for each pull.
+// consumers: push consumers, each known by a name, which is also its instance name, and a puller for each pull.
 type consumers struct {
 	nameServer string
 	started    map[string]rocketmq.PushConsumer
@@ -40,7 +40,7 @@ func (c *consumers) register(operations map[string]operation) {
 		stopping := c.started[parameters.Get("name")]
 		delete(c.started, parameters.Get("name"))
 		c.telling.Wait()
-		time.Sleep(counted) // the client counts a message when its handler is back, and shows nobody when it has
+		time.Sleep(counted) // the client counts a message after its handler returned, and does not show when it has
 		return stopping.Shutdown()
 	}
 }
@@ -88,30 +88,30 @@ func (c *consumers) consume(parameters url.Values) error {
 	if err != nil {
 		return err
 	}
-	// Told, then failed until it was consumed as often again as its own property `failures` says.
-	tell := func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+	// Reports each message, then fails it as often as its property `failures` says.
+	handle := func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		c.telling.Add(1)
 		defer c.telling.Done()
 		result := consumer.ConsumeSuccess
 		for _, message := range messages {
-			told := describe(message)
-			told["consumer"] = name
-			told["at"] = time.Now().UnixMilli()
-			emit(told)
+			event := describe(message)
+			event["consumer"] = name
+			event["at"] = time.Now().UnixMilli()
+			emit(event)
 			if failures, err := strconv.Atoi(message.GetProperty("failures")); err == nil && int(message.ReconsumeTimes) < failures {
 				result = consumer.ConsumeRetryLater
 			}
 		}
 		return result, nil
 	}
-	if err := created.Subscribe(parameters.Get("topic"), selector(parameters), tell); err != nil {
+	if err := created.Subscribe(parameters.Get("topic"), selector(parameters), handle); err != nil {
 		return err
 	}
 	c.started[name] = created
 	return created.Start()
 }
 
-// allocate remembers what the client's own strategy gives: the only place where its queues can be seen.
+// allocate records what the client's own strategy returns: only here its queues can be seen.
 func (c *consumers) allocate(name string) consumer.AllocateStrategy {
 	return func(group, client string, queues []*primitive.MessageQueue, members []string) []*primitive.MessageQueue {
 		given := consumer.AllocateByAveragely(group, client, queues, members)

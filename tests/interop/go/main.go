@@ -1,4 +1,4 @@
-// One official client, told what to do line by line: `OPERATION key=value&key=value` on standard input, one JSON
+// One official client that executes commands line by line: `OPERATION key=value&key=value` on standard input, one JSON
 // object a line on standard output, as `../java/driver/Driver.java` does it.
 package main
 

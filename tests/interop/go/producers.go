@@ -31,7 +31,7 @@ func (p *producers) register(operations map[string]operation) {
 	operations["queues"] = p.route
 }
 
-// chosen takes the queue that the message names, else one after the other.
+// chosen takes the queue that the message names, otherwise the next one.
 type chosen struct{ otherwise producer.QueueSelector }
 
 func (c chosen) Select(message *primitive.Message, queues []*primitive.MessageQueue, last string) *primitive.MessageQueue {

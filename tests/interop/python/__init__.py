@@ -1,1 +1,1 @@
-"""Our own client as one more driver: told what to do line by line, as `../java/driver/Driver.java` is."""
+"""Our own client as another driver: it executes commands line by line, as `../java/driver/Driver.java` does."""

@@ -21,11 +21,15 @@ async def main(name_server: str) -> None:
     operations = {
         name: operation
         for part in (
-            producers, Consumers(name_server), Readers(name_server), Transactions(name_server),
-            Requests(name_server, producers), Namespaces(name_server),
+            producers,
+            Consumers(name_server),
+            Readers(name_server),
+            Transactions(name_server),
+            Requests(name_server, producers),
+            Namespaces(name_server),
         )
         for name, operation in part.operations().items()
-    }  # fmt: skip
+    }
     lines = asyncio.StreamReader(limit=LINE_BYTES_MAX)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)

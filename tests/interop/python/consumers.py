@@ -1,7 +1,7 @@
 """Push consumers, each known by a name, which is its instance name too; an event `message` for each message.
 
-Each message is told, then fails until it was consumed as often again as its own property `failures` says. `delayLevel`
-is what the consumer wishes for the next time, -1 sends to the dead letters.
+Each message is reported, then fails as often as its property `failures` says. `delayLevel` is the consumer's choice for
+the next delivery, -1 sends to the dead letters.
 """
 
 import asyncio
@@ -33,11 +33,14 @@ class Consumers:
         consumer = PushConsumer(
             parameters.text("group"),
             client=ClientOptions(
-                name_server=self._name_server, instance_name=name, poll_name_server_s=0.5, persist_offsets_s=0.5,
-                rebalance_s=0.5
+                name_server=self._name_server,
+                instance_name=name,
+                poll_name_server_s=0.5,
+                persist_offsets_s=0.5,
+                rebalance_s=0.5,
             ),
             options=options(parameters),
-        )  # fmt: skip
+        )
         consumer.subscribe(
             parameters.text("topic"),
             verdicts(name, parameters),
@@ -51,7 +54,7 @@ class Consumers:
         await self._consumers.pop(parameters.text("name")).close()
 
     async def await_queues(self, parameters: Parameters) -> None:
-        """Wait until the consumer holds exactly `count` queues of the topic, and tell them."""
+        """Wait until the consumer owns exactly `count` queues of the topic, and report them."""
         consumer = self._consumers[parameters.text("name")]
         deadline = time.monotonic() + parameters.number("seconds", 30)
         while True:

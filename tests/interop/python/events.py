@@ -1,4 +1,4 @@
-"""What happened, as JSON: one object a line on standard output, written at once."""
+"""Events as JSON: one object a line on standard output, written at once."""
 
 import json
 import sys
@@ -17,12 +17,15 @@ def emit(name: str, **members: object) -> None:
 
 
 def failure(name: str, error: BaseException, **members: object) -> None:
-    """Errors of the client by the name that Java's have: `code` is the same there."""
+    """Errors of the client by the names of Java's: `code` is the same there."""
     known = isinstance(error, ClientError)
     emit(
-        name, type="MQClientException" if known else type(error).__name__, code=error.code if known else -1,
-        message=str(error), **members,
-    )  # fmt: skip
+        name,
+        type="MQClientException" if known else type(error).__name__,
+        code=error.code if known else -1,
+        message=str(error),
+        **members,
+    )
 
 
 def of_queue(queue: MessageQueue) -> Event:
@@ -31,10 +34,18 @@ def of_queue(queue: MessageQueue) -> Event:
 
 def of_message(message: ReceivedMessage) -> Event:
     return {
-        "topic": message.topic, "queueId": message.queue_id, "queueOffset": message.queue_offset,
-        "msgId": message.message_id, "commitLogOffset": message.physical_offset, "storeSize": message.store_size,
-        "tags": message.tags, "keys": " ".join(message.keys) or None, "flag": message.flag,
-        "reconsumeTimes": message.reconsume_times, "bornTimestamp": message.born_timestamp,
-        "storeTimestamp": message.store_timestamp, "properties": dict(message.properties),
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "msgId": message.message_id,
+        "commitLogOffset": message.physical_offset,
+        "storeSize": message.store_size,
+        "tags": message.tags,
+        "keys": " ".join(message.keys) or None,
+        "flag": message.flag,
+        "reconsumeTimes": message.reconsume_times,
+        "bornTimestamp": message.born_timestamp,
+        "storeTimestamp": message.store_timestamp,
+        "properties": dict(message.properties),
         "body": message.body.hex(),
-    }  # fmt: skip
+    }

@@ -1,4 +1,4 @@
-"""A producer and a consumer that live in a namespace, known by the consumer's name.
+"""A producer and a consumer in a namespace, known by the consumer's name.
 
 A message with the tag `again` is taken at its second try.
 """

@@ -23,8 +23,11 @@ class Producers:
 
     def operations(self) -> dict[str, Operation]:
         return {
-            "send": self.send, "route": self.route, "stopProducer": self.stop, "recall": self.recall,
-        }  # fmt: skip
+            "send": self.send,
+            "route": self.route,
+            "stopProducer": self.stop,
+            "recall": self.recall,
+        }
 
     async def producer(self, parameters: Parameters) -> Producer:
         group = parameters.text("group")
@@ -35,10 +38,12 @@ class Producers:
                     name_server=self._name_server, instance_name=group, poll_name_server_s=0.5
                 ),
                 options=ProducerOptions(
-                    send_timeout_s=20, retries=0, trace=bool(parameters.text("trace", "")),
+                    send_timeout_s=20,
+                    retries=0,
+                    trace=bool(parameters.text("trace", "")),
                     message_bytes_max=parameters.number("maxMessageSize", 4 << 20),
                 ),
-            )  # fmt: skip
+            )
             await producer.start()
             self._producers[group] = producer
         return self._producers[group]
@@ -83,13 +88,17 @@ class Producers:
 def messages(parameters: Parameters) -> list[Message]:
     return [
         Message(
-            parameters.text("topic"), bytes.fromhex(body), flag=parameters.number("flag", 0),
-            tags=parameters.text("tags", "") or None, keys=parameters.text("keys", "").split(),
+            parameters.text("topic"),
+            bytes.fromhex(body),
+            flag=parameters.number("flag", 0),
+            tags=parameters.text("tags", "") or None,
+            keys=parameters.text("keys", "").split(),
             properties=parameters.under("property.") | parameters.under("system."),
-            delay_level=parameters.number("delayLevel", 0), **_when(parameters),
+            delay_level=parameters.number("delayLevel", 0),
+            **_when(parameters),
         )
         for body in parameters.all("body")
-    ]  # fmt: skip
+    ]
 
 
 def _numbered(number: int) -> Selector:
@@ -109,6 +118,11 @@ def _when(parameters: Parameters) -> dict[str, Any]:
 
 def sent(result: SendResult) -> None:
     emit(
-        "sent", **of_queue(result.queue), status=result.status.name, msgId=result.message_id,
-        offsetMsgId=result.offset_message_id, queueOffset=result.queue_offset, recallHandle=result.recall_handle,
-    )  # fmt: skip
+        "sent",
+        **of_queue(result.queue),
+        status=result.status.name,
+        msgId=result.message_id,
+        offsetMsgId=result.offset_message_id,
+        queueOffset=result.queue_offset,
+        recallHandle=result.recall_handle,
+    )

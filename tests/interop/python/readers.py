@@ -1,4 +1,4 @@
-"""Whoever asks for messages and offsets: single pulls, the pull consumer, look-up by id and by key."""
+"""Reads of messages and offsets: single pulls, the pull consumer, look-up by id and by key."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -25,9 +25,15 @@ class Readers:
 
     def operations(self) -> dict[str, Callable[[Parameters], Awaitable[None]]]:
         return {
-            "queues": self.queues, "pull": self.pull, "commit": self.commit, "committed": self.committed,
-            "search": self.search, "view": self.view, "query": self.query, "readLite": self.read_lite,
-        }  # fmt: skip
+            "queues": self.queues,
+            "pull": self.pull,
+            "commit": self.commit,
+            "committed": self.committed,
+            "search": self.search,
+            "view": self.view,
+            "query": self.query,
+            "readLite": self.read_lite,
+        }
 
     async def admin(self) -> Admin:
         if self._admin is None:
@@ -43,12 +49,15 @@ class Readers:
         admin = await self.admin()
         for queue in await admin.queues(parameters.text("topic")):
             emit(
-                "queue", **of_queue(queue), min=await admin.min_offset(queue), max=await admin.max_offset(queue),
+                "queue",
+                **of_queue(queue),
+                min=await admin.min_offset(queue),
+                max=await admin.max_offset(queue),
                 earliest=await admin.earliest_ms(queue),
-            )  # fmt: skip
+            )
 
     async def pull(self, parameters: Parameters) -> None:
-        """One pull that carries its filter, as a group that nobody registered."""
+        """One pull that carries its filter, as a group that is not registered."""
         if self._instance is None:
             self._instance = await ClientInstance.of(self._options)
         queue = await self.queue(parameters)
@@ -58,17 +67,24 @@ class Readers:
             await self._instance.heartbeats.beat(await self._instance.master(queue.broker_name))
         result = await PullClient(self._instance, GROUP).pull(
             PullQuery(
-                queue=queue, subscription=Subscription.of(queue.topic, tags, sql), post_expression=True,
-                offset=parameters.number("offset", 0), batch=parameters.number("count", 32), batch_bytes=256 * 1024,
+                queue=queue,
+                subscription=Subscription.of(queue.topic, tags, sql),
+                post_expression=True,
+                offset=parameters.number("offset", 0),
+                batch=parameters.number("count", 32),
+                batch_bytes=256 * 1024,
                 timeout_s=10,
             )
-        )  # fmt: skip
+        )
         for message in result.messages:
             emit("message", **of_message(message))
         emit(
-            "pulled", status=result.status.name, next=result.next_offset, min=result.min_offset,
+            "pulled",
+            status=result.status.name,
+            next=result.next_offset,
+            min=result.min_offset,
             max=result.max_offset,
-        )  # fmt: skip
+        )
 
     async def commit(self, parameters: Parameters) -> None:
         queue = await self.queue(parameters)
@@ -93,7 +109,7 @@ class Readers:
             emit("message", **of_message(message))
 
     async def read_lite(self, parameters: Parameters) -> None:
-        """Assign all queues by hand, go to the beginning, and poll until `count` messages have come."""
+        """Assign all queues by hand, go to the beginning, and poll until `count` messages have arrived."""
         consumer = PullConsumer(
             parameters.text("group"),
             client=ClientOptions(

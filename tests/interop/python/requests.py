@@ -1,4 +1,4 @@
-"""Requests and who replies to them. A replier answers `re: BODY`, and is silent to a message with the tag `silent`."""
+"""Requests and repliers. A replier answers `re: BODY`, and is silent to a message with the tag `silent`."""
 
 from collections.abc import Awaitable, Callable, Sequence
 

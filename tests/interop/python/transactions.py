@@ -1,7 +1,7 @@
-"""Messages in transactions; each says in its properties what becomes of it.
+"""Messages in transactions; their properties decide their outcome.
 
-`first` is what the producer decides at once, `checked` what it answers when asked, once it was asked `unknown` times.
-An event `check` for each question.
+`first` is the producer's decision at once, `checked` its answer to a check, after `unknown` answers UNKNOWN.
+An event `check` for each check.
 """
 
 import time
@@ -35,10 +35,15 @@ class Transactions:
             done = await producer.send_in_transaction(message, _decide)
             sent = done.sent
             emit(
-                "sent", **of_queue(sent.queue), status=sent.status.name, msgId=sent.message_id,
-                offsetMsgId=sent.offset_message_id, queueOffset=sent.queue_offset,
-                transactionId=sent.transaction_id, state=JAVA_NAMES[done.state],
-            )  # fmt: skip
+                "sent",
+                **of_queue(sent.queue),
+                status=sent.status.name,
+                msgId=sent.message_id,
+                offsetMsgId=sent.offset_message_id,
+                queueOffset=sent.queue_offset,
+                transactionId=sent.transaction_id,
+                state=JAVA_NAMES[done.state],
+            )
 
     async def stop(self, parameters: Parameters) -> None:
         await self._producers.pop(parameters.text("group")).close()
@@ -61,9 +66,12 @@ class Transactions:
         asked = message.transaction_id or ""
         self._asked[asked] += 1
         emit(
-            "check", **of_message(message), consumer=message.get_property("PGROUP"), transactionId=asked,
+            "check",
+            **of_message(message),
+            consumer=message.get_property("PGROUP"),
+            transactionId=asked,
             at=int(time.time() * 1000),
-        )  # fmt: skip
+        )
         if self._asked[asked] <= int(message.get_property("unknown", "0") or 0):
             return TransactionState.UNKNOWN
         return STATES[message.properties["checked"]]

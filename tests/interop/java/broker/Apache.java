@@ -19,6 +19,6 @@ public final class Apache {
         }
         Haste.begin(Thread.currentThread());
         broker.shutdown();
-        Runtime.getRuntime().halt(0); // hooks would shut down once more what has shut down
+        Runtime.getRuntime().halt(0); // hooks would shut everything down a second time
     }
 }

@@ -3,7 +3,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 
-/** What 4.x calls otherwise, and nothing more. */
+/** What has another name in 4.x. */
 final class Version {
     static final String NAME = "4.9.8";
 

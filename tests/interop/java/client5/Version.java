@@ -9,7 +9,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
-/** What 5.x calls otherwise, and what only this class path has: `mqadmin`, pops, timers, priorities. */
+/** What has another name in 5.x, and what only this class path has: `mqadmin`, pops, timers, priorities. */
 final class Version {
     static final String NAME = "5.5.0";
 

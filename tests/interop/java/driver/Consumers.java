@@ -6,7 +6,7 @@ import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Push consumers, each known by a name, which is its instance name too; an event `message` for each message. */
+/** Push consumers, each known by a name, which is also its instance name; an event `message` for each message. */
 final class Consumers {
     private final String nameServer;
     private final Map<String, DefaultMQPushConsumer> consumers = new HashMap<>();
@@ -41,7 +41,7 @@ final class Consumers {
         consumer.setConsumeThreadMax(2);
         consumer.setPersistConsumerOffsetInterval(500);
         consumer.setPollNameServerInterval(500);
-        consumer.setAwaitTerminationMillisWhenShutdown(10_000); // what was told counts: its listener may not be back yet
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000); // what was reported counts: its listener may not have returned yet
         Version.setModel(consumer, parameters.text("model", "CLUSTERING"));
         consumer.setConsumeFromWhere(
             ConsumeFromWhere.valueOf("CONSUME_FROM_" + parameters.text("from", "FIRST_OFFSET")));
@@ -61,7 +61,7 @@ final class Consumers {
         consumers.put(name, consumer);
     }
 
-    /** Wait until the consumer holds exactly `count` queues of the topic, and tell them. */
+    /** Wait until the consumer owns exactly `count` queues of the topic, and report them. */
     private void awaitQueues(Parameters parameters) throws Exception {
         DefaultMQPushConsumer consumer = consumers.get(parameters.text("name"));
         long deadline = System.nanoTime() + parameters.number("seconds", 30) * 1_000_000_000L;

@@ -3,7 +3,7 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 
 /**
- * One official client, told what to do line by line: `OPERATION key=value&key=value` on standard input, one JSON
+ * One official client that executes commands line by line: `OPERATION key=value&key=value` on standard input, one JSON
  * object a line on standard output. Every operation ends with an event `done` or `failed`. One operation at a time;
  * events of running consumers come in between.
  */

@@ -10,13 +10,13 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** What happened, as JSON: one object a line, written at once by any thread. */
+/** Events as JSON: one object a line, written at once by any thread. */
 final class Events {
     private static final PrintStream OUT =
         new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
     private final Map<String, Object> members = new LinkedHashMap<>();
 
-    /** From now on nothing but events goes to standard output; what libraries print there goes to standard error. */
+    /** From now on only events go to standard output; what libraries print there goes to standard error. */
     static void takeStandardOutput() {
         System.setOut(System.err);
     }

@@ -14,7 +14,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * A producer and a consumer that live in a namespace, known by the consumer's name. A message with the tag `again` is
+ * A producer and a consumer in a namespace, known by the consumer's name. A message with the tag `again` is
  * taken at its second try.
  */
 final class Namespaces {

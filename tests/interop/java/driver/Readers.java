@@ -11,7 +11,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Whoever asks for messages and offsets: the pull consumer, the lite one, look-up by id and by key. */
+/** Reads of messages and offsets: the pull consumer, the lite one, look-up by id and by key. */
 final class Readers {
     private final String nameServer;
     private DefaultMQPullConsumer puller;
@@ -84,7 +84,7 @@ final class Readers {
         MessageSelector selector = parameters.text("sql", "").isEmpty()
             ? MessageSelector.byTag(parameters.text("tags", "*")) : MessageSelector.bySql(parameters.text("sql"));
         MQClientInstance client = puller().getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory();
-        if (!parameters.text("sql", "").isEmpty()) { // refused by the client until a heartbeat told it the version
+        if (!parameters.text("sql", "").isEmpty()) { // refused by the client until it knows the version from a heartbeat
             client.updateTopicRouteInfoFromNameServer(parameters.text("topic"));
             client.sendHeartbeatToAllBrokerWithLock();
         }
@@ -99,15 +99,15 @@ final class Readers {
     }
 
     /**
-     * Assign all queues by hand, go to the beginning, and poll until `count` different messages have come.
-     * A seek while the first pull is on its way gives that pull's messages twice: the client's own race.
+     * Assign all queues by hand, go to the beginning, and poll until `count` different messages have arrived.
+     * A seek while the first pull is in flight returns that pull's messages twice: a race of the client.
      */
     private void readLite(Parameters parameters) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(parameters.text("group"));
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(parameters.text("group"));
         consumer.setAutoCommit(false);
-        // no seek: it interrupts the pull on its way, for which Apache's client closes the channel under all others
+        // no seek: it interrupts the pull in flight, and then Apache's client closes the channel that all share
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.start();
         try {

@@ -11,7 +11,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Requests and who replies to them. A replier answers `re: BODY`, and is silent to a message with the tag `silent`. */
+/** Requests and repliers. A replier answers `re: BODY`, and is silent to a message with the tag `silent`. */
 final class Requests {
     private final String nameServer;
     private final Producers producers;

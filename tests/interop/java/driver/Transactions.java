@@ -9,8 +9,8 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * Messages in transactions; each says in its properties what becomes of it: `first` is what the producer decides at
- * once, `checked` what it answers when asked, once it was asked `unknown` times. An event `check` for each question.
+ * Messages in transactions; their properties decide their outcome: `first` is the producer's decision at once,
+ * `checked` its answer to a check, after `unknown` answers UNKNOWN. An event `check` for each check.
  */
 final class Transactions implements TransactionListener {
     private final String nameServer;

@@ -7,8 +7,8 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * How a consumer takes messages: each is told as an event, then fails until it was consumed as often again as its own
- * property `failures` says. `delayLevel` is what the consumer wishes for the next time, -1 sends to the dead letters.
+ * How a consumer handles messages: each is reported as an event, then fails as often as its property `failures` says.
+ * `delayLevel` is the consumer's choice for the next delivery, -1 sends to the dead letters.
  */
 final class Verdicts {
     private final String name;

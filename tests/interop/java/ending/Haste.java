@@ -4,8 +4,8 @@ import java.lang.management.ThreadInfo;
 import java.lang.management.ThreadMXBean;
 
 /**
- * Apache's client waits at its end for a thread that looks only every 3 s whether it is to end: that one is woken.
- * Nothing else is: only the thread for which the given one waits, and only of this name.
+ * At shutdown Apache's client waits for a thread that checks only every 3 s whether it must end: that one is woken.
+ * No other: only the thread for which the given one waits, and only with this name.
  */
 final class Haste {
     private static final String SLOW = "NettyEventExecutor";

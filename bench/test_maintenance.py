@@ -1,6 +1,6 @@
-"""How fast a store is verified and copied, one core: `pytest bench/test_upkeep.py --benchmark-enable`.
+"""How fast a store is verified and copied, one core: `pytest bench/test_maintenance.py --benchmark-enable`.
 
-Bodies of 1 KiB. On a machine with other work, `--benchmark-timer=time.process_time` tells more.
+Bodies of 1 KiB. On a machine with other work, `--benchmark-timer=time.process_time` is more exact.
 """
 
 import os
@@ -24,7 +24,7 @@ TURN = 500
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four segments, 4 topics of 4 queues, each message with a unique key, a key and a tag."""
-    folder = tmp_path_factory.mktemp("upkeep") / "store"
+    folder = tmp_path_factory.mktemp("maintenance") / "store"
     sizes = StoreConfig(segment_bytes=SEGMENT_BYTES, index_slots=SLOTS, index_entries=4 * SLOTS)
     body = bytes(range(256)) * 4
     with MessageStore.open(folder, sizes) as store:
@@ -50,7 +50,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(benchmark: BenchmarkFixture, size: int) -> None:
+def record_rate(benchmark: BenchmarkFixture, size: int) -> None:
     if benchmark.stats is not None:
         benchmark.extra_info["GB/s"] = round(size / benchmark.stats.stats.min / 1e9, 2)
 
@@ -62,7 +62,7 @@ def test_verify(benchmark: BenchmarkFixture, root: Path, crc: bool, index: bool)
     verified = benchmark(lambda: verify(str(root), checks))
     assert verified.clean, verified.findings
     assert verified.seen.numbers["records"] == MESSAGES
-    told(benchmark, verified.bytes)
+    record_rate(benchmark, verified.bytes)
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links", "copies"])
@@ -73,4 +73,4 @@ def test_backup(benchmark: BenchmarkFixture, root: Path, tmp_path: Path, links: 
         os.sync()
         return backup(str(root), target, BackupOptions(links=links))[0].log_end
 
-    told(benchmark, benchmark(made))
+    record_rate(benchmark, benchmark(made))

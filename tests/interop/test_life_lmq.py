@@ -17,15 +17,22 @@ def client(request: pytest.FixtureRequest, drivers: Drivers) -> Driver:
     return drivers(str(request.param))
 
 
-def test_one_message_in_light_queues(client: Driver, peer: Peer, name: str) -> None:
-    """Stored once, found in its own queue and in each light one that it names."""
-    lights = [f"%LMQ%{name}-1", f"%LMQ%{name}-2"]
+def test_one_message_in_lmqs(client: Driver, peer: Peer, name: str) -> None:
+    """Stored once, found in its own queue and in each LMQ that it names."""
+    lmqs = [f"%LMQ%{name}-1", f"%LMQ%{name}-2"]
     bodies = hexed("both", "both again")
-    client.ask("send", group=name, topic=name, how="queue", queue=1, body=bodies,
-               **{"system.INNER_MULTI_DISPATCH": ",".join(lights)})  # fmt: skip
+    client.ask(
+        "send",
+        group=name,
+        topic=name,
+        how="queue",
+        queue=1,
+        body=bodies,
+        **{"system.INNER_MULTI_DISPATCH": ",".join(lmqs)},
+    )
     assert [event["body"] for event in pull_all(client, name, 1)] == bodies
     with ClientSocket(address(peer.address)) as connection:
-        for light in lights:
-            found = pull(connection, light)
+        for lmq in lmqs:
+            found = pull(connection, lmq)
             assert [record.body.hex() for record in records(found.body)] == bodies
             assert found.ext["nextBeginOffset"] == "2"
