@@ -187,7 +187,7 @@ def test_a_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
 
 def test_a_broker_loads_none_of_it() -> None:
     """Start-up does not pay for tools."""
-    modules = "[name for name in sys.modules if 'upkeep' in name or '_native.audit' in name]"
+    modules = "[name for name in sys.modules if 'broker.maintenance' in name or '_native.audit' in name]"
     program = f"import sys, firearrow.broker.app.app, firearrow.broker.cli; print({modules})"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
