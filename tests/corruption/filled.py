@@ -16,7 +16,7 @@ Key = tuple[str, int, int]
 
 
 class Place(NamedTuple):
-    """Where a message lies in the log, its keyword in the index, and its body."""
+    """Where a message is in the log, its key in the index, and its body."""
 
     start: int
     end: int
@@ -58,7 +58,7 @@ class Filled:
         return root
 
     def untouched(self, ranges: Iterable[tuple[int, int]]) -> set[Key]:
-        """Messages that no damaged stretch of the log meets."""
+        """Messages that no damaged range of the log touches."""
         hit = list(ranges)
         return {
             key
@@ -75,9 +75,9 @@ class Filled:
         keys: bool = True,
         headers: Iterable[tuple[int, int]] = (),
     ) -> tuple[str, ...]:
-        """Open it, read everything, and query: `must` is there, and nothing is that was not; what was found.
-        `more`: but for what came later. `keys`: by its key, too. `headers`: where in the log a head may name another
-        topic or place."""
+        """Open it, read everything, and query: all of `must` is there, and nothing that was not sent; returns what was
+        found. `more`: messages may have been added. `keys`: also query by key. `headers`: where in the log a header may
+        name another topic or offset."""
         hit = self.bodies_of(headers)
         with open_store(root) as store:
             seen = {key: body for key, body in messages(store) if not (more and body == LATER)}
@@ -94,12 +94,12 @@ class Filled:
             return store.findings
 
     def bodies_of(self, ranges: Iterable[tuple[int, int]]) -> set[bytes]:
-        """Of messages that a damaged stretch meets: what no CRC covers, their topic and their place, is believed."""
+        """Of messages in a damaged range: their topic and offset, which no CRC covers, are taken as they are."""
         untouched = self.untouched(ranges)
         return {place.body for key, place in self.places.items() if key not in untouched}
 
-    def goes_on(self, root: Path) -> None:
-        """What is put now is behind everything, and is there after a stop."""
+    def continues(self, root: Path) -> None:
+        """Messages that are put now are after all others, and are there after a stop."""
         with open_store(root) as store:
             before = store.reader.max_offset("Orders", 0)
             placed = put(store, LATER, "Orders", 0, now_ms=1 << 40)
@@ -115,7 +115,7 @@ def place_of(record: Record) -> Place:
 
 
 def messages(store: MessageStore) -> Iterator[tuple[Key, bytes]]:
-    """((topic, queue, place), body) of every message, by pulls; a pull always goes on."""
+    """((topic, queue, offset), body) of every message, by pulls; a pull always makes progress."""
     for topic, queue_id in store.reader.queues():
         at = store.reader.min_offset(topic, queue_id)
         while at < store.reader.max_offset(topic, queue_id):

@@ -1,4 +1,4 @@
-"""A broker whose config, timer and journal files are damaged starts, says so in one line, and serves everything."""
+"""A broker whose config, timer and journal files are damaged starts, logs one line, and serves everything."""
 
 import contextlib
 import logging
@@ -51,14 +51,14 @@ def tables() -> dict[str, Callable[[bytes], None]]:
 
 @pytest.mark.parametrize("table", sorted(tables()))
 @pytest.mark.parametrize("kind", sorted(GARBLED))
-def test_a_damaged_file_is_a_value_error_or_taken(table: str, kind: str) -> None:
-    """Nothing else comes out of a table's `load`: who starts the broker sets the file aside."""
+def test_a_damaged_file_is_a_value_error_or_accepted(table: str, kind: str) -> None:
+    """A table's `load` raises nothing else: the code that starts the broker renames the file."""
     with contextlib.suppress(ValueError, RecursionError):
         tables()[table](GARBLED[kind])
 
 
 @pytest.mark.parametrize("kind", ["empty", "cut", "zeros", "noise"])
-def test_the_backup_stands_in_and_the_file_is_kept(
+def test_the_backup_is_loaded_and_the_file_is_kept(
     tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = ConfigFile(tmp_path / "a.json")
@@ -74,7 +74,7 @@ def test_the_backup_stands_in_and_the_file_is_kept(
     assert [str(file.path) in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_without_any_good_file_the_start_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_any_good_file_the_start_continues(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = ConfigFile(tmp_path / "a.json")
     for number in (1, 2):
         file.path.write_bytes(b"{")
@@ -98,7 +98,7 @@ def bodies(connection: ClientSocket, name: str, queue_id: int) -> list[bytes]:
 
 
 def damage_all(store: Path, data: bytes, *, backups: bool) -> None:
-    """Every file of the broker that is not the log's, nor derived from it."""
+    """Every file of the broker except the log's and those derived from it."""
     for path in (store / "config").iterdir():
         if path.suffix == ".bak":
             path.write_bytes(data) if backups else path.unlink()
@@ -131,7 +131,7 @@ def test_a_broker_whose_files_are_all_damaged_serves_everything(
 
 
 def topic(store: Path, broker: BrokerProcess) -> tuple[int, int]:
-    """Queues to read and to write, as the file has it after a stop."""
+    """Queues to read and to write, from the file after a stop."""
     broker.stop()
     config = TopicConfig.from_object(
         loads((store / "config" / "topics.json").read_bytes())["topicConfigTable"]["Lost"]

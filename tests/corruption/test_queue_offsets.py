@@ -1,4 +1,4 @@
-"""A record whose queue offset is garbled, which no CRC covers: it is lost alone, and its queue stays where it is."""
+"""A record whose queue offset is garbled, which no CRC covers: only it is lost, and its queue keeps its offsets."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ AT_QUEUE_OFFSET = 20
 
 
 def made(root: Path, *, killed: bool = False, gone: int = 0) -> list[int]:
-    """A queue of several files; `gone` of the log's oldest segments were deleted. Places of what is left."""
+    """A queue of several files; `gone` of the log's oldest segments were deleted. Offsets of the remaining records."""
     store = open_store(root)
     for number in range(COUNT):
         put(store, b"%03d" % number * 80, now_ms=100_000 + number)
@@ -36,7 +36,7 @@ def garble(root: Path, place: int, entry: int) -> None:
 
 
 def check(root: Path, without: int, first: int) -> None:
-    """All others are served, and the queue is where they are; one alone may seem to stand behind some that are lost."""
+    """All others are served at their offsets; a single one may seem to follow some that are lost."""
     with open_store(root) as store:
         found = {queue_offset: body for (_, _, queue_offset), body in messages(store)}
         low, high = store.reader.min_offset("T", 0), store.reader.max_offset("T", 0)

@@ -1,6 +1,6 @@
-"""A whole broker in the recorded process, and a client in one of its threads that marks each answer.
+"""A whole broker in the recorded process, and a client in one of its threads that marks each response.
 
-What the log holds is read from the log here (`derived`); the marks say what was acknowledged, and when.
+The content of the log is read from the log (`derived`); the marks say what was acknowledged, and when.
 """
 
 import os
@@ -24,7 +24,7 @@ STORE_KEYS = {
     "mappedFileSizeCommitLog": "segment_bytes", "mappedFileSizeConsumeQueue": "queue_file_bytes",
     "maxHashSlotNum": "index_slots", "maxIndexNum": "index_entries", "maxMessageSize": "max_message_bytes",
 }  # fmt: skip
-"""Of them the store's options are made."""
+"""The store's options are built from these."""
 START_S = 20
 ENDLESS = 1 << 62
 
@@ -39,7 +39,7 @@ def serve(
     *,
     sync_flush: bool = True,
 ) -> None:
-    """Run the broker with these settings beside SMALL until `use` has come to its end, then SIGTERM."""
+    """Run the broker with these settings besides SMALL until `use` has ended, then SIGTERM."""
     settings = {**SMALL, **settings, "flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"}
     mark("options", **{name: int(settings[key]) for key, name in STORE_KEYS.items()}, sync_flush=sync_flush)
     mark("settings", **settings)

@@ -1,7 +1,8 @@
 """StoreChecker: opens a folder as a power cut left it, and lists what is wrong with it.
 
-The store must open by itself, hold what was acknowledged byte for byte and nothing that was never written; queues and
-index agree with the log both ways; it goes on, and opening it again finds the same. In this process, one thread.
+The store must open by itself and contain what was acknowledged, byte for byte, and nothing that was never written;
+queues and index agree with the log both ways; it accepts messages, and opening it again finds the same. In this
+process, one thread.
 """
 
 import hashlib
@@ -38,7 +39,7 @@ class StoreChecker:
         self._truth = written_log
 
     def faults(self, root: Path, expected: ExpectedState, *, kill: bool, again_clean: bool) -> list[str]:
-        """What is wrong with the folder, which is changed; nothing if all is as promised."""
+        """What is wrong with the folder, which is changed; empty if all is as promised."""
         faults = list(self._raw_faults(root))
         if faults:
             return faults
@@ -67,7 +68,7 @@ class StoreChecker:
             if expected.commits or expected.saved:
                 faults += progress_faults(root, store, expected, kill=kill)
             if not faults:
-                self._go_on(store)
+                self._append_more(store)
                 seen = self._snapshot(root, store)
             return seen, faults
         finally:
@@ -88,7 +89,7 @@ class StoreChecker:
             if getattr(after, name) != getattr(before, name)
         ]
 
-    # ---- what is seen ----
+    # ---- what is read ----
 
     def _snapshot(self, root: Path, store: MessageStore) -> Snapshot:
         low, end = store.min_physical, store.written
@@ -113,8 +114,8 @@ class StoreChecker:
     # ---- what is wrong ----
 
     def _raw_faults(self, root: Path) -> Iterator[str]:
-        """Before it is opened: no file of the log holds what was written elsewhere. Another broker's recovery takes a
-        record for good wherever it stands."""
+        """Before it is opened: no file of the log contains what was written elsewhere. The recovery of another broker
+        accepts a record at any offset."""
         folder = root / "commitlog"
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             content, base = path.read_bytes(), int(path.name)
@@ -177,10 +178,10 @@ class StoreChecker:
                 )
         return faults[:3]
 
-    # ---- going on ----
+    # ---- continuing ----
 
-    def _go_on(self, store: MessageStore) -> None:
-        """A message more in each queue is stored and read."""
+    def _append_more(self, store: MessageStore) -> None:
+        """One more message in each queue is stored and read."""
         for topic, queue_id in sorted(self._truth.queues):
             properties = properties_of(KEYS="new", TAGS="new")
             placed = put(store, b"new message", topic, queue_id, properties, NEW_MS)

@@ -12,7 +12,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 
 Lie = Callable[[list[bytes]], list[bytes]]
-"""Records of a queue as they are → as they are told."""
+"""Records of a queue as they are → as the broker sends them."""
 
 
 def answer(
@@ -24,9 +24,9 @@ def answer(
 
 
 def record(body: bytes, *, queue_offset: int = 0, crc: int | None = None) -> bytes:
-    told = zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc
+    stored_crc = zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc
     head = struct.pack(
-        ">iIIiiqqiq8sq8siqi", 92 + len(body), 0xDAA320A7, told, 0, 0, queue_offset, 0, 0, 0, bytes(8), 0, bytes(8),
+        ">iIIiiqqiq8sq8siqi", 92 + len(body), 0xDAA320A7, stored_crc, 0, 0, queue_offset, 0, 0, 0, bytes(8), 0, bytes(8),
         0, 0, len(body),
     )  # fmt: skip
     return head + body + b"\x01T\0\0"

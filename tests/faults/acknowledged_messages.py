@@ -11,11 +11,11 @@ Place = tuple[str, int, int]
 GROUP = "AcknowledgedMessages"
 
 
-def until(asked: Callable[[], object], within_s: float = 20, told: Callable[[], str] = lambda: "") -> None:
+def until(asked: Callable[[], object], within_s: float = 20, details: Callable[[], str] = lambda: "") -> None:
     """Ask again and again; what is asked goes to the broker, so that each time lets it work."""
     deadline = time.monotonic() + within_s
     while not asked():
-        assert time.monotonic() < deadline, f"not within {within_s} s {told()}"
+        assert time.monotonic() < deadline, f"not within {within_s} s {details()}"
 
 
 class AcknowledgedMessages:

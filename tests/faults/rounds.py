@@ -98,7 +98,7 @@ class FaultRounds:
         with broker.connect() as connection:
             until(
                 lambda: acknowledged.send(connection, f"Back{self.counts['round']}") == 0,
-                told=lambda: f"{fault.__name__}: {broker.log.read_text()[-3000:]}",
+                details=lambda: f"{fault.__name__}: {broker.log.read_text()[-3000:]}",
             )
 
     def _end(self, broker: BrokerProcess, shim: Shim) -> None:

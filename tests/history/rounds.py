@@ -175,7 +175,7 @@ class Rounds:
 
 
 def run_rounds(
-    home: Path, plan: Plan, count: int, told: Callable[[str], None], within_s: float = math.inf
+    home: Path, plan: Plan, count: int, log: Callable[[str], None], within_s: float = math.inf
 ) -> tuple[list[Violation], dict[str, object]]:
     """So many rounds, or as many as begin in time; ended early by a violation. Violations and summary."""
     deadline = time.monotonic() + within_s
@@ -185,7 +185,7 @@ def run_rounds(
                 break
             end = rounds.run()
             found = rounds.judge() if number % JUDGED_EACH == 0 else []
-            told(f"round {number}: {end}, {len(rounds.history.attempts)} sends, {len(found)} violations")
+            log(f"round {number}: {end}, {len(rounds.history.attempts)} sends, {len(found)} violations")
             if found:
                 return found, rounds.summary()
         return rounds.settle(), rounds.summary()

@@ -95,8 +95,8 @@ def test_apaches_store_is_copied_and_clean(tmp_path: Path) -> None:
     apache = unpacked("store-apache", tmp_path)
     ran = run("backup", apache, tmp_path / "copy", "--verify", "--json", "--quiet")
     assert ran.code == 0, ran
-    assert ran.told["verified"]["clean"]
-    assert ran.told["linked"] == 2 * 262144
+    assert ran.report["verified"]["clean"]
+    assert ran.report["linked"] == 2 * 262144
     assert (tmp_path / "copy/compaction/position-checkpoint").exists()
 
 

@@ -88,7 +88,7 @@ def test_bodies_are_shown_as_asked(root: Path, tmp_path: Path) -> None:
 
 def test_every_record_of_apache_is_dumped_as_its_manifest_says(apache: Path) -> None:
     manifest = manifest_of_apache()
-    told = {
+    expected = {
         each["physicalOffset"]: (
             each["topicInRecord"],
             each["queueIdInRecord"],
@@ -103,7 +103,7 @@ def test_every_record_of_apache_is_dumped_as_its_manifest_says(apache: Path) -> 
         row["physicalOffset"]: (row["topic"], row["queueId"], row["storeTimestamp"], row["bornHost"])
         for row in rows(run("dump", apache, "--json", "--body", "none"))
     }
-    assert {place: found[place] for place in told} == told
+    assert {place: found[place] for place in expected} == expected
 
 
 def test_entries_index_and_checkpoint_are_dumped(root: Path) -> None:
@@ -155,8 +155,8 @@ def test_what_a_peer_wrote_does_not_steer_the_terminal(tmp_path: Path) -> None:
         live = run("dump", broker.store, "--topic", "Orders")
         assert "·[2Jgone·next" in live.out
         assert live.out.count("\n") == 1
-        told = run("stat", broker.store, "--json").told
-        assert told["log"]["records"] >= 1
+        report = run("stat", broker.store, "--json").report
+        assert report["log"]["records"] >= 1
         assert broker.stop() == 0
 
 
@@ -175,39 +175,39 @@ def test_who_reads_no_further_is_no_error(root: Path) -> None:
 
 
 def test_stat_counts_what_was_written(root: Path) -> None:
-    told = run("stat", root, "--json").told
-    assert told["log"]["records"] == MESSAGES
-    assert {(row["topic"], row["queueId"]): row["messages"] for row in told["queues"]} == {
+    report = run("stat", root, "--json").report
+    assert report["log"]["records"] == MESSAGES
+    assert {(row["topic"], row["queueId"]): row["messages"] for row in report["queues"]} == {
         ("Orders", 0): 42, ("Orders", 1): 42, ("Payments", 0): 42,
     }  # fmt: skip
-    assert {row["topic"]: row["messages"] for row in told["topics"]} == {"Orders": 84, "Payments": 42}
-    assert told["times"] == {"first": START_MS, "last": START_MS + MESSAGES - 1}
-    assert told["files"] == {
+    assert {row["topic"]: row["messages"] for row in report["topics"]} == {"Orders": 84, "Payments": 42}
+    assert report["times"] == {"first": START_MS, "last": START_MS + MESSAGES - 1}
+    assert report["files"] == {
         "segment_bytes": 4096,
         "queue_file_bytes": 200,
         "index_slots": 10,
         "index_entries": 20,
     }
-    lag = {row["queue_id"]: row["lag"] for row in told["groups"] if row["group"] == "G"}
+    lag = {row["queue_id"]: row["lag"] for row in report["groups"] if row["group"] == "G"}
     assert lag == {0: 37, 1: 35}
     records = sum(row["size"] for row in rows(run("dump", root, "--json")))
-    assert told["log"]["recordBytes"] == records
-    assert told["waste"]["unreached"] == told["log"]["end"] - records
-    assert told["sizes"]["commitlog"][0] == told["log"]["files"] * 4096
+    assert report["log"]["recordBytes"] == records
+    assert report["waste"]["unreached"] == report["log"]["end"] - records
+    assert report["sizes"]["commitlog"][0] == report["log"]["files"] * 4096
     shown = run("stat", root).out
     assert "Orders:0  0 to 42  42" in shown
     assert "G  Orders:0  5 of 42  37" in shown
 
 
 def test_stat_of_apaches_store_says_what_its_manifest_does(apache: Path) -> None:
-    told = run("stat", apache, "--json").told
+    report = run("stat", apache, "--json").report
     manifest = manifest_of_apache()
-    ends = {(row["topic"], row["queueId"]): row["end"] for row in told["queues"]}
+    ends = {(row["topic"], row["queueId"]): row["end"] for row in report["queues"]}
     for topic in manifest["topics"]:
         for queue in topic["queues"]:
             if queue["maxOffset"] > 0:
                 assert ends[topic["topic"], queue["queueId"]] == queue["maxOffset"]
-    assert told["versions"]["topics.json"]["counter"] > 0
+    assert report["versions"]["topics.json"]["counter"] > 0
 
 
 def test_hosts_and_times_are_formatted_for_people() -> None:

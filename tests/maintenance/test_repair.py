@@ -87,14 +87,14 @@ def test_what_was_there_is_kept(root: Path) -> None:
     queue = wrong_entry(root, places)
     was = queue.read_bytes()
     checkpoint = (root / "checkpoint").read_bytes()
-    told = run("repair", root, "--yes", "--json").told
-    removed = Path(told["removed"])
+    report = run("repair", root, "--yes", "--json").report
+    removed = Path(report["removed"])
     assert removed.parent == root
     assert removed.name.startswith("removed-")
     assert (removed / queue.relative_to(root)).read_bytes() == was
     assert (removed / "checkpoint").read_bytes() == checkpoint
-    assert "checkpoint" in told["kept"]
-    assert told["after"]["clean"]
+    assert "checkpoint" in report["kept"]
+    assert report["after"]["clean"]
 
 
 def test_damage_inside_the_log_is_not_touched_unasked(root: Path) -> None:
@@ -111,10 +111,10 @@ def test_a_torn_tail_is_cut_and_kept(root: Path) -> None:
     last = made(root)[-1]
     path = sorted((root / "commitlog").iterdir())[-1]
     overwrite(path, last - int(path.name) + 4, bytes(8))
-    told = run("repair", root, "--yes", "--json").told
-    assert told["after"]["clean"], told
-    assert told["after"]["log"]["end"] == last
-    kept = (Path(told["removed"]) / path.relative_to(root)).read_bytes()
+    report = run("repair", root, "--yes", "--json").report
+    assert report["after"]["clean"], report
+    assert report["after"]["log"]["end"] == last
+    kept = (Path(report["removed"]) / path.relative_to(root)).read_bytes()
     assert kept.rstrip(b"\0")[-20:] in kept[last - int(path.name) :]
     assert body(MESSAGES - 1)[:20] in kept
     with open_store(root) as store:
@@ -126,9 +126,9 @@ def test_the_log_is_cut_where_it_was_asked_for(root: Path) -> None:
     at = places[60]
     ran = run("repair", root, "--yes", "--json", "--cut-log-at", str(at), "--reset-offsets")
     assert ran.code == 0, ran
-    assert ran.told["after"]["log"]["end"] == at
+    assert ran.report["after"]["log"]["end"] == at
     assert list(log_bodies(root)) == places[:60]
-    kept = Path(ran.told["removed"]) / "commitlog"
+    kept = Path(ran.report["removed"]) / "commitlog"
     whole = b"".join(path.read_bytes() for path in sorted(kept.iterdir()))
     assert all(body(number) in whole for number in range(60, MESSAGES))
     with open_store(root) as store:
@@ -148,9 +148,9 @@ def test_offsets_beyond_the_end_go_back_only_when_asked(root: Path) -> None:
     assert ran.code == 1
     assert "--reset-offsets" in ran.out
     assert run("repair", root, "--yes", "--reset-offsets").code == 0
-    told = run("stat", root, "--json").told
-    assert {row["queue_id"]: row["offset"] for row in told["groups"]} == {0: 42, 1: 7}
-    assert told["versions"]["consumerOffset.json"] == {"counter": 3}
+    report = run("stat", root, "--json").report
+    assert {row["queue_id"]: row["offset"] for row in report["groups"]} == {0: 42, 1: 7}
+    assert report["versions"]["consumerOffset.json"] == {"counter": 3}
 
 
 def test_a_dry_run_and_a_no_change_nothing(root: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_backup_that_shares_files_is_not_changed(root: Path, tmp_path: Path) -
 def test_apaches_store_is_mended(tmp_path: Path) -> None:
     apache = unpacked("store-apache", tmp_path)
     ends = {
-        (row["topic"], row["queueId"]): row["end"] for row in run("stat", apache, "--json").told["queues"]
+        (row["topic"], row["queueId"]): row["end"] for row in run("stat", apache, "--json").report["queues"]
     }
     flip(queue_file(apache, "GoldenFill", 0), 25)
     flip(sorted((apache / "index").iterdir())[0], 40 + 4 * 1000 + 20 * 5 + 2)
@@ -202,7 +202,7 @@ def test_apaches_store_is_mended(tmp_path: Path) -> None:
     assert run("verify", apache).code == 1
     ran = run("repair", apache, "--yes", "--json")
     assert ran.code == 0, ran
-    now = {(row["topic"], row["queueId"]): row["end"] for row in run("stat", apache, "--json").told["queues"]}
+    now = {(row["topic"], row["queueId"]): row["end"] for row in run("stat", apache, "--json").report["queues"]}
     assert now == ends
     assert "GoldenFill" in json.loads((apache / "config" / "topics.json").read_bytes())["topicConfigTable"]
 

@@ -113,7 +113,7 @@ def test_the_command_tells_programs_all(root: Path) -> None:
     bad_body(root, places)
     ran = run("verify", root, "--json")
     assert ran.code == 1, ran
-    [finding] = ran.told["findings"]
+    [finding] = ran.report["findings"]
     assert (finding["kind"], finding["position"], finding["physical_offset"]) == (
         "bad CRC",
         places[3],
@@ -132,7 +132,7 @@ def test_a_folder_name_that_is_not_utf_8_is_reported(root: Path) -> None:
     odd.mkdir(parents=True)
     entry = (1 << 40).to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8)
     (odd / f"{0:020d}").write_bytes(entry.ljust(200, b"\0"))
-    [finding] = run("verify", root, "--json").told["findings"]
+    [finding] = run("verify", root, "--json").report["findings"]
     assert finding["kind"] == "queue entry without record"
     assert "Orde\ufffds" in finding["file"]
     assert "Orde·s" in run("verify", root).out

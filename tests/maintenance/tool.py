@@ -15,7 +15,7 @@ class Ran(NamedTuple):
     err: str
 
     @property
-    def told(self) -> Any:  # noqa: ANN401 (it is JSON)
+    def report(self) -> Any:  # noqa: ANN401 (it is JSON)
         return json.loads(self.out)
 
 

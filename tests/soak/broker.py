@@ -33,7 +33,7 @@ class FastRetention(Retention):
         return BEGAN_MS + (super().expired_ms() - BEGAN_MS) // RATE
 
 
-def told(log_folder: str, root: str) -> DiskUse:
+def measured_disk(log_folder: str, root: str) -> DiskUse:
     try:
         used = float(Path(f"{root}.disk").read_text())
     except FileNotFoundError:
@@ -42,5 +42,5 @@ def told(log_folder: str, root: str) -> DiskUse:
 
 
 if __name__ == "__main__":
-    vars(app).update(Clock=FastClock, Retention=FastRetention, measured=told)
+    vars(app).update(Clock=FastClock, Retention=FastRetention, measured=measured_disk)
     cli(["broker", *sys.argv[1:]])

@@ -104,12 +104,12 @@ def test_texts_that_are_in_use_are_bounded() -> None:
 
 def test_an_expression_that_is_none_is_told_again_and_again() -> None:
     some = filters()
-    told = set()
+    remarks = set()
     for _ in range(3):
         with pytest.raises(InvalidExpression) as wrong:
             some.compiled(sql("a ="))
-        told.add(str(wrong.value))
-    assert len(told) == 1
+        remarks.add(str(wrong.value))
+    assert len(remarks) == 1
 
 
 def test_an_expression_may_not_be_too_long() -> None:
