@@ -1,4 +1,4 @@
-"""Random frames of consumers that pull, and a heartbeat of one. Seeded."""
+"""Random frames of pulling consumers, and a heartbeat of one. Seeded."""
 
 import json
 import random
@@ -13,7 +13,7 @@ MANY_TAGS = "||".join(f"t{n}" for n in range(40)) + "||A"
 
 
 def heartbeat(opaque: int) -> bytes:
-    """The group Online has a member, which subscribes two topics."""
+    """The group Online has a member, which subscribes to two topics."""
     subscriptions = [
         {"topic": "One", "subString": "*", "subVersion": 5, "expressionType": "TAG", "tagsSet": [], "codeSet": []},
         {"topic": "Four", "subString": "A", "subVersion": 5, "tagsSet": ["A"], "codeSet": [65]},
@@ -27,7 +27,7 @@ def heartbeat(opaque: int) -> bytes:
 
 
 def pulling(rng: random.Random, opaque: int) -> bytes:
-    """The frame of a pull; half of them find something."""
+    """The frame of a pull; half of them find messages."""
     topic, queues = rng.choice(TOPICS)
     ext = {
         "consumerGroup": rng.choice((*GROUPS, *["G1", "Online"] * 4)), "topic": topic,

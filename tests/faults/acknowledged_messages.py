@@ -12,14 +12,14 @@ GROUP = "AcknowledgedMessages"
 
 
 def until(asked: Callable[[], object], within_s: float = 20, details: Callable[[], str] = lambda: "") -> None:
-    """Ask again and again; what is asked goes to the broker, so that each time lets it work."""
+    """Retry; `asked` sends requests to the broker, so that each attempt lets it work."""
     deadline = time.monotonic() + within_s
     while not asked():
         assert time.monotonic() < deadline, f"not within {within_s} s {details()}"
 
 
 class AcknowledgedMessages:
-    """`stored`: (topic, queue, offset) → body of every message that was called stored; `committed`: of `GROUP`."""
+    """`stored`: (topic, queue, offset) → body of every message that was acknowledged; `committed`: of `GROUP`."""
 
     def __init__(self) -> None:
         self.stored: dict[Place, bytes] = {}
@@ -30,7 +30,7 @@ class AcknowledgedMessages:
         self._number = 0
 
     def send(self, connection: ClientSocket, topic: str, size: int = 100, queue_id: int = 0) -> int:
-        """One message of about that size; the answer's code."""
+        """One message of about that size; returns the response code."""
         self._number += 1
         body = b"%d." % self._number + b"x" * size
         answer = send(connection, topic, body, queue_id)
@@ -62,11 +62,11 @@ class AcknowledgedMessages:
         return answer.code, "" if answer.code == 0 else answer.remark or ""
 
     def know_group(self, connection: ClientSocket, topic: str) -> None:
-        """A pull makes the group, so that it may commit."""
+        """A pull creates the group, so that it may commit."""
         assert pull(connection, topic, consumerGroup=GROUP).code in (0, 19)
 
     def check(self, connection: ClientSocket) -> None:
-        """All of it is there, and nothing stands between that was never sent."""
+        """All of it is there, and nothing that was never sent is between."""
         for topic, queue_id in sorted({(topic, queue_id) for topic, queue_id, _ in self.stored}):
             self._check_queue(connection, topic, queue_id)
         for (topic, queue_id), committed in self.committed.items():
@@ -74,7 +74,7 @@ class AcknowledgedMessages:
             answer = connection.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext)
             asked = self._asked[
                 topic, queue_id
-            ]  # when the broker went before it answered, it may be this one
+            ]  # if the broker died before it responded, it may be this one
             assert answer.ext.get("offset") in (str(committed), str(asked)), (topic, queue_id, committed)
         for topic in self.topics:
             assert connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0, topic

@@ -1,4 +1,4 @@
-"""No memory: what is too large for it is refused or cut off, the process lives and serves the others."""
+"""No memory: what is too large is refused or disconnected; the process lives and serves the others."""
 
 import contextlib
 import resource
@@ -16,7 +16,7 @@ SMALL = ("--set", "mappedFileSizeCommitLog=16777216", "--set", "mappedFileSizeCo
 
 
 def ask(connection: ClientSocket) -> int | None:
-    """Send a large message; None if the broker closed before it had all."""
+    """Send a large message; None if the broker closed before it was sent."""
     try:
         return connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("Large"), bytes(LARGE))
     except ConnectionError:

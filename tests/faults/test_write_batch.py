@@ -1,4 +1,4 @@
-"""Faults in a turn: a sync that fails while it gathers, and those who wait for it and fail themselves."""
+"""Faults in a write batch: a sync that fails while the next batch collects, and callbacks that raise."""
 
 import errno
 from pathlib import Path
@@ -14,13 +14,13 @@ from tests.support.stores import bodies, open_store, put
 
 
 class Planned(list[object]):
-    """Plans that the test runs."""
+    """Callbacks that the test runs."""
 
     call_soon = list.append
 
 
 class NoPromises:
-    """A journal in which nothing was noted."""
+    """A journal without entries."""
 
     has_promises = False
 
@@ -43,7 +43,7 @@ def fail(*_: object) -> None:
 
 
 @pytest.mark.parametrize("written_first", [False, True])
-def test_what_gathered_meanwhile_is_refused_at_once(tmp_path: Path, written_first: bool) -> None:
+def test_what_collected_during_the_sync_is_refused_at_once(tmp_path: Path, written_first: bool) -> None:
     store = open_store(tmp_path, sync_flush=True)
     write_batch = write_batch_of(store)
     results: list[bool] = []
@@ -65,7 +65,7 @@ def test_what_gathered_meanwhile_is_refused_at_once(tmp_path: Path, written_firs
     store.abandon()
 
 
-def test_one_that_fails_before_the_write_does_not_keep_the_turn_from_its_end(
+def test_a_callback_that_fails_before_the_write_does_not_stop_the_batch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     scheduler, results = Planned(), list[bool]()
@@ -83,7 +83,7 @@ def test_one_that_fails_before_the_write_does_not_keep_the_turn_from_its_end(
 
 
 @pytest.mark.parametrize("sync_flush", [False, True])
-def test_one_that_fails_when_it_is_told_does_not_keep_it_from_the_others(
+def test_a_callback_that_fails_on_success_does_not_stop_the_others(
     tmp_path: Path, sync_flush: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     results: list[bool] = []
@@ -98,7 +98,7 @@ def test_one_that_fails_when_it_is_told_does_not_keep_it_from_the_others(
     assert "MemoryError" in caplog.text
 
 
-def test_one_that_fails_when_it_is_refused_does_not_keep_it_from_the_others(tmp_path: Path) -> None:
+def test_a_callback_that_fails_on_refusal_does_not_stop_the_others(tmp_path: Path) -> None:
     results: list[bool] = []
     with open_store(tmp_path) as store:
         write_batch = write_batch_of(store)

@@ -1,4 +1,4 @@
-"""`python -m tests.history`: kill rounds by the hundred, their history checked. Exit code 1: a promise was broken."""
+"""`python -m tests.history`: hundreds of kill rounds, their history checked. Exit code 1: a promise was broken."""
 
 import argparse
 import json

@@ -1,6 +1,6 @@
 """What must hold between what consumers got and what is stored. Pure functions on a History.
 
-A message may come again as long as the group's offset, or its acknowledgement, has not passed it.
+A message may be redelivered until the group's offset, or its acknowledgement, has passed it.
 """
 
 from bisect import bisect_right
@@ -12,9 +12,9 @@ from tests.history.violation import Violation
 
 
 def false_deliveries(history: History, settled: bool) -> Iterator[Violation]:
-    """Nobody gets what was not sent, or other bodies, or what was rolled back, or what is gone later.
+    """No client gets what was not sent, other bodies, rolled back messages, or messages that are gone later.
 
-    While clients are at work their files are read one after the other: what one got, another may yet tell of.
+    While clients are at work their files are read in turn: what one got may still be missing in the file of another.
     """
     for delivery in history.deliveries:
         copy, group = delivery.copy, delivery.group
@@ -34,7 +34,7 @@ def false_deliveries(history: History, settled: bool) -> Iterator[Violation]:
 
 
 def undelivered(history: History, settled: bool) -> Iterator[Violation]:
-    """In the end every group has got everything, and consumed what failed at first."""
+    """At the end every group has got everything, and consumed what failed at first."""
     if not settled:
         return
     got: defaultdict[str, set[tuple[str, int, int]]] = defaultdict(set)
@@ -55,7 +55,7 @@ def undelivered(history: History, settled: bool) -> Iterator[Violation]:
 
 
 def skipped(history: History, settled: bool) -> Iterator[Violation]:
-    """An orderly group gets each queue from its beginning, and nothing new before all that stands before it."""
+    """An orderly group gets each queue from its beginning, and nothing new before everything that precedes it."""
     next_new: defaultdict[GroupQueue, int] = defaultdict(int)
     for delivery in history.deliveries:
         member = history.groups[delivery.group]
@@ -69,7 +69,7 @@ def skipped(history: History, settled: bool) -> Iterator[Violation]:
 
 
 def again(history: History, settled: bool) -> Iterator[Violation]:
-    """Nothing comes again below an offset that was committed, or after its acknowledgement: after as many as there are
+    """No message is redelivered below a committed offset, or after its acknowledgement: after as many as there are
     copies, if its client stored it more than once."""
     copies = Counter(copy.name for copy in history.stored.values())
     committed = {member.group: _Committed(history, member) for member in history.groups.values()}

@@ -1,6 +1,6 @@
 """Observer: reads queues and offsets over a plain connection, and records them as events of the history.
 
-It commits nothing and has a consumer group of its own. One thread.
+It commits nothing and has a separate consumer group. One thread.
 """
 
 import time
@@ -27,7 +27,7 @@ class Observer:
         self._read: dict[tuple[str, int], int] = {}
 
     def read(self, connection: ClientSocket, whole: bool = False) -> Iterator[Event]:
-        """All messages, or those since a little before the last reading; then where each queue ends."""
+        """All messages, or those since a little before the last read; then where each queue ends."""
         for topic, queue_id in self._queues:
             first = self._offset(connection, RequestCode.GET_MIN_OFFSET, topic, queue_id)
             start = 0 if whole else self._read.get((topic, queue_id), 0) - OVERLAP
@@ -41,7 +41,7 @@ class Observer:
             yield {"event": "ends", "topic": topic, "queue": queue_id, "min": first, "max": offset}
 
     def offsets(self, connection: ClientSocket, groups: dict[str, str]) -> Iterator[Event]:
-        """Of each group (→ topic) in each queue, as far as it has one."""
+        """Of each group (→ topic) in each queue, if it has one."""
         for group, topic in groups.items():
             for each, queue_id in self._queues:
                 if each == topic:

@@ -1,4 +1,4 @@
-"""What must hold between what was sent and what is stored. Pure functions on a History; each gives its violations.
+"""What must hold between what was sent and what is stored. Pure functions on a History; each yields its violations.
 
 `settled`: senders rest, and everything that is stored was read after that.
 """
@@ -11,7 +11,7 @@ from tests.history.violation import Violation
 
 
 def lost(history: History, settled: bool) -> Iterator[Violation]:
-    """What was acknowledged stands in its place; what comes later has come."""
+    """An acknowledged message is at its offset; delayed ones have been delivered."""
     present = {copy.name for copy in history.stored.values()} if settled else set()
     for attempt in history.attempts.values():
         if not attempt.acknowledged:
@@ -40,8 +40,8 @@ def repeated(history: History, settled: bool) -> Iterator[Violation]:
 
 def invented(history: History, settled: bool) -> Iterator[Violation]:
     """Everything that is stored was sent, to that topic, with that body; each id once."""
-    for name in history.twice_told:
-        yield Violation("told twice", f"{name} was sent twice under one id: the history is worth nothing")
+    for name in history.duplicate_ids:
+        yield Violation("duplicate id", f"{name} was sent twice under one id: the history is worth nothing")
     for place, copy in history.stored.items():
         attempt = history.attempts.get(copy.name)
         if attempt is None:
@@ -53,7 +53,7 @@ def invented(history: History, settled: bool) -> Iterator[Violation]:
 
 
 def gone(history: History, settled: bool) -> Iterator[Violation]:
-    """What the witness read stays as it was, and queues have no holes."""
+    """What the observer read does not change, and queues have no gaps."""
     for place, before, after in history.overwritten:
         yield Violation("gone", f"{place} held {before.name} and holds {after.name} now")
     for queue, before_ends, now in history.shrunk:
@@ -73,9 +73,9 @@ def gone(history: History, settled: bool) -> Iterator[Violation]:
 
 
 def disordered(history: History, settled: bool) -> Iterator[Violation]:
-    """Of one sender in one queue: acknowledged ones in the order of sending, and nothing behind what was sent later.
+    """Of one sender in one queue: acknowledged ones in the order of sending, and none after one that was sent later.
 
-    What is delayed or in a transaction gets its place later, in no order.
+    Delayed messages and those of transactions get their offset later, in no order.
     """
     for (queue, sender), attempts in _by_sender(history).items():
         newest, newest_acknowledged = -1, -1

@@ -1,4 +1,4 @@
-"""The checker finds each kind of violation in a history made by hand, and nothing in those that the protocol allows."""
+"""The checker finds each kind of violation in a history built by hand, and nothing in allowed histories."""
 
 from collections.abc import Callable
 
@@ -206,39 +206,39 @@ BAD: dict[str, tuple[str, Callable[[HistoryBuilder], object]]] = {
         "ahead", lambda builder: builder.acknowledged("s.1.0").ends(1).joined().offset(1).got(0, "s.1.0"),
     ),
     "one id was sent twice": (
-        "told twice", lambda builder: builder.send("s.1.0").failed("s.1.0").acknowledged("s.1.0").ends(1),
+        "duplicate id", lambda builder: builder.send("s.1.0").failed("s.1.0").acknowledged("s.1.0").ends(1),
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", GOOD)
-def test_what_the_protocol_allows(what: str) -> None:
+def test_allowed_histories(what: str) -> None:
     builder = HistoryBuilder()
     GOOD[what](builder)
     assert builder.rules() == set()
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_what_breaks_a_promise(what: str) -> None:
-    rule, tell = BAD[what]
+def test_violations(what: str) -> None:
+    rule, build = BAD[what]
     builder = HistoryBuilder()
-    tell(builder)
+    build(builder)
     assert rule in builder.rules()
 
 
-def test_while_clients_are_at_work_what_may_still_come_is_not_missed() -> None:
+def test_messages_that_may_still_arrive_are_not_missing() -> None:
     builder = HistoryBuilder().acknowledged("s.1.0").ends(1).send("s.2.0").sent("s.2.0", 1).joined()
     assert builder.rules(settled=False) == set()
     assert builder.rules() == {"lost", "undelivered"}
 
 
-def test_what_one_client_got_another_may_yet_tell_of() -> None:
+def test_a_delivery_may_be_read_before_its_send() -> None:
     builder = HistoryBuilder().joined().got(0, "s.1.0")
     assert builder.rules(settled=False) == set()
     assert "invented" in builder.rules()
 
 
-def test_a_lost_message_is_found_at_once_when_its_place_was_given_away() -> None:
+def test_a_lost_message_is_found_at_once_if_its_offset_was_reused() -> None:
     builder = (
         HistoryBuilder()
         .send("s.1.0")

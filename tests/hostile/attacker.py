@@ -1,4 +1,4 @@
-"""The attacker's process: reads the name of an attack a line, does it, and holds on to what it opened until the next.
+"""The attacker's process: reads the name of an attack per line, runs it, and keeps its sockets open until the next.
 
 `python -m tests.hostile.attacker HOST:PORT HOST:PORT CONNECTIONS SECONDS`: broker, name server, limits.
 """
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     field = Field(place(broker), place(name_server), int(connections), float(seconds))
     sockets = AttackSockets()
     for line in sys.stdin:
-        sockets.hang_up()
+        sockets.close()
         name = line.strip()
         if name != FREE:
             try:

@@ -1,8 +1,8 @@
-"""Hostile peers against a real broker: what it costs, in memory and in other clients' time.
+"""Hostile clients against a real broker: their cost in memory and in other clients' time.
 
 `python -m tests.hostile.hostile [--seconds T] [--connections N] [--name ATTACK]... [--way WAY]`: every attack for T
-seconds with N connections, while a well-behaved client goes on. One line an attack; exit code 1 when a bound was
-broken.
+seconds with N connections, while a well-behaved client works. One line per attack; exit code 1 if a bound was
+exceeded.
 """
 
 import argparse
@@ -21,15 +21,15 @@ from tests.hostile.memory import Watched, worked_s
 from tests.support.broker_process import WAY, WAYS, BrokerProcess
 
 WORK_S, WORK_S_EACH = 1.0, 0.0005
-"""How long the broker may work for others before it answers the background client: each connection may have a turn."""
+"""How long the broker may work for others before it answers the background client: once for each connection."""
 GROWTH_KIB = 1400 << 10
-"""What an attack may make the broker hold while it lasts: maxConnectionBytes, and what is beside it."""
+"""Memory that an attack may make the broker use: maxConnectionBytes, and what comes on top of it."""
 PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one attack did. KiB of anonymous memory: before, the peak, and when the attackers were gone."""
+    """Result of one attack. KiB of anonymous memory: before, the peak, and after the attackers disconnected."""
 
     name: str
     stood: int
@@ -66,7 +66,7 @@ class Seen:
 
 
 class Siege:
-    """A broker, a background client and an attacker; `attack` runs one attack and lets its connections go again."""
+    """A broker, a background client and an attacker; `attack` runs one attack and closes its connections."""
 
     def __init__(self, broker: BrokerProcess, connections: int, seconds: float) -> None:
         assert broker.name_server is not None
@@ -83,9 +83,9 @@ class Siege:
     def attack(self, name: str) -> Seen:
         begun, mark, before = time.monotonic(), self._client.mark(), self._watched.now
         self._watched.take_peak()
-        stood, closed, refused = self._tell(name)
+        stood, closed, refused = self._command(name)
         peak, seconds = self._watched.take_peak(), time.monotonic() - begun
-        self._tell(FREE)
+        self._command(FREE)
         self._client.wait_for_rounds(3)
         return Seen(
             name, stood, closed, refused, seconds, before, peak, self._watched.now,
@@ -93,7 +93,7 @@ class Siege:
             self._client.mark() - mark,
         )  # fmt: skip
 
-    def _tell(self, name: str) -> tuple[int, int, int]:
+    def _command(self, name: str) -> tuple[int, int, int]:
         assert self._attacker.stdin is not None
         assert self._attacker.stdout is not None
         self._attacker.stdin.write(f"{name}\n")

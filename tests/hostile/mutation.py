@@ -1,4 +1,4 @@
-"""Mutations: bytes that were right, changed as bit rot, torn writes and malice change them. Repeatable by the draw."""
+"""Mutations: valid bytes, changed as by bit rot, torn writes and attackers. Reproducible by the random generator."""
 
 import random
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ BYTES_MAX = 1 << 20
 
 
 def mutated(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
-    """One to six changes; `others` lend pieces."""
+    """One to six changes; `others` provide parts."""
     data = bytearray(raw)
     for _ in range(draw.randint(1, 6)):
         at = draw.randrange(len(data) + 1)

@@ -1,10 +1,10 @@
-"""The suite under AddressSanitizer and UBSan: native modules built in a folder of their own, tested and fuzzed there.
+"""The suite under AddressSanitizer and UBSan: native modules built in a separate folder, tested and fuzzed there.
 
 `python -m tests.hostile.sanitize [--minutes M] [--folders wire store fastpath]`. Needs gcc with libasan and libubsan;
-building takes minutes, the whole suite half an hour. Brokers, clients and Spark's workers that tests start are watched,
-too: the sanitizers are loaded into each process below, a JVM among them, and the folder has an interpreter of its own,
-which finds the modules there however it is started. Exit code 1 if a sanitizer or a test found something. This tree's
-own build is left alone.
+building takes minutes, the whole suite half an hour. Brokers, clients and Spark's workers that tests start are checked,
+too: the sanitizers are loaded into each child process, a JVM among them, and the folder has a separate interpreter,
+which finds the modules there however it is started. Exit code 1 if a sanitizer or a test found something. The build in
+this tree is not changed.
 """
 
 import argparse
@@ -22,31 +22,31 @@ NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv", ".*_cache", ".hypothesis", "build", "*.so", "*.egg-info", "__pycache__", "recorded"
 )
 OPTIONS = {
-    # the interpreter keeps what it has to its end
+    # the interpreter keeps some memory to its end
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "PYTHONMALLOC": "malloc",
 }
 FOUND = ("AddressSanitizer", "runtime error:")
 FOLDERS_LEFT_OUT = {"meta"}
-"""They look at texts alone."""
+"""They look at texts only."""
 LEFT_OUT = (
     "tests/faults/test_memory.py::test_a_large_request_without_memory_for_it",
     "tests/bench/test_load.py::test_files_to_be_read_are_in_the_cache",
-    "tests/integration/test_footprint.py::test_ready_soon_and_small",
+    "tests/integration/test_footprint.py::test_the_start_is_fast_and_small",
     "tests/spark/test_pack.py::test_it_is_small_and_holds_no_sources_of_compiled_modules",
 )
-"""The sanitizers make nothing of mlock, modules and memory large, and end a process that has no memory for them."""
+"""The sanitizers ignore mlock, make modules and memory larger, and end a process that has no memory for them."""
 TIMEOUT_S = 400
 WORKERS = 3
 COMMAND = "#!{python}\nfrom firearrow.broker.cli import main\n\nmain()\n"
 UNWATCHED = '#!/bin/sh\nunset LD_PRELOAD\nexec {program} "$@"\n'
 HANGS = ("ps",)
-"""Programs that Spark's scripts call, and that do not get to their first line with the sanitizers in them."""
+"""Programs that Spark's scripts call, and that do not start with the sanitizers in them."""
 
 
 def library(name: str) -> str:
-    """Where the compiler has it."""
+    """Its path, according to the compiler."""
     return subprocess.run(
         ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -64,7 +64,7 @@ def build(place: Path) -> None:
 
 
 def make_interpreter(place: Path) -> None:
-    """To it `firearrow` is what was built in `place`, and the other packages are this one's."""
+    """For it `firearrow` is the build in `place`, and the other packages are this interpreter's."""
     home = python(place).parents[1]
     venv.create(home, symlinks=True)
     packages = sysconfig.get_path("purelib", "venv", vars={"base": str(home)})

@@ -1,6 +1,6 @@
 """Readers of a store's files: segments, queues, index, checkpoint, journal, timer.
 
-A folder is made anew for each input.
+Each input gets a new folder.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ FIRST = "00000000000000000000"
 
 
 def in_memory() -> tempfile.TemporaryDirectory[str]:
-    """Syncs cost nothing there, so a second tries a hundred times as much."""
+    """Syncs cost nothing there, so a second is enough for a hundred times as many inputs."""
     return tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
 
 
 @functools.cache
 def files() -> dict[str, bytes]:
-    """Of a store that was stopped cleanly, by their place in it."""
+    """Files of a cleanly stopped store, by relative path."""
     with in_memory() as folder:
         root = Path(folder) / "s"
         with open_store(root) as store:
@@ -51,7 +51,7 @@ def file(name: str) -> Callable[[], list[bytes]]:
 
 
 def read_log(data: bytes) -> None:
-    """As a segment, read only: every record that it shows is one, at its own place."""
+    """As a segment, read-only: every record that it returns is one, at its own offset."""
     with in_memory() as folder:
         (Path(folder) / FIRST).write_bytes(data)
         with CommitLog.open_readonly(folder, SEGMENT_BYTES) as log:
@@ -75,7 +75,7 @@ def read_queue(data: bytes) -> None:
 
 
 def opened_with(name: str) -> Callable[[bytes], None]:
-    """A whole store of which this file is another one: it opens and serves every queue, or says why not."""
+    """A whole store with this file replaced: it opens and serves every queue, or says why not."""
 
     def read(data: bytes) -> None:
         with in_memory() as folder:

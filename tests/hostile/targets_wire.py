@@ -1,4 +1,4 @@
-"""Readers of what peers send: frames, headers, batches, properties, bodies, expressions, receipts."""
+"""Parsers of what peers send: frames, headers, batches, properties, bodies, expressions, receipts."""
 
 import functools
 import struct
@@ -34,7 +34,7 @@ def text_of(data: bytes) -> str:
 
 @functools.cache
 def spoken() -> list[bytes]:
-    """What Apache's clients and brokers said, the first of each code, direction and form."""
+    """What Apache's clients and brokers sent, the first of each code, direction and form."""
     first: dict[tuple[object, ...], bytes] = {}
     for _, recorded, raw in whole_frames():
         if len(raw) <= SEED_BYTES_MAX:
@@ -44,7 +44,7 @@ def spoken() -> list[bytes]:
 
 
 def read_frame(data: bytes) -> None:
-    """Every field of a command is read as every type, and the whole is written again."""
+    """Every field of a command is read as every type, and the command is encoded again."""
     command = RemotingCommand.decode(data)
     for name in command.ext:
         command.text(name)
@@ -104,7 +104,7 @@ def read_pulled(data: bytes) -> None:
         str(message.properties), message.message_id, message.born_host, message.keys, message.tags
         try:
             _ = message.body
-        except BodyUnreadable:  # a packed body that is none: told when it is asked for
+        except BodyUnreadable:  # a malformed compressed body: reported when it is read
             continue
 
 

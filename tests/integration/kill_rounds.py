@@ -1,4 +1,4 @@
-"""`kill -9` under load, again and again: what was acknowledged is there, once, in its place, in order.
+"""`kill -9` under load, repeatedly: acknowledged messages are there, once, at their offsets, in order.
 
 `python -m tests.integration.kill_rounds --rounds 100 [--flush SYNC_FLUSH]` does many; test_kill does a few.
 """
@@ -95,7 +95,7 @@ class KillRounds:
                 self._enough.set()
 
     def _consume(self, connection: ClientSocket, _: int) -> None:
-        """Long polls queue 0, notes what it saw, commits."""
+        """Long polls queue 0, records what it got, commits."""
         offset = max((place[1] + 1 for place in self.seen if place[0] == 0), default=0)
         flags = str(SUBSCRIPTION | SUSPEND)
         while True:
@@ -111,7 +111,7 @@ class KillRounds:
             assert connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
 
     def _tear(self) -> None:
-        """Cut into, or dirty, what lies behind the last acknowledged record, as a torn write does."""
+        """Truncate or overwrite what follows the last acknowledged record, as a torn write does."""
         segment = max((self.store / "commitlog").iterdir())
         data = segment.read_bytes()
         end = len(data.rstrip(b"\x00"))
@@ -144,7 +144,7 @@ class KillRounds:
             assert int(committed.ext["offset"]) <= sum(place[0] == 0 for place in stored)
 
     def _check_order(self, bodies: list[bytes]) -> None:
-        """Of each producer of each round in the order in which it sent."""
+        """The messages of each producer of each round are in the order in which it sent them."""
         last: dict[bytes, bytes] = {}
         for body in bodies:
             producer, number = body[: body.index(b".", body.index(b".") + 1)], body.split(b".")[2]

@@ -1,7 +1,7 @@
-"""Work that is pending when the broker is killed, of each kind, and what must have become of it afterwards.
+"""Work that is pending when the broker is killed, of each kind, and what must have happened to it afterwards.
 
-`load` runs in a thread of its own until the broker is killed; `begin` and `settle` speak to the broker that was
-started again: `begin` sends a last message of the round, behind which nothing earlier can still be to come.
+`load` runs in a separate thread until the broker is killed; `begin` and `settle` use the broker that was restarted:
+`begin` sends a last message of the round, after which nothing earlier can still be delivered.
 """
 
 import threading
@@ -23,7 +23,7 @@ SETTLED_S = 40
 
 
 class Work(ABC):
-    """`acknowledged`: bodies whose fate the broker has answered for."""
+    """`acknowledged`: bodies that the broker has acknowledged."""
 
     def __init__(self) -> None:
         self.acknowledged: set[bytes] = set()
@@ -44,14 +44,14 @@ class Work(ABC):
     def add(self, connection: ClientSocket) -> None: ...
 
     def begin(self, connection: ClientSocket) -> None:  # noqa: B027
-        """Nothing, unless there is something to put behind all that is pending."""
+        """Nothing, unless something can be put after all that is pending."""
 
     @abstractmethod
     def settle(self, connection: ClientSocket) -> None: ...
 
 
 class Later(Work):
-    """Messages that come to queue 0 of `topic` later, once each, whatever happens between."""
+    """Messages that are delivered to queue 0 of `topic` later, once each, whatever happens between."""
 
     topic: str
     together = 5
@@ -118,7 +118,7 @@ class Commits(Work):
     def add(self, connection: ClientSocket) -> None:
         body = self.body()
         assert send(connection, "Read", body).code == 0
-        if not self._asked:  # which makes the group
+        if not self._asked:  # which creates the group
             pull(connection, "Read", consumerGroup="Readers")
         self._asked += 1
         ext = {"consumerGroup": "Readers", "topic": "Read", "queueId": "0", "commitOffset": str(self._asked)}
@@ -136,7 +136,7 @@ class Commits(Work):
 
 
 class Transactions(Work):
-    """A third is committed, a third rolled back, a third left to be asked about and then committed."""
+    """A third is committed, a third rolled back, a third is left to be checked and then committed."""
 
     topic = "Paid"
 
@@ -177,7 +177,7 @@ class Transactions(Work):
         return read_messages(connection, self.topic, 1)
 
     def _answer_checks(self, connection: ClientSocket) -> None:
-        """What is not decided commits; checks that come while we ask something are kept by the connection."""
+        """Undecided ones are committed; the connection keeps checks that arrive during other requests."""
         checks, connection.requests[:] = list(connection.requests), []
         for request in checks:
             half, record = transactions.of_check(request)
@@ -189,7 +189,7 @@ class Transactions(Work):
 
 
 class Pops(Work):
-    """Ten sent, as many popped, every other one acknowledged; the rest comes back when it is visible again."""
+    """Ten sent, as many popped, every other one acknowledged; the rest is redelivered when it is visible again."""
 
     topic = "Taken"
 

@@ -1,4 +1,4 @@
-"""POP by raw frames: what tests of it ask, and what they read from the answers."""
+"""POP by raw frames: the requests of its tests, and what they read from the responses."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ QUICK = "--set", "timerPrecisionMs=100", "--set", "reviveInterval=100", "--set",
 
 @contextmanager
 def quick_broker(store: Path, *settings: str) -> Iterator[BrokerProcess]:
-    """Revives within a moment. It must end well, and without a traceback in its log."""
+    """It revives quickly. It must end cleanly, and without a traceback in its log."""
     with BrokerProcess(store, *QUICK, *settings) as broker:
         yield broker
         assert broker.stop() == 0
@@ -51,7 +51,7 @@ def bodies(answer: RemotingCommand) -> list[bytes]:
 
 
 def receipt(answer: RemotingCommand, record: Record) -> str:
-    """As the Java client makes it."""
+    """As the Java client builds it."""
     if "POP_CK" in record.properties:
         return record.properties["POP_CK"]
     starts = {tuple(one.split()[:2]): one.split()[2] for one in answer.ext["startOffsetInfo"].split(";")}

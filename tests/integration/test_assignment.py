@@ -1,4 +1,4 @@
-"""QUERY_ASSIGNMENT over two brokers: the one that is asked learns of the other from the name server."""
+"""QUERY_ASSIGNMENT over two brokers: the requested one gets the other from the name server."""
 
 import json
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_two_brokers_share_the_queues_of_both(tmp_path: Path) -> None:
 
 
 def wait_for_route(broker: BrokerProcess, topic: str, brokers: int) -> None:
-    """The other broker's registration is on its way."""
+    """The other broker's registration takes a moment."""
     with broker.connect_name_server() as naming:
         for _ in range(10_000):
             answer = naming.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
@@ -70,7 +70,7 @@ def wait_for_route(broker: BrokerProcess, topic: str, brokers: int) -> None:
 
 
 def test_the_mode_of_a_group_survives_a_kill(tmp_path: Path) -> None:
-    """The answer comes behind the file."""
+    """The response is sent after the file was saved."""
     wanted = {"topic": "Shared", "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 0}
     with BrokerProcess(tmp_path / "store", "--set", "brokerName=a") as broker, broker.connect() as client:
         send(client, "Shared", b"x")

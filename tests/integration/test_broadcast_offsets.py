@@ -1,4 +1,4 @@
-"""A broadcasting client that moves from the broker to a proxy is told to go on where it was."""
+"""A broadcasting client that moves from the broker to a proxy continues at its offset."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""SQL92 filters through the wire: checked when a consumer starts, asked of every message, waited for."""
+"""SQL92 filters over the wire: checked when a consumer starts, evaluated for every message, and for held pulls."""
 
 import json
 import time
@@ -70,7 +70,7 @@ def check(connection: ClientSocket, expression: str, **more: object) -> Remoting
     return connection.ask(RequestCode.CHECK_CLIENT_CONFIG, {}, json.dumps(body).encode())
 
 
-def test_a_wrong_expression_is_told_when_the_consumer_starts(connection: ClientSocket) -> None:
+def test_an_invalid_expression_is_reported_when_the_consumer_starts(connection: ClientSocket) -> None:
     assert check(connection, "a > 1").code == 0
     assert check(connection, "", expressionType="TAG").code == 0
     wrong = check(connection, "a IS BETWEEN")
@@ -81,7 +81,7 @@ def test_a_wrong_expression_is_told_when_the_consumer_starts(connection: ClientS
     assert check(connection, "(" * 60_000).code == PARSE_FAILED
 
 
-def test_a_pull_gets_what_its_expression_lets_through(connection: ClientSocket) -> None:
+def test_a_pull_gets_what_its_expression_matches(connection: ClientSocket) -> None:
     for n in range(10):
         send(connection, "Sql", b"%d" % n, a=str(n), TAGS="even" if n % 2 == 0 else "odd")
     send(connection, "Sql", b"none")
@@ -95,7 +95,7 @@ def test_a_pull_gets_what_its_expression_lets_through(connection: ClientSocket) 
 
 
 @pytest.mark.parametrize("expression", ["a IS BETWEEN", "", "a = 0.0", "*"])
-def test_a_pull_with_an_expression_that_is_none(connection: ClientSocket, expression: str) -> None:
+def test_a_pull_with_an_invalid_expression(connection: ClientSocket, expression: str) -> None:
     send(connection, "Wrong", b"x")
     answer = ask(connection, "Wrong", expression)
     assert (answer.code, answer.remark) == (PARSE_FAILED, "parse the consumer's subscription failed")
@@ -122,7 +122,7 @@ def test_a_pull_by_the_subscription_of_the_heartbeat(connection: ClientSocket) -
 
 
 def hold(connection: ClientSocket, topic: str, expression: str, offset: int, wait_ms: int = 15_000) -> int:
-    """Ask, and be sure that the broker has read it."""
+    """Send it, and make sure that the broker has read it."""
     ext = pull_ext(
         topic, offset, sysFlag=str(SUBSCRIPTION | SUSPEND), suspendTimeoutMillis=str(wait_ms),
         expressionType="SQL92", subscription=expression,
@@ -132,7 +132,7 @@ def hold(connection: ClientSocket, topic: str, expression: str, offset: int, wai
     return opaque
 
 
-def test_only_a_message_that_fits_wakes_a_held_pull(broker: BrokerProcess, connection: ClientSocket) -> None:
+def test_only_a_matching_message_wakes_a_held_pull(broker: BrokerProcess, connection: ClientSocket) -> None:
     with broker.connect() as producer:
         send(producer, "Wake", b"0", a="0")
         opaque = hold(connection, "Wake", "a > 5", 1)
@@ -143,7 +143,7 @@ def test_only_a_message_that_fits_wakes_a_held_pull(broker: BrokerProcess, conne
     assert answer.ext["nextBeginOffset"] == "5"
 
 
-def test_a_held_pull_moves_on_at_its_deadline(broker: BrokerProcess, connection: ClientSocket) -> None:
+def test_a_held_pull_advances_at_its_deadline(broker: BrokerProcess, connection: ClientSocket) -> None:
     with broker.connect() as producer:
         send(producer, "Late", b"0", a="0")
         begun = time.monotonic()
@@ -154,7 +154,7 @@ def test_a_held_pull_moves_on_at_its_deadline(broker: BrokerProcess, connection:
     assert (answer.code, answer.ext["nextBeginOffset"]) == (RETRY, "2")
 
 
-def test_a_held_pull_moves_on_when_many_do_not_fit(broker: BrokerProcess, connection: ClientSocket) -> None:
+def test_a_held_pull_advances_when_many_do_not_match(broker: BrokerProcess, connection: ClientSocket) -> None:
     many = 801
     with broker.connect() as producer:
         send(producer, "Many", b"0", a="0")
@@ -186,7 +186,7 @@ def test_without_the_option_every_expression_is_refused(
     assert bodies(ask(connection, "Off", "a > 1")) == [b"x"]
 
 
-def test_retries_are_asked_what_the_group_asks_of_their_topic(
+def test_retries_are_filtered_by_the_group_s_filter_of_their_topic(
     broker: BrokerProcess, connection: ClientSocket
 ) -> None:
     subscribe(

@@ -1,4 +1,4 @@
-"""CONSUMER_SEND_MSG_BACK, retry topics and dead letters, asked by raw frames."""
+"""CONSUMER_SEND_MSG_BACK, retry topics and dead letters, by raw frames."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def back(connection: ClientSocket, offset: str, level: int = 0, **more: str) -> 
     return connection.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext | more)
 
 
-def test_a_message_comes_back_through_the_retry_topic(broker: BrokerProcess) -> None:
+def test_a_message_is_redelivered_through_the_retry_topic(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         sent = client.ask(
             RequestCode.SEND_MESSAGE_V2, send_ext("Work", i="KEYS\x01k\x02TAGS\x01t\x02"), b"hard"
@@ -67,8 +67,8 @@ def test_a_negative_level_goes_to_the_dead_letters(broker: BrokerProcess) -> Non
         assert record.properties["RETRY_TOPIC"] == "Work"
 
 
-def test_too_many_tries_go_to_the_dead_letters(broker: BrokerProcess) -> None:
-    """`maxReconsumeTimes` of the request, for a client that is new enough to mean it."""
+def test_too_many_retries_go_to_the_dead_letters(broker: BrokerProcess) -> None:
+    """`maxReconsumeTimes` of the request, for a client version that means it."""
     with broker.connect() as client:
         sent = send(client, "Work", b"x")
         offset = place(sent.ext["msgId"])

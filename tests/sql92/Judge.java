@@ -11,9 +11,9 @@ import org.apache.rocketmq.filter.expression.Expression;
 import org.apache.rocketmq.filter.expression.MQFilterException;
 
 /**
- * Apache's own SQL92 filter as a process. A line asks: base64 of the expression, then base64 of each property set
- * (name 0x01 value 0x02 ...), blank separated. A line answers: one letter a set (T, F, N unknown, X failed), or
- * "! " and base64 of why the expression is none.
+ * Apache's own SQL92 filter as a process. An input line: base64 of the expression, then base64 of each property set
+ * (name 0x01 value 0x02 ...), separated by spaces. An output line: one letter for each set (T, F, N unknown, X failed),
+ * or "! " and base64 of why the expression is invalid.
  */
 public final class Judge {
     public static void main(String[] arguments) throws Exception {

@@ -1,4 +1,4 @@
-"""One line of JSON for each event on standard output, which is the history's file; written before what it speaks of.
+"""One line of JSON for each event on standard output, which is the history's file; written before the event happens.
 
 The events and their members are listed in `tests/history/events.py`.
 """
@@ -17,33 +17,33 @@ LARGE_BYTES = 20_000
 MANY_BYTES = 900
 
 
-def tell(event: str, **members: object) -> None:
+def emit(event: str, **members: object) -> None:
     sys.stdout.buffer.write(orjson.dumps({"event": event, **members}) + b"\n")
     sys.stdout.buffer.flush()
 
 
 def body_of(name: str, draw: random.Random) -> bytes:
-    """`name|` and filler; one in fifty is large enough to be compressed on its way."""
+    """`name|` and filler; one in fifty is large enough to be compressed."""
     size = LARGE_BYTES if draw.random() < 0.02 else draw.randrange(MANY_BYTES)
     return name.encode() + b"|" + bytes(draw.randrange(256) for _ in range(8)) * (size // 8)
 
 
-def tell_send(name: str, topic: str, body: bytes, **more: object) -> None:
-    """`more`: `copies`, `kind`, `fate`, where they are not the usual."""
-    tell("send", id=name, topic=topic, crc=zlib.crc32(body), size=len(body), **more)
+def emit_send(name: str, topic: str, body: bytes, **more: object) -> None:
+    """`more`: `copies`, `kind`, `fate`, if they differ from the defaults."""
+    emit("send", id=name, topic=topic, crc=zlib.crc32(body), size=len(body), **more)
 
 
-def tell_sent(name: str, result: SendResult, behind: int = 0) -> None:
-    """`behind`: the message's number in its batch."""
-    tell(
+def emit_sent(name: str, result: SendResult, index: int = 0) -> None:
+    """`index`: the message's number in its batch."""
+    emit(
         "sent", id=name, status=result.status.name, queue=result.queue.queue_id,
-        offset=result.queue_offset + behind,
+        offset=result.queue_offset + index,
     )  # fmt: skip
 
 
-def tell_got(group: str, message: ReceivedMessage, *, ok: bool = True, **more: object) -> None:
+def emit_got(group: str, message: ReceivedMessage, *, ok: bool = True, **more: object) -> None:
     body = message.body
-    tell(
+    emit(
         "got", group=group, topic=message.topic, queue=message.queue_id, offset=message.queue_offset,
         id=body.split(b"|", 1)[0].decode("ascii", "replace"), crc=zlib.crc32(body), size=len(body),
         times=message.reconsume_times, ok=ok, at=time.time_ns(), **more,
