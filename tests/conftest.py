@@ -47,9 +47,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     # the child gets none of our arguments: it has no `--against` and no workers
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pyfuncitem.nodeid]
     child = subprocess.run(
-        command, cwd=pyfuncitem.config.rootpath, env=os.environ | {ALONE: "1"}, capture_output=True, text=True,
+        command,
+        cwd=pyfuncitem.config.rootpath,
+        env=os.environ | {ALONE: "1"},
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     if child.returncode:
         pytest.fail(child.stdout + child.stderr, pytrace=False)
     return True

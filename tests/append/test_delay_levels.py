@@ -22,9 +22,15 @@ class DelayHarness(Harness):
         if offsets is not None:
             self.offsets.load(offsets)
         self.delays = DelayService(
-            self.loop, self.store, self.appender, self.journal, self.offsets, self.clock,
-            Stats("DefaultCluster", now_ms), LEVELS_MS,
-        )  # fmt: skip
+            self.loop,
+            self.store,
+            self.appender,
+            self.journal,
+            self.offsets,
+            self.clock,
+            Stats("DefaultCluster", now_ms),
+            LEVELS_MS,
+        )
         self.listeners.append(self.delays.messages_arrived)
         for entry in self.journal.recover_entries():
             assert entry.kind == Kind.DELAY
@@ -136,7 +142,9 @@ def test_delivery_waits_while_the_disk_is_full(harness: DelayHarness) -> None:
         {"REAL_TOPIC": "T", "REAL_QID": "99999999"},
     ],
 )
-def test_messages_without_a_valid_destination_are_skipped(harness: DelayHarness, properties: dict[str, str]) -> None:
+def test_messages_without_a_valid_destination_are_skipped(
+    harness: DelayHarness, properties: dict[str, str]
+) -> None:
     harness.put("SCHEDULE_TOPIC_XXXX", b"lost", 0, **properties)
     harness.put("T", b"good", DELAY="1")
     harness.timers.run(2000)

@@ -73,9 +73,12 @@ def test_a_start_compacts_the_valid_entries(tmp_path: Path) -> None:
     journal.note(Kind.OFFSET, "t@g", -1, -1)
     journal.note(Kind.OFFSET, "t@g", 1, 6)
     recovered = [
-        Entry(Kind.TIMER, "", 0, 0, 0), Entry(Kind.OFFSET, "t@g", 0, 99, 0), Entry(Kind.TIMER, "", 0, 1, 0),
-        Entry(Kind.OFFSET, "t@g", -1, -1, 0), Entry(Kind.OFFSET, "t@g", 1, 6, 0),
-    ]  # fmt: skip
+        Entry(Kind.TIMER, "", 0, 0, 0),
+        Entry(Kind.OFFSET, "t@g", 0, 99, 0),
+        Entry(Kind.TIMER, "", 0, 1, 0),
+        Entry(Kind.OFFSET, "t@g", -1, -1, 0),
+        Entry(Kind.OFFSET, "t@g", 1, 6, 0),
+    ]
     assert opened(tmp_path)[1] == recovered
     assert opened(tmp_path)[1] == recovered
 
@@ -106,7 +109,9 @@ def test_a_disk_that_is_full_at_the_start_leaves_the_journal_as_it_was(
         disk.setattr(os, "fsync", full)
         _, recovered = opened(tmp_path)
     assert "the journal could not be compacted and stays in 2 files" in caplog.text
-    assert recovered == opened(tmp_path)[1] == [Entry(Kind.OFFSET, "t@g", value, value, 0) for value in (1, 2)]
+    assert (
+        recovered == opened(tmp_path)[1] == [Entry(Kind.OFFSET, "t@g", value, value, 0) for value in (1, 2)]
+    )
     assert not (tmp_path / "packing").exists()
 
 
@@ -262,7 +267,9 @@ def test_void_entries_stay_void_when_a_file_is_compacted(
     monkeypatch.setattr(os, "write", no_space)
     commits(journal, 200)
     monkeypatch.undo()
-    recovered = [(entry.number, entry.value) for entry in opened(tmp_path, 2000)[1] if entry.kind == Kind.DELAY]
+    recovered = [
+        (entry.number, entry.value) for entry in opened(tmp_path, 2000)[1] if entry.kind == Kind.DELAY
+    ]
     assert recovered == [(3, 7)]
 
 

@@ -25,15 +25,21 @@ from tests.support.client_socket import ClientSocket
 from tests.support.requests import read_queue, send
 
 GARBLED = {
-    "empty": b"", "cut": b'{"dataVersion":{"counter":1', "zeros": bytes(500), "noise": random.Random(3).randbytes(500),
-    "a list": b"[]", "a number": b"7", "deep": b"[" * 100_000, "deeper": b'{"a":' * 50_000,
+    "empty": b"",
+    "cut": b'{"dataVersion":{"counter":1',
+    "zeros": bytes(500),
+    "noise": random.Random(3).randbytes(500),
+    "a list": b"[]",
+    "a number": b"7",
+    "deep": b"[" * 100_000,
+    "deeper": b'{"a":' * 50_000,
     "wrong types": b'{"topicConfigTable":[],"subscriptionGroupTable":7,"offsetTable":"x","configTable":1,'
     b'"messageRequestModeMap":[1],"timingCount":{"a":3},"lmqOffsetTable":[],"dataVersion":[]}',
     "wrong values": b'{"topicConfigTable":{"T":{"topicName":7}},"subscriptionGroupTable":{"g":{"groupName":[]}},'
     b'"offsetTable":{"a@b":{"x":"y"},"1":null},"configTable":{"n":7},"messageRequestModeMap":{"t":{"g":1}},'
     b'"timingCount":{"a":{"count":"many"}}}',
     "huge numbers": b'{"offsetTable":{"1":99999999999999999999999999},"dataVersion":{"counter":1e400}}',
-}  # fmt: skip
+}
 
 
 def tables() -> dict[str, Callable[[bytes], None]]:
@@ -88,8 +94,16 @@ def test_without_any_good_file_the_start_continues(tmp_path: Path, caplog: pytes
 
 
 def create(connection: ClientSocket, name: str, queues: int) -> None:
-    fields = {"topic": name, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
-              "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}  # fmt: skip
+    fields = {
+        "topic": name,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
     assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0
 
 

@@ -245,7 +245,9 @@ def test_after_a_clean_stop_all_undamaged_messages_are_served(
 
 
 @pytest.mark.parametrize("damage", ON_BOTH_SIDES, ids=lambda damage: damage.__name__)
-def test_after_a_kill_all_undamaged_messages_are_served(killed: Filled, damage: Damage, tmp_path: Path) -> None:
+def test_after_a_kill_all_undamaged_messages_are_served(
+    killed: Filled, damage: Damage, tmp_path: Path
+) -> None:
     root = killed.copy(tmp_path / "store")
     must = killed.untouched(damage(root))
     killed.check(root, must)

@@ -17,11 +17,19 @@ from tests.support.requests import send_ext, topic_ext
 
 SEGMENT_BYTES = 65536
 SETTINGS = {
-    "mappedFileSizeTimerLog": "600", "timerPrecisionMs": "100",
-    "timerRollWindowSlot": "12", "messageDelayLevel": "1s 1m", "fileReservedTime": "1", "deleteFileBatchMax": "2",
-    "deleteCommitLogFilesInterval": "5", "deleteConsumeQueueFilesInterval": "5", "cleanResourceInterval": "30",
-    "cleanFileForciblyEnable": "false", "diskMaxUsedSpaceRatio": "95", "brokerName": "b",
-}  # fmt: skip
+    "mappedFileSizeTimerLog": "600",
+    "timerPrecisionMs": "100",
+    "timerRollWindowSlot": "12",
+    "messageDelayLevel": "1s 1m",
+    "fileReservedTime": "1",
+    "deleteFileBatchMax": "2",
+    "deleteCommitLogFilesInterval": "5",
+    "deleteConsumeQueueFilesInterval": "5",
+    "cleanResourceInterval": "30",
+    "cleanFileForciblyEnable": "false",
+    "diskMaxUsedSpaceRatio": "95",
+    "brokerName": "b",
+}
 STEPS, EXPIRY_EVERY, STEP_S = 260, 40, 0.004
 OLD_S, GONE_S, CLEAN_S = 7200, 10, 0.1
 

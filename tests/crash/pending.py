@@ -19,11 +19,18 @@ from tests.support.client_socket import ClientSocket
 from tests.support.requests import send_ext, topic_ext
 
 SETTINGS = {
-    "messageDelayLevel": "1s 2s", "timerPrecisionMs": "100", "timerRollWindowSlot": "12",
-    "mappedFileSizeTimerLog": "1100", "transactionTimeOut": "300", "transactionCheckInterval": "150",
-    "transactionCheckMax": "1000", "reviveInterval": "50", "reviveQueueNum": "2", "brokerName": "b",
+    "messageDelayLevel": "1s 2s",
+    "timerPrecisionMs": "100",
+    "timerRollWindowSlot": "12",
+    "mappedFileSizeTimerLog": "1100",
+    "transactionTimeOut": "300",
+    "transactionCheckInterval": "150",
+    "transactionCheckMax": "1000",
+    "reviveInterval": "50",
+    "reviveQueueNum": "2",
+    "brokerName": "b",
     "recallMessageEnable": "true",
-}  # fmt: skip
+}
 STEPS, STEP_S = 160, 0.02
 INVISIBLE_MS = 1200
 TAKEN, ORDERED = "Taken", "Ordered"

@@ -16,14 +16,22 @@ from tests.crash.marks import Marks
 from tests.support.client_socket import ClientSocket
 
 SMALL = {
-    "mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "400", "maxHashSlotNum": "40",
-    "maxIndexNum": "64", "maxMessageSize": "4096", "flushIntervalCommitLog": "40",
-    "flushIntervalConsumeQueue": "60", "flushConsumerOffsetInterval": "150",
-}  # fmt: skip
+    "mappedFileSizeCommitLog": "65536",
+    "mappedFileSizeConsumeQueue": "400",
+    "maxHashSlotNum": "40",
+    "maxIndexNum": "64",
+    "maxMessageSize": "4096",
+    "flushIntervalCommitLog": "40",
+    "flushIntervalConsumeQueue": "60",
+    "flushConsumerOffsetInterval": "150",
+}
 STORE_KEYS = {
-    "mappedFileSizeCommitLog": "segment_bytes", "mappedFileSizeConsumeQueue": "queue_file_bytes",
-    "maxHashSlotNum": "index_slots", "maxIndexNum": "index_entries", "maxMessageSize": "max_message_bytes",
-}  # fmt: skip
+    "mappedFileSizeCommitLog": "segment_bytes",
+    "mappedFileSizeConsumeQueue": "queue_file_bytes",
+    "maxHashSlotNum": "index_slots",
+    "maxIndexNum": "index_entries",
+    "maxMessageSize": "max_message_bytes",
+}
 """The store's options are built from these."""
 START_S = 20
 ENDLESS = 1 << 62

@@ -89,9 +89,15 @@ class RestartedServices:
         )
         arrivals = ArrivalNotifier()
         self._write_batch = write_batch = WriteBatch(
-            self._plain, self.store, self.clock, sync_timeout_ms=5000,
-            arrivals=arrivals, request_sync=self._sync_soon, full=str, journal=journal,
-        )  # fmt: skip
+            self._plain,
+            self.store,
+            self.clock,
+            sync_timeout_ms=5000,
+            arrivals=arrivals,
+            request_sync=self._sync_soon,
+            full=str,
+            journal=journal,
+        )
         stats = Stats(options.cluster_name, self.clock.now_ms())
         context = BrokerContext(
             self._plain, self.store, write_batch, journal, saver, tables, self._config, self.clock, stats
@@ -143,10 +149,13 @@ class RestartedServices:
     def decide(self, request: RemotingCommand, *, commit: bool) -> None:
         """Answer a check."""
         ext = {
-            "producerGroup": PRODUCERS, "tranStateTableOffset": request.ext["tranStateTableOffset"],
-            "commitLogOffset": request.ext["commitLogOffset"], "commitOrRollback": "8" if commit else "12",
-            "fromTransactionCheck": "true", "msgId": "x",
-        }  # fmt: skip
+            "producerGroup": PRODUCERS,
+            "tranStateTableOffset": request.ext["tranStateTableOffset"],
+            "commitLogOffset": request.ext["commitLogOffset"],
+            "commitOrRollback": "8" if commit else "12",
+            "fromTransactionCheck": "true",
+            "msgId": "x",
+        }
         self.ask(RequestCode.END_TRANSACTION, ext)
 
     def records(self, topic: str) -> list[Record]:

@@ -48,14 +48,14 @@ def test_check_points_at_the_offsets_of_lost_ones_are_processed(tmp_path: Path) 
     harness = ReviveHarness(tmp_path)
     for number in range(3):
         harness.put("T", b"%d" % number)
-    harness.take(0)
+    harness.pop(0)
     harness.timers.run(20_000)
     assert harness.revived() == [b"0"]
     harness.offsets.commit(GROUP, REVIVE, 0, 7)
     harness.kill()
     harness = ReviveHarness(tmp_path, now_ms=harness.clock.now_ms())
     for number in (1, 2):
-        harness.take(number)
+        harness.pop(number)
         harness.timers.run(20_000)
         harness.kill()
         harness = ReviveHarness(tmp_path, harness.offsets.to_json(), harness.clock.now_ms())
@@ -99,9 +99,14 @@ def test_a_progress_file_is_written_after_what_it_refers_to(tmp_path: Path) -> N
 def flusher(store: MessageStore, loop: asyncio.AbstractEventLoop) -> Flusher:
     """One that does nothing by itself for an hour."""
     return Flusher(
-        loop, store, sync_flush=False, interval_ms=lambda: 3_600_000, queue_interval_ms=lambda: 3_600_000,
-        synced=lambda end: None, failed=lambda error: None,
-    )  # fmt: skip
+        loop,
+        store,
+        sync_flush=False,
+        interval_ms=lambda: 3_600_000,
+        queue_interval_ms=lambda: 3_600_000,
+        synced=lambda end: None,
+        failed=lambda error: None,
+    )
 
 
 def test_settling_syncs_the_log_while_the_thread_runs_and_after_it(tmp_path: Path) -> None:

@@ -26,9 +26,23 @@ def answer(
 def record(body: bytes, *, queue_offset: int = 0, crc: int | None = None) -> bytes:
     body_crc = zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc
     head = struct.pack(
-        ">iIIiiqqiq8sq8siqi", 92 + len(body), 0xDAA320A7, body_crc, 0, 0, queue_offset, 0, 0, 0, bytes(8), 0, bytes(8),
-        0, 0, len(body),
-    )  # fmt: skip
+        ">iIIiiqqiq8sq8siqi",
+        92 + len(body),
+        0xDAA320A7,
+        body_crc,
+        0,
+        0,
+        queue_offset,
+        0,
+        0,
+        0,
+        bytes(8),
+        0,
+        bytes(8),
+        0,
+        0,
+        len(body),
+    )
     return head + body + b"\x01T\0\0"
 
 

@@ -63,10 +63,20 @@ def sending(rng: random.Random, opaque: int) -> bytes:
     topic, queues = rng.choice(TOPICS)
     many = code == RequestCode.SEND_BATCH_MESSAGE
     values = [
-        "PG", topic, "TBW102", "4", str(rng.randrange(queues)), str(rng.choice((0, 0, 0, 1, 2, 0x303, 0x40))),
-        str(1_700_000_000_000 + opaque), str(rng.choice((0, 7, -7))), properties(rng, f"{opaque:032X}"), "0",
-        rng.choice(("false", "true")), "16", rng.choice(("true", "True")) if many else "false",
-    ]  # fmt: skip
+        "PG",
+        topic,
+        "TBW102",
+        "4",
+        str(rng.randrange(queues)),
+        str(rng.choice((0, 0, 0, 1, 2, 0x303, 0x40))),
+        str(1_700_000_000_000 + opaque),
+        str(rng.choice((0, 7, -7))),
+        properties(rng, f"{opaque:032X}"),
+        "0",
+        rng.choice(("false", "true")),
+        "16",
+        rng.choice(("true", "True")) if many else "false",
+    ]
     if rng.random() < 0.1:
         values[rng.choice((3, 4, 5, 6, 7, 9))] = rng.choice(ODD_NUMBERS)
         values[1] = "One"  # a queue that the broker chooses is then the same one

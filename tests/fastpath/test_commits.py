@@ -76,10 +76,18 @@ def harness(tmp_path: Path) -> Iterator[PullHarness]:
 
 def committing(queue_id: int, commit_offset: int) -> bytes:
     ext = {
-        "consumerGroup": "G", "topic": "T", "queueId": str(queue_id), "queueOffset": "0", "maxMsgNums": "32",
-        "sysFlag": "5", "commitOffset": str(commit_offset), "suspendTimeoutMillis": "0", "subscription": "*",
-        "subVersion": "0", "expressionType": "TAG",
-    }  # fmt: skip
+        "consumerGroup": "G",
+        "topic": "T",
+        "queueId": str(queue_id),
+        "queueOffset": "0",
+        "maxMsgNums": "32",
+        "sysFlag": "5",
+        "commitOffset": str(commit_offset),
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
     return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=1).encode()
 
 

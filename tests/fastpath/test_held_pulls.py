@@ -97,10 +97,16 @@ def asked(topic: str, offset: int, wait_ms: int) -> list[bytes]:
     for number, expression in enumerate(EXPRESSIONS * (PULLS // len(EXPRESSIONS))):
         queue_id, commits = "0" if number < 12 else "1", COMMIT if number % 3 == 0 else 0
         ext = pull_ext(
-            topic, offset if queue_id == "0" else 0, consumerGroup=GROUP, queueId=queue_id, subscription=expression,
-            sysFlag=str(SUBSCRIPTION | SUSPEND | commits), suspendTimeoutMillis=str(wait_ms),
-            maxMsgNums=str(1 + number % 5), commitOffset=str(number),
-        )  # fmt: skip
+            topic,
+            offset if queue_id == "0" else 0,
+            consumerGroup=GROUP,
+            queueId=queue_id,
+            subscription=expression,
+            sysFlag=str(SUBSCRIPTION | SUSPEND | commits),
+            suspendTimeoutMillis=str(wait_ms),
+            maxMsgNums=str(1 + number % 5),
+            commitOffset=str(number),
+        )
         serializer = ROCKETMQ if number % 2 else JSON
         command = RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=1000 + number, serializer=serializer)
         frames.append(command.encode())

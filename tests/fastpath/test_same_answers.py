@@ -75,7 +75,10 @@ class Three:
         while sent < len(frames):
             connection.send_raw(b"".join(frames[sent : sent + chunk]))
             try:
-                for barrier in (-2 * sent - 1, -2 * sent - 2):  # delayed responses come after the first barrier
+                for barrier in (
+                    -2 * sent - 1,
+                    -2 * sent - 2,
+                ):  # delayed responses come after the first barrier
                     connection.send_raw(RemotingCommand(BARRIER, opaque=barrier).encode())
                     while (answer := connection.receive()).opaque != barrier:
                         answers[answer.opaque] = comparable(answer, port)
@@ -123,10 +126,21 @@ def general(data: bytes, port: int) -> bytes:
 def shown(record: Record, port: int) -> tuple[object, ...]:
     """What must be the same: everything except times and ports of this run."""
     return (
-        record.topic, record.queue_id, record.queue_offset, record.physical_offset, record.body, record.body_crc,
-        record.flag, record.sys_flag, record.born_timestamp, record.born_host[:4], record.store_host[:4],
-        record.reconsume_times, record.prepared_offset, general(record.properties_bytes, port),
-    )  # fmt: skip
+        record.topic,
+        record.queue_id,
+        record.queue_offset,
+        record.physical_offset,
+        record.body,
+        record.body_crc,
+        record.flag,
+        record.sys_flag,
+        record.born_timestamp,
+        record.born_host[:4],
+        record.store_host[:4],
+        record.reconsume_times,
+        record.prepared_offset,
+        general(record.properties_bytes, port),
+    )
 
 
 def without_sweeps(table: dict[str, object]) -> dict[str, object]:

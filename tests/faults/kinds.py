@@ -70,8 +70,15 @@ def derived_sync(draw: random.Random, broker: BrokerProcess, shim: Shim) -> None
 
 
 PASSING: tuple[Fault, ...] = (
-    full_disk, some_writes, read_only, config_files, file_size, descriptors, memory, clock,
-)  # fmt: skip
+    full_disk,
+    some_writes,
+    read_only,
+    config_files,
+    file_size,
+    descriptors,
+    memory,
+    clock,
+)
 ENDING = tuple(fault for fault in PASSING if fault not in (memory, descriptors))
 """A stop under these ends with one sentence; without memory or descriptors it may end otherwise."""
 FINAL: tuple[Fault, ...] = (log_sync, derived_sync)

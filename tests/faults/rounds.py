@@ -21,12 +21,18 @@ PRODUCERS = 3
 SMALL = tuple(
     word
     for option in (
-        "mappedFileSizeCommitLog=262144", "mappedFileSizeConsumeQueue=20000", "maxHashSlotNum=100",
-        "maxIndexNum=1000", "flushConsumerOffsetInterval=200", "flushIntervalConsumeQueue=50",
-        "flushIntervalCommitLog=20", "deleteWhen=04", "fileReservedTime=100000",
+        "mappedFileSizeCommitLog=262144",
+        "mappedFileSizeConsumeQueue=20000",
+        "maxHashSlotNum=100",
+        "maxIndexNum=1000",
+        "flushConsumerOffsetInterval=200",
+        "flushIntervalConsumeQueue=50",
+        "flushIntervalCommitLog=20",
+        "deleteWhen=04",
+        "fileReservedTime=100000",
     )
     for word in ("--set", option)
-)  # fmt: skip
+)
 
 
 class FaultRounds:

@@ -51,9 +51,12 @@ def test_messages_keys_and_a_kill(tmp_path: Path, by_s: int) -> None:
             assert time.monotonic() - begun < 5, "an index file is waited for"
         for number in (0, 39):
             ext = {
-                "topic": "K", "key": f"{by_s}-{number}", "maxNum": "64",
-                "beginTimestamp": "0", "endTimestamp": str(1 << 62),
-            }  # fmt: skip
+                "topic": "K",
+                "key": f"{by_s}-{number}",
+                "maxNum": "64",
+                "beginTimestamp": "0",
+                "endTimestamp": str(1 << 62),
+            }
             assert connection.ask(RequestCode.QUERY_MESSAGE, ext).code == 0
         broker.kill()
     with BrokerProcess(tmp_path / "store", *SMALL_INDEX) as broker, broker.connect() as connection:
@@ -91,10 +94,18 @@ def test_held_requests_are_answered_in_time(tmp_path: Path, by_s: int) -> None:
 
 def pop_fields(topic: str, poll_ms: int) -> dict[str, str]:
     return {
-        "consumerGroup": "PG", "topic": topic, "queueId": "-1", "maxMsgNums": "8", "invisibleTime": "10000",
-        "pollTime": str(poll_ms), "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "exp": "*",
-        "expType": "TAG", "order": "false",
-    }  # fmt: skip
+        "consumerGroup": "PG",
+        "topic": topic,
+        "queueId": "-1",
+        "maxMsgNums": "8",
+        "invisibleTime": "10000",
+        "pollTime": str(poll_ms),
+        "bornTime": str(time.time_ns() // 1_000_000),
+        "initMode": "0",
+        "exp": "*",
+        "expType": "TAG",
+        "order": "false",
+    }
 
 
 def test_delayed_messages_are_delivered_though_the_clock_was_set(tmp_path: Path) -> None:

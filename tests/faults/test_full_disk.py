@@ -14,11 +14,14 @@ from tests.support.client_socket import ClientSocket
 SMALL = tuple(
     word
     for option in (
-        "mappedFileSizeCommitLog=1048576", "mappedFileSizeConsumeQueue=20000", "maxHashSlotNum=1000",
-        "maxIndexNum=2000", "flushConsumerOffsetInterval=500",
+        "mappedFileSizeCommitLog=1048576",
+        "mappedFileSizeConsumeQueue=20000",
+        "maxHashSlotNum=1000",
+        "maxIndexNum=2000",
+        "flushConsumerOffsetInterval=500",
     )
     for word in ("--set", option)
-)  # fmt: skip
+)
 
 
 def settings(flush: str) -> tuple[str, ...]:

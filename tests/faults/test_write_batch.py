@@ -33,9 +33,15 @@ class NoPromises:
 
 def write_batch_of(store: MessageStore, scheduler: Planned | None = None) -> WriteBatch:
     return WriteBatch(
-        scheduler if scheduler is not None else Planned(), store, ManualClock(),
-        sync_timeout_ms=5000, arrivals=ArrivalNotifier(), request_sync=lambda: None, full=str, journal=NoPromises(),
-    )  # fmt: skip
+        scheduler if scheduler is not None else Planned(),
+        store,
+        ManualClock(),
+        sync_timeout_ms=5000,
+        arrivals=ArrivalNotifier(),
+        request_sync=lambda: None,
+        full=str,
+        journal=NoPromises(),
+    )
 
 
 def fail(*_: object) -> None:

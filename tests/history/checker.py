@@ -13,11 +13,19 @@ from tests.history.violation import Violation
 
 Rule = Callable[[History, bool], Iterator[Violation]]
 RULES: tuple[Rule, ...] = (
-    sending_rules.lost, sending_rules.repeated, sending_rules.invented, sending_rules.gone,
-    sending_rules.disordered, delivery_rules.false_deliveries, delivery_rules.undelivered,
-    delivery_rules.skipped, delivery_rules.again, offset_rules.backwards, offset_rules.forgotten,
+    sending_rules.lost,
+    sending_rules.repeated,
+    sending_rules.invented,
+    sending_rules.gone,
+    sending_rules.disordered,
+    delivery_rules.false_deliveries,
+    delivery_rules.undelivered,
+    delivery_rules.skipped,
+    delivery_rules.again,
+    offset_rules.backwards,
+    offset_rules.forgotten,
     offset_rules.ahead,
-)  # fmt: skip
+)
 
 
 def check(history: History, settled: bool = True) -> list[Violation]:

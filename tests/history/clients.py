@@ -32,9 +32,13 @@ class Client:
         with self.file.path.open("wb") as events, self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*_command(language, home), self.name, name_server, str(seed), str(pace_s)],
-                stdin=subprocess.PIPE, stdout=events, stderr=log, text=True, cwd=home,
+                stdin=subprocess.PIPE,
+                stdout=events,
+                stderr=log,
+                text=True,
+                cwd=home,
                 env=os.environ | {"HOME": str(home), "PYTHONPATH": _python_path()},
-            )  # fmt: skip
+            )
 
     def order(self, what: str) -> None:
         assert self._process.stdin is not None

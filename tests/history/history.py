@@ -137,9 +137,15 @@ class History:
         if name in self.attempts:
             self.duplicate_ids.append(name)
         self.attempts[name] = Attempt(
-            name, event["topic"], event["crc"], event["size"], event.get("copies", 1),
-            event.get("kind", "plain"), event.get("fate", "keep"), line,
-        )  # fmt: skip
+            name,
+            event["topic"],
+            event["crc"],
+            event["size"],
+            event.get("copies", 1),
+            event.get("kind", "plain"),
+            event.get("fate", "keep"),
+            line,
+        )
 
     def _ended(self, event: Event, line: int) -> None:
         attempt = self.attempts[event["id"]]

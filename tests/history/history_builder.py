@@ -55,13 +55,29 @@ class HistoryBuilder:
         return self.event("joined", group=group, topic=TOPIC, how=how, shared=shared)
 
     def got(
-        self, offset: int, name: str, *, times: int = 0, ok: bool = True, group: str = GROUP, crc: int = 0,
+        self,
+        offset: int,
+        name: str,
+        *,
+        times: int = 0,
+        ok: bool = True,
+        group: str = GROUP,
+        crc: int = 0,
         popped: int = 0,
-    ) -> "HistoryBuilder":  # fmt: skip
+    ) -> "HistoryBuilder":
         return self.event(
-            "got", group=group, topic=TOPIC, queue=0, offset=offset, id=name, crc=crc or _crc(name), size=9,
-            times=times, ok=ok, popped=popped,
-        )  # fmt: skip
+            "got",
+            group=group,
+            topic=TOPIC,
+            queue=0,
+            offset=offset,
+            id=name,
+            crc=crc or _crc(name),
+            size=9,
+            times=times,
+            ok=ok,
+            popped=popped,
+        )
 
     def commit(self, offset: int) -> "HistoryBuilder":
         return self.event("commit", group=GROUP, topic=TOPIC, queue=0, offset=offset)

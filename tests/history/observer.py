@@ -60,9 +60,14 @@ class Observer:
             raise AssertionError(f"offset of {group} in {topic} {queue_id}: {answer.code} {answer.remark}")
         offset = int(answer.ext["offset"]) if answer.code == 0 else -1
         return {
-            "event": "offset", "group": group, "topic": topic, "queue": queue_id, "offset": offset,
-            "before": before, "at": time.time_ns(),
-        }  # fmt: skip
+            "event": "offset",
+            "group": group,
+            "topic": topic,
+            "queue": queue_id,
+            "offset": offset,
+            "before": before,
+            "at": time.time_ns(),
+        }
 
     def _offset(self, connection: ClientSocket, code: int, topic: str, queue_id: int) -> int:
         answer = connection.ask(code, {"topic": topic, "queueId": str(queue_id)})
@@ -77,7 +82,12 @@ def _stored(body: bytes) -> Iterator[Event]:
         record = decode(body[at : at + size])
         text = zlib.decompress(record.body) if record.sys_flag & COMPRESSED else record.body
         yield {
-            "event": "stored", "topic": record.topic, "queue": record.queue_id, "offset": record.queue_offset,
-            "id": text.split(b"|", 1)[0].decode("ascii", "replace"), "crc": zlib.crc32(text), "size": len(text),
-        }  # fmt: skip
+            "event": "stored",
+            "topic": record.topic,
+            "queue": record.queue_id,
+            "offset": record.queue_offset,
+            "id": text.split(b"|", 1)[0].decode("ascii", "replace"),
+            "crc": zlib.crc32(text),
+            "size": len(text),
+        }
         at += size

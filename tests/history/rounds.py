@@ -29,10 +29,16 @@ from tests.support.requests import topic_ext
 
 QUEUES = {"Plain": 4, "Later": 1}
 SETTINGS = {
-    "messageDelayLevel": "1s 2s", "timerPrecisionMs": "100", "transactionTimeOut": "500",
-    "transactionCheckInterval": "200", "transactionCheckMax": "1000000", "reviveInterval": "100",
-    "mappedFileSizeCommitLog": "4194304", "mappedFileSizeConsumeQueue": "20000", "brokerName": "broker-a",
-}  # fmt: skip
+    "messageDelayLevel": "1s 2s",
+    "timerPrecisionMs": "100",
+    "transactionTimeOut": "500",
+    "transactionCheckInterval": "200",
+    "transactionCheckMax": "1000000",
+    "reviveInterval": "100",
+    "mappedFileSizeCommitLog": "4194304",
+    "mappedFileSizeConsumeQueue": "20000",
+    "brokerName": "broker-a",
+}
 ORDER_S = 90.0
 STEP_S = 0.25
 JUDGED_EACH = 10
@@ -125,13 +131,18 @@ class Rounds:
         """Counts of everything, for people and for JSON."""
         acknowledged = sum(attempt.acknowledged for attempt in self.history.attempts.values())
         return {
-            "rounds": self.ends.total(), "ends": dict(self.ends),
-            "attempts": len(self.history.attempts), "acknowledged": acknowledged,
-            "stored": len(self.history.stored), "deliveries": len(self.history.deliveries),
-            "acknowledged pops": len(self.history.acked), "commits answered": self.history.counts["committed"],
-            "offsets looked at": self.history.counts["offset"], "groups": len(self.history.groups),
+            "rounds": self.ends.total(),
+            "ends": dict(self.ends),
+            "attempts": len(self.history.attempts),
+            "acknowledged": acknowledged,
+            "stored": len(self.history.stored),
+            "deliveries": len(self.history.deliveries),
+            "acknowledged pops": len(self.history.acked),
+            "commits answered": self.history.counts["committed"],
+            "offsets looked at": self.history.counts["offset"],
+            "groups": len(self.history.groups),
             "allowed": allowed(self.history),
-        }  # fmt: skip
+        }
 
     def _missing(self) -> bool:
         rules = sending_rules.lost, delivery_rules.undelivered

@@ -264,8 +264,10 @@ def test_repeats_that_are_allowed_are_counted() -> None:
     )
     assert builder.rules() == set()
     assert allowed(builder.history) == {
-        "stored though unanswered": 1, "stored again by the client": 0, "delivered again": 1,
-    }  # fmt: skip
+        "stored though unanswered": 1,
+        "stored again by the client": 0,
+        "delivered again": 1,
+    }
 
 
 def test_an_unknown_event_is_refused() -> None:

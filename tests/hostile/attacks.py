@@ -166,7 +166,15 @@ def one_ways(field: Field) -> AttackSockets:
 SOCKETS: dict[str, Attack] = {
     each.__name__: each
     for each in (
-        silent, half_open, slow_loris, almost_whole, almost_small, deaf, unread_answers, churn, other_protocols,
+        silent,
+        half_open,
+        slow_loris,
+        almost_whole,
+        almost_small,
+        deaf,
+        unread_answers,
+        churn,
+        other_protocols,
         one_ways,
     )
-}  # fmt: skip
+}

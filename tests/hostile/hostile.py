@@ -76,9 +76,19 @@ class Siege:
         self._client = BackgroundClient(broker.address, lambda: worked_s(pid))
         broker_at, names_at = (f"{host}:{port}" for host, port in (broker.address, broker.name_server))
         self._attacker = subprocess.Popen(
-            [sys.executable, "-m", "tests.hostile.attacker", broker_at, names_at, str(connections), str(seconds)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "tests.hostile.attacker",
+                broker_at,
+                names_at,
+                str(connections),
+                str(seconds),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def attack(self, name: str) -> Seen:
         begun, mark, before = time.monotonic(), self._client.mark(), self._watched.now
@@ -88,10 +98,19 @@ class Siege:
         self._command(FREE)
         self._client.wait_for_rounds(3)
         return Seen(
-            name, stood, closed, refused, seconds, before, peak, self._watched.now,
-            self._client.worst_s(mark), self._client.worst_work_s(mark), self._client.usual_s(mark),
+            name,
+            stood,
+            closed,
+            refused,
+            seconds,
+            before,
+            peak,
+            self._watched.now,
+            self._client.worst_s(mark),
+            self._client.worst_work_s(mark),
+            self._client.usual_s(mark),
             self._client.mark() - mark,
-        )  # fmt: skip
+        )
 
     def _command(self, name: str) -> tuple[int, int, int]:
         assert self._attacker.stdin is not None

@@ -59,8 +59,10 @@ def build(place: Path) -> None:
     (place / "tests" / "recorded").symlink_to(ROOT / "tests" / "recorded")
     subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
-        cwd=place, env=os.environ | {"FIREARROW_SANITIZE": "1"}, check=True,
-    )  # fmt: skip
+        cwd=place,
+        env=os.environ | {"FIREARROW_SANITIZE": "1"},
+        check=True,
+    )
 
 
 def make_interpreter(place: Path) -> None:
@@ -94,8 +96,12 @@ def run(place: Path, *arguments: str) -> bool:
     found = False
     with subprocess.Popen(
         [python(place), "-m", *arguments],
-        cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    ) as process:  # fmt: skip
+        cwd=place,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             found |= any(word in line for word in FOUND)

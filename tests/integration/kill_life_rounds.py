@@ -16,10 +16,16 @@ from tests.support.broker_process import BrokerProcess
 
 KINDS: tuple[type[Work], ...] = (Delays, Timers, SentBack, Commits, Transactions, Pops)
 SETTINGS = {
-    "messageDelayLevel": "1s 2s", "timerPrecisionMs": "100", "transactionTimeOut": "500", "brokerName": "b",
-    "transactionCheckInterval": "200", "transactionCheckMax": "1000000", "reviveInterval": "100",
-    "mappedFileSizeCommitLog": "4194304", "mappedFileSizeConsumeQueue": "20000",
-}  # fmt: skip
+    "messageDelayLevel": "1s 2s",
+    "timerPrecisionMs": "100",
+    "transactionTimeOut": "500",
+    "brokerName": "b",
+    "transactionCheckInterval": "200",
+    "transactionCheckMax": "1000000",
+    "reviveInterval": "100",
+    "mappedFileSizeCommitLog": "4194304",
+    "mappedFileSizeConsumeQueue": "20000",
+}
 
 
 class LifeRounds:

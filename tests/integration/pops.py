@@ -26,10 +26,18 @@ def quick_broker(store: Path, *settings: str) -> Iterator[BrokerProcess]:
 
 def pop_ext(topic: str, **more: str) -> dict[str, str]:
     ext = {
-        "consumerGroup": GROUP, "topic": topic, "queueId": "-1", "maxMsgNums": "32", "invisibleTime": "60000",
-        "pollTime": "0", "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "expType": "TAG", "exp": "*",
+        "consumerGroup": GROUP,
+        "topic": topic,
+        "queueId": "-1",
+        "maxMsgNums": "32",
+        "invisibleTime": "60000",
+        "pollTime": "0",
+        "bornTime": str(time.time_ns() // 1_000_000),
+        "initMode": "0",
+        "expType": "TAG",
+        "exp": "*",
         "order": "false",
-    }  # fmt: skip
+    }
     return ext | more
 
 
@@ -65,9 +73,12 @@ def ack_ext(answer: RemotingCommand, record: Record) -> dict[str, str]:
     retried = text.split()[4] == "1"
     topic = f"%RETRY%{GROUP}_{record.topic}" if retried else record.topic
     return {
-        "consumerGroup": GROUP, "topic": topic, "queueId": str(record.queue_id),
-        "offset": str(record.queue_offset), "extraInfo": text,
-    }  # fmt: skip
+        "consumerGroup": GROUP,
+        "topic": topic,
+        "queueId": str(record.queue_id),
+        "offset": str(record.queue_offset),
+        "extraInfo": text,
+    }
 
 
 def ack(connection: ClientSocket, answer: RemotingCommand, record: Record) -> RemotingCommand:

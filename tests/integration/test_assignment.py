@@ -13,10 +13,13 @@ GROUP = "Sharers"
 
 def join(connection: ClientSocket, client_id: str) -> None:
     consumer = {
-        "groupName": GROUP, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False,
+        "groupName": GROUP,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "unitMode": False,
         "subscriptionDataSet": [{"topic": "Shared", "subString": "*", "subVersion": 1}],
-    }  # fmt: skip
+    }
     body = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": []}
     assert connection.ask(RequestCode.HEART_BEAT, body=json.dumps(body).encode()).code == 0
 
@@ -25,9 +28,12 @@ def assigned(
     connection: ClientSocket, client_id: str, topic: str = "Shared"
 ) -> list[tuple[str, int, str]] | None:
     question = {
-        "topic": topic, "consumerGroup": GROUP, "clientId": client_id, "strategyName": "AVG",
+        "topic": topic,
+        "consumerGroup": GROUP,
+        "clientId": client_id,
+        "strategyName": "AVG",
         "messageModel": "CLUSTERING",
-    }  # fmt: skip
+    }
     answer = connection.ask(RequestCode.QUERY_ASSIGNMENT, body=json.dumps(question).encode())
     assert answer.code == 0, answer.remark
     found = json.loads(answer.body).get("messageQueueAssignments")
@@ -54,8 +60,11 @@ def test_two_brokers_share_the_queues_of_both(tmp_path: Path) -> None:
             for connection in (to_first, to_second):
                 join(connection, "c1")
                 assert assigned(connection, "c1") == [
-                    ("a", 0, "PULL"), ("a", 1, "PULL"), ("b", 0, "PULL"), ("b", 1, "PULL"),
-                ]  # fmt: skip
+                    ("a", 0, "PULL"),
+                    ("a", 1, "PULL"),
+                    ("b", 0, "PULL"),
+                    ("b", 1, "PULL"),
+                ]
             assert assigned(to_second, "c1", "Unknown") is None
 
 

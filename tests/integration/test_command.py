@@ -23,10 +23,14 @@ WRONG_USAGE, CANNOT_START = 2, 3
 
 def run(*args: str, file_bytes_max: int = resource.RLIM_INFINITY) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *args], capture_output=True, text=True, timeout=30, check=False,
+        [*COMMAND, *args],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
         env=os.environ | {"COLUMNS": "300", "TERM": "dumb"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max)),
-    )  # fmt: skip
+    )
 
 
 def run_broker(
@@ -117,8 +121,10 @@ def test_a_command_whose_library_is_missing_says_so(package: Path) -> None:
 def test_name_server_alone(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "namesrv", "--listen", "127.0.0.1:0"],
-        stdout=subprocess.PIPE, text=True, env=os.environ | {"HOME": str(tmp_path)},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"HOME": str(tmp_path)},
+    )
     try:
         assert process.stdout is not None
         assert select.select([process.stdout], [], [], 20)[0]

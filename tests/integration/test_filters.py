@@ -51,16 +51,25 @@ def bodies(answer: RemotingCommand) -> list[bytes]:
 
 def subscription(topic: str, expression: str, **more: object) -> dict[str, object]:
     return {
-        "topic": topic, "subString": expression, "subVersion": 7, "expressionType": "SQL92",
-        "classFilterMode": False, "tagsSet": [], "codeSet": [],
-    } | more  # fmt: skip
+        "topic": topic,
+        "subString": expression,
+        "subVersion": 7,
+        "expressionType": "SQL92",
+        "classFilterMode": False,
+        "tagsSet": [],
+        "codeSet": [],
+    } | more
 
 
 def subscribe(connection: ClientSocket, group: str, *subscriptions: dict[str, object]) -> None:
     consumer = {
-        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": subscriptions, "unitMode": False,
-    }  # fmt: skip
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "subscriptionDataSet": subscriptions,
+        "unitMode": False,
+    }
     body = {"clientID": group, "consumerDataSet": [consumer], "producerDataSet": []}
     assert connection.ask(RequestCode.HEART_BEAT, {}, json.dumps(body).encode()).code == 0
 
@@ -124,9 +133,13 @@ def test_a_pull_by_the_subscription_of_the_heartbeat(connection: ClientSocket) -
 def hold(connection: ClientSocket, topic: str, expression: str, offset: int, wait_ms: int = 15_000) -> int:
     """Send it, and make sure that the broker has read it."""
     ext = pull_ext(
-        topic, offset, sysFlag=str(SUBSCRIPTION | SUSPEND), suspendTimeoutMillis=str(wait_ms),
-        expressionType="SQL92", subscription=expression,
-    )  # fmt: skip
+        topic,
+        offset,
+        sysFlag=str(SUBSCRIPTION | SUSPEND),
+        suspendTimeoutMillis=str(wait_ms),
+        expressionType="SQL92",
+        subscription=expression,
+    )
     opaque = connection.send_request(RequestCode.PULL_MESSAGE, ext)
     connection.ask(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})
     return opaque

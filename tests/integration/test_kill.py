@@ -35,9 +35,15 @@ def test_a_topic_created_by_a_send_survives_the_kill(tmp_path: Path) -> None:
 
 def test_acknowledged_admin_changes_survive_the_kill(tmp_path: Path) -> None:
     topic = {
-        "topic": "Made", "defaultTopic": "TBW102", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6",
-        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "true",
-    }  # fmt: skip
+        "topic": "Made",
+        "defaultTopic": "TBW102",
+        "readQueueNums": "3",
+        "writeQueueNums": "2",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "true",
+    }
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert send(connection, "Gone", b"old").code == 0
         assert connection.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}).code == 0

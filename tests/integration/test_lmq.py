@@ -42,8 +42,9 @@ def test_a_message_is_in_every_queue_that_it_names(broker: BrokerProcess) -> Non
         one = read_messages(client, "%LMQ%one")
         assert bodies(one) == [b"0", b"2"]
         assert [(record.topic, record.queue_id, record.queue_offset) for record in one] == [
-            ("Rooms", 0, 0), ("Rooms", 2, 0),
-        ]  # fmt: skip
+            ("Rooms", 0, 0),
+            ("Rooms", 2, 0),
+        ]
         assert one[1].properties["INNER_MULTI_DISPATCH"] == "%LMQ%one,%LMQ%two"
         assert one[1].properties["INNER_MULTI_QUEUE_OFFSET"] == "1,2"
         assert "WAIT" not in one[1].properties

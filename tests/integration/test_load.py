@@ -47,17 +47,25 @@ def test_a_peer_that_does_not_read(broker: BrokerProcess) -> None:
 
 def subscription(topic: str) -> dict[str, object]:
     return {
-        "topic": topic, "subString": "*", "subVersion": 1, "expressionType": "TAG", "classFilterMode": False,
-        "tagsSet": [], "codeSet": [],
-    }  # fmt: skip
+        "topic": topic,
+        "subString": "*",
+        "subVersion": 1,
+        "expressionType": "TAG",
+        "classFilterMode": False,
+        "tagsSet": [],
+        "codeSet": [],
+    }
 
 
 def heartbeat(subscriptions: int) -> bytes:
     group = {
-        "groupName": "Heavy", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "unitMode": False,
+        "groupName": "Heavy",
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "unitMode": False,
         "subscriptionDataSet": [subscription(f"T{n}") for n in range(subscriptions)],
-    }  # fmt: skip
+    }
     return json.dumps({"clientID": "heavy", "consumerDataSet": [group], "producerDataSet": []}).encode()
 
 

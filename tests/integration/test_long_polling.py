@@ -196,13 +196,22 @@ def heartbeat(
     connection: ClientSocket, group: str, topic: str, version: int, model: str = "CLUSTERING"
 ) -> None:
     subscription = {
-        "topic": topic, "subString": "*", "subVersion": version, "expressionType": "TAG",
-        "classFilterMode": False, "tagsSet": [], "codeSet": [],
-    }  # fmt: skip
+        "topic": topic,
+        "subString": "*",
+        "subVersion": version,
+        "expressionType": "TAG",
+        "classFilterMode": False,
+        "tagsSet": [],
+        "codeSet": [],
+    }
     consumer = {
-        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": model, "unitMode": False,
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription],
-    }  # fmt: skip
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": model,
+        "unitMode": False,
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "subscriptionDataSet": [subscription],
+    }
     body = json.dumps(
         {"clientID": f"{group}@1", "consumerDataSet": [consumer], "producerDataSet": []}
     ).encode()

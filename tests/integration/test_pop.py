@@ -105,9 +105,16 @@ def test_batches_of_acknowledgements(broker: BrokerProcess, topic: str) -> None:
         ext = answer.ext
         bits = sum(1 << n for n in range(10) if n != 6).to_bytes(2, "little")
         acks = {
-            "c": GROUP, "t": topic, "r": "0", "so": 0, "q": 0, "rq": int(ext["reviveQid"]), "pt": int(ext["popTime"]),
-            "it": 1000, "b": base64.b64encode(bits).decode(),
-        }  # fmt: skip
+            "c": GROUP,
+            "t": topic,
+            "r": "0",
+            "so": 0,
+            "q": 0,
+            "rq": int(ext["reviveQid"]),
+            "pt": int(ext["popTime"]),
+            "it": 1000,
+            "b": base64.b64encode(bits).decode(),
+        }
         body = json.dumps({"brokerName": "b", "acks": [acks]})
         assert client.ask(RequestCode.BATCH_ACK_MESSAGE, body=body.encode()).code == 0
         assert bodies(until_popped(client, topic)) == [b"6"]
@@ -218,10 +225,16 @@ def test_an_acknowledgement_in_order_wakes_a_held_pop(broker: BrokerProcess, top
 def test_priority_is_popped_first(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as client:
         ext = {
-            "topic": "P", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
-            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+            "topic": "P",
+            "defaultTopic": "TBW102",
+            "readQueueNums": "4",
+            "writeQueueNums": "4",
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
             "attributes": "+message.type=PRIORITY",
-        }  # fmt: skip
+        }
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
         for priority in (0, 1, 2, 3, 9):
             sent = client.ask(

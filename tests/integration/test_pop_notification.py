@@ -36,9 +36,13 @@ def topic() -> str:
 def look_ext(topic: str, **more: str) -> dict[str, str]:
     """Fields for each of the three requests."""
     ext = {
-        "consumerGroup": GROUP, "topic": topic, "queueId": "-1", "pollTime": "0", "maxMsgNums": "32",
+        "consumerGroup": GROUP,
+        "topic": topic,
+        "queueId": "-1",
+        "pollTime": "0",
+        "maxMsgNums": "32",
         "bornTime": str(time.time_ns() // 1_000_000),
-    }  # fmt: skip
+    }
     return ext | more
 
 
@@ -91,7 +95,9 @@ def test_a_notification_waits_for_an_arrival_and_pops_nothing(broker: BrokerProc
         assert bodies(pop(client, topic)) == [b"news"]
 
 
-def test_one_message_answers_one_notification_and_several_answer_all(broker: BrokerProcess, topic: str) -> None:
+def test_one_message_answers_one_notification_and_several_answer_all(
+    broker: BrokerProcess, topic: str
+) -> None:
     with broker.connect() as client, broker.connect() as other:
         make(client, topic)
         opaques = [waiting(client, topic, queueId="0") for _ in range(3)]
@@ -274,8 +280,9 @@ def test_refusals(broker: BrokerProcess, topic: str, code: int) -> None:
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, closed).code == 0
         answer = client.ask(code, look_ext(topic))
         assert (answer.code, answer.remark) == (
-            ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden",
-        )  # fmt: skip
+            ResponseCode.NO_PERMISSION,
+            f"the topic[{topic}] peeking message is forbidden",
+        )
 
 
 @pytest.mark.parametrize("code", ASKED)
@@ -286,5 +293,6 @@ def test_a_group_that_may_not_consume(tmp_path: Path, topic: str, code: int) -> 
         assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == 0
         answer = client.ask(code, look_ext(topic))
         assert (answer.code, answer.remark) == (
-            ResponseCode.NO_PERMISSION, "subscription group no permission, CG",
-        )  # fmt: skip
+            ResponseCode.NO_PERMISSION,
+            "subscription group no permission, CG",
+        )

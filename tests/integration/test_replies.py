@@ -53,10 +53,19 @@ def answer_push(asker: ClientSocket, seen: list[RemotingCommand], code: int = 0)
 @pytest.mark.parametrize("code", [RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2])
 def test_a_reply_reaches_the_requester_and_is_stored(broker: BrokerProcess, code: int) -> None:
     long_names = {
-        "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums", "e": "queueId",
-        "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties", "j": "reconsumeTimes",
-        "k": "unitMode", "m": "batch",
-    }  # fmt: skip
+        "a": "producerGroup",
+        "b": "topic",
+        "c": "defaultTopic",
+        "d": "defaultTopicQueueNums",
+        "e": "queueId",
+        "f": "sysFlag",
+        "g": "bornTimestamp",
+        "h": "flag",
+        "i": "properties",
+        "j": "reconsumeTimes",
+        "k": "unitMode",
+        "m": "batch",
+    }
     ext = reply_ext()
     if code == RequestCode.SEND_REPLY_MESSAGE:
         ext = {long_names[key]: value for key, value in ext.items()}

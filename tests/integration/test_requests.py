@@ -231,9 +231,14 @@ def test_a_zlib_bomb_is_bounded(broker: BrokerProcess) -> None:
     packer = zlib.compressobj(9)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(512)) + packer.flush()
     ext = {
-        "brokerName": "bomb", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "haServerAddr": "",
-        "brokerId": "0", "compressed": "true", "bodyCrc32": str(zlib.crc32(bomb) & 0x7FFFFFFF),
-    }  # fmt: skip
+        "brokerName": "bomb",
+        "brokerAddr": "127.0.0.1:1",
+        "clusterName": "C",
+        "haServerAddr": "",
+        "brokerId": "0",
+        "compressed": "true",
+        "bodyCrc32": str(zlib.crc32(bomb) & 0x7FFFFFFF),
+    }
     before = broker.anonymous_kib()
     with LatencyProbe(broker), broker.connect_name_server() as naming:
         assert naming.ask(RequestCode.REGISTER_BROKER, ext, bomb).code != 0

@@ -107,9 +107,15 @@ def test_the_retry_topic_of_a_closed_group_is_refused(broker: BrokerProcess) -> 
     with broker.connect() as client:
         sent = send(client, "Work", b"x")
         ext = {
-            "topic": RETRY, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "4",
-            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-        }  # fmt: skip
+            "topic": RETRY,
+            "defaultTopic": "TBW102",
+            "readQueueNums": "1",
+            "writeQueueNums": "1",
+            "perm": "4",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
         answer = back(client, place(sent.ext["msgId"]))
         assert answer.code == ResponseCode.NO_PERMISSION

@@ -70,8 +70,9 @@ def test_without_the_wheel_timers_are_refused(tmp_path: Path) -> None:
     ):
         answer = timed(client, "Never", b"x", TIMER_DELAY_SEC="1")
         assert (answer.code, answer.remark) == (
-            ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false",
-        )  # fmt: skip
+            ResponseCode.SYSTEM_ERROR,
+            "accurate timer message is not enabled, timerWheelEnable is false",
+        )
         assert client.ask(RequestCode.GET_TIMER_CHECK_POINT).code == ResponseCode.SYSTEM_ERROR
         assert client.ask(RequestCode.GET_TIMER_METRICS).code == ResponseCode.SYSTEM_ERROR
         assert not (tmp_path / "store" / "timerwheel").exists()
@@ -112,8 +113,9 @@ def test_recalls_are_forbidden_unless_enabled(tmp_path: Path) -> None:
         handle = timed(client, "Back", b"x", TIMER_DELAY_SEC="30").ext["recallHandle"]
         answer = recall(client, "Back", handle)
         assert (answer.code, answer.remark) == (
-            ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden",
-        )  # fmt: skip
+            ResponseCode.NO_PERMISSION,
+            "recall failed, operation is forbidden",
+        )
 
 
 def test_tools_see_the_timer_s_progress(broker: BrokerProcess) -> None:

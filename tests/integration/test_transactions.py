@@ -19,9 +19,13 @@ from tests.support.messages import read_messages, wait_for_messages
 from tests.support.requests import pull_ext, send_ext
 
 SOON = (
-    "--set", "transactionTimeOut=400", "--set", "transactionCheckInterval=200",
-    "--set", "messageDelayLevel=1s 2s",
-)  # fmt: skip
+    "--set",
+    "transactionTimeOut=400",
+    "--set",
+    "transactionCheckInterval=200",
+    "--set",
+    "messageDelayLevel=1s 2s",
+)
 LATE = "--set", "transactionTimeOut=600000"
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 WINDOW = 20
@@ -35,9 +39,12 @@ class Half(NamedTuple):
 
 def join(connection: ClientSocket, group: str = "PG") -> None:
     beat = {
-        "clientID": f"{group}@{id(connection)}", "consumerDataSet": [], "heartbeatFingerprint": 0,
-        "producerDataSet": [{"groupName": group}], "withoutSub": False,
-    }  # fmt: skip
+        "clientID": f"{group}@{id(connection)}",
+        "consumerDataSet": [],
+        "heartbeatFingerprint": 0,
+        "producerDataSet": [{"groupName": group}],
+        "withoutSub": False,
+    }
     assert connection.ask(RequestCode.HEART_BEAT, {}, json.dumps(beat).encode()).code == 0
 
 
@@ -60,9 +67,13 @@ def prepare(connection: ClientSocket, topic: str, body: bytes, **more: str) -> H
 
 def end_ext(half: Half, what: int, checked: bool = False) -> dict[str, str]:
     return {
-        "producerGroup": "PG", "tranStateTableOffset": half.queue_offset, "commitLogOffset": half.physical_offset,
-        "commitOrRollback": str(what), "fromTransactionCheck": str(checked).lower(), "msgId": "x",
-    }  # fmt: skip
+        "producerGroup": "PG",
+        "tranStateTableOffset": half.queue_offset,
+        "commitLogOffset": half.physical_offset,
+        "commitOrRollback": str(what),
+        "fromTransactionCheck": str(checked).lower(),
+        "msgId": "x",
+    }
 
 
 def end(connection: ClientSocket, half: Half, what: int, checked: bool = False) -> RemotingCommand:

@@ -62,9 +62,13 @@ def test_a_trace_is_found_by_the_id_of_its_message(broker: BrokerProcess) -> Non
         sent = send_ext("RMQ_SYS_TRACE_TOPIC", i=f"KEYS\x01{message_id} order-7\x02")
         assert client.ask(RequestCode.SEND_MESSAGE_V2, sent, b"Pub\x01...").code == 0
         query = {
-            "topic": "RMQ_SYS_TRACE_TOPIC", "key": message_id, "maxNum": "64", "beginTimestamp": "0",
-            "endTimestamp": str((1 << 63) - 1), "_UNIQUE_KEY_QUERY": "false",
-        }  # fmt: skip
+            "topic": "RMQ_SYS_TRACE_TOPIC",
+            "key": message_id,
+            "maxNum": "64",
+            "beginTimestamp": "0",
+            "endTimestamp": str((1 << 63) - 1),
+            "_UNIQUE_KEY_QUERY": "false",
+        }
         answer = client.ask(RequestCode.QUERY_MESSAGE, query)
         assert answer.code == 0
         assert b"Pub\x01..." in answer.body

@@ -1,7 +1,7 @@
 """Random damage to every kind of file, then repair: `python -m tests.maintenance.damage_rounds --rounds 500 --seed 1`.
 
-Each round makes a small store, damages up to three files of it (bytes changed, zeroed, a file cut, deleted, swapped
-with another), verifies and repairs it with everything allowed. A verification never fails but by one sentence;
+Each round creates a small store, damages up to three of its files (bytes changed, zeroed, a file cut, deleted, swapped
+with another), verifies and repairs it with everything allowed. A verification fails with one sentence only;
 afterwards the store is clean, opens, and serves every message that could be read before, each as it was sent.
 """
 
@@ -81,7 +81,7 @@ def damage(root: Path, rng: random.Random) -> list[str]:
 
 
 def readable(root: Path) -> list[bytes]:
-    """Bodies of messages in the log, sorted, but for a last one whose properties end in a zero byte: it is torn."""
+    """Bodies of messages in the log, sorted, except a last one whose properties end in a zero byte: it is torn."""
     said: list[str] = []
     found = records(str(root), RecordQuery(), said.append)
     wanted = (each for each in found if (each.topic, each.queue_id) in QUEUES)
@@ -121,7 +121,7 @@ def one_round(folder: Path, rng: random.Random) -> str:
 
 
 def rounds(count: int, seed: int) -> Counter[str]:
-    """How the rounds ended. AssertionError: one was not as promised; its folder stays."""
+    """How the rounds ended. AssertionError: one was not as promised; its folder is kept."""
     ended: Counter[str] = Counter()
     for number in range(count):
         folder = Path(tempfile.mkdtemp(prefix="firearrow-damage-"))

@@ -1,4 +1,4 @@
-"""`dump` and `stat`: what lies in a store is printed as it is, chosen as asked, also what Apache wrote."""
+"""`dump` and `stat`: the content of a store is printed as it is, with all filters, also what Apache wrote."""
 
 import gzip
 import json
@@ -63,7 +63,7 @@ def test_a_queue_is_dumped_from_an_offset(root: Path) -> None:
     assert bodies(root, "--topic", "Payments") == [text(number) for number in range(2, MESSAGES, 3)]
 
 
-def test_records_are_chosen_by_key_and_time(root: Path) -> None:
+def test_records_are_selected_by_key_and_time(root: Path) -> None:
     assert bodies(root, "--key", "k3") == [text(number) for number in range(3, MESSAGES, 7)]
     assert bodies(root, "--key", f"{77:032X}") == [text(77)]
     chosen = bodies(root, "--since", str(START_MS + 5), "--until", "2023-11-14T22:13:20.008Z")
@@ -71,7 +71,7 @@ def test_records_are_chosen_by_key_and_time(root: Path) -> None:
     assert bodies(root, "--since", "2024-01-01") == []
 
 
-def test_bodies_are_shown_as_asked(root: Path, tmp_path: Path) -> None:
+def test_bodies_are_shown_as_requested(root: Path, tmp_path: Path) -> None:
     [row] = rows(run("dump", root, "--limit", "1", "--json", "--body", "hex"))
     assert row["body"] == body(0).hex()
     [row] = rows(run("dump", root, "--limit", "1", "--json", "--body", "none"))
@@ -86,7 +86,7 @@ def test_bodies_are_shown_as_asked(root: Path, tmp_path: Path) -> None:
     assert f"UNIQ_KEY={0:032X} KEYS=k0 TAGS=t0  body 0" in ran.out
 
 
-def test_every_record_of_apache_is_dumped_as_its_manifest_says(apache: Path) -> None:
+def test_every_record_of_apache_is_dumped_as_in_its_manifest(apache: Path) -> None:
     manifest = manifest_of_apache()
     expected = {
         each["physicalOffset"]: (
@@ -120,7 +120,7 @@ def test_entries_index_and_checkpoint_are_dumped(root: Path) -> None:
     assert "physic_ms=" in run("dump", root, "--checkpoint").out
 
 
-def test_what_cannot_be_read_is_said_and_passed_over(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported_and_skipped(tmp_path: Path) -> None:
     places = made(tmp_path / "store")
     overwrite(tmp_path / "store" / LOG_0, places[4] + 4, b"\xee" * 4)
     ran = run("dump", tmp_path / "store", "--json")
@@ -148,7 +148,7 @@ def test_wrong_usage_is_named(root: Path) -> None:
     assert run("stat", root / "nowhere").code == 3
 
 
-def test_what_a_peer_wrote_does_not_steer_the_terminal(tmp_path: Path) -> None:
+def test_message_content_does_not_control_the_terminal(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker:
         with broker.connect() as connection:
             assert send(connection, "Orders", b"\x1b[2Jgone\nnext").code == 0
@@ -160,13 +160,16 @@ def test_what_a_peer_wrote_does_not_steer_the_terminal(tmp_path: Path) -> None:
         assert broker.stop() == 0
 
 
-def test_who_reads_no_further_is_no_error(root: Path) -> None:
+def test_a_closed_pipe_is_no_error(root: Path) -> None:
     program = "import sys; from firearrow.broker.cli import main; main()"
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-c", program, "store", "dump", str(root)], stdout=writing, stderr=subprocess.PIPE, check=False
-    )  # fmt: skip
+        [sys.executable, "-c", program, "store", "dump", str(root)],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -178,8 +181,10 @@ def test_stat_counts_what_was_written(root: Path) -> None:
     report = run("stat", root, "--json").report
     assert report["log"]["records"] == MESSAGES
     assert {(row["topic"], row["queueId"]): row["messages"] for row in report["queues"]} == {
-        ("Orders", 0): 42, ("Orders", 1): 42, ("Payments", 0): 42,
-    }  # fmt: skip
+        ("Orders", 0): 42,
+        ("Orders", 1): 42,
+        ("Payments", 0): 42,
+    }
     assert {row["topic"]: row["messages"] for row in report["topics"]} == {"Orders": 84, "Payments": 42}
     assert report["times"] == {"first": START_MS, "last": START_MS + MESSAGES - 1}
     assert report["files"] == {
@@ -199,7 +204,7 @@ def test_stat_counts_what_was_written(root: Path) -> None:
     assert "G  Orders:0  5 of 42  37" in shown
 
 
-def test_stat_of_apaches_store_says_what_its_manifest_does(apache: Path) -> None:
+def test_stat_of_apaches_store_equals_its_manifest(apache: Path) -> None:
     report = run("stat", apache, "--json").report
     manifest = manifest_of_apache()
     ends = {(row["topic"], row["queueId"]): row["end"] for row in report["queues"]}

@@ -1,4 +1,4 @@
-"""Apache's own stores, clean and crashed: every message is where Apache says it is, and what we do not know stays."""
+"""Apache's own stores, clean and crashed: every message is where Apache says it is; unknown files are kept."""
 
 import gzip
 import hashlib
@@ -135,7 +135,7 @@ def test_tags_are_tested_on_the_queue_entry(golden: Golden) -> None:
     with MessageStore.open(golden.root, CONFIG) as store:
         tested = 0
         for topic, queue in golden.queues():
-            if topic == "SCHEDULE_TOPIC_XXXX":  # its entries hold deliver times
+            if topic == "SCHEDULE_TOPIC_XXXX":  # its entries contain delivery times
                 continue
             for tag in {expected["tags"] for expected in queue["messages"] if expected.get("tags")}:
                 found: list[int] = []

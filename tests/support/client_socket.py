@@ -10,7 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 class ClientSocket:
     """A blocking connection; `ask` sends one request and reads its answer.
 
-    What the broker asks of us meanwhile is kept in `requests`.
+    Requests of the broker that arrive meanwhile are kept in `requests`.
     """
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
@@ -27,7 +27,7 @@ class ClientSocket:
         return self._opaque
 
     def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> int:
-        """Without waiting for the answer; gives its opaque."""
+        """Without waiting for the response; returns its opaque."""
         return self.send(RemotingCommand(code, ext, body))
 
     def send_raw(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Connections without a socket: an echo, and functions that feed one and let its loop turn."""
+"""Connections without a socket: an echo, and functions that feed one and run its loop."""
 
 import asyncio
 from typing import Any

@@ -12,8 +12,8 @@ class Killed(BaseException):
 
 
 @contextmanager
-def killed_behind(writes: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """While this is entered so many calls of pwrite are good, the next one raises Killed."""
+def killed_after(writes: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In this context `writes` calls of pwrite succeed, the next one raises Killed."""
     left, pwrite = writes, os.pwrite
 
     def killing(fd: int, data: bytes, place: int) -> int:

@@ -1,4 +1,4 @@
-"""PollerHarness: an engine on a loop, the connections that it serves, and their peers' sockets."""
+"""PollerHarness: a poller on a loop, the connections that it serves, and their peers' sockets."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from tests.support.frames import split_frames
 
 
 class PollerHarness:
-    """`peers` are the other ends of the connections; `faults` what the loop's exception handler was given."""
+    """`peers` are the other ends of the connections; `faults` what the loop's exception handler got."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop

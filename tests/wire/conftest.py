@@ -1,4 +1,4 @@
-"""A harness with an engine, on each kind of loop."""
+"""A harness with a poller, on each kind of loop."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""A lane alone: what it does not do leaves no trace."""
+"""TopicFastSend alone: a send that it does not handle has no side effects."""
 
 import asyncio
 from typing import NamedTuple
@@ -33,9 +33,17 @@ def topic_send(
 ) -> "tuple[TopicFastSend[Message, str, Sent], InFlightLimit]":
     limit = InFlightLimit(count_max, 1000)
     made: TopicFastSend[Message, str, Sent] = TopicFastSend(
-        asyncio.get_running_loop(), "t", SendFrames("g", "t"), ids(), limit,
-        infos=infos, special=frozenset({"S"}), body_bytes_max=10, result_type=Sent, stored="stored",
-    )  # fmt: skip
+        asyncio.get_running_loop(),
+        "t",
+        SendFrames("g", "t"),
+        ids(),
+        limit,
+        infos=infos,
+        special=frozenset({"S"}),
+        body_bytes_max=10,
+        result_type=Sent,
+        stored="stored",
+    )
     return made, limit
 
 
@@ -43,7 +51,7 @@ def slow_path(*outcome: object) -> None:
     raise AssertionError(outcome)
 
 
-def test_a_lane_that_leads_nowhere_does_nothing() -> None:
+def test_a_fast_send_without_a_connection_does_nothing() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         infos: dict[str, object] = {}
         made, _ = topic_send(client, infos)
@@ -64,7 +72,7 @@ def test_a_lane_that_leads_nowhere_does_nothing() -> None:
     run(test)
 
 
-def test_what_is_refused_takes_no_room_and_no_number() -> None:
+def test_a_refused_send_takes_no_capacity_and_no_opaque() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         made, limit = topic_send(client, {"t": ROUTE}, count_max=1)
         made.set_queues(ROUTE, [(0, "b", "q0", client)])
@@ -91,7 +99,7 @@ def test_what_is_refused_takes_no_room_and_no_number() -> None:
     run(test)
 
 
-def test_all_but_success_goes_beyond_and_keeps_its_room() -> None:
+def test_all_results_except_success_take_the_slow_path_and_keep_their_capacity() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         outcomes: list[object] = []
         made, limit = topic_send(client, {"t": ROUTE})

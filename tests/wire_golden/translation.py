@@ -1,6 +1,6 @@
-"""What a recorded frame names and ours names otherwise: ports, physical offsets, message ids, moments.
+"""Values that differ between a recorded frame and ours: ports, physical offsets, message ids, times.
 
-Learns from every send that both sides took, and from every record that both showed.
+Learns from every send that both sides accepted, and from every record that both returned.
 """
 
 import gzip
@@ -76,8 +76,8 @@ class Translation:
         return self._physical.get(theirs, theirs)
 
     def standing(self, request: RemotingCommand, answer: RemotingCommand | None) -> Place | None:
-        """The queue that a pull, a send or a commit went to, if a service delivers to it, and how many messages it
-        held then."""
+        """The queue of a pull, a send or a commit, if a service delivers to it, and how many messages it had
+        then."""
         ends = request.code == END_TRANSACTION and request.ext["commitOrRollback"] == COMMIT
         if ends and request.ext["msgId"] in self._finals:
             queue, standing = self._finals[request.ext["msgId"]]
@@ -91,14 +91,14 @@ class Translation:
             standing = int(answer.ext["queueOffset"])
         elif (
             request.code == QUERY_OFFSET and answer.ext.get("offset") == "0"
-        ):  # told for a queue that is not empty
+        ):  # reported for a queue that is not empty
             queue, standing = (request.ext["topic"], int(request.ext["queueId"])), 1
         else:
             return None
         return (queue, standing) if queue in self._served else None
 
     def moment(self, theirs_ms: int) -> int:
-        """When we played what was recorded at that time; long before and after, the distance is kept."""
+        """When we replayed what was recorded at that time; long before and after, the distance is kept."""
         if not self._moments or theirs_ms in (0, LONG_MAX):
             return theirs_ms
         at = bisect_left(self._moments, (theirs_ms, 0))
@@ -106,7 +106,7 @@ class Translation:
         return now if 0 < at < len(self._moments) else now + theirs_ms - then
 
     def request(self, event: Event) -> RemotingCommand:
-        """The request as we ask it."""
+        """The request as we send it."""
         request = event.command
         ext = request.ext
         for field in TIME_FIELDS.get(request.code, ()):
@@ -131,7 +131,7 @@ class Translation:
 
     @staticmethod
     def _from_now(event: Event, theirs_ms: int) -> str:
-        """As long after this send as it was in the recording."""
+        """As long after this send as in the recording."""
         return str(time.time_ns() // 1_000_000 + theirs_ms - int(event.line["ts"]))
 
     def sent(self, event: Event) -> None:
@@ -148,7 +148,7 @@ class Translation:
                 self._halves[int(answer.command.ext["queueOffset"])] = int(ours.ext["queueOffset"])
 
     def learn_half(self, theirs: RemotingCommand, ours: RemotingCommand) -> None:
-        """A check names the copy that it asks for."""
+        """A check names the copy that it checks."""
         physical, half = "commitLogOffset", "tranStateTableOffset"
         self._physical[int(theirs.ext[physical])] = int(ours.ext[physical])
         self._halves[int(theirs.ext[half])] = int(ours.ext[half])
@@ -167,7 +167,7 @@ def _properties(send: RemotingCommand) -> str:
 
 
 def _manifest() -> tuple[set[Place], dict[tuple[str, str], Place]]:
-    """What Apache's store held at the end: all places, and the place of each topic's unique keys."""
+    """What Apache's store contained at the end: all offsets, and the offset of each topic's unique keys."""
     held: set[Place] = set()
     by_key: dict[tuple[str, str], Place] = {}
     with gzip.open(GOLDEN / "store-apache.manifest.json.gz", "rt", encoding="utf-8") as file:

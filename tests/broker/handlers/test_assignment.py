@@ -32,10 +32,13 @@ class AssignmentHarness(HandlerHarness):
 
     def join(self, client: str, group: str = "G", model: str = "CLUSTERING") -> None:
         consumer = {
-            "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": model,
-            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False,
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": model,
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+            "unitMode": False,
             "subscriptionDataSet": [{"topic": "T", "subString": "*", "subVersion": 1}],
-        }  # fmt: skip
+        }
         body = {"clientID": client, "consumerDataSet": [consumer], "producerDataSet": []}
         peer = RecordedPeer(("127.0.0.1", 40_000 + len(self.groups_of_clients())))
         self.ask(34, body=json.dumps(body).encode(), peer=peer)

@@ -157,11 +157,15 @@ def test_responses_do_not_contain_them(name: str) -> None:
     [
         ("topics.json", lambda table: table.delete("T"), lambda table: table.update(TopicConfig("T"))),
         ("subscriptionGroup.json", lambda table: table.delete("G"), lambda table: table.find("G")),
-        ("consumerOrderInfo.json", lambda table: table.clear("T", "G", 3), CASES["consumerOrderInfo.json"].fill),
+        (
+            "consumerOrderInfo.json",
+            lambda table: table.clear("T", "G", 3),
+            CASES["consumerOrderInfo.json"].fill,
+        ),
         ("consumerOrderInfo.json", lambda table: None, CASES["consumerOrderInfo.json"].fill),
     ],
     ids=["topic", "group", "order", "next pop"],
-)  # fmt: skip
+)
 def test_they_are_deleted_with_their_entry(
     name: str, end: Callable[[Any], object], begin: Callable[[Any], object]
 ) -> None:
@@ -192,7 +196,7 @@ GOLDEN: dict[str, Callable[[], Any]] = {
     "messageRequestMode.json": RequestModes,
     "consumerOrderInfo.json": lambda: ConsumerOrderInfo(CLOCK),
     "timermetrics": lambda: TimerMetrics(CLOCK, lambda: None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -64,9 +64,13 @@ class Consumers:
 
     def _client(self) -> ClientOptions:
         return ClientOptions(
-            name_server=self._name_server, poll_name_server_s=0.5, heartbeat_s=0.5, persist_offsets_s=0.3,
-            rebalance_s=0.5, exception_delay_s=0.1,
-        )  # fmt: skip
+            name_server=self._name_server,
+            poll_name_server_s=0.5,
+            heartbeat_s=0.5,
+            persist_offsets_s=0.3,
+            rebalance_s=0.5,
+            exception_delay_s=0.1,
+        )
 
     def _pusher(
         self, group: str, topic: str, how: str, *, shared: bool = False, fails: bool = False

@@ -36,15 +36,27 @@ def emit_send(name: str, topic: str, body: bytes, **more: object) -> None:
 def emit_sent(name: str, result: SendResult, index: int = 0) -> None:
     """`index`: the message's number in its batch."""
     emit(
-        "sent", id=name, status=result.status.name, queue=result.queue.queue_id,
+        "sent",
+        id=name,
+        status=result.status.name,
+        queue=result.queue.queue_id,
         offset=result.queue_offset + index,
-    )  # fmt: skip
+    )
 
 
 def emit_got(group: str, message: ReceivedMessage, *, ok: bool = True, **more: object) -> None:
     body = message.body
     emit(
-        "got", group=group, topic=message.topic, queue=message.queue_id, offset=message.queue_offset,
-        id=body.split(b"|", 1)[0].decode("ascii", "replace"), crc=zlib.crc32(body), size=len(body),
-        times=message.reconsume_times, ok=ok, at=time.time_ns(), **more,
-    )  # fmt: skip
+        "got",
+        group=group,
+        topic=message.topic,
+        queue=message.queue_id,
+        offset=message.queue_offset,
+        id=body.split(b"|", 1)[0].decode("ascii", "replace"),
+        crc=zlib.crc32(body),
+        size=len(body),
+        times=message.reconsume_times,
+        ok=ok,
+        at=time.time_ns(),
+        **more,
+    )

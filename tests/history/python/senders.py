@@ -43,9 +43,14 @@ class Senders:
                 await producer.start()
         self._resting.clear()
         ways = {
-            "one": self._one, "repeated": self._repeated, "window": self._window, "batch": self._batch,
-            "delayed": self._delayed, "timed": self._timed, "half": self._half,
-        }  # fmt: skip
+            "one": self._one,
+            "repeated": self._repeated,
+            "window": self._window,
+            "batch": self._batch,
+            "delayed": self._delayed,
+            "timed": self._timed,
+            "half": self._half,
+        }
         self._tasks = [asyncio.create_task(self._run(way, once)) for way, once in ways.items()]
 
     async def rest(self) -> None:
