@@ -78,13 +78,13 @@ def test_changes_at_run_time_are_all_or_none_and_saved(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("brokerName=b\n")
     config = Config(Options(), path)
-    heard: list[int] = []
-    config.listen(lambda options: heard.append(options.flush_interval_ms))
+    notified: list[int] = []
+    config.listen(lambda options: notified.append(options.flush_interval_ms))
     with pytest.raises(ConfigError, match="storePathRootDir cannot change while the broker runs"):
         config.update({"flushIntervalCommitLog": "400", "storePathRootDir": "/elsewhere"})
     assert config.options.flush_interval_ms == 500
     config.update({"flushIntervalCommitLog": "400"})
-    assert (config.options.flush_interval_ms, heard) == (400, [500, 400])
+    assert (config.options.flush_interval_ms, notified) == (400, [500, 400])
     assert properties.parse(path.read_text()) == {"brokerName": "b", "flushIntervalCommitLog": "400"}
 
 

@@ -131,10 +131,10 @@ def test_one_that_fails_ends_its_connection_and_the_others_are_answered(
 ) -> None:
     peer = RecordedPeer()
     pulls.hold_service.add(HeldCallback(("T", 0), peer, 10**15, has_match=has_match, run_again=fail))
-    pulls.hold("behind it")
+    pulls.hold("after it")
     ArrivalNotifier(pulls.hold_service)({("T", 0)})
     assert peer.closed
-    assert pulls.ran == ["behind it"]
+    assert pulls.ran == ["after it"]
     assert len(pulls.hold_service) == 0
     assert "a fault of one" in caplog.text
 

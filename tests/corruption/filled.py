@@ -15,7 +15,7 @@ LATER = b"after the damage"
 Key = tuple[str, int, int]
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Where a message is in the log, its key in the index, and its body."""
 
     start: int
@@ -49,8 +49,8 @@ class Filled:
             store.abandon()
         else:
             store.close()
-        self.places = {
-            (each.topic, each.queue_id, each.queue_offset): place_of(each) for each in log_records(root)
+        self.positions = {
+            (each.topic, each.queue_id, each.queue_offset): position_of(each) for each in log_records(root)
         }
 
     def copy(self, root: Path) -> Path:
@@ -62,8 +62,8 @@ class Filled:
         hit = list(ranges)
         return {
             key
-            for key, place in self.places.items()
-            if not any(place.start < high and low < place.end for low, high in hit)
+            for key, position in self.positions.items()
+            if not any(position.start < high and low < position.end for low, high in hit)
         }
 
     def check(
@@ -83,12 +83,12 @@ class Filled:
             seen = {key: body for key, body in messages(store) if not (more and body == LATER)}
             for key, body in seen.items():
                 if body not in hit:
-                    assert key in self.places, f"{key} was never sent"
-                    assert body == self.places[key].body, f"{key} is another message"
+                    assert key in self.positions, f"{key} was never sent"
+                    assert body == self.positions[key].body, f"{key} is another message"
             assert must <= seen.keys(), f"cannot be reached: {sorted(must - seen.keys())}"
             for key in sorted(must)[::7] if keys else ():
-                found, _, _ = store.reader.query(key[0], self.places[key].key, 8, 0, 1 << 40)
-                assert self.places[key].body in [split(each)[0].body for each in found], (
+                found, _, _ = store.reader.query(key[0], self.positions[key].key, 8, 0, 1 << 40)
+                assert self.positions[key].body in [split(each)[0].body for each in found], (
                     f"{key} not by its key"
                 )
             return store.findings
@@ -96,7 +96,7 @@ class Filled:
     def bodies_of(self, ranges: Iterable[tuple[int, int]]) -> set[bytes]:
         """Of messages in a damaged range: their topic and offset, which no CRC covers, are taken as they are."""
         untouched = self.untouched(ranges)
-        return {place.body for key, place in self.places.items() if key not in untouched}
+        return {position.body for key, position in self.positions.items() if key not in untouched}
 
     def continues(self, root: Path) -> None:
         """Messages that are put now are after all others, and are there after a stop."""
@@ -109,9 +109,9 @@ class Filled:
             assert [record.body for record in split(got.body)] == [LATER]
 
 
-def place_of(record: Record) -> Place:
+def position_of(record: Record) -> Position:
     end = record.physical_offset + record.size
-    return Place(record.physical_offset, end, record.properties["KEYS"], record.body)
+    return Position(record.physical_offset, end, record.properties["KEYS"], record.body)
 
 
 def messages(store: MessageStore) -> Iterator[tuple[Key, bytes]]:
@@ -120,7 +120,7 @@ def messages(store: MessageStore) -> Iterator[tuple[Key, bytes]]:
         at = store.reader.min_offset(topic, queue_id)
         while at < store.reader.max_offset(topic, queue_id):
             got = store.reader.get(topic, queue_id, at, 32)
-            assert got.next_offset > at, f"a pull of {topic} {queue_id} at {at} does not go on: {got}"
+            assert got.next_offset > at, f"a pull of {topic} {queue_id} at {at} makes no progress: {got}"
             for record in split(got.body):
                 assert (record.topic, record.queue_id) == (topic, queue_id)
                 assert at <= record.queue_offset < got.next_offset

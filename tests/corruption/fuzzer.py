@@ -96,7 +96,7 @@ class Round:
         except BaseException as error:
             error.add_note("; ".join(self.damages))
             raise
-        return "mended" if found else "unnoticed"
+        return "repaired" if found else "unnoticed"
 
     def _keys(self) -> bool:
         """Garbled slots and entries of the index are found by `firearrow store verify`, not at a start."""
@@ -108,7 +108,7 @@ class Round:
         if not self.origin.killed or not self.hit:
             return untouched
         low = min(low for low, _ in self.hit)
-        return {key for key in untouched if self.origin.places[key].end <= low}
+        return {key for key in untouched if self.origin.positions[key].end <= low}
 
     def _damage(self) -> None:
         files = [path for path in sorted(self.root.rglob("*")) if path.is_file() and path.stat().st_size]

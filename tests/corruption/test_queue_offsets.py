@@ -29,10 +29,10 @@ def made(root: Path, *, killed: bool = False, gone: int = 0) -> list[int]:
     return [record.physical_offset for record in log_records(root)]
 
 
-def garble(root: Path, place: int, entry: int) -> None:
-    base = place - place % SEGMENT_BYTES
+def garble(root: Path, position: int, entry: int) -> None:
+    base = position - position % SEGMENT_BYTES
     with (root / "commitlog" / f"{base:020d}").open("r+b") as file:
-        os.pwrite(file.fileno(), entry.to_bytes(8, "big", signed=True), place - base + AT_QUEUE_OFFSET)
+        os.pwrite(file.fileno(), entry.to_bytes(8, "big", signed=True), position - base + AT_QUEUE_OFFSET)
 
 
 def check(root: Path, without: int, first: int) -> None:
@@ -61,12 +61,12 @@ ABSURD = (-1, 0, 3, 30, 59, 61, 5000, 1 << 40)
 def test_only_that_record_is_lost(
     tmp_path: Path, entry: int, which: str, queues: str, killed: bool, segments: int
 ) -> None:
-    places = made(tmp_path, killed=killed, gone=segments)
-    first = COUNT - len(places)
-    number = {"first": 0, "second": 1, "middle": len(places) // 2, "last": len(places) - 1}[which]
+    positions = made(tmp_path, killed=killed, gone=segments)
+    first = COUNT - len(positions)
+    number = {"first": 0, "second": 1, "middle": len(positions) // 2, "last": len(positions) - 1}[which]
     if first + number == entry:
         pytest.skip("it is its own")
-    garble(tmp_path, places[number], entry)
+    garble(tmp_path, positions[number], entry)
     if queues == "lost":
         shutil.rmtree(tmp_path / "consumequeue")
     elif queues == "compared":

@@ -270,7 +270,7 @@ def test_a_log_of_another_size_is_refused_with_both_remedies(stopped: Filled, tm
     root = stopped.copy(tmp_path / "store")
     with pytest.raises(StoreForeign, match=f"mappedFileSizeCommitLog={SEGMENT_BYTES}.*truncate -s"):
         open_store(root, segment_bytes=2 * SEGMENT_BYTES)
-    stopped.check(root, set(stopped.places))
+    stopped.check(root, set(stopped.positions))
 
 
 def test_a_missing_log_is_refused_until_it_is_back(stopped: Filled, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_missing_log_is_refused_until_it_is_back(stopped: Filled, tmp_path: Pa
         open_store(root)
     (root / "commitlog").rmdir()
     (tmp_path / "elsewhere").rename(root / "commitlog")
-    stopped.check(root, set(stopped.places))
+    stopped.check(root, set(stopped.positions))
 
 
 def test_files_far_after_a_gap_are_refused(stopped: Filled, tmp_path: Path) -> None:
@@ -291,4 +291,4 @@ def test_files_far_after_a_gap_are_refused(stopped: Filled, tmp_path: Path) -> N
     with pytest.raises(StoreDamaged, match=f"before {far}"):
         open_store(root)
     far.unlink()
-    stopped.check(root, set(stopped.places))
+    stopped.check(root, set(stopped.positions))

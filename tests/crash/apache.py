@@ -137,7 +137,7 @@ def _pulled(connection: ClientSocket, topic: str, queue_id: int) -> list[tuple[i
     found: list[tuple[int, bytes]] = []
     deadline = time.monotonic() + PULL_S
     while at < end:
-        assert time.monotonic() < deadline, f"Apache goes on at {at} of {end} in {topic} {queue_id}"
+        assert time.monotonic() < deadline, f"Apache is still at {at} of {end} in {topic} {queue_id}"
         answer = pull(connection, topic, at, queue_id)
         found += [(record.queue_offset, record.body) for record in records(answer.body)]
         at = int(answer.ext["nextBeginOffset"])

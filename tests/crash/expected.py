@@ -88,8 +88,8 @@ class WrittenLog:
                 key = dict(
                     part.split("\x01") for part in record.properties_bytes.decode().split("\x02") if part
                 )
-                place = {"topic": record.topic, "queue": record.queue_id, "entry": record.queue_offset}
-                yield {**place, "at": at, "key": key.get("KEYS", "")}
+                position = {"topic": record.topic, "queue": record.queue_id, "entry": record.queue_offset}
+                yield {**position, "at": at, "key": key.get("KEYS", "")}
             at += size
 
     def _add(self, mark: dict[str, Any]) -> None:

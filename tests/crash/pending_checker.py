@@ -56,7 +56,7 @@ class PendingChecker:
                 return [f"{type(error).__name__}: {error}"]
             try:
                 faults = self._run(second, promises, end, binding=kill or self._sync_flush)
-                return faults + _aside_faults(root)
+                return faults + _renamed_faults(root)
             finally:
                 second.kill()
 
@@ -110,7 +110,7 @@ def _half_faults(
     if binding:
         faults += _twice("Paid", found)
         if again := asked & promises.decided.keys():
-            faults.append(f"{len(again)} were decided and are asked for: {sorted(again)[:3]}")
+            faults.append(f"{len(again)} were decided and are checked: {sorted(again)[:3]}")
     return faults
 
 
@@ -138,10 +138,10 @@ def _idle_faults(broker: RestartedServices) -> list[str]:
     return [f"{name} is {info[name]} when all is done" for name in names if info[name] != "0"]
 
 
-def _aside_faults(root: Path) -> list[str]:
+def _renamed_faults(root: Path) -> list[str]:
     """A kill is no damage: files that it leaves are used, never renamed."""
-    aside = sorted(str(path.relative_to(root)) for path in root.rglob("*.damaged-*"))
-    return [f"{', '.join(aside)} set aside"] if aside else []
+    renamed = sorted(str(path.relative_to(root)) for path in root.rglob("*.damaged-*"))
+    return [f"{', '.join(renamed)} renamed"] if renamed else []
 
 
 def _missing(topic: str, due: set[bytes], found: Counter[bytes]) -> list[str]:

@@ -235,9 +235,9 @@ static int zero_range(int fd, off_t at, off_t length) {
     static const uint8_t zeros[BLOCK];
     if (syscall(SYS_fallocate, fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, at, length) == 0) return 0;
     if (errno != EOPNOTSUPP) return -1;
-    for (off_t done = 0, piece; done < length; done += piece) {
-        piece = length - done < BLOCK ? length - done : BLOCK;
-        if (syscall(SYS_pwrite64, fd, zeros, piece, at + done) != piece) return -1;
+    for (off_t done = 0, chunk; done < length; done += chunk) {
+        chunk = length - done < BLOCK ? length - done : BLOCK;
+        if (syscall(SYS_pwrite64, fd, zeros, chunk, at + done) != chunk) return -1;
     }
     return 0;
 }

@@ -78,7 +78,7 @@ class Run:
             share = (number + 1) * count // len(names) - number * count // len(names)
             if share:
                 compare(self._recorded(name, self._seed), name, self._seed, share, self._scratch, compared)
-                differences = f"{len(compared.differences)} differ behind us, Apache by itself: {compared.alone}"
+                differences = f"{len(compared.differences)} differ after us, Apache alone: {compared.alone}"
                 print(f"{name}: {compared.states} states so far, {differences}", flush=True)
         self.summary.failed += len(compared.differences)
         self.summary.seconds = round(time.monotonic() - began, 1)

@@ -37,7 +37,7 @@ def group_commit(root: Path, mark: Marks, draw: random.Random) -> None:
     """SYNC_FLUSH: several write batches collect while one sync runs; queues and checkpoint follow sometimes."""
     writer = Writer(root, mark, draw, {**SMALL, "sync_flush": True})
     for number in range(60):
-        writer.turn(QUEUES, draw.randint(1, 4))
+        writer.put_and_write(QUEUES, draw.randint(1, 4))
         if draw.random() < 0.6:
             writer.sync()
             writer.store.prepare()
@@ -50,7 +50,7 @@ def async_flush(root: Path, mark: Marks, draw: random.Random) -> None:
     """ASYNC_FLUSH: many write batches between two syncs, over several segments and queue files."""
     writer = Writer(root, mark, draw, SMALL)
     for number in range(50):
-        writer.turn(QUEUES, draw.randint(1, 8))
+        writer.put_and_write(QUEUES, draw.randint(1, 8))
         if number % 12 == 11:
             writer.flush()
     writer.close()
@@ -60,7 +60,7 @@ def pages(root: Path, mark: Marks, draw: random.Random) -> None:
     """Queue and index files of several pages, for long without a sync."""
     writer = Writer(root, mark, draw, PAGES)
     for number in range(90):
-        writer.turn([("T", 0)], draw.randint(5, 12))
+        writer.put_and_write([("T", 0)], draw.randint(5, 12))
         if number % 30 == 29:
             writer.flush()
     writer.close()
@@ -70,7 +70,7 @@ def retention(root: Path, mark: Marks, draw: random.Random) -> None:
     """Old segments are deleted while new ones are created; queues, index and a whole topic are deleted, too."""
     writer = Writer(root, mark, draw, {**SMALL, "sync_flush": draw.random() < 0.5})
     for number in range(60):
-        writer.turn([*QUEUES, ("Gone", 0)] if number < 30 else QUEUES, draw.randint(1, 6))
+        writer.put_and_write([*QUEUES, ("Gone", 0)] if number < 30 else QUEUES, draw.randint(1, 6))
         writer.sync()
         if number % 5 == 4:
             writer.flush()
@@ -86,7 +86,7 @@ def restarts(root: Path, mark: Marks, draw: random.Random) -> None:
     writer = Writer(root, mark, draw, SMALL)
     for number in range(8):
         for _ in range(draw.randint(1, 8)):
-            writer.turn(QUEUES, draw.randint(1, 5))
+            writer.put_and_write(QUEUES, draw.randint(1, 5))
             if draw.random() < 0.4:
                 writer.flush()
         writer.reopen(kill=number % 3 != 0)
@@ -100,7 +100,7 @@ def config_files(root: Path, mark: Marks, draw: random.Random) -> None:
     for number in range(20):
         progress_writer.save_topics()
         if number % 7 == 0:
-            writer.turn(QUEUES, 2)
+            writer.put_and_write(QUEUES, 2)
     progress_writer.journal.close()
     writer.close()
 
@@ -111,12 +111,15 @@ def progress(root: Path, mark: Marks, draw: random.Random) -> None:
     writer = Writer(root, mark, draw, {**SMALL, "sync_flush": is_synced})
     progress_writer = ProgressWriter(root, mark, writer.store)
     for number in range(60):
-        writer.turn(QUEUES, draw.randint(1, 4))
+        writer.put_and_write(QUEUES, draw.randint(1, 4))
         if is_synced or number % 9 == 8:
             writer.sync()
         for topic, queue_id in QUEUES:
             end = writer.store.reader.max_offset(topic, queue_id)
-            if end > max(progress_writer.offsets.committed(GROUP, topic, queue_id), 0) and draw.random() < 0.5:
+            if (
+                end > max(progress_writer.offsets.committed(GROUP, topic, queue_id), 0)
+                and draw.random() < 0.5
+            ):
                 progress_writer.commit(topic, queue_id, end, wait=is_synced)
         if number % 8 == 7:
             writer.flush()

@@ -87,7 +87,7 @@ class Writer:
         self.store.confirm(end)
         self.mark("synced", end=end)
 
-    def turn(self, queues: list[tuple[str, int]], count: int) -> None:
+    def put_and_write(self, queues: list[tuple[str, int]], count: int) -> None:
         for _ in range(count):
             topic, queue_id = self.draw.choice(queues)
             kind = self.draw.random()

@@ -111,8 +111,8 @@ class SmallDisk:
 
     def _device(self) -> str:
         for line in Path("/proc/mounts").read_text().splitlines():
-            device, place, *_ = line.split()
-            if place == str(self.path):
+            device, mount_point, *_ = line.split()
+            if mount_point == str(self.path):
                 return device
         raise FileNotFoundError(f"{self.path} is not mounted")
 

@@ -115,7 +115,7 @@ def test_a_batch_whose_allocation_fails_answers_all_or_closes(tmp_path: Path) ->
         assert failing_harness.is_served(), number
     assert failing_harness.failed > 1
     assert closed >= 1
-    assert failing_harness.failed + closed > 10, "each of a turn's allocations is met, by whomever it harms"
+    assert failing_harness.failed + closed > 10, "each allocation of a batch fails once"
     assert set(failing_harness.batches()) == {ITEMS}
 
 

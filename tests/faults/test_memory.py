@@ -40,8 +40,8 @@ def test_a_large_request_without_memory_for_it(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store", *SMALL) as broker, broker.connect() as small:
         assert acknowledged.send(small, "M") == 0
         acknowledged.check(small)
-        room = address_space(broker) + MIB
-        resource.prlimit(broker.process.pid, resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+        limit = address_space(broker) + MIB
+        resource.prlimit(broker.process.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
         with contextlib.ExitStack() as crowd:
             asked = [(one, ask(one)) for one in (crowd.enter_context(broker.connect()) for _ in range(CROWD))]
             acknowledged.send(small, "M")

@@ -36,7 +36,7 @@ def check(history: History, settled: bool = True) -> list[Violation]:
 def allowed(history: History) -> dict[str, int]:
     """What the protocol allows and occurred: repeats of what was not acknowledged or not committed, by kind."""
     stored = Counter(copy.name for copy in history.stored.values())
-    got = Counter((d.group, d.place) for d in history.deliveries if d.times == 0)
+    got = Counter((d.group, d.position) for d in history.deliveries if d.times == 0)
     unanswered = [a for a in history.attempts.values() if not a.acknowledged and a.name in stored]
     return {
         "stored though unanswered": len(unanswered),

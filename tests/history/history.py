@@ -11,7 +11,7 @@ from tests.history.events import Event
 
 Queue = tuple[str, int]
 """Topic, queue id."""
-Place = tuple[str, int, int]
+Position = tuple[str, int, int]
 """Topic, queue id, queue offset."""
 GroupQueue = tuple[str, str, int]
 """Group, topic, queue id."""
@@ -32,7 +32,7 @@ class Attempt:
     begun: int
     ended: int | None = None
     status: str = ""
-    place: Place | None = None
+    position: Position | None = None
 
     @property
     def sender(self) -> str:
@@ -53,7 +53,7 @@ class Copy(NamedTuple):
 
 class Delivery(NamedTuple):
     group: str
-    place: Place
+    position: Position
     copy: Copy
     times: int
     ok: bool
@@ -94,8 +94,8 @@ class History:
 
     attempts: dict[str, Attempt] = field(default_factory=dict)
     duplicate_ids: list[str] = field(default_factory=list)
-    stored: dict[Place, Copy] = field(default_factory=dict)
-    overwritten: list[tuple[Place, Copy, Copy]] = field(default_factory=list)
+    stored: dict[Position, Copy] = field(default_factory=dict)
+    overwritten: list[tuple[Position, Copy, Copy]] = field(default_factory=list)
     ends: dict[Queue, Ends] = field(default_factory=dict)
     shrunk: list[tuple[Queue, Ends, Ends]] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
@@ -153,14 +153,20 @@ class History:
         if event["event"] == "sent":
             attempt.status = event["status"]
             if attempt.kind == "plain":
-                attempt.place = attempt.topic, event["queue"], event["offset"]
+                attempt.position = attempt.topic, event["queue"], event["offset"]
 
     def _got(self, event: Event) -> None:
-        place = event["topic"], event["queue"], event["offset"]
+        position = event["topic"], event["queue"], event["offset"]
         copy = Copy(event["id"], event["crc"], event["size"])
         self.deliveries.append(
             Delivery(
-                event["group"], place, copy, event["times"], event["ok"], event["at"], event.get("popped", 0)
+                event["group"],
+                position,
+                copy,
+                event["times"],
+                event["ok"],
+                event["at"],
+                event.get("popped", 0),
             )
         )
 
@@ -173,12 +179,12 @@ class History:
             table[queue].append(Commit(event["offset"], event["at"]))
 
     def _stored(self, event: Event) -> None:
-        place = event["topic"], event["queue"], event["offset"]
+        position = event["topic"], event["queue"], event["offset"]
         copy = Copy(event["id"], event["crc"], event["size"])
-        before = self.stored.setdefault(place, copy)
+        before = self.stored.setdefault(position, copy)
         if before != copy:
-            self.overwritten.append((place, before, copy))
-            self.stored[place] = copy
+            self.overwritten.append((position, before, copy))
+            self.stored[position] = copy
 
     def _ends(self, queue: Queue, ends: Ends) -> None:
         before = self.ends.get(queue, Ends(0, 0))

@@ -33,14 +33,14 @@ def forgotten(history: History, settled: bool) -> Iterator[Violation]:
             if one.offset < least:
                 yield Violation("forgotten", f"{key} is at {one.offset}, but {least} was answered before")
             if one.offset > most:
-                yield Violation("ahead", f"{key} is at {one.offset}, but nobody asked for more than {most}")
+                yield Violation("ahead", f"{key} is at {one.offset}, but no commit was above {most}")
 
 
 def ahead(history: History, settled: bool) -> Iterator[Violation]:
     """No group's offset is beyond its queue, or beyond a message that it has not got."""
     got: defaultdict[GroupQueue, dict[int, int]] = defaultdict(dict)
     for delivery in history.deliveries:
-        topic, queue_id, offset = delivery.place
+        topic, queue_id, offset = delivery.position
         if delivery.times == 0:
             first = got[delivery.group, topic, queue_id]
             first[offset] = min(first.get(offset, delivery.at), delivery.at)

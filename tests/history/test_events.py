@@ -11,8 +11,8 @@ def test_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "python.jsonl"
     file = EventFile(path)
     with path.open("w") as writing:
-        for piece, news in (('{"event":"do', 0), ('ne"}\n{"a":1}\n{', 2), ('"b":2}', 0), ("\n", 1), ("", 0)):
-            writing.write(piece)
+        for chunk, news in (('{"event":"do', 0), ('ne"}\n{"a":1}\n{', 2), ('"b":2}', 0), ("\n", 1), ("", 0)):
+            writing.write(chunk)
             writing.flush()
             assert len(file.news()) == news
 

@@ -15,7 +15,7 @@ ATTACKS = SOCKETS | EXHAUSTION
 FREE = "free"
 
 
-def place(text: str) -> Address:
+def address_of(text: str) -> Address:
     host, _, port = text.rpartition(":")
     return host, int(port)
 
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     broker, name_server, connections, seconds = arguments
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    field = Field(place(broker), place(name_server), int(connections), float(seconds))
+    field = Field(address_of(broker), address_of(name_server), int(connections), float(seconds))
     sockets = AttackSockets()
     for line in sys.stdin:
         sockets.close()

@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     for name in names:
         try:
             tried, taken = run(TARGETS[name], given.minutes * 60 / len(names), given.seed)
-            print(f"{name:20} {tried:9} inputs, {taken} taken", flush=True)
+            print(f"{name:20} {tried:9} inputs, {taken} accepted", flush=True)
         except Found as fault:
             broken += 1
             print(f"{name:20} FOUND: {fault}", flush=True)

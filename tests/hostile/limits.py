@@ -43,7 +43,7 @@ def _rows(name: str) -> list[list[str]]:
 LIMITS = [Limit(*row) for row in _rows("limits.txt")]
 OTHERS = dict(_rows("others.txt"))
 """Constants that are no separate limits → why."""
-ROOMS = ("_native/wire", "_native/store", "_native/path", "broker")
+FOLDERS = ("_native/wire", "_native/store", "_native/path", "broker")
 
 
 def shown(limit: Limit) -> str:
@@ -74,9 +74,9 @@ def unnamed() -> list[str]:
     """Constants with MAX in their names that are in neither list."""
     named = {limit.of for limit in LIMITS}
     found = []
-    for room in ROOMS:
-        for path in sorted((ROOT / room).rglob("*.p*")):
-            module = str(Path(room) / path.relative_to(ROOT / room).with_suffix(""))
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.p*")):
+            module = str(Path(folder) / path.relative_to(ROOT / folder).with_suffix(""))
             if path.suffix in KINDS:
                 found += [f"{module}.{name}" for name in constants(module) if re.search(r"(^|_)MAX$", name)]
     return sorted(set(found) - named - set(OTHERS))

@@ -50,8 +50,8 @@ def mutated(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
             case 5:
                 data[at : at + draw.randint(1, 4096)] = bytes(draw.randint(0, 64))
             case 6:
-                piece = data[at : at + draw.randint(1, 64)]
-                data[at:at] = piece * draw.randint(1, 20)
+                chunk = data[at : at + draw.randint(1, 64)]
+                data[at:at] = chunk * draw.randint(1, 20)
             case 7 if others:
                 other = draw.choice(others)
                 begin = draw.randrange(len(other) + 1)

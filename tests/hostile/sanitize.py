@@ -52,51 +52,51 @@ def library(name: str) -> str:
     ).stdout.strip()
 
 
-def build(place: Path) -> None:
-    shutil.copytree(ROOT, place, ignore=NOT_COPIED, symlinks=True, dirs_exist_ok=True)
-    for generated in (place / "_native").rglob("*.c"):
+def build(target: Path) -> None:
+    shutil.copytree(ROOT, target, ignore=NOT_COPIED, symlinks=True, dirs_exist_ok=True)
+    for generated in (target / "_native").rglob("*.c"):
         generated.unlink()
-    (place / "tests" / "recorded").symlink_to(ROOT / "tests" / "recorded")
+    (target / "tests" / "recorded").symlink_to(ROOT / "tests" / "recorded")
     subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
-        cwd=place,
+        cwd=target,
         env=os.environ | {"FIREARROW_SANITIZE": "1"},
         check=True,
     )
 
 
-def make_interpreter(place: Path) -> None:
-    """For it `firearrow` is the build in `place`, and the other packages are this interpreter's."""
-    home = python(place).parents[1]
+def make_interpreter(target: Path) -> None:
+    """For it `firearrow` is the build in `target`, and the other packages are this interpreter's."""
+    home = python(target).parents[1]
     venv.create(home, symlinks=True)
     packages = sysconfig.get_path("purelib", "venv", vars={"base": str(home)})
-    found_in = place / "build" / "shape", sysconfig.get_path("purelib")
+    found_in = target / "build" / "shape", sysconfig.get_path("purelib")
     Path(packages, "sanitized.pth").write_text("".join(f"{folder}\n" for folder in found_in))
-    write_program(place, "firearrow", COMMAND.format(python=python(place)))
+    write_program(target, "firearrow", COMMAND.format(python=python(target)))
     for name in HANGS:
         if program := shutil.which(name):
-            write_program(place, name, UNWATCHED.format(program=program))
+            write_program(target, name, UNWATCHED.format(program=program))
 
 
-def python(place: Path) -> Path:
-    return place / ".venv" / "bin" / "python"
+def python(target: Path) -> Path:
+    return target / ".venv" / "bin" / "python"
 
 
-def write_program(place: Path, name: str, text: str) -> None:
-    program = python(place).with_name(name)
+def write_program(target: Path, name: str, text: str) -> None:
+    program = python(target).with_name(name)
     program.write_text(text)
     program.chmod(0o755)
 
 
-def run(place: Path, *arguments: str) -> bool:
+def run(target: Path, *arguments: str) -> bool:
     """Whether nothing was found."""
     environment = os.environ | OPTIONS
     environment["LD_PRELOAD"] = f"{library('libasan.so')} {library('libubsan.so')}"
-    environment["PATH"] = f"{python(place).parent}{os.pathsep}{environment['PATH']}"
+    environment["PATH"] = f"{python(target).parent}{os.pathsep}{environment['PATH']}"
     found = False
     with subprocess.Popen(
-        [python(place), "-m", *arguments],
-        cwd=place,
+        [python(target), "-m", *arguments],
+        cwd=target,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -131,16 +131,16 @@ def suite(folders: list[str]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.hostile.sanitize")
-    parser.add_argument("--minutes", type=float, default=5.0, help="of fuzzing, behind the tests")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of fuzzing, after the tests")
     folders = sorted({path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")} - FOLDERS_LEFT_OUT)
     parser.add_argument("--folders", nargs="*", default=folders, choices=folders, help="folders of tests/")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="firearrow-sanitize-") as folder:
-        place = Path(folder)
-        build(place)
-        make_interpreter(place)
-        sound = run(place, *suite(given.folders))
-        sound &= run(place, "tests.hostile.fuzz", "--minutes", str(given.minutes))
+        target = Path(folder)
+        build(target)
+        make_interpreter(target)
+        sound = run(target, *suite(given.folders))
+        sound &= run(target, "tests.hostile.fuzz", "--minutes", str(given.minutes))
     return 0 if sound else 1
 
 

@@ -64,10 +64,10 @@ def read_log(data: bytes) -> None:
 
 def read_queue(data: bytes) -> None:
     with in_memory() as folder:
-        place = Path(folder) / "T" / "0"
-        place.mkdir(parents=True)
-        (place / FIRST).write_bytes(data)
-        with ConsumeQueue.open_readonly(place, QUEUE_FILE_BYTES) as queue:
+        path = Path(folder) / "T" / "0"
+        path.mkdir(parents=True)
+        (path / FIRST).write_bytes(data)
+        with ConsumeQueue.open_readonly(path, QUEUE_FILE_BYTES) as queue:
             assert len(list(queue)) <= len(data) // 20
             queue.entries(-1, 1 << 30)
             queue.entries(1 << 62, 1 << 62)
@@ -80,12 +80,12 @@ def opened_with(name: str) -> Callable[[bytes], None]:
     def read(data: bytes) -> None:
         with in_memory() as folder:
             root = Path(folder) / "s"
-            for place, whole in files().items():
-                if "/" in place or place == "checkpoint":
-                    (root / place).parent.mkdir(parents=True, exist_ok=True)
-                    (root / place).write_bytes(whole)
-            place = files()["index name"].decode() if name == "index" else name
-            (root / place).write_bytes(data)
+            for path, whole in files().items():
+                if "/" in path or path == "checkpoint":
+                    (root / path).parent.mkdir(parents=True, exist_ok=True)
+                    (root / path).write_bytes(whole)
+            path = files()["index name"].decode() if name == "index" else name
+            (root / path).write_bytes(data)
             with open_store(root) as store:
                 low, high = store.reader.min_offset("T", 0), store.reader.max_offset("T", 0)
                 assert 0 <= low <= high <= low + COUNT + len(data) // 20

@@ -87,10 +87,10 @@ def test_one_more_than_the_limit_is_closed(monkeypatch: pytest.MonkeyPatch, engi
     monkeypatch.setattr(connection_limits, "connections_max", lambda: 2)
 
     async def work(server: Server, port: int) -> None:
-        places = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        assert [await is_open(reader) for reader, _ in places] == [True, True, False]
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        assert [await is_open(reader) for reader, _ in opened] == [True, True, False]
         assert len(server.connections) == 2
-        for _, writer in places:
+        for _, writer in opened:
             writer.close()
 
     serve(work, engine=engine)
@@ -102,11 +102,11 @@ def test_silent_connections_are_closed_for_new_ones(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(connection_limits, "IDLE_NEWCOMER_S", -1.0)
 
     async def work(server: Server, port: int) -> None:
-        places = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        assert not [reader for reader, _ in places if await is_open(reader)]
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        assert not [reader for reader, _ in opened if await is_open(reader)]
         late = await asyncio.open_connection("127.0.0.1", port)
         assert await is_open(late[0])
-        for _, writer in (*places, late):
+        for _, writer in (*opened, late):
             writer.close()
 
     serve(work, engine=engine)

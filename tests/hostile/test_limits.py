@@ -23,7 +23,7 @@ def test_a_limit_has_a_value_and_a_test(limit: Limit) -> None:
 
 
 def test_no_limit_is_missing() -> None:
-    assert not unnamed(), "a limit of what comes from outside belongs into LIMITS, with a test"
+    assert not unnamed(), "a limit for input from outside belongs in limits.txt, with a test"
 
 
 def test_excluded_constants_exist() -> None:

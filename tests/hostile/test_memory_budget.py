@@ -8,7 +8,7 @@ import pytest
 from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.connection import Connection
-from tests.support.connections import feed, turn
+from tests.support.connections import feed, run_once
 from tests.support.transport import RecordingTransport
 
 
@@ -54,11 +54,11 @@ def test_it_is_reported_past_the_limit_and_not_at_it(loop: asyncio.AbstractEvent
     second, _ = connected(loop, budget)
     feed(first, half(2000))
     feed(second, half(1000))
-    turn(loop)
+    run_once(loop)
     assert (budget.held, first.held, second.held, reports) == (3000, 2000, 1000, [])
     third, _ = connected(loop, budget)
     feed(third, half(8))
-    turn(loop)
+    run_once(loop)
     assert reports == [3008]
 
 

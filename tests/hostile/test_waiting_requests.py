@@ -87,11 +87,11 @@ def test_bytes_of_held_pops(monkeypatch: pytest.MonkeyPatch, over: int) -> None:
 
     async def run() -> bool:
         waiting = PopHoldService(asyncio.get_running_loop(), ManualClock(), lambda: 10, lambda: 10)
-        peer, place = RecordedPeer(), ("T", "G", 0)
-        assert waiting.add(HeldPop(place, peer, 0, lambda final: None, 900))
-        fits = waiting.add(HeldPop(place, peer, 0, lambda final: None, 100 + over))
+        peer, key = RecordedPeer(), ("T", "G", 0)
+        assert waiting.add(HeldPop(key, peer, 0, lambda final: None, 900))
+        fits = waiting.add(HeldPop(key, peer, 0, lambda final: None, 100 + over))
         waiting.release_all()
-        assert waiting.add(HeldPop(place, peer, 0, lambda final: None, 1000))
+        assert waiting.add(HeldPop(key, peer, 0, lambda final: None, 1000))
         waiting.release_all()
         return fits
 

@@ -13,7 +13,7 @@ from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
 from tests.integration import test_pop as pops
 from tests.integration import test_transactions as transactions
-from tests.integration.test_send_back import RETRY, back, place
+from tests.integration.test_send_back import RETRY, back, offset_in
 from tests.support.client_socket import ClientSocket
 from tests.support.messages import read_messages
 from tests.support.requests import pull, send, send_ext
@@ -81,7 +81,7 @@ class Later(Work):
         lost = self.acknowledged - found.keys()
         assert not lost, f"{self.topic}: {len(lost)} of {len(self.acknowledged)} lost: {sorted(lost)[:3]}"
         twice = sorted(body for body, count in found.items() if count > 1)
-        assert not twice, f"{self.topic}: {len(twice)} of {len(found)} came twice: {twice[:3]}"
+        assert not twice, f"{self.topic}: {len(twice)} of {len(found)} were delivered twice: {twice[:3]}"
 
 
 class Delays(Later):
@@ -106,7 +106,7 @@ class SentBack(Later):
 
     def put(self, connection: ClientSocket, body: bytes) -> None:
         sent = send(connection, "Work", body)
-        answer = back(connection, place(sent.ext["msgId"]), level=1)
+        answer = back(connection, offset_in(sent.ext["msgId"]), level=1)
         assert answer.code == 0, answer.remark
 
 
@@ -163,7 +163,7 @@ class Transactions(Work):
         transactions.join(connection)
         deadline = time.monotonic() + SETTLED_S
         while self.acknowledged - {record.body for record in self._committed(connection)}:
-            assert time.monotonic() < deadline, "not all transactions were asked about"
+            assert time.monotonic() < deadline, "not all transactions were checked"
             self._answer_checks(connection)
             time.sleep(0.05)
         found = Counter(record.body for record in self._committed(connection))
@@ -181,7 +181,7 @@ class Transactions(Work):
         checks, connection.requests[:] = list(connection.requests), []
         for request in checks:
             half, record = transactions.of_check(request)
-            assert record.body not in self._decided, f"asked about {record.body!r}, which was decided"
+            assert record.body not in self._decided, f"checked {record.body!r}, which was decided"
             rolls_back = record.body in self._maybe_gone
             what = transactions.ROLLBACK if rolls_back else transactions.COMMIT
             transactions.end(connection, half, what, checked=True)
@@ -216,7 +216,7 @@ class Pops(Work):
         answer = pops.pop(connection, self.topic, invisibleTime="1000")
         popped = pops.records(answer) if answer.code == 0 else []
         for number, record in enumerate(popped):
-            assert record.body not in self._acked, f"{record.body!r} was acknowledged and comes again"
+            assert record.body not in self._acked, f"{record.body!r} was acknowledged and is redelivered"
             if number % every == 0:
                 self._maybe_acked.add(record.body)
                 assert pops.ack(connection, answer, record).code == 0

@@ -81,8 +81,8 @@ def conversation() -> bytes:
 
 def check_conversation(broker: BrokerProcess, chunks: list[bytes]) -> None:
     with broker.connect() as connection:
-        for piece in chunks:
-            connection.send_raw(piece)
+        for chunk in chunks:
+            connection.send_raw(chunk)
         found: dict[int, int] = {}
         while len(found) < 3:
             answer = connection.receive()

@@ -51,8 +51,8 @@ def test_each_message_is_popped_once(tmp_path: Path) -> None:
         assert (third.code, third.remark) == (ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE")
         assert first.ext["popTime"].isdecimal()
         assert [first.ext["reviveQid"], second.ext["reviveQid"]] == ["0", "1"]
-        places = [one.split() for one in first.ext["msgOffsetInfo"].split(";")]
-        assert sum(len(place[2].split(",")) for place in places) == 32
+        infos = [one.split() for one in first.ext["msgOffsetInfo"].split(";")]
+        assert sum(len(info[2].split(",")) for info in infos) == 32
 
 
 def test_one_queue_and_tags(broker: BrokerProcess, topic: str) -> None:

@@ -66,14 +66,14 @@ def sensible() -> dict[str, str]:
 
 def answers(connection: ClientSocket, asked: list[tuple[int, dict[str, str], bytes]]) -> dict[int, int]:
     """Send all, read exactly one response to each: index in `asked` → code."""
-    opaques = {connection.send_request(*request): place for place, request in enumerate(asked)}
+    opaques = {connection.send_request(*request): index for index, request in enumerate(asked)}
     found: dict[int, int] = {}
     while len(found) < len(opaques):
         answer = connection.receive()
         if answer.is_response:
-            place = opaques[answer.opaque]
-            assert place not in found, f"two answers to {asked[place]}"
-            found[place] = answer.code
+            index = opaques[answer.opaque]
+            assert index not in found, f"two responses to {asked[index]}"
+            found[index] = answer.code
     return found
 
 
@@ -90,7 +90,7 @@ def test_every_code_with_each_field_garbage(broker: BrokerProcess, connection: C
     base = sensible()
     draw = random.Random(3)
     probe = answers(connection, [(code, {}, b"") for code in CODES])
-    served = [CODES[place] for place, code in probe.items() if code != NOT_SERVED]
+    served = [CODES[index] for index, code in probe.items() if code != NOT_SERVED]
     for code in served:
         asked = [(code, base | {name: draw.choice(GARBAGE)}, draw.choice((b"", b"x"))) for name in base]
         assert len(answers(connection, asked)) == len(base), code

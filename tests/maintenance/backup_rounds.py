@@ -101,7 +101,7 @@ def check_copy(copy: Path, known: list[int], senders: list[Sender]) -> int:
     for sender, least in zip(senders, known, strict=True):
         bodies = found.get(sender.queue_id, [])
         assert bodies == sender.acknowledged[: len(bodies)], (
-            f"queue {sender.queue_id} holds what was not sent so"
+            f"queue {sender.queue_id} has messages that were not sent in this order"
         )
         assert len(bodies) >= least, (
             f"queue {sender.queue_id} has {len(bodies)}, and {least} were acknowledged"

@@ -73,9 +73,9 @@ def damage(root: Path, rng: random.Random) -> list[str]:
     for _ in range(rng.choice((1, 1, 2, 3))):
         files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.name != "lock"]
         files = [path for path in files if path.stat().st_size]
-        rooms = sorted({path.relative_to(root).parts[0] for path in files})
-        room = rng.choice(rooms)
-        path = rng.choice([each for each in files if each.relative_to(root).parts[0] == room])
+        folders = sorted({path.relative_to(root).parts[0] for path in files})
+        top = rng.choice(folders)
+        path = rng.choice([each for each in files if each.relative_to(root).parts[0] == top])
         done.append(f"{path.relative_to(root)} {rng.choice(DAMAGES)(path, rng)}")
     return done
 
@@ -105,10 +105,10 @@ def one_round(folder: Path, rng: random.Random) -> str:
             if (each.queue_offset or 0) > MESSAGES_MAX or "\ufffd" in (each.topic or "")
         ]
         if beyond and {each.kind for each in after.findings} <= {Kind.NO_ENTRY, *LEFT}:
-            return "left: no CRC covers a record's head, and what it says of its place cannot be"
+            return "left: no CRC covers a record's head, and its offset is impossible"
         assert {each.kind for each in after.findings} <= LEFT, after.findings
         left = readable(root)
-        assert not Counter(before) - Counter(left), "messages that could be read are gone"
+        assert not Counter(before) - Counter(left), "messages that could be read are lost"
         with open_store(root) as store:
             served = sorted(each for queue in QUEUES for each in bodies(store, *queue))
         assert served == left, f"{len(left)} messages lie in the log, {len(served)} are served"

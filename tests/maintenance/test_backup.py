@@ -133,14 +133,14 @@ def test_a_backup_beside_another_shares_its_files_and_does_not_change_it(
 
 
 def test_a_replaced_file_of_the_source_is_copied_again(root: Path, target: Path) -> None:
-    places = made(root)
+    positions = made(root)
     backup(str(root), target, BackupOptions(links=False))
-    flip(root / LOG_0, places[8] + 90)
+    flip(root / LOG_0, positions[8] + 90)
     again, verified = backup(str(root), target, BackupOptions(links=False, verify=True))
     assert verified is not None
     assert not verified.clean
     assert again.kept < again.log_end
-    assert verify(str(target)).clean, "a copy with findings takes no good one's place"
+    assert verify(str(target)).clean, "a copy with findings does not replace a good one"
     assert verify(str(target) + UNFINISHED).seen.findings.totals == {"bad CRC": 1}
 
 

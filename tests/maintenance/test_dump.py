@@ -103,7 +103,7 @@ def test_every_record_of_apache_is_dumped_as_in_its_manifest(apache: Path) -> No
         row["physicalOffset"]: (row["topic"], row["queueId"], row["storeTimestamp"], row["bornHost"])
         for row in rows(run("dump", apache, "--json", "--body", "none"))
     }
-    assert {place: found[place] for place in expected} == expected
+    assert {position: found[position] for position in expected} == expected
 
 
 def test_entries_index_and_checkpoint_are_dumped(root: Path) -> None:
@@ -121,16 +121,16 @@ def test_entries_index_and_checkpoint_are_dumped(root: Path) -> None:
 
 
 def test_what_cannot_be_read_is_reported_and_skipped(tmp_path: Path) -> None:
-    places = made(tmp_path / "store")
-    overwrite(tmp_path / "store" / LOG_0, places[4] + 4, b"\xee" * 4)
+    positions = made(tmp_path / "store")
+    overwrite(tmp_path / "store" / LOG_0, positions[4] + 4, b"\xee" * 4)
     ran = run("dump", tmp_path / "store", "--json")
     assert [json.loads(line)["body"] for line in ran.out.splitlines()] == [
         text(number) for number in range(MESSAGES) if number != 4
     ]
-    assert f"from {places[4]} to {places[5]}: bytes that are not a record" in ran.err
+    assert f"from {positions[4]} to {positions[5]}: bytes that are not a record" in ran.err
     queue = run("dump", tmp_path / "store", "--topic", "Orders", "--queue", "1", "--json")
     assert len(queue.out.splitlines()) == MESSAGES // 3 - 1
-    assert f"entry 1 refers to {places[4]}" in queue.err
+    assert f"entry 1 refers to {positions[4]}" in queue.err
 
 
 def test_wrong_usage_is_named(root: Path) -> None:

@@ -83,8 +83,8 @@ def test_a_repair_leaves_a_clean_store_with_all_readable_messages(
 
 
 def test_originals_are_kept(root: Path) -> None:
-    places = made(root)
-    queue = wrong_entry(root, places)
+    positions = made(root)
+    queue = wrong_entry(root, positions)
     was = queue.read_bytes()
     checkpoint = (root / "checkpoint").read_bytes()
     report = run("repair", root, "--yes", "--json").report
@@ -122,18 +122,18 @@ def test_a_torn_tail_is_truncated_and_kept(root: Path) -> None:
 
 
 def test_the_log_is_truncated_where_requested(root: Path) -> None:
-    places = made(root)
-    at = places[60]
+    positions = made(root)
+    at = positions[60]
     ran = run("repair", root, "--yes", "--json", "--cut-log-at", str(at), "--reset-offsets")
     assert ran.code == 0, ran
     assert ran.report["after"]["log"]["end"] == at
-    assert list(log_bodies(root)) == places[:60]
+    assert list(log_bodies(root)) == positions[:60]
     kept = Path(ran.report["removed"]) / "commitlog"
     whole = b"".join(path.read_bytes() for path in sorted(kept.iterdir()))
     assert all(body(number) in whole for number in range(60, MESSAGES))
     with open_store(root) as store:
         assert bodies(store, "Orders", 0) == [body(number) for number in range(0, 60, 3)]
-    inside = run("repair", root, "--yes", "--cut-log-at", str(places[3] + 1))
+    inside = run("repair", root, "--yes", "--cut-log-at", str(positions[3] + 1))
     assert inside.code == 3
     assert "no record begins there" in inside.err
     assert run("repair", root, "--yes", "--cut-log-at", str(1 << 40)).code == 3
@@ -160,7 +160,7 @@ def test_a_dry_run_and_the_answer_no_change_nothing(root: Path) -> None:
     assert ran.code == 1
     assert "rebuild queues, index and checkpoint from the log" in ran.out
     assert files_of(root) == before
-    assert run("repair", root).code == 2, "nobody said yes"
+    assert run("repair", root).code == 2, "no confirmation"
     assert files_of(root) == before
 
 
@@ -172,19 +172,19 @@ def test_a_clean_store_is_not_changed(root: Path) -> None:
 
 
 def test_a_killed_store_stays_killed_for_its_journal(root: Path) -> None:
-    places = made(root)
+    positions = made(root)
     open_store(root).abandon()
     word = (root / "abort").read_bytes()
-    entry_beyond(root, places)
+    entry_beyond(root, positions)
     assert run("repair", root, "--yes").code == 0
     assert (root / "abort").read_bytes() == word
 
 
 def test_a_backup_that_shares_files_is_not_changed(root: Path, tmp_path: Path) -> None:
-    places = made(root)
+    positions = made(root)
     backup(str(root), tmp_path / "copy")
     before = (tmp_path / "copy" / LOG_0).read_bytes()
-    assert run("repair", root, "--yes", "--cut-log-at", str(places[3]), "--reset-offsets").code == 0
+    assert run("repair", root, "--yes", "--cut-log-at", str(positions[3]), "--reset-offsets").code == 0
     assert (tmp_path / "copy" / LOG_0).read_bytes() == before
     assert (root / LOG_0).read_bytes() != before
     assert verify(str(tmp_path / "copy")).clean
@@ -215,8 +215,10 @@ def test_a_broker_starts_on_a_repaired_store(root: Path) -> None:
             for number in range(30):
                 assert send(connection, "Orders", body(number), number % 2).code == 0
         assert broker.stop() == 0
-    place = next(record.physical_offset for record in records(str(root), RecordQuery("Orders", 1, 7), print))
-    overwrite(root / LOG_0, place + 4, b"\xee" * 4)
+    position = next(
+        record.physical_offset for record in records(str(root), RecordQuery("Orders", 1, 7), print)
+    )
+    overwrite(root / LOG_0, position + 4, b"\xee" * 4)
     assert run("repair", root, "--yes", "--drop-damaged").code == 0
     with BrokerProcess(root) as broker:
         with broker.connect() as connection:

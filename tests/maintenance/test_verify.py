@@ -116,22 +116,22 @@ def test_slots_are_derived_from_an_index_file(seed: int, root: Path) -> None:
 
 
 def test_the_json_output_is_complete(root: Path) -> None:
-    places = made(root)
+    positions = made(root)
     assert run("verify", root).code == 0
-    bad_body(root, places)
+    bad_body(root, positions)
     ran = run("verify", root, "--json")
     assert ran.code == 1, ran
     [finding] = ran.report["findings"]
     assert (finding["kind"], finding["position"], finding["physical_offset"]) == (
         "bad CRC",
-        places[3],
-        places[3],
+        positions[3],
+        positions[3],
     )
     assert finding["means"]
     assert finding["repair"]
     text = run("verify", root)
     assert text.code == 1
-    assert f"bad CRC: {root / LOG_0} at {places[3]}" in text.out
+    assert f"bad CRC: {root / LOG_0} at {positions[3]}" in text.out
 
 
 def test_a_folder_name_that_is_not_utf_8_is_reported(root: Path) -> None:

@@ -46,7 +46,7 @@ def test_it_is_retried_later(harness: FullTopicTableHarness) -> None:
     for point, message in zip(points, harness.delayed, strict=True):
         assert deliver_ms(message.properties) == point.revive_ms - 1000
         assert (point.topic, point.group, point.start_offset) == ("T", "G", point.offsets[0])
-    assert harness.revive.pending == 0, "nobody waits for them"
+    assert harness.revive.pending == 0, "no message waits for them"
     harness.full(False)
     for message in harness.delayed:
         harness.appender.put(message, hooks=False)

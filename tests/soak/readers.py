@@ -91,7 +91,7 @@ class Reader(Working):
         super().__init__(broker, name, stopping)
         self._writer = writer
         self._pause_s = pause_s
-        self.places = [0] * QUEUES
+        self.offsets = [0] * QUEUES
 
     def work(self, peer: ClientSocket) -> None:
         while not self.stopping.is_set():
@@ -104,18 +104,17 @@ class Reader(Working):
         for queue_id in range(QUEUES):
             while self._read(peer, queue_id):
                 pass
-            if self.places[queue_id] != self._writer.ends[queue_id]:
-                self.tally.wrong.append(
-                    f"{self.name} ended at {self.places[queue_id]} of {self._writer.ends[queue_id]} in queue {queue_id}"
-                )
+            offset, end = self.offsets[queue_id], self._writer.ends[queue_id]
+            if offset != end:
+                self.tally.wrong.append(f"{self.name} ended at {offset} of {end} in queue {queue_id}")
 
     def _read(self, peer: ClientSocket, queue_id: int) -> bool:
         """One pull; returns whether there may be more."""
-        place = self.places[queue_id]
-        answer = pull(peer, self._writer.topic, place, queue_id)
+        offset = self.offsets[queue_id]
+        answer = pull(peer, self._writer.topic, offset, queue_id)
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
             self._move(queue_id, int(answer.ext["nextBeginOffset"]), int(answer.ext["minOffset"]))
-            return self.places[queue_id] != place
+            return self.offsets[queue_id] != offset
         if answer.code in NO_NEWS or answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
         if answer.code != 0:
@@ -123,23 +122,23 @@ class Reader(Working):
             self.stopping.set()
             return False
         for record in records(answer.body):
-            wanted = head(self._writer.topic, queue_id, self.places[queue_id])
-            if record.queue_offset != self.places[queue_id] or not record.body.startswith(wanted):
+            wanted = head(self._writer.topic, queue_id, self.offsets[queue_id])
+            if record.queue_offset != self.offsets[queue_id] or not record.body.startswith(wanted):
                 self.tally.wrong.append(f"{self.name} got {record.body[:40]!r} for {wanted!r}")
                 self.stopping.set()
                 return False
-            self.places[queue_id] += 1
+            self.offsets[queue_id] += 1
             self.tally.messages += 1
         return True
 
     def _move(self, queue_id: int, to: int, low: int) -> None:
         """Only deleted messages may be skipped."""
-        place = self.places[queue_id]
-        if to < place or to > low:
-            self.tally.wrong.append(f"{self.name} was moved from {place} to {to}, the queue begins at {low}")
-        self.tally.moves += to > place
-        self.tally.passed_over += to - place
-        self.places[queue_id] = to
+        offset = self.offsets[queue_id]
+        if to < offset or to > low:
+            self.tally.wrong.append(f"{self.name} was moved from {offset} to {to}, the queue begins at {low}")
+        self.tally.moves += to > offset
+        self.tally.passed_over += to - offset
+        self.offsets[queue_id] = to
 
 
 def topic_of(number: int) -> str:

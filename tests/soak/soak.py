@@ -1,4 +1,4 @@
-"""A soak: writers, fast and slow readers, and retention that deletes segment after segment behind them."""
+"""A soak: writers, fast and slow readers, and retention that deletes segment after segment."""
 
 import json
 import subprocess

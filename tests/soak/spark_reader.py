@@ -16,13 +16,13 @@ from firearrow.spark_tools.sessions import session
 def load(spark: SparkSession, store: str) -> tuple[int, int]:
     """How many messages were read, and how many are not what their offset says."""
     frame = spark.read.format("rocketmq").option("failOnDataLoss", "false").load(store)
-    place = f.concat_ws(
+    prefix = f.concat_ws(
         "/", "topic", f.col("queueId").cast("string"), f.col("queueOffset").cast("string"), f.lit("")
     )
     text = f.col("body").cast("string")
     row = (
         frame.where("topic LIKE 'Soak%'")
-        .agg(f.count("*").alias("read"), f.count_if(~text.startswith(place)).alias("wrong"))
+        .agg(f.count("*").alias("read"), f.count_if(~text.startswith(prefix)).alias("wrong"))
         .first()
     )
     assert row is not None

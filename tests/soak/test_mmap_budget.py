@@ -42,9 +42,7 @@ def test_mapped_files_are_bounded(store: MessageStore, tmp_path: Path) -> None:
     store.close()
 
 
-def test_data_of_an_unmapped_file_survives_a_kill(
-    store: MessageStore, tmp_path: Path
-) -> None:
+def test_data_of_an_unmapped_file_survives_a_kill(store: MessageStore, tmp_path: Path) -> None:
     fill(store, 25)
     store.flush_queues()
     fill(store, 5)

@@ -220,7 +220,7 @@ def test_readers_of_an_expired_segment_can_continue(tmp_path: Path) -> None:
         outside = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
     harness.rounds()
     assert outside[:] == before
-    assert (harness.folder / "spare").stat().st_ino == number, "the next one nobody reads"
+    assert (harness.folder / "spare").stat().st_ino == number, "the next one, which has no reader"
 
 
 @pytest.mark.parametrize("share", [0.76, 0.86, 0.91])
@@ -293,7 +293,7 @@ def test_above_the_third_ratio_messages_are_refused(tmp_path: Path) -> None:
     assert read(harness.store), "readers are served"
     harness.use = DiskUse(0.86, 0.3, 0.3)
     harness.rounds()
-    assert harness.store.full, "as long as files go by force"
+    assert harness.store.full, "while segments are deleted by force"
     harness.use = DiskUse(0.85, 0.3, 0.3)
     harness.rounds()
     assert harness.store.full is None

@@ -125,7 +125,9 @@ def test_a_queue_without_messages_since_then_is_an_error_or_read_from_its_end(lo
 
 @pytest.mark.parametrize("point", [PerQueue({queue_of(7): 1}), AtTimes({queue_of(7): 1})])
 def test_a_queue_that_is_not_read_is_not_let_pass(log: FakeLog, point: Point) -> None:
-    with pytest.raises(InvalidOption, match="startingOffsets: queue 7 of Orders at broker-a is not one of the queues"):
+    with pytest.raises(
+        InvalidOption, match="startingOffsets: queue 7 of Orders at broker-a is not one of the queues"
+    ):
         starts(log, point)
     with pytest.raises(InvalidOption, match="endingOffsets: queue 7"):
         ends(log, point)

@@ -56,10 +56,10 @@ public final class Judge {
         private final Map<String, Object> values = new HashMap<>();
 
         Properties(String text) {
-            for (String piece : text.split("\u0002")) {
-                int mark = piece.indexOf(1);
+            for (String part : text.split("\u0002")) {
+                int mark = part.indexOf(1);
                 if (mark > 0) {
-                    values.put(piece.substring(0, mark), piece.substring(mark + 1));
+                    values.put(part.substring(0, mark), part.substring(mark + 1));
                 }
             }
         }

@@ -149,7 +149,7 @@ def test_a_folder_has_one_owner(tmp_path: Path) -> None:
         assert locked_for_others(tmp_path)
         with pytest.raises(StoreLocked):
             open_store(tmp_path)
-        assert locked_for_others(tmp_path), "the refused opening let go of the owner's lock"
+        assert locked_for_others(tmp_path), "the refused open released the owner's lock"
     assert (tmp_path / "lock").read_bytes() == b"lock"
     assert not locked_for_others(tmp_path)
 

@@ -28,7 +28,7 @@ def neighbour(store: MessageStore, number: int) -> bytes:
 GARBLED: dict[str, Entry] = {
     "zeros": lambda store, number: bytes(20),
     "ones": lambda store, number: b"\xff" * 20,
-    "behind the log": lambda store, number: encoded(1 << 40, 300),
+    "past the log": lambda store, number: encoded(1 << 40, 300),
     "below it": lambda store, number: encoded(-5, 300),
     "another queue's": neighbour,
     "huge": lambda store, number: encoded(100, (1 << 31) - 2),
@@ -95,10 +95,10 @@ def test_every_record_is_served_and_the_entries_are_repaired(
 
 def test_a_damaged_record_is_skipped_and_logged_once(tmp_path: Path) -> None:
     with filled(tmp_path) as store:
-        place = store.reader.entries("B", 0, 30, 1)[0].physical_offset
-        segment = tmp_path / "commitlog" / f"{place - place % 4096:020d}"
+        offset = store.reader.entries("B", 0, 30, 1)[0].physical_offset
+        segment = tmp_path / "commitlog" / f"{offset - offset % 4096:020d}"
         with segment.open("r+b") as file:
-            os.pwrite(file.fileno(), b"\0\0\0\7", place % 4096)
+            os.pwrite(file.fileno(), b"\0\0\0\7", offset % 4096)
         for _ in range(3):
             assert found(store) == {number: body for number, body in EXPECTED.items() if number != 30}
         [line] = store.reader.drain_entry_repairs()

@@ -116,7 +116,9 @@ def check_keys(store: MessageStore, golden: Golden) -> None:
                 continue
             wanted = expected["physicalOffset"]
             keys = [(key, False) for key in (expected.get("keys") or "").split(" ") if key]
-            keys += [(expected["properties"]["UNIQ_KEY"], False)] if "UNIQ_KEY" in expected["properties"] else []
+            keys += (
+                [(expected["properties"]["UNIQ_KEY"], False)] if "UNIQ_KEY" in expected["properties"] else []
+            )
             keys += [(expected["tags"], True)] if expected.get("tags") else []
             for key, tag in keys:
                 records, _, _ = store.reader.query(topic, key, 2000, 0, 1 << 50, tag)

@@ -26,7 +26,9 @@ def opened(page: bytearray, at: int = 0) -> JournalPage:
         (255, bytes(range(256)) * 200, -(1 << 31), -(1 << 63), (1 << 63) - 1),
     ],
 )
-def test_an_entry_has_the_documented_layout(kind: int, name: bytes, number: int, value: int, end: int) -> None:
+def test_an_entry_has_the_documented_layout(
+    kind: int, name: bytes, number: int, value: int, end: int
+) -> None:
     page = bytearray(b"\xee" * 60_000)
     notes = opened(page, 3)
     assert notes.put(kind, name, number, value, end)

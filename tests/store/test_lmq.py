@@ -20,10 +20,12 @@ def healed() -> Iterator[None]:
     heal()
 
 
-def put_to_lmqs(store: MessageStore, body: bytes, *names: str, topic: str = "T", queue_id: int = 1) -> PutResult:
+def put_to_lmqs(
+    store: MessageStore, body: bytes, *names: str, topic: str = "T", queue_id: int = 1
+) -> PutResult:
     """Put it with the next offset of each LMQ."""
-    places = ",".join(str(max(store.next_offset(name, 0), 0)) for name in names)
-    properties = properties_of(INNER_MULTI_DISPATCH=",".join(names), INNER_MULTI_QUEUE_OFFSET=places)
+    offsets = ",".join(str(max(store.next_offset(name, 0), 0)) for name in names)
+    properties = properties_of(INNER_MULTI_DISPATCH=",".join(names), INNER_MULTI_QUEUE_OFFSET=offsets)
     return put(store, body, topic, queue_id, properties)
 
 
@@ -135,7 +137,7 @@ def test_without_lmqs_the_properties_are_ignored(tmp_path: Path) -> None:
 def test_a_batch_must_not_state_offsets(tmp_path: Path) -> None:
     """Nor is it dispatched to LMQs."""
     named = properties_of(INNER_MULTI_DISPATCH="%LMQ%a")
-    places = properties_of(INNER_MULTI_DISPATCH="%LMQ%a", INNER_MULTI_QUEUE_OFFSET="0")
+    offsets = properties_of(INNER_MULTI_DISPATCH="%LMQ%a", INNER_MULTI_QUEUE_OFFSET="0")
 
     def put_two(properties: bytes) -> None:
         items = item(b"1") + item(b"2", properties)
@@ -146,7 +148,7 @@ def test_a_batch_must_not_state_offsets(tmp_path: Path) -> None:
     with open_store(tmp_path, lmq=True) as store:
         put_two(named)
         with pytest.raises(PutRefused):
-            put_two(places)
+            put_two(offsets)
         store.write()
         assert bodies(store) == [b"1", b"2"]
         assert store.reader.queues() == [("T", 0)]

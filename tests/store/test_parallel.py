@@ -84,7 +84,9 @@ def test_many_queues_are_synced_before_the_checkpoint(tmp_path: Path) -> None:
             assert [record.body for record in read(again, f"T{number}")] == [b"first", b"second"]
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_deleted_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_store(tmp_path) as store:
         for number in range(100):
             put(store, b"x", f"T{number}")

@@ -69,8 +69,8 @@ PROPERTIES = some.lists(
 def tag_of(properties: bytes) -> str:
     """As Java parses them: a part without a value is none, the last of equal names wins."""
     found = b""
-    for piece in properties.split(b"\2"):
-        name, _, value = piece.partition(b"\1")
+    for part in properties.split(b"\2"):
+        name, _, value = part.partition(b"\1")
         if name == b"TAGS" and value:
             found = value
     return found.decode()

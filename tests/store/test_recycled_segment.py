@@ -105,7 +105,7 @@ class Overlay:
         options = f"lowerdir={under},upperdir={over},workdir={work}"
         asked = ["mount", "-t", "overlay", "none", "-o", options, str(self._at)]
         if os.geteuid() != 0 or subprocess.run(asked, capture_output=True, check=False).returncode != 0:
-            pytest.skip("needs root to lay a file system over another")
+            pytest.skip("needs root to mount an overlay file system")
         (self._at / "commitlog").mkdir()
         return self._at
 
@@ -213,9 +213,9 @@ def test_a_file_that_was_changed_meanwhile_is_not_used(root: Path) -> None:
 def test_an_existing_name_is_not_replaced(root: Path) -> None:
     recycled = RecycledSegment(str(root), SEGMENT_BYTES)
     recycled.recycle(segment_of(root))
-    (root / "commitlog" / NEXT).write_bytes(b"somebody's")
+    (root / "commitlog" / NEXT).write_bytes(b"another file")
     assert taken(recycled, root) is None
-    assert (root / "commitlog" / NEXT).read_bytes() == b"somebody's"
+    assert (root / "commitlog" / NEXT).read_bytes() == b"another file"
 
 
 def test_one_that_a_killed_process_left_is_deleted(root: Path) -> None:

@@ -41,10 +41,10 @@ class ClientSocket:
                 if len(self._rest) >= size:
                     frame, self._rest = self._rest[:size], self._rest[size:]
                     return RemotingCommand.decode(frame)
-            piece = self.socket.recv(1 << 18)
-            if not piece:
+            chunk = self.socket.recv(1 << 18)
+            if not chunk:
                 raise ConnectionError("closed by the broker")
-            self._rest += piece
+            self._rest += chunk
 
     def answer_to(self, opaque: int) -> RemotingCommand:
         while True:

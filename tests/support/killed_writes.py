@@ -16,12 +16,12 @@ def killed_after(writes: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     """In this context `writes` calls of pwrite succeed, the next one raises Killed."""
     left, pwrite = writes, os.pwrite
 
-    def killing(fd: int, data: bytes, place: int) -> int:
+    def killing(fd: int, data: bytes, offset: int) -> int:
         nonlocal left
         if left == 0:
             raise Killed
         left -= 1
-        return pwrite(fd, data, place)
+        return pwrite(fd, data, offset)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", killing)

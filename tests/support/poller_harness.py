@@ -49,7 +49,7 @@ class PollerHarness:
 
         self.loop.run_until_complete(waiting())
 
-    def turns(self, count: int = 5) -> None:
+    def iterate(self, count: int = 5) -> None:
         async def some() -> None:
             for _ in range(count):
                 await asyncio.sleep(0)
@@ -68,9 +68,9 @@ def answers(peer: socket.socket, count: int) -> list[RemotingCommand]:
     found: list[RemotingCommand] = []
     rest = b""
     while len(found) < count:
-        piece = peer.recv(1 << 16)
-        assert piece, "closed"
-        commands, rest = split_frames(rest + piece)
+        chunk = peer.recv(1 << 16)
+        assert chunk, "closed"
+        commands, rest = split_frames(rest + chunk)
         found += commands
     assert rest == b""
     return found

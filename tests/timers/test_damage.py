@@ -31,9 +31,9 @@ def garble(path: Path, start: int = 0, length: int | None = None) -> None:
     overwrite(path, start, random.Random(5).randbytes(size))
 
 
-def overwrite(path: Path, place: int, data: bytes) -> None:
+def overwrite(path: Path, position: int, data: bytes) -> None:
     with path.open("r+b") as file:
-        file.seek(place)
+        file.seek(position)
         file.write(data)
 
 

@@ -64,9 +64,9 @@ def test_a_check_point_of_another_time_loses_nothing(harness: TimerHarness) -> N
     harness.send(b"1", 5000)
     harness.timers.run(1)
     harness.kill()
-    place = harness.folder / "config" / "timercheck"
+    path = harness.folder / "config" / "timercheck"
     fields = harness.check()
-    place.write_bytes(struct.pack(">7q", NOW - 400 * DAY_MS, *fields[1:]).ljust(4096, b"\0"))
+    path.write_bytes(struct.pack(">7q", NOW - 400 * DAY_MS, *fields[1:]).ljust(4096, b"\0"))
     later = harness.again(2 * DAY_MS)
     later.timers.run(3000)
     assert later.found() == [1]
@@ -74,9 +74,7 @@ def test_a_check_point_of_another_time_loses_nothing(harness: TimerHarness) -> N
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("after", [1, 3, 6, 11, 16])
-def test_a_partly_delivered_slot_is_continued(
-    harness: TimerHarness, end: str, after: int
-) -> None:
+def test_a_partly_delivered_slot_is_continued(harness: TimerHarness, end: str, after: int) -> None:
     messages = [harness.send(b"%d" % number, 3000) for number in range(700)]
     harness.timers.run(10)
     for number in (5, 200, 300, 690):

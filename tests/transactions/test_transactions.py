@@ -35,7 +35,9 @@ def harness(tmp_path: Path) -> Iterator[TransactionHarness]:
 # ---- decisions ----
 
 
-def test_a_commit_is_visible_once_and_its_op_message_is_in_the_same_batch(harness: TransactionHarness) -> None:
+def test_a_commit_is_visible_once_and_its_op_message_is_in_the_same_batch(
+    harness: TransactionHarness,
+) -> None:
     half = harness.prepare(b"paid")
     assert harness.bodies("T", 1) == []
     answer = harness.end(half, COMMIT)

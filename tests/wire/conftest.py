@@ -27,5 +27,5 @@ def harness(loop: asyncio.AbstractEventLoop) -> Iterator[PollerHarness]:
     yield harness
     for peer in harness.peers:
         peer.close()
-    harness.turns(20)
+    harness.iterate(20)
     harness.engine.close()

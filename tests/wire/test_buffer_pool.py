@@ -36,8 +36,8 @@ def test_the_pool_is_bounded_and_drops_small_buffers_first() -> None:
 
 def test_a_large_frame_reuses_the_buffer_of_another_connection() -> None:
     frame, first, second = _in_a_separate_thread()
-    assert first < frame, "nothing lay ready: the room grows with what comes"
-    assert second >= frame, "the room of the frame before, taken as soon as the next has begun"
+    assert first < frame, "no pooled buffer: it grows with the received bytes"
+    assert second >= frame, "the previous frame's buffer, taken when the next frame begins"
 
 
 def _in_a_separate_thread() -> tuple[int, int, int]:

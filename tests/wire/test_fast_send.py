@@ -90,8 +90,8 @@ def test_a_refused_send_takes_no_capacity_and_no_opaque() -> None:
         assert first is not None
         assert made.submit(Message("t", b"x"), 5, slow_path) is None
         assert (limit.count, client.pending) == (1, 1)
-        place = {"queueId": "0", "queueOffset": "7", "msgId": "ID", "recallHandle": "R"}
-        client.feed(asked(transport)[0].answer(0, None, place).encode())
+        fields = {"queueId": "0", "queueOffset": "7", "msgId": "ID", "recallHandle": "R"}
+        client.feed(asked(transport)[0].answer(0, None, fields).encode())
         result = await first
         assert (type(result), result.status, result.queue, result.queue_offset) == (Sent, "stored", "q0", 7)
         assert (result.offset_message_id, result.recall_handle, limit.count) == ("ID", "R", 0)

@@ -71,7 +71,7 @@ def test_frames_come_out_whole_at_any_cut(harness: PollerHarness, cut: int) -> N
     data = b"".join(frame(number, BODY) for number in range(3))
     for at in range(0, len(data), cut):
         peer.sendall(data[at : at + cut])
-        harness.turns(3)
+        harness.iterate(3)
     harness.until(lambda: len(connection.commands) == 3)
     assert [command.body for command in connection.commands] == [BODY] * 3
 
@@ -110,8 +110,8 @@ def test_a_slow_reader_is_not_read_and_gets_everything_in_the_end(harness: Polle
 
     harness.until(full)
     taken = len(connection.commands)
-    harness.turns(50)
-    assert len(connection.commands) == taken < 100, "nobody reads for who does not read"
+    harness.iterate(50)
+    assert len(connection.commands) == taken < 100, "a peer that does not read is not read"
     found = bytearray()
 
     def everything() -> bool:
@@ -180,10 +180,10 @@ def test_a_connection_that_stops_reading_still_sends(harness: PollerHarness) -> 
     connection, peer, _ = harness.echo()
     connection.stop_reading()
     peer.sendall(frame())
-    harness.turns(20)
+    harness.iterate(20)
     assert connection.commands == []
     connection.send(frame(5))
-    harness.turns(5)
+    harness.iterate(5)
     assert [each.opaque for each in answers(peer, 1)] == [5]
 
 
@@ -193,7 +193,7 @@ def test_more_than_one_read_returns_is_read_without_new_events(harness: PollerHa
     for connection, peer, _ in several:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         peer.sendall(whole[:120_000])
-        harness.turns()
+        harness.iterate()
         peer.setblocking(False)
         assert peer.send(whole[120_000:] + frame(2)) == len(whole[120_000:] + frame(2))
         assert connection.commands == []
@@ -220,10 +220,10 @@ def test_sockets_left_over_from_a_pass_are_served_later(harness: PollerHarness) 
     harness.loop.call_soon(tick)
     harness.until(lambda: seen.count("frame") == 30)
     together = max(len(run) for run in "".join("f" if each == "frame" else " " for each in seen).split())
-    assert together <= 10, "the loop gets its turn between"
+    assert together <= 10, "the loop runs other callbacks in between"
     for number, (_, peer, _) in enumerate(several):
         peer.sendall(frame(100 + number)[7:])
     harness.until(lambda: seen.count("frame") == 60)
-    harness.turns()
+    harness.iterate()
     for number, (_, peer, _) in enumerate(several):
         assert [answer.opaque for answer in answers(peer, 2)] == [number, 100 + number]

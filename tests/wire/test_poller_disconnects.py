@@ -39,13 +39,13 @@ def test_a_lost_peer_is_reported_once(harness: PollerHarness) -> None:
     for go in (socket.socket.close, lambda peer: peer.shutdown(socket.SHUT_WR)):
         connection, peer, transport = harness.echo()
         peer.sendall(frame()[:10])
-        harness.turns()
+        harness.iterate()
         go(peer)
         harness.until(lambda: connection.losses)  # noqa: B023
         transport.abort()
         transport.close()
-        transport.write(b"nobody hears it")
-        harness.turns()
+        transport.write(b"not received")
+        harness.iterate()
         assert connection.losses == 1
         assert connection.closed
 
@@ -63,8 +63,8 @@ def test_a_close_sends_the_backlog_first(harness: PollerHarness) -> None:
 
     def ended() -> bool:
         try:
-            while piece := peer.recv(1 << 20):
-                found.extend(piece)
+            while chunk := peer.recv(1 << 20):
+                found.extend(chunk)
         except BlockingIOError:
             return False
         return True

@@ -109,7 +109,7 @@ class Comparison:
             expected, got = (sorted(found, key=lambda one: one.queue_id) for found in (expected, got))
         if whole and len(expected) != len(got):
             yield ("body", "records"), len(expected), len(got)
-        self._translation.learn_places(
+        self._translation.learn_positions(
             (a.physical_offset, b.physical_offset) for a, b in zip(expected, got, strict=False)
         )
         for n, (a, b) in enumerate(zip(expected, got, strict=False)):

@@ -173,10 +173,10 @@ class Player:
     def _await_messages(self, request: RemotingCommand, answer: RemotingCommand | None) -> None:
         """What a delay or a timer delivered in the recording is delivered here at its own time: a pull waits for
         all that Apache's found, a send or a commit for all that preceded it."""
-        place = self.translation.standing(request, answer)
-        if place is None:
+        position = self.translation.standing(request, answer)
+        if position is None:
             return
-        (topic, queue_id), wanted = place
+        (topic, queue_id), wanted = position
         deadline = time.monotonic() + DELIVERY_S
         with self.broker.connect() as other:
             while time.monotonic() < deadline:

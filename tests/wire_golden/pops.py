@@ -39,9 +39,9 @@ class Pops:
         ext = request.ext
         if request.code == POP:
             ext["bornTime"] = str(time.time_ns() // 1_000_000)
-            places = "" if answer is None else answer.ext.get("msgOffsetInfo", "")
-            if places.startswith("0 ") and ";" not in places:
-                ext["queueId"] = places.split(" ")[1]
+            info = "" if answer is None else answer.ext.get("msgOffsetInfo", "")
+            if info.startswith("0 ") and ";" not in info:
+                ext["queueId"] = info.split(" ")[1]
         if "invisibleTime" in ext and request.code in (POP, CHANGE):
             ext["invisibleTime"] = str(shorter(int(ext["invisibleTime"])))
         if "extraInfo" in ext:

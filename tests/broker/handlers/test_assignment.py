@@ -61,8 +61,8 @@ class AssignmentHarness(HandlerHarness):
         found = json.loads(answer.body).get("messageQueueAssignments")
         if found is None:
             return None
-        places = [f"{one['messageQueue']['brokerName']}{one['messageQueue']['queueId']}" for one in found]
-        return {one["mode"] for one in found}, places
+        names = [f"{one['messageQueue']['brokerName']}{one['messageQueue']['queueId']}" for one in found]
+        return {one["mode"] for one in found}, names
 
     def set_mode(self, **more: object) -> Any:  # noqa: ANN401
         body = {"topic": "T", "consumerGroup": "G", "mode": "POP", "popShareQueueNum": 0}

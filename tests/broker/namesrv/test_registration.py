@@ -41,13 +41,17 @@ def test_many_topics_are_sent_in_parts_that_all_take_effect(monkeypatch: pytest.
     topics = TopicTable(harness.clock, TopicSettings(cluster="C", broker="own"))
     for queues in (4, 8):
         topics.update_all([TopicConfig(f"N{n}", queues, queues) for n in range(10)])
-        announcement = BrokerAnnouncement.of(BrokerIdentity("C", "own", "h", 1), topics.version, topics.configs(), 6)
+        announcement = BrokerAnnouncement.of(
+            BrokerIdentity("C", "own", "h", 1), topics.version, topics.configs(), 6
+        )
         bodies = list(announcement.bodies())
         assert len(bodies) == -(-len(topics) // 4)
         for body in bodies:
             assert (
                 harness.ask(
-                    RemotingCommand(RequestCode.REGISTER_BROKER, announcement.ext("", body), body, version=513)
+                    RemotingCommand(
+                        RequestCode.REGISTER_BROKER, announcement.ext("", body), body, version=513
+                    )
                 ).code
                 == 0
             )

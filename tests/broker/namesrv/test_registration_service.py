@@ -38,7 +38,7 @@ class RemoteNameServer:
         self.answers = answers
         self.down = False
         self.peers: list[RecordedPeer] = []
-        self.heard: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+        self.requests: asyncio.Queue[RemotingCommand] = asyncio.Queue()
         self.tried: asyncio.Queue[Address] = asyncio.Queue()
 
     async def connect(self, host: str, port: int) -> RecordedPeer:
@@ -49,11 +49,11 @@ class RemoteNameServer:
         return self.peers[-1]
 
     def _asked(self, request: RemotingCommand) -> RemotingCommand:
-        self.heard.put_nowait(request)
+        self.requests.put_nowait(request)
         return self.answers(request)
 
     async def next(self) -> RemotingCommand:
-        return await asyncio.wait_for(self.heard.get(), WAIT_S)
+        return await asyncio.wait_for(self.requests.get(), WAIT_S)
 
     async def next_topics(self) -> set[str]:
         request = await self.next()
@@ -324,8 +324,8 @@ def test_over_real_sockets() -> None:
         loop = asyncio.get_running_loop()
         naming = NameServer(ManualClock(), NamingOptions(), lambda: None)
         server = Server(loop, idle_s=120, frame_bytes_max=16 << 20)
-        heard = ReportingDispatch(naming)
-        address = await server.listen("127.0.0.1", 0, heard)
+        dispatch = ReportingDispatch(naming)
+        address = await server.listen("127.0.0.1", 0, dispatch)
         topics = TopicTable(
             ManualClock(),
             TopicSettings(cluster="C", broker="own"),
@@ -342,15 +342,15 @@ def test_over_real_sockets() -> None:
         )
         notify = registrar.changed
         registrar.start()
-        assert await heard.next() == RequestCode.REGISTER_BROKER
+        assert await dispatch.next() == RequestCode.REGISTER_BROKER
         assert set(naming.routes.topics) == set(topics)
         topics.create("N1", 4)
-        assert await heard.next() == RequestCode.REGISTER_BROKER
+        assert await dispatch.next() == RequestCode.REGISTER_BROKER
         found = naming.routes.route("N1")
         assert found is not None
         assert found.brokers[0].addresses == {0: "127.0.0.1:10911"}
         await registrar.stop()
-        goodbye = await heard.next()
+        goodbye = await dispatch.next()
         await server.close(1)
         assert goodbye == RequestCode.UNREGISTER_BROKER
         assert not naming.routes.brokers
@@ -370,12 +370,12 @@ def test_topics_missing_at_the_own_name_server_are_registered_again(monkeypatch:
         harness.registrar.start()
         register = own.routes.register
 
-        def heard(registration: Registration, peer: Peer | None) -> BrokerLiveInfo | None:
+        def recording(registration: Registration, peer: Peer | None) -> BrokerLiveInfo | None:
             if "N1" in registration.topics:
                 registered_again.set()
             return register(registration, peer)
 
-        monkeypatch.setattr(own.routes, "register", heard)
+        monkeypatch.setattr(own.routes, "register", recording)
         own.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="N2", value="own:4")
         own.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="N1")
         assert own.route("N1") is None

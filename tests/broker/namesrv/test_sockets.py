@@ -68,7 +68,9 @@ def served(main: Callable[[Address, NameServer], Awaitable[None]]) -> None:
     uvloop.run(serve())
 
 
-def test_a_recorded_broker_registers_and_is_removed_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorded_broker_registers_and_is_removed_with_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     recorded = next(frame for frame in session("start") if frame.line["name"] == "REGISTER_BROKER")
     frame = recorded.raw
     assert frame is not None

@@ -101,8 +101,8 @@ CASES = {
 }
 
 
-def at(document: Any, place: tuple[str, ...]) -> Any:  # noqa: ANN401 (a value of parsed JSON)
-    for step in place:
+def at(document: Any, member: tuple[str, ...]) -> Any:  # noqa: ANN401 (a value of parsed JSON)
+    for step in member:
         document = document[step]
     return document
 
@@ -112,16 +112,16 @@ def marked(case: Case) -> tuple[Any, list[tuple[str, ...]]]:
     table = case.make()
     case.fill(table)
     document = loads(table.to_json())
-    places = [place for place in ((), case.entry, ("dataVersion",)) if not place or place[0] in document]
-    for place in places:
-        at(document, place)["unknownOfLater"] = VALUE
-    return document, places
+    members = [member for member in ((), case.entry, ("dataVersion",)) if not member or member[0] in document]
+    for member in members:
+        at(document, member)["unknownOfLater"] = VALUE
+    return document, members
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_they_survive_load_change_and_save(name: str, tmp_path: Path) -> None:
     case, file = CASES[name], ConfigFile(tmp_path / name)
-    document, places = marked(case)
+    document, members = marked(case)
     file.write(dumps(document))
     for _ in range(2):
         table = case.make()
@@ -129,7 +129,7 @@ def test_they_survive_load_change_and_save(name: str, tmp_path: Path) -> None:
         case.change(table)
         file.write(table.to_json())
     after = loads(file.path.read_bytes())
-    assert [dumps(at(after, place)["unknownOfLater"]) for place in places] == [dumps(VALUE)] * len(places)
+    assert [dumps(at(after, member)["unknownOfLater"]) for member in members] == [dumps(VALUE)] * len(members)
     assert after != document
 
 

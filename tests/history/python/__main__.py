@@ -27,7 +27,7 @@ async def main(name: str, name_server: str, seed: str, pace_s: str) -> None:
             await consumers.close()
             await consumers.start()
         else:
-            raise ValueError(f"no order {order!r}: say load, rest or rejoin")
+            raise ValueError(f"unknown command {order!r}: use load, rest or rejoin")
         emit("done", what=order)
     await consumers.close()
     await senders.close()

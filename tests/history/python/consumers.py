@@ -118,10 +118,10 @@ class Consumers:
     async def _commit(self, consumer: PullConsumer, group: str, last: ReceivedMessage) -> None:
         (queue,) = (each for each in consumer.assignment() if each.queue_id == last.queue_id)
         offset = last.queue_offset + 1
-        place = {"group": group, "topic": PLAIN, "queue": queue.queue_id, "offset": offset}
-        emit("commit", **place, at=time.time_ns())
+        position = {"group": group, "topic": PLAIN, "queue": queue.queue_id, "offset": offset}
+        emit("commit", **position, at=time.time_ns())
         await self._committed(consumer, queue, offset)
-        emit("committed", **place, at=time.time_ns())
+        emit("committed", **position, at=time.time_ns())
 
     async def _committed(self, consumer: PullConsumer, queue: MessageQueue, offset: int) -> None:
         """The consumer itself commits offsets without waiting for a response; its store can wait."""
