@@ -32,7 +32,7 @@ class Seen:
     """Result of one attack. KiB of anonymous memory: before, the peak, and after the attackers disconnected."""
 
     name: str
-    connected: int
+    joined: int
     closed: int
     refused: int
     seconds: float
@@ -49,7 +49,7 @@ class Seen:
         found = []
         if self.peak_kib - self.before_kib > GROWTH_KIB:
             found.append(f"memory grew by {(self.peak_kib - self.before_kib) >> 10} MiB")
-        if self.work_s > WORK_S + WORK_S_EACH * (self.connected + self.closed):
+        if self.work_s > WORK_S + WORK_S_EACH * (self.joined + self.closed):
             found.append(f"the background client waited while the broker worked for {self.work_s:.2f} s")
         if not self.served:
             found.append("the background client was not served")
@@ -57,7 +57,7 @@ class Seen:
 
     def __str__(self) -> str:
         return (
-            f"{self.name:16} {self.seconds:5.1f} s  connections {self.connected:5} ({self.closed} closed, {self.refused} "
+            f"{self.name:16} {self.seconds:5.1f} s  connections {self.joined:5} ({self.closed} closed, {self.refused} "
             f"refused)  memory {self.before_kib >> 10} → {self.peak_kib >> 10} → {self.after_kib >> 10} MiB  "
             f"client {self.served} rounds, 99 % in {1000 * self.usual_s:.1f} ms, worst {1000 * self.worst_s:.0f} ms "
             f"(the broker worked {1000 * self.work_s:.0f} ms of it)"
@@ -93,13 +93,13 @@ class Siege:
     def attack(self, name: str) -> Seen:
         begun, mark, before = time.monotonic(), self._client.mark(), self._watched.now
         self._watched.take_peak()
-        connected, closed, refused = self._command(name)
+        joined, closed, refused = self._command(name)
         peak, seconds = self._watched.take_peak(), time.monotonic() - begun
         self._command(FREE)
         self._client.wait_for_rounds(3)
         return Seen(
             name,
-            connected,
+            joined,
             closed,
             refused,
             seconds,
@@ -120,8 +120,8 @@ class Siege:
         line = self._attacker.stdout.readline().split()
         if not line:
             raise RuntimeError(f"the attacker died at {name}")
-        connected, closed, refused = map(int, line[1:])
-        return connected, closed, refused
+        joined, closed, refused = map(int, line[1:])
+        return joined, closed, refused
 
     def __enter__(self) -> "Siege":
         return self

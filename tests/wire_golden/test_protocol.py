@@ -16,7 +16,7 @@ NAMED = re.compile(r"\b([A-Z][A-Z_0-9]+) (\d+)\b")
 BROKER, NAME_SERVER, ASKED = (
     "Served by the broker",
     "Served by the name server",
-    "The broker asks its clients",
+    "Sent by the broker to its clients",
 )
 REFUSED = "Refused. Every code"
 
