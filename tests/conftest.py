@@ -1,4 +1,4 @@
-"""The broker that clients are set upon: ours, or with `--against apache` Apache's. One for the whole run."""
+"""The broker that clients are tested against: ours, or with `--against apache` Apache's. One for the whole run."""
 
 import os
 import subprocess
@@ -41,15 +41,19 @@ ALONE = "FIREARROW_TEST_ALONE"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test marked `alone` in a process of its own: what it breaks hits no other thread (Spark's, say)."""
+    """Runs a test marked `alone` in a separate process: what it breaks affects no other thread (such as Spark's)."""
     if pyfuncitem.get_closest_marker("alone") is None or ALONE in os.environ:
         return None
-    # the child takes no arguments of ours: `--against` and the workers are not its own
+    # the child gets none of our arguments: it has no `--against` and no workers
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pyfuncitem.nodeid]
     child = subprocess.run(
-        command, cwd=pyfuncitem.config.rootpath, env=os.environ | {ALONE: "1"}, capture_output=True, text=True,
+        command,
+        cwd=pyfuncitem.config.rootpath,
+        env=os.environ | {ALONE: "1"},
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     if child.returncode:
         pytest.fail(child.stdout + child.stderr, pytrace=False)
     return True

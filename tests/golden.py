@@ -1,4 +1,4 @@
-"""The recorded truth: conversations and stores of a live Apache RocketMQ (`recorded/README.md`)."""
+"""Recorded conversations and stores of a live Apache RocketMQ (`recorded/README.md`)."""
 
 import base64
 import functools

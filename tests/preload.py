@@ -5,5 +5,5 @@ from pathlib import Path
 
 
 def preloading(library: Path) -> dict[str, str]:
-    """Of the environment: `library` behind those that this process has; sanitizers have to come first."""
+    """Environment with `library` after those that this process preloads; sanitizers have to be first."""
     return {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}".lstrip()}

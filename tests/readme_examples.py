@@ -13,7 +13,7 @@ def examples(heading: str, language: str) -> list[str]:
 
 
 def with_name_server(example: str, port: int) -> str:
-    """The example, but for another port of the name server. ValueError if it names none."""
+    """The example with another port of the name server. ValueError if it has none."""
     if ":9876" not in example:
         raise ValueError("the example names no name server")
     return example.replace(":9876", f":{port}")

@@ -1,1 +1,1 @@
-"""What happens to a message on its way into the store."""
+"""What happens to a message before it is stored."""

@@ -1,4 +1,4 @@
-"""What the broker remembers of broadcasting clients, with a manual clock."""
+"""Offsets of broadcasting clients that the broker keeps, with a manual clock."""
 
 from typing import cast
 
@@ -42,7 +42,7 @@ def by(client: str, *, proxy: bool = False) -> BroadcastClient:
     return BroadcastClient("T", "G", client, proxy)
 
 
-def test_the_least_offset_of_all_clients_is_committed() -> None:
+def test_the_lowest_offset_of_all_clients_is_committed() -> None:
     harness = BroadcastHarness()
     harness.join("c1")
     harness.join("c2")
@@ -54,7 +54,7 @@ def test_the_least_offset_of_all_clients_is_committed() -> None:
     assert harness.committed() == {0: 3, 1: 5}
 
 
-def test_who_comes_from_the_broker_begins_where_it_asks() -> None:
+def test_a_client_of_the_broker_starts_where_it_asks() -> None:
     harness = BroadcastHarness()
     assert harness.broadcasts.start_offset(by("c1"), 0, 0) == -1
     harness.broadcasts.note(by("c1"), 0, 4)
@@ -62,7 +62,7 @@ def test_who_comes_from_the_broker_begins_where_it_asks() -> None:
     assert harness.broadcasts.start_offset(by("c2"), 0, 6) == -1
 
 
-def test_who_changes_sides_goes_on_where_it_was() -> None:
+def test_a_client_that_moves_continues_where_it_was() -> None:
     harness = BroadcastHarness()
     harness.broadcasts.note(by("c1"), 0, 4)
     assert harness.broadcasts.start_offset(by("c1", proxy=True), 0, 0) == 4
@@ -72,7 +72,7 @@ def test_who_changes_sides_goes_on_where_it_was() -> None:
     assert harness.broadcasts.start_offset(by("c1"), 0, 0) == 4
 
 
-def test_a_new_client_of_a_proxy_begins_with_its_group_or_with_the_queue() -> None:
+def test_a_new_client_of_a_proxy_starts_at_its_group_s_offset_or_at_the_queue_s_start() -> None:
     harness = BroadcastHarness()
     assert harness.broadcasts.start_offset(by("c1", proxy=True), 0, -1) == 0
     harness.store.near = False
@@ -82,8 +82,8 @@ def test_a_new_client_of_a_proxy_begins_with_its_group_or_with_the_queue() -> No
     assert harness.broadcasts.start_offset(by("c1", proxy=True), 0, 2) == -1
 
 
-def test_clients_are_forgotten() -> None:
-    """Offline ones after 2 minutes, idle ones after 5; until then they hold the group's offset back."""
+def test_clients_expire() -> None:
+    """Offline clients after 2 minutes, idle ones after 5; until then the group's offset waits for them."""
     harness = BroadcastHarness()
     harness.join("online")
     harness.broadcasts.note(by("online"), 0, 1)

@@ -22,9 +22,15 @@ class DelayHarness(Harness):
         if offsets is not None:
             self.offsets.load(offsets)
         self.delays = DelayService(
-            self.loop, self.store, self.appender, self.journal, self.offsets, self.clock,
-            Stats("DefaultCluster", now_ms), LEVELS_MS,
-        )  # fmt: skip
+            self.loop,
+            self.store,
+            self.appender,
+            self.journal,
+            self.offsets,
+            self.clock,
+            Stats("DefaultCluster", now_ms),
+            LEVELS_MS,
+        )
         self.listeners.append(self.delays.messages_arrived)
         for entry in self.journal.recover_entries():
             assert entry.kind == Kind.DELAY
@@ -72,7 +78,7 @@ def test_a_clock_that_was_set_back_delivers_at_once(tmp_path: Path) -> None:
     assert harness.bodies("T") == [b"1"]
 
 
-def test_what_was_due_long_ago_is_delivered_at_start(tmp_path: Path) -> None:
+def test_overdue_messages_are_delivered_at_start(tmp_path: Path) -> None:
     harness = DelayHarness(tmp_path)
     harness.put("T", b"1", DELAY="2")
     harness.timers.run(10)
@@ -96,7 +102,7 @@ def test_a_kill_repeats_nothing_although_the_file_is_old(tmp_path: Path) -> None
 
 
 def test_a_kill_before_the_write_loses_nothing(tmp_path: Path) -> None:
-    """Noted and staged, but never written: delivered after the restart."""
+    """Journalled and staged, but never written: delivered after the restart."""
     harness = DelayHarness(tmp_path)
     harness.put("T", b"1", DELAY="1")
     harness.timers.run(10)
@@ -109,8 +115,8 @@ def test_a_kill_before_the_write_loses_nothing(tmp_path: Path) -> None:
     assert harness.bodies("T") == [b"1"]
 
 
-def test_a_full_disk_is_waited_for(harness: DelayHarness) -> None:
-    """A limit of the size of files stands for it."""
+def test_delivery_waits_while_the_disk_is_full(harness: DelayHarness) -> None:
+    """A file size limit simulates it."""
     for number in range(50):
         harness.put("T", b"%d" % number, DELAY="1")
     harness.timers.run(10)
@@ -136,7 +142,9 @@ def test_a_full_disk_is_waited_for(harness: DelayHarness) -> None:
         {"REAL_TOPIC": "T", "REAL_QID": "99999999"},
     ],
 )
-def test_what_has_no_place_to_go_is_passed_over(harness: DelayHarness, properties: dict[str, str]) -> None:
+def test_messages_without_a_valid_destination_are_skipped(
+    harness: DelayHarness, properties: dict[str, str]
+) -> None:
     harness.put("SCHEDULE_TOPIC_XXXX", b"lost", 0, **properties)
     harness.put("T", b"good", DELAY="1")
     harness.timers.run(2000)

@@ -26,9 +26,9 @@ def opened(folder: Path, end: int = 1000, run: str = RUN) -> tuple[Journal, list
     return journal, journal.recover_entries()
 
 
-def test_what_was_noted_is_told_in_its_order(tmp_path: Path) -> None:
-    journal, told = opened(tmp_path)
-    assert told == []
+def test_entries_are_recovered_in_their_order(tmp_path: Path) -> None:
+    journal, recovered = opened(tmp_path)
+    assert recovered == []
     noted = [
         Entry(Kind.OFFSET, "t@g", 3, 7, 0),
         Entry(Kind.DELAY, "", 2, 9, 900),
@@ -53,7 +53,7 @@ def test_a_void_entry_stays_void_when_the_log_grows_again(tmp_path: Path) -> Non
     assert opened(tmp_path, 5000)[1] == []
 
 
-def test_a_write_that_failed_voids_what_was_noted_for_it(tmp_path: Path) -> None:
+def test_a_failed_write_voids_its_entries(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
     journal.note(Kind.DELAY, "", 1, 5, 1100)
     journal.cancel(1000)
@@ -62,8 +62,8 @@ def test_a_write_that_failed_voids_what_was_noted_for_it(tmp_path: Path) -> None
     assert [entry.value for entry in opened(tmp_path, 5000)[1]] == [6, 6]
 
 
-def test_a_start_packs_what_counts(tmp_path: Path) -> None:
-    """Of a step that was noted often the last; an offset that was taken away stays so; each timer and
+def test_a_start_compacts_the_valid_entries(tmp_path: Path) -> None:
+    """The last entry of a step that was noted often; a removed offset stays removed; each timer and
     decision."""
     journal, _ = opened(tmp_path)
     for value in range(1, 100):
@@ -72,12 +72,15 @@ def test_a_start_packs_what_counts(tmp_path: Path) -> None:
     journal.note(Kind.OFFSET, "t@g", 1, 5)
     journal.note(Kind.OFFSET, "t@g", -1, -1)
     journal.note(Kind.OFFSET, "t@g", 1, 6)
-    told = [
-        Entry(Kind.TIMER, "", 0, 0, 0), Entry(Kind.OFFSET, "t@g", 0, 99, 0), Entry(Kind.TIMER, "", 0, 1, 0),
-        Entry(Kind.OFFSET, "t@g", -1, -1, 0), Entry(Kind.OFFSET, "t@g", 1, 6, 0),
-    ]  # fmt: skip
-    assert opened(tmp_path)[1] == told
-    assert opened(tmp_path)[1] == told
+    recovered = [
+        Entry(Kind.TIMER, "", 0, 0, 0),
+        Entry(Kind.OFFSET, "t@g", 0, 99, 0),
+        Entry(Kind.TIMER, "", 0, 1, 0),
+        Entry(Kind.OFFSET, "t@g", -1, -1, 0),
+        Entry(Kind.OFFSET, "t@g", 1, 6, 0),
+    ]
+    assert opened(tmp_path)[1] == recovered
+    assert opened(tmp_path)[1] == recovered
 
 
 def test_starts_in_quick_succession_do_not_add_up(tmp_path: Path) -> None:
@@ -87,8 +90,8 @@ def test_starts_in_quick_succession_do_not_add_up(tmp_path: Path) -> None:
             journal.note(Kind.OFFSET, "t@g", 0, value)
         journal.close()
         assert len(list(tmp_path.glob(f"{RUN}.*"))) <= 2
-    journal, told = opened(tmp_path)
-    assert told == [Entry(Kind.OFFSET, "t@g", 0, 29, 0)]
+    journal, recovered = opened(tmp_path)
+    assert recovered == [Entry(Kind.OFFSET, "t@g", 0, 29, 0)]
 
 
 def test_a_disk_that_is_full_at_the_start_leaves_the_journal_as_it_was(
@@ -104,9 +107,11 @@ def test_a_disk_that_is_full_at_the_start_leaves_the_journal_as_it_was(
 
     with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)
-        _, told = opened(tmp_path)
+        _, recovered = opened(tmp_path)
     assert "the journal could not be compacted and stays in 2 files" in caplog.text
-    assert told == opened(tmp_path)[1] == [Entry(Kind.OFFSET, "t@g", value, value, 0) for value in (1, 2)]
+    assert (
+        recovered == opened(tmp_path)[1] == [Entry(Kind.OFFSET, "t@g", value, value, 0) for value in (1, 2)]
+    )
     assert not (tmp_path / "packing").exists()
 
 
@@ -117,7 +122,7 @@ def test_files_of_another_run_are_stale(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(f"{RUN}.*"))
 
 
-def test_files_go_when_what_they_hold_was_saved(tmp_path: Path) -> None:
+def test_files_are_deleted_after_their_entries_were_saved(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
     for value in range(3 * FILE_BYTES // HEAD.size):
         journal.note(Kind.DELAY, "", 1, value)
@@ -149,12 +154,12 @@ class Syncs:
 
 
 def filled(journal: Journal, files: int) -> None:
-    """So many files more."""
+    """That many files more."""
     for value in range(files * (FILE_BYTES // HEAD.size)):
         journal.note(Kind.TIMER, "", 1, value)
 
 
-def test_full_files_are_synced_first_and_not_before_somebody_syncs(
+def test_full_files_are_synced_first_and_only_with_a_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal, _ = opened(tmp_path)
@@ -172,7 +177,7 @@ def test_full_files_are_synced_first_and_not_before_somebody_syncs(
     journal.close()
 
 
-def test_full_files_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_files_do_not_accumulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, _ = opened(tmp_path)
     syncs = Syncs(monkeypatch, journal)
     filled(journal, FULL_FILES_MAX + 3)
@@ -180,7 +185,7 @@ def test_full_files_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     journal.close()
 
 
-def test_a_full_file_that_cannot_be_synced_is_told_once(
+def test_a_full_file_that_cannot_be_synced_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal, _ = opened(tmp_path)
@@ -207,7 +212,7 @@ def test_a_torn_entry_ends_the_file(tmp_path: Path) -> None:
     assert [entry.value for entry in opened(tmp_path)[1]] == [1]
 
 
-def test_a_full_disk_loses_notes_and_nothing_else(
+def test_a_full_disk_loses_journal_entries_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal, _ = opened(tmp_path)
@@ -221,7 +226,7 @@ def test_a_full_disk_loses_notes_and_nothing_else(
     assert [entry.value for entry in opened(tmp_path, 10**9)[1]] == [77]
 
 
-def no_room(fd: int, data: bytes) -> int:
+def no_space(fd: int, data: bytes) -> int:
     return 0
 
 
@@ -240,7 +245,7 @@ def test_commits_on_a_full_disk_survive_a_kill_however_many_there_are(
 ) -> None:
     journal, _ = opened(tmp_path)
     journal.note(Kind.OFFSET, "topic@group", 999, 1, 900)
-    monkeypatch.setattr(os, "write", no_room)
+    monkeypatch.setattr(os, "write", no_space)
     for part in range(4):
         commits(journal, 300 + part)
         assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 2 * FILE_BYTES
@@ -250,7 +255,7 @@ def test_commits_on_a_full_disk_survive_a_kill_however_many_there_are(
     assert offsets(opened(tmp_path)[1]) == dict.fromkeys(range(200), 302) | {999: 1}
 
 
-def test_what_is_void_stays_void_when_a_file_is_packed(
+def test_void_entries_stay_void_when_a_file_is_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal, _ = opened(tmp_path)
@@ -259,15 +264,17 @@ def test_what_is_void_stays_void_when_a_file_is_packed(
     journal.note(Kind.DELAY, "", 2, 6, 1600)
     journal.cancel(1400)
     journal.note(Kind.DELAY, "", 3, 7, 1450)
-    monkeypatch.setattr(os, "write", no_room)
+    monkeypatch.setattr(os, "write", no_space)
     commits(journal, 200)
     monkeypatch.undo()
-    told = [(entry.number, entry.value) for entry in opened(tmp_path, 2000)[1] if entry.kind == Kind.DELAY]
-    assert told == [(3, 7)]
+    recovered = [
+        (entry.number, entry.value) for entry in opened(tmp_path, 2000)[1] if entry.kind == Kind.DELAY
+    ]
+    assert recovered == [(3, 7)]
 
 
 @pytest.mark.parametrize("call", ["fdatasync", "rename", "fsync", "second rename"])
-def test_an_error_while_it_is_packed_loses_nothing_that_was_noted(
+def test_an_error_while_compacting_loses_no_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
 ) -> None:
     journal, _ = opened(tmp_path)
@@ -282,7 +289,7 @@ def test_an_error_while_it_is_packed_loses_nothing_that_was_noted(
             failing()
         return replace(path, target)
 
-    monkeypatch.setattr(os, "write", no_room)
+    monkeypatch.setattr(os, "write", no_space)
     if "rename" in call:
         monkeypatch.setattr(Path, "replace", renaming)
     else:

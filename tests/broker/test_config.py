@@ -1,4 +1,4 @@
-"""Options and Config: an Apache broker.conf is taken as it is; what is wrong is named; what may change may change."""
+"""Options and Config: an Apache broker.conf is accepted; errors are named; some options change at run time."""
 
 import logging
 from pathlib import Path
@@ -23,7 +23,7 @@ OURS = {
 }
 
 
-def test_our_keys_are_apaches_but_for_the_named_few() -> None:
+def test_our_keys_are_apaches_with_few_named_exceptions() -> None:
     assert set(options_by_key()) - apache_keys() == OURS
 
 
@@ -37,7 +37,7 @@ def test_defaults_are_apaches() -> None:
     assert (pairs["autoCreateTopicEnable"], pairs["maxMessageSize"]) == ("true", "4194304")
 
 
-def test_an_apache_file_is_taken_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_apache_file_is_accepted_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "broker.conf"
     path.write_text(
         "# comment\nbrokerClusterName = DefaultCluster\nbrokerName=broker-a\nbrokerId=0\ndeleteWhen=04\n"
@@ -74,24 +74,24 @@ def test_a_slave_is_refused(tmp_path: Path) -> None:
         from_file(Options(), path)
 
 
-def test_running_changes_are_all_or_none_and_kept_in_the_file(tmp_path: Path) -> None:
+def test_changes_at_run_time_are_all_or_none_and_saved(tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("brokerName=b\n")
     config = Config(Options(), path)
-    heard: list[int] = []
-    config.listen(lambda options: heard.append(options.flush_interval_ms))
+    notified: list[int] = []
+    config.listen(lambda options: notified.append(options.flush_interval_ms))
     with pytest.raises(ConfigError, match="storePathRootDir cannot change while the broker runs"):
         config.update({"flushIntervalCommitLog": "400", "storePathRootDir": "/elsewhere"})
     assert config.options.flush_interval_ms == 500
     config.update({"flushIntervalCommitLog": "400"})
-    assert (config.options.flush_interval_ms, heard) == (400, [500, 400])
+    assert (config.options.flush_interval_ms, notified) == (400, [500, 400])
     assert properties.parse(path.read_text()) == {"brokerName": "b", "flushIntervalCommitLog": "400"}
 
 
 @pytest.mark.parametrize(
     "key", ["brokerName", "listenPort", "brokerIP1", "namesrvAddr", "storePathCommitLog", "flushDiskType"]
 )
-def test_identity_ports_and_paths_do_not_change_while_running(key: str) -> None:
+def test_identity_ports_and_paths_do_not_change_at_run_time(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key} cannot change"):
         Config(Options()).update({key: "1"})
 
@@ -109,7 +109,7 @@ def test_properties_text(text: str, pairs: dict[str, str]) -> None:
     assert properties.parse(text) == pairs
 
 
-def test_properties_text_that_is_none() -> None:
+def test_malformed_properties_text() -> None:
     with pytest.raises(ValueError, match="line 2 is not"):
         properties.parse("a=1\nnonsense")
     with pytest.raises(ValueError, match="at most 1048576"):

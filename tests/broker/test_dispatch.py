@@ -1,4 +1,4 @@
-"""Dispatch: whatever a handler does, a request gets exactly one answer, and a one-way request none."""
+"""Dispatch: whatever a handler does, a request gets exactly one response, and a one-way request none."""
 
 import asyncio
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def broken(request: RemotingCommand, peer: Peer) -> RemotingCommand:
 
 
 @pytest.mark.parametrize("handler", [plain, later])
-def test_an_answer_goes_to_the_asker(handler: Callable[[RemotingCommand, Peer], Answer]) -> None:
+def test_a_response_goes_to_the_requester(handler: Callable[[RemotingCommand, Peer], Answer]) -> None:
     (answer,) = answered(handler)
     assert (answer.code, answer.opaque, answer.body, answer.is_response) == (0, 5, b"done", True)
 
@@ -68,13 +68,13 @@ def test_a_missing_field_is_named() -> None:
     assert (answer.code, answer.remark) == (1, "the field topic is missing")
 
 
-def test_an_error_of_ours_is_answered_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_answered_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     (answer,) = answered(broken)
     assert (answer.code, answer.remark) == (1, "KeyError: 'oh'")
     assert "request 7" in caplog.text
 
 
-def test_an_unknown_code_is_refused_in_apaches_words() -> None:
+def test_an_unknown_code_is_refused_with_apaches_remark() -> None:
     (answer,) = answered(plain, code=9999)
     assert (answer.code, answer.remark) == (3, " request type 9999 not supported")
 

@@ -1,4 +1,4 @@
-"""What a peer sends is read leniently only while that is quick."""
+"""What a peer sends is parsed leniently only while that is quick."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from firearrow.broker.base.fastjson import (
 
 
 def bare(size: int) -> bytes:
-    """JSON with a bare key, so many bytes."""
+    """JSON of `size` bytes with an unquoted key."""
     return b'{1:"' + b"x" * (size - 6) + b'"}'
 
 
@@ -27,11 +27,11 @@ def test_one_byte_more_must_be_strict() -> None:
     assert loads_body(strict) == {"1": "x" * BODY_LENIENT_BYTES_MAX}
 
 
-def test_files_are_lenient_beyond() -> None:
+def test_files_may_be_lenient_beyond_that() -> None:
     assert len(loads(bare(BODY_LENIENT_BYTES_MAX + 1))["1"]) == BODY_LENIENT_BYTES_MAX - 5
 
 
-def test_values_are_bounded_before_they_are_made() -> None:
+def test_values_are_bounded_before_they_are_created() -> None:
     assert len(loads_body(b"[" + b"0," * BODY_VALUES_MAX + b"0]")) == BODY_VALUES_MAX + 1
     with pytest.raises(JsonError, match=f"more than {BODY_VALUES_MAX} commas"):
         loads_body(b"[" + b"0," * BODY_VALUES_MAX + b"0,0]")

@@ -1,4 +1,4 @@
-"""Holds: a held pull runs exactly once more, on news that it wants, at its deadline, or never when its peer is gone."""
+"""PullHoldService: a held pull runs once more, on a matching arrival or at its deadline; never if its peer is gone."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def pulls(loop: asyncio.AbstractEventLoop) -> Pulls:
     return Pulls(PullHoldService(loop, clock, 3), clock)
 
 
-def test_news_of_its_queue_wakes_a_pull_once(pulls: Pulls) -> None:
+def test_an_arrival_in_its_queue_wakes_a_pull_once(pulls: Pulls) -> None:
     pulls.hold("a")
     pulls.hold("b", ("T", 1))
     ArrivalNotifier(pulls.hold_service)({("T", 0), ("other", 0)})
@@ -59,7 +59,7 @@ def test_news_of_its_queue_wakes_a_pull_once(pulls: Pulls) -> None:
     assert len(pulls.hold_service) == 1
 
 
-def test_a_pull_whose_tags_do_not_match_stays(pulls: Pulls) -> None:
+def test_a_pull_whose_tags_do_not_match_stays_held(pulls: Pulls) -> None:
     pulls.unwanted.add("a")
     pulls.hold("a")
     ArrivalNotifier(pulls.hold_service)({("T", 0)})
@@ -81,7 +81,7 @@ def test_a_deadline_answers_within_two_tenths_of_a_second(
     assert len(pulls.hold_service) == 0
 
 
-def test_there_is_room_for_so_many(pulls: Pulls) -> None:
+def test_held_pulls_are_bounded(pulls: Pulls) -> None:
     assert [pulls.hold(str(n)) for n in range(4)] == [True, True, True, False]
 
 
@@ -96,7 +96,7 @@ def test_pulls_of_a_closed_connection_are_dropped(pulls: Pulls) -> None:
     assert pulls.ran == ["stays"]
 
 
-def test_a_pull_held_again_while_it_runs_waits_for_the_next_news(pulls: Pulls) -> None:
+def test_a_pull_held_again_while_it_runs_waits_for_the_next_arrival(pulls: Pulls) -> None:
     peer = RecordedPeer()
     times = []
 
@@ -113,7 +113,7 @@ def test_a_pull_held_again_while_it_runs_waits_for_the_next_news(pulls: Pulls) -
     assert len(times) == 2
 
 
-def test_stopping_answers_everybody(pulls: Pulls) -> None:
+def test_stopping_answers_all(pulls: Pulls) -> None:
     pulls.hold("a")
     pulls.hold("b", ("U", 1))
     pulls.hold_service.release_all()
@@ -126,20 +126,20 @@ def fail() -> bool:
 
 
 @pytest.mark.parametrize("has_match", [fail, lambda: True])
-def test_one_that_fails_ends_its_connection_and_the_others_are_heard(
+def test_one_that_fails_ends_its_connection_and_the_others_are_answered(
     pulls: Pulls, has_match: Callable[[], bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     peer = RecordedPeer()
     pulls.hold_service.add(HeldCallback(("T", 0), peer, 10**15, has_match=has_match, run_again=fail))
-    pulls.hold("behind it")
+    pulls.hold("after it")
     ArrivalNotifier(pulls.hold_service)({("T", 0)})
     assert peer.closed
-    assert pulls.ran == ["behind it"]
+    assert pulls.ran == ["after it"]
     assert len(pulls.hold_service) == 0
     assert "a fault of one" in caplog.text
 
 
-def test_one_that_fails_at_its_deadline_does_not_stop_the_clock(
+def test_one_that_fails_at_its_deadline_does_not_stop_the_others(
     pulls: Pulls, loop: asyncio.AbstractEventLoop
 ) -> None:
     peer = RecordedPeer()
@@ -156,7 +156,7 @@ def test_one_that_fails_at_its_deadline_does_not_stop_the_clock(
 @pytest.mark.alone
 @pytest.mark.skipif(find_spec("_testcapi") is None, reason="this Python cannot let allocations fail")
 def test_every_allocation_of_a_hold_may_fail(loop: asyncio.AbstractEventLoop) -> None:
-    """Who is not held stands in no line, and news and the clock go on for all others."""
+    """A pull that could not be held is in no list; arrivals and deadlines of the others go on."""
     testcapi = import_module("_testcapi")
     clock = ManualClock()
     pulls, names, failed = Pulls(PullHoldService(loop, clock, 1000), clock), count(), 0

@@ -1,4 +1,4 @@
-"""Stats: sums and rates over a minute, an hour and a day, as Apache's rings have them; a flood of keys is bounded."""
+"""Stats: sums and rates over a minute, an hour and a day, in Apache's ring buffers; the number of keys is bounded."""
 
 import tracemalloc
 
@@ -32,7 +32,7 @@ def test_rates_of_the_last_seconds() -> None:
         assert rate.put * 1000 / rate.at_ms == 10
 
 
-def test_deleting_a_topic_forgets_its_counters() -> None:
+def test_deleting_a_topic_deletes_its_counters() -> None:
     stats = Stats("C", 0)
     stats.put("T", 1, 1)
     stats.got("G", "T", 1, 1)
@@ -57,7 +57,7 @@ def test_a_flood_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_very_many_counters_cost_little_memory() -> None:
-    """As many as 20,000 topics have, after all samples of a minute, an hour and a day: they were 250 MB once."""
+    """As many as 20,000 topics have, after all samples of a minute, an hour and a day: they once took 250 MB."""
     stats = Stats("C", 0)
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Saver: many changes are one write, answers may wait for it, a full disk is tried again, stop leaves nothing."""
+"""TableSaver: many changes are one write, responses may wait for it, a full disk is retried, stop saves everything."""
 
 import asyncio
 import threading
@@ -45,7 +45,7 @@ def test_many_changes_are_one_write_and_saved_waits_for_it() -> None:
     assert asyncio.run(run()) == 1
 
 
-def test_no_thread_is_needed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_memory(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -76,7 +76,7 @@ def test_a_change_during_the_write_is_written_after_it() -> None:
     assert asyncio.run(run()) == 2
 
 
-def test_a_full_disk_lets_waiting_answers_go_and_is_tried_again(
+def test_a_full_disk_releases_waiting_responses_and_is_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "RETRY_S", 0.01)
@@ -107,7 +107,7 @@ def test_stop_writes_what_changed() -> None:
     assert asyncio.run(run()) == 1
 
 
-def test_an_answer_to_a_change_waits_for_the_file() -> None:
+def test_a_response_to_a_change_waits_for_the_file() -> None:
     async def run() -> None:
         file, saver, peer = File(), TableSaver(asyncio.get_running_loop()), RecordedPeer()
         saver.add("t", file.save)
@@ -129,8 +129,8 @@ def test_an_answer_to_a_change_waits_for_the_file() -> None:
     asyncio.run(run())
 
 
-def test_a_flow_of_changes_starves_nobody() -> None:
-    """Changes that never pause: who asked before is told when his own are in the file."""
+def test_continuous_changes_starve_no_waiter() -> None:
+    """Changes that never pause: earlier waiters are notified when their own changes are in the file."""
 
     async def run() -> None:
         saver, writes, may_end = (
@@ -149,7 +149,7 @@ def test_a_flow_of_changes_starves_nobody() -> None:
         waiting = saver.saved()
         async with asyncio.timeout(20):
             await writes.acquire()
-            saver.schedule("t")  # while his are being written
+            saver.schedule("t")  # while the previous changes are being written
             may_end.release()
             await waiting
             assert saver.busy

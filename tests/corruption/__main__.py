@@ -21,8 +21,8 @@ def main() -> None:
             print(f"\r{text}", end="", file=sys.stderr, flush=True)
 
     results = run(given.rounds, given.seed, progress)
-    told = ", ".join(f"{count} {what}" for what, count in sorted(results.items()))
-    print(f"{given.rounds} rounds, seed {given.seed}: {told}; {time.monotonic() - began:.0f} s")
+    summary = ", ".join(f"{count} {what}" for what, count in sorted(results.items()))
+    print(f"{given.rounds} rounds, seed {given.seed}: {summary}; {time.monotonic() - began:.0f} s")
 
 
 if __name__ == "__main__":

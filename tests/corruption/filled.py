@@ -15,8 +15,8 @@ LATER = b"after the damage"
 Key = tuple[str, int, int]
 
 
-class Place(NamedTuple):
-    """Where a message lies in the log, its keyword in the index, and its body."""
+class Position(NamedTuple):
+    """Where a message is in the log, its key in the index, and its body."""
 
     start: int
     end: int
@@ -49,8 +49,8 @@ class Filled:
             store.abandon()
         else:
             store.close()
-        self.places = {
-            (each.topic, each.queue_id, each.queue_offset): place_of(each) for each in log_records(root)
+        self.positions = {
+            (each.topic, each.queue_id, each.queue_offset): position_of(each) for each in log_records(root)
         }
 
     def copy(self, root: Path) -> Path:
@@ -58,12 +58,12 @@ class Filled:
         return root
 
     def untouched(self, ranges: Iterable[tuple[int, int]]) -> set[Key]:
-        """Messages that no damaged stretch of the log meets."""
+        """Messages that no damaged range of the log touches."""
         hit = list(ranges)
         return {
             key
-            for key, place in self.places.items()
-            if not any(place.start < high and low < place.end for low, high in hit)
+            for key, position in self.positions.items()
+            if not any(position.start < high and low < position.end for low, high in hit)
         }
 
     def check(
@@ -75,31 +75,31 @@ class Filled:
         keys: bool = True,
         headers: Iterable[tuple[int, int]] = (),
     ) -> tuple[str, ...]:
-        """Open it, read everything, and query: `must` is there, and nothing is that was not; what was found.
-        `more`: but for what came later. `keys`: by its key, too. `headers`: where in the log a head may name another
-        topic or place."""
+        """Open it, read everything, and query: all of `must` is there, and nothing that was not sent; returns what was
+        found. `more`: messages may have been added. `keys`: also query by key. `headers`: where in the log a header may
+        name another topic or offset."""
         hit = self.bodies_of(headers)
         with open_store(root) as store:
             seen = {key: body for key, body in messages(store) if not (more and body == LATER)}
             for key, body in seen.items():
                 if body not in hit:
-                    assert key in self.places, f"{key} was never sent"
-                    assert body == self.places[key].body, f"{key} is another message"
+                    assert key in self.positions, f"{key} was never sent"
+                    assert body == self.positions[key].body, f"{key} is another message"
             assert must <= seen.keys(), f"cannot be reached: {sorted(must - seen.keys())}"
             for key in sorted(must)[::7] if keys else ():
-                found, _, _ = store.reader.query(key[0], self.places[key].key, 8, 0, 1 << 40)
-                assert self.places[key].body in [split(each)[0].body for each in found], (
+                found, _, _ = store.reader.query(key[0], self.positions[key].key, 8, 0, 1 << 40)
+                assert self.positions[key].body in [split(each)[0].body for each in found], (
                     f"{key} not by its key"
                 )
             return store.findings
 
     def bodies_of(self, ranges: Iterable[tuple[int, int]]) -> set[bytes]:
-        """Of messages that a damaged stretch meets: what no CRC covers, their topic and their place, is believed."""
+        """Of messages in a damaged range: their topic and offset, which no CRC covers, are taken as they are."""
         untouched = self.untouched(ranges)
-        return {place.body for key, place in self.places.items() if key not in untouched}
+        return {position.body for key, position in self.positions.items() if key not in untouched}
 
-    def goes_on(self, root: Path) -> None:
-        """What is put now is behind everything, and is there after a stop."""
+    def continues(self, root: Path) -> None:
+        """Messages that are put now are after all others, and are there after a stop."""
         with open_store(root) as store:
             before = store.reader.max_offset("Orders", 0)
             placed = put(store, LATER, "Orders", 0, now_ms=1 << 40)
@@ -109,18 +109,18 @@ class Filled:
             assert [record.body for record in split(got.body)] == [LATER]
 
 
-def place_of(record: Record) -> Place:
+def position_of(record: Record) -> Position:
     end = record.physical_offset + record.size
-    return Place(record.physical_offset, end, record.properties["KEYS"], record.body)
+    return Position(record.physical_offset, end, record.properties["KEYS"], record.body)
 
 
 def messages(store: MessageStore) -> Iterator[tuple[Key, bytes]]:
-    """((topic, queue, place), body) of every message, by pulls; a pull always goes on."""
+    """((topic, queue, offset), body) of every message, by pulls; a pull always makes progress."""
     for topic, queue_id in store.reader.queues():
         at = store.reader.min_offset(topic, queue_id)
         while at < store.reader.max_offset(topic, queue_id):
             got = store.reader.get(topic, queue_id, at, 32)
-            assert got.next_offset > at, f"a pull of {topic} {queue_id} at {at} does not go on: {got}"
+            assert got.next_offset > at, f"a pull of {topic} {queue_id} at {at} makes no progress: {got}"
             for record in split(got.body):
                 assert (record.topic, record.queue_id) == (topic, queue_id)
                 assert at <= record.queue_offset < got.next_offset

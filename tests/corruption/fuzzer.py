@@ -1,7 +1,8 @@
-"""The fuzzer: a small store, one to four random damages in any of its files, and what must hold then.
+"""The fuzzer: a small store, one to four random damages in any of its files, and what must hold afterwards.
 
-It opens, or refuses with one sentence; no message is delivered that was not sent, or at another place; what the damage
-did not meet is reached, at the latest after the start that follows a reader who met it; it takes messages again.
+The store opens, or refuses with one sentence; no message is delivered that was not sent, or at another offset;
+undamaged messages are served, at the latest after the start that follows a reader that met the damage; new messages
+are accepted.
 """
 
 import os
@@ -18,7 +19,7 @@ from tests.support.stores import SEGMENT_BYTES
 
 Stretch = tuple[int, int]
 Damage = Callable[[random.Random, Path], Stretch]
-"""Damages a file; which of its bytes are not what they were."""
+"""Damages a file; returns the range of changed bytes."""
 ALL: Stretch = (0, 1 << 62)
 
 
@@ -60,7 +61,7 @@ def delete(_: random.Random, path: Path) -> Stretch:
 
 
 def shift(rng: random.Random, path: Path) -> Stretch:
-    """A few bytes are missing, what stood behind them moves up."""
+    """A few bytes are missing; those after them move up."""
     data = path.read_bytes()
     at = rng.randrange(len(data))
     path.write_bytes(data[:at] + data[at + 20 :] + bytes(len(data) - len(data[:at] + data[at + 20 :])))
@@ -71,43 +72,43 @@ DAMAGES: tuple[Damage, ...] = (flip, flip, overwrite, overwrite, cut, lengthen, 
 
 
 class Round:
-    """One damaged copy of a store. `told` says what was done."""
+    """One damaged copy of a store. `damages` lists what was done."""
 
     def __init__(self, origin: Filled, root: Path, seed: str) -> None:
         self.origin = origin
         self.root = origin.copy(root)
         self.rng = random.Random(seed)
-        self.told: list[str] = []
+        self.damages: list[str] = []
         self.hit: list[Stretch] = []
 
     def run(self) -> str:
-        """Damage it and look: what became of it, in a word. AssertionError with the story."""
+        """Damage it and check; returns what happened, in a word. AssertionError with the list of damages."""
         for _ in range(self.rng.randint(1, 4)):
             self._damage()
         try:
             found = self.origin.check(self.root, set(), headers=self.hit)
             found += self.origin.check(self.root, self._must(), keys=self._keys(), headers=self.hit)
-            self.origin.goes_on(self.root)
+            self.origin.continues(self.root)
         except StoreError as refused:
             if self.hit and len(str(refused).splitlines()) == 1:
                 return "refused"
             raise
         except BaseException as error:
-            error.add_note("; ".join(self.told))
+            error.add_note("; ".join(self.damages))
             raise
-        return "mended" if found else "unnoticed"
+        return "repaired" if found else "unnoticed"
 
     def _keys(self) -> bool:
         """Garbled slots and entries of the index are found by `firearrow store verify`, not at a start."""
-        return not any("index/" in each and each.split()[0] not in ("delete", "cut") for each in self.told)
+        return not any("index/" in each and each.split()[0] not in ("delete", "cut") for each in self.damages)
 
     def _must(self) -> set[Key]:
-        """What is behind a bad record after a kill may be the torn tail."""
+        """Data after a bad record may be the torn tail after a kill."""
         untouched = self.origin.untouched(self.hit)
         if not self.origin.killed or not self.hit:
             return untouched
         low = min(low for low, _ in self.hit)
-        return {key for key in untouched if self.origin.places[key].end <= low}
+        return {key for key in untouched if self.origin.positions[key].end <= low}
 
     def _damage(self) -> None:
         files = [path for path in sorted(self.root.rglob("*")) if path.is_file() and path.stat().st_size]
@@ -118,14 +119,14 @@ class Round:
             self._swap(path, other)
         else:
             low, high = damage(self.rng, path)
-            self.told.append(f"{damage.__name__} {path.relative_to(self.root)} {low}..{high}")
+            self.damages.append(f"{damage.__name__} {path.relative_to(self.root)} {low}..{high}")
             self._note(path, low, high)
 
     def _swap(self, path: Path, other: Path) -> None:
         data = path.read_bytes()
         path.write_bytes(other.read_bytes())
         other.write_bytes(data)
-        self.told.append(f"swap {path.relative_to(self.root)} {other.relative_to(self.root)}")
+        self.damages.append(f"swap {path.relative_to(self.root)} {other.relative_to(self.root)}")
         self._note(path, *ALL)
         self._note(other, *ALL)
 
@@ -136,7 +137,7 @@ class Round:
 
 
 def run(rounds: int, seed: int, progress: Callable[[str], None] = lambda text: None) -> Counter[str]:
-    """So many rounds, half of them with a killed store; what became of them."""
+    """That many rounds, half of them with a killed store; counts of what happened."""
     results: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="firearrow-damage-") as folder:
         origins = [Filled(Path(folder) / f"origin-{killed}", killed=killed) for killed in (False, True)]

@@ -1,4 +1,4 @@
-"""A broker whose config, timer and journal files are damaged starts, says so in one line, and serves everything."""
+"""A broker whose config, timer and journal files are damaged starts, logs one line, and serves everything."""
 
 import contextlib
 import logging
@@ -25,15 +25,21 @@ from tests.support.client_socket import ClientSocket
 from tests.support.requests import read_queue, send
 
 GARBLED = {
-    "empty": b"", "cut": b'{"dataVersion":{"counter":1', "zeros": bytes(500), "noise": random.Random(3).randbytes(500),
-    "a list": b"[]", "a number": b"7", "deep": b"[" * 100_000, "deeper": b'{"a":' * 50_000,
+    "empty": b"",
+    "cut": b'{"dataVersion":{"counter":1',
+    "zeros": bytes(500),
+    "noise": random.Random(3).randbytes(500),
+    "a list": b"[]",
+    "a number": b"7",
+    "deep": b"[" * 100_000,
+    "deeper": b'{"a":' * 50_000,
     "wrong types": b'{"topicConfigTable":[],"subscriptionGroupTable":7,"offsetTable":"x","configTable":1,'
     b'"messageRequestModeMap":[1],"timingCount":{"a":3},"lmqOffsetTable":[],"dataVersion":[]}',
     "wrong values": b'{"topicConfigTable":{"T":{"topicName":7}},"subscriptionGroupTable":{"g":{"groupName":[]}},'
     b'"offsetTable":{"a@b":{"x":"y"},"1":null},"configTable":{"n":7},"messageRequestModeMap":{"t":{"g":1}},'
     b'"timingCount":{"a":{"count":"many"}}}',
     "huge numbers": b'{"offsetTable":{"1":99999999999999999999999999},"dataVersion":{"counter":1e400}}',
-}  # fmt: skip
+}
 
 
 def tables() -> dict[str, Callable[[bytes], None]]:
@@ -51,14 +57,14 @@ def tables() -> dict[str, Callable[[bytes], None]]:
 
 @pytest.mark.parametrize("table", sorted(tables()))
 @pytest.mark.parametrize("kind", sorted(GARBLED))
-def test_a_damaged_file_is_a_value_error_or_taken(table: str, kind: str) -> None:
-    """Nothing else comes out of a table's `load`: who starts the broker sets the file aside."""
+def test_a_damaged_file_is_a_value_error_or_accepted(table: str, kind: str) -> None:
+    """A table's `load` raises nothing else: the code that starts the broker renames the file."""
     with contextlib.suppress(ValueError, RecursionError):
         tables()[table](GARBLED[kind])
 
 
 @pytest.mark.parametrize("kind", ["empty", "cut", "zeros", "noise"])
-def test_the_backup_stands_in_and_the_file_is_kept(
+def test_the_backup_is_loaded_and_the_file_is_kept(
     tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = ConfigFile(tmp_path / "a.json")
@@ -74,7 +80,7 @@ def test_the_backup_stands_in_and_the_file_is_kept(
     assert [str(file.path) in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_without_any_good_file_the_start_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_any_good_file_the_start_continues(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = ConfigFile(tmp_path / "a.json")
     for number in (1, 2):
         file.path.write_bytes(b"{")
@@ -88,8 +94,16 @@ def test_without_any_good_file_the_start_goes_on(tmp_path: Path, caplog: pytest.
 
 
 def create(connection: ClientSocket, name: str, queues: int) -> None:
-    fields = {"topic": name, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
-              "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}  # fmt: skip
+    fields = {
+        "topic": name,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
     assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0
 
 
@@ -98,7 +112,7 @@ def bodies(connection: ClientSocket, name: str, queue_id: int) -> list[bytes]:
 
 
 def damage_all(store: Path, data: bytes, *, backups: bool) -> None:
-    """Every file of the broker that is not the log's, nor derived from it."""
+    """Every file of the broker except the log's and those derived from it."""
     for path in (store / "config").iterdir():
         if path.suffix == ".bak":
             path.write_bytes(data) if backups else path.unlink()
@@ -131,7 +145,7 @@ def test_a_broker_whose_files_are_all_damaged_serves_everything(
 
 
 def topic(store: Path, broker: BrokerProcess) -> tuple[int, int]:
-    """Queues to read and to write, as the file has it after a stop."""
+    """Queues to read and to write, from the file after a stop."""
     broker.stop()
     config = TopicConfig.from_object(
         loads((store / "config" / "topics.json").read_bytes())["topicConfigTable"]["Lost"]

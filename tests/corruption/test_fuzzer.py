@@ -8,5 +8,5 @@ from tests.corruption.fuzzer import run
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_damage_is_survived(seed: int) -> None:
     results = run(25, seed)
-    assert results["mended"] > 8
+    assert results["repaired"] > 8
     assert sum(results.values()) == 25

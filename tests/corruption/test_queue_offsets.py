@@ -1,4 +1,4 @@
-"""A record whose queue offset is garbled, which no CRC covers: it is lost alone, and its queue stays where it is."""
+"""A record whose queue offset is garbled, which no CRC covers: only it is lost, and its queue keeps its offsets."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ AT_QUEUE_OFFSET = 20
 
 
 def made(root: Path, *, killed: bool = False, gone: int = 0) -> list[int]:
-    """A queue of several files; `gone` of the log's oldest segments were deleted. Places of what is left."""
+    """A queue of several files; `gone` of the log's oldest segments were deleted. Offsets of the remaining records."""
     store = open_store(root)
     for number in range(COUNT):
         put(store, b"%03d" % number * 80, now_ms=100_000 + number)
@@ -29,14 +29,14 @@ def made(root: Path, *, killed: bool = False, gone: int = 0) -> list[int]:
     return [record.physical_offset for record in log_records(root)]
 
 
-def garble(root: Path, place: int, entry: int) -> None:
-    base = place - place % SEGMENT_BYTES
+def garble(root: Path, position: int, entry: int) -> None:
+    base = position - position % SEGMENT_BYTES
     with (root / "commitlog" / f"{base:020d}").open("r+b") as file:
-        os.pwrite(file.fileno(), entry.to_bytes(8, "big", signed=True), place - base + AT_QUEUE_OFFSET)
+        os.pwrite(file.fileno(), entry.to_bytes(8, "big", signed=True), position - base + AT_QUEUE_OFFSET)
 
 
 def check(root: Path, without: int, first: int) -> None:
-    """All others are served, and the queue is where they are; one alone may seem to stand behind some that are lost."""
+    """All others are served at their offsets; a single one may seem to follow some that are lost."""
     with open_store(root) as store:
         found = {queue_offset: body for (_, _, queue_offset), body in messages(store)}
         low, high = store.reader.min_offset("T", 0), store.reader.max_offset("T", 0)
@@ -61,12 +61,12 @@ ABSURD = (-1, 0, 3, 30, 59, 61, 5000, 1 << 40)
 def test_only_that_record_is_lost(
     tmp_path: Path, entry: int, which: str, queues: str, killed: bool, segments: int
 ) -> None:
-    places = made(tmp_path, killed=killed, gone=segments)
-    first = COUNT - len(places)
-    number = {"first": 0, "second": 1, "middle": len(places) // 2, "last": len(places) - 1}[which]
+    positions = made(tmp_path, killed=killed, gone=segments)
+    first = COUNT - len(positions)
+    number = {"first": 0, "second": 1, "middle": len(positions) // 2, "last": len(positions) - 1}[which]
     if first + number == entry:
         pytest.skip("it is its own")
-    garble(tmp_path, places[number], entry)
+    garble(tmp_path, positions[number], entry)
     if queues == "lost":
         shutil.rmtree(tmp_path / "consumequeue")
     elif queues == "compared":

@@ -1,4 +1,4 @@
-"""Every way in which a store's own files may be damaged: it opens, says what it found, and both sides are served."""
+"""Every way in which a store's own files may be damaged: it opens, logs what it found, and serves both sides."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from tests.support.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, open_store
 
 Ranges = list[tuple[int, int]]
 Damage = Callable[[Path], Ranges]
-"""Does it, and says which bytes of the log are gone."""
+"""Damages a store; returns which bytes of the log are lost."""
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def log_last_cut(root: Path) -> Ranges:
     return [(int(last.name) + 700, int(last.name) + SEGMENT_BYTES)]
 
 
-def log_stray(root: Path) -> Ranges:
+def log_with_misplaced_file(root: Path) -> Ranges:
     (root / "commitlog" / "notes.txt").write_text("mine")
     (root / "commitlog" / "folder").mkdir()
     (root / "commitlog" / f"{777:020d}").write_bytes(bytes(SEGMENT_BYTES))
@@ -159,7 +159,7 @@ def queues_swapped(root: Path) -> Ranges:
     return []
 
 
-def queue_strays(root: Path) -> Ranges:
+def queue_with_misplaced_files(root: Path) -> Ranges:
     (root / "consumequeue" / "notes.txt").write_text("mine")
     (queue_file(root).parent / "notes.txt").write_text("mine")
     (root / "consumequeue" / "Orders" / "0077").mkdir()
@@ -187,7 +187,7 @@ def index_one_missing(root: Path) -> Ranges:
     return []
 
 
-def index_stray(root: Path) -> Ranges:
+def index_with_misplaced_file(root: Path) -> Ranges:
     (root / "index" / "notes.txt").write_text("mine")
     (root / "index" / "folder").mkdir()
     return []
@@ -220,19 +220,19 @@ def all_derived_gone(root: Path) -> Ranges:
 
 
 SILENT = {checkpoint_garbled, log_garbled, log_zeroed, log_body_flipped}
-"""What a start behind a clean stop does not look at: who reads there meets it, and the next start knows."""
+"""Damage that a start after a clean stop does not look for: a reader finds it, and the next start repairs it."""
 ON_BOTH_SIDES = (
-    log_cut, log_empty, log_missing, log_two_missing, log_long, log_stray,
+    log_cut, log_empty, log_missing, log_two_missing, log_long, log_with_misplaced_file,
     queue_cut, queue_empty, queue_long, queue_garbled, queue_zeroed, queue_file_missing, queue_first_missing,
-    queue_last_missing, queue_missing, topic_missing, queues_missing, queues_swapped, queue_strays,
-    index_cut, index_garbled, index_missing, index_one_missing, index_stray,
+    queue_last_missing, queue_missing, topic_missing, queues_missing, queues_swapped, queue_with_misplaced_files,
+    index_cut, index_garbled, index_missing, index_one_missing, index_with_misplaced_file,
     checkpoint_missing, checkpoint_cut, checkpoint_garbled, checkpoint_from_the_future,
 )  # fmt: skip
 AFTER_A_STOP = (log_garbled, log_zeroed, log_body_flipped, log_last_cut, all_derived_gone)
 
 
 @pytest.mark.parametrize("damage", [*ON_BOTH_SIDES, *AFTER_A_STOP], ids=lambda damage: damage.__name__)
-def test_after_a_clean_stop_all_that_is_not_hit_is_served(
+def test_after_a_clean_stop_all_undamaged_messages_are_served(
     stopped: Filled, damage: Damage, tmp_path: Path
 ) -> None:
     root = stopped.copy(tmp_path / "store")
@@ -240,19 +240,21 @@ def test_after_a_clean_stop_all_that_is_not_hit_is_served(
     findings = stopped.check(root, must)
     assert findings or damage in SILENT
     assert all("\n" not in line for line in findings)
-    stopped.goes_on(root)
+    stopped.continues(root)
     assert [line for line in stopped.check(root, must, more=True) if "left in place" not in line] == []
 
 
 @pytest.mark.parametrize("damage", ON_BOTH_SIDES, ids=lambda damage: damage.__name__)
-def test_after_a_kill_all_that_is_not_hit_is_served(killed: Filled, damage: Damage, tmp_path: Path) -> None:
+def test_after_a_kill_all_undamaged_messages_are_served(
+    killed: Filled, damage: Damage, tmp_path: Path
+) -> None:
     root = killed.copy(tmp_path / "store")
     must = killed.untouched(damage(root))
     killed.check(root, must)
-    killed.goes_on(root)
+    killed.continues(root)
 
 
-def test_what_is_cut_of_the_log_is_kept_beside(stopped: Filled, tmp_path: Path) -> None:
+def test_truncated_bytes_of_the_log_are_kept(stopped: Filled, tmp_path: Path) -> None:
     root = stopped.copy(tmp_path / "store")
     log_garbled(root)
     log_long(root)
@@ -264,29 +266,29 @@ def test_what_is_cut_of_the_log_is_kept_beside(stopped: Filled, tmp_path: Path) 
     assert sum(str(root / "damaged") in line for line in findings) == 2
 
 
-def test_a_log_of_another_size_is_refused_with_both_ways_out(stopped: Filled, tmp_path: Path) -> None:
+def test_a_log_of_another_size_is_refused_with_both_remedies(stopped: Filled, tmp_path: Path) -> None:
     root = stopped.copy(tmp_path / "store")
     with pytest.raises(StoreForeign, match=f"mappedFileSizeCommitLog={SEGMENT_BYTES}.*truncate -s"):
         open_store(root, segment_bytes=2 * SEGMENT_BYTES)
-    stopped.check(root, set(stopped.places))
+    stopped.check(root, set(stopped.positions))
 
 
-def test_a_log_that_is_gone_is_refused_and_comes_back(stopped: Filled, tmp_path: Path) -> None:
-    """It may not be mounted: to start without it would forget what the queues know."""
+def test_a_missing_log_is_refused_until_it_is_back(stopped: Filled, tmp_path: Path) -> None:
+    """It may not be mounted: a start without it would truncate the queues."""
     root = stopped.copy(tmp_path / "store")
     (root / "commitlog").rename(tmp_path / "elsewhere")
     with pytest.raises(StoreDamaged, match="restore or mount it"):
         open_store(root)
     (root / "commitlog").rmdir()
     (tmp_path / "elsewhere").rename(root / "commitlog")
-    stopped.check(root, set(stopped.places))
+    stopped.check(root, set(stopped.positions))
 
 
-def test_files_far_behind_a_gap_are_refused(stopped: Filled, tmp_path: Path) -> None:
+def test_files_far_after_a_gap_are_refused(stopped: Filled, tmp_path: Path) -> None:
     root = stopped.copy(tmp_path / "store")
     far = root / "commitlog" / f"{(1 << 40):020d}"
     far.write_bytes(bytes(SEGMENT_BYTES))
     with pytest.raises(StoreDamaged, match=f"before {far}"):
         open_store(root)
     far.unlink()
-    stopped.check(root, set(stopped.places))
+    stopped.check(root, set(stopped.positions))

@@ -1,1 +1,1 @@
-"""Power cuts: what the store's system calls may leave behind, state by state (`python -m tests.crash`)."""
+"""Power cuts: what the store's system calls may leave on the disk, state by state (`python -m tests.crash`)."""

@@ -1,8 +1,8 @@
-"""The same states in Apache's hands. Each is opened twice by its broker: after our store has opened and left it, and as
+"""The same states opened by Apache's broker. Each is opened twice: after our store has opened and closed it, and as
 the power cut left it.
 
-Behind us it must serve just what we do. By itself it must serve what was synced; where it cannot, for reasons of its
-own, the reason is told and counted: what it refuses to open, we opened.
+After us it must serve exactly what we serve. Alone it must serve what was synced; if it cannot, the reason is counted:
+what it refuses to open, we opened.
 """
 
 import random
@@ -34,12 +34,12 @@ REFUSALS = {
     r"file name not match|not continuous": "refused a gap between files",
     r"BufferUnderflow|IndexOutOfBounds|IllegalArgument|NullPointer|ClassCast": "failed on what it read",
 }
-"""What its log says when it does not start, and what that is called here."""
+"""What its log contains when it does not start, and our name for that."""
 
 
 @dataclass(slots=True)
 class Compared:
-    """`differences` are faults of ours; `alone` tells what Apache made of the raw states."""
+    """`differences` are our faults; `alone` counts the results of Apache's broker with the raw states."""
 
     states: int = 0
     messages: int = 0
@@ -48,11 +48,11 @@ class Compared:
     alone: dict[str, int] = field(default_factory=dict)
 
 
-def compare(ops: list[Op], name: str, seed: int, count: int, room: Path, compared: Compared) -> None:
-    """Give `count` states of a recorded run to both brokers."""
+def compare(ops: list[Op], name: str, seed: int, count: int, scratch: Path, compared: Compared) -> None:
+    """Open `count` states of a recorded run with both brokers."""
     written_log = WrittenLog.of(ops)
     for number, (call, cut, disk, expected) in enumerate(_sampled(ops, written_log, seed, count)):
-        raw, ours = room / f"raw{number}", room / f"ours{number}"
+        raw, ours = scratch / f"raw{number}", scratch / f"ours{number}"
         folder.make(raw, image_of(disk, cut))
         shutil.copytree(raw, ours)
         where = f"{name}, seed {seed}, call {call}, {cut.name}"
@@ -66,8 +66,8 @@ def compare(ops: list[Op], name: str, seed: int, count: int, room: Path, compare
         compared.states += 1
         compared.by_workload[name] = compared.by_workload.get(name, 0) + 1
         compared.messages += sum(map(len, wanted.values()))
-        told = _alone(raw, written_log, expected, kill=cut.name == "kill")
-        compared.alone[told] = compared.alone.get(told, 0) + 1
+        result = _alone(raw, written_log, expected, kill=cut.name == "kill")
+        compared.alone[result] = compared.alone.get(result, 0) + 1
         for used in (raw, ours):
             shutil.rmtree(used)
             shutil.rmtree(used.with_name(f"{used.name}-apache"), ignore_errors=True)
@@ -87,7 +87,7 @@ def _sampled(
 
 
 def _is_users(topic: str) -> bool:
-    """Brokers work in the others by themselves."""
+    """Brokers write to the other topics themselves."""
     return not is_system_topic(topic) and not topic.startswith(RETRY_PREFIX)
 
 
@@ -113,7 +113,7 @@ def _by_us(root: Path, written_log: WrittenLog, *, clean: bool) -> Bodies:
 
 
 def by_apache(root: Path, written_log: WrittenLog, queues: list[Queue]) -> Bodies:
-    """AssertionError when it does not start, or does not answer."""
+    """AssertionError if it does not start or does not answer."""
     sizes = {
         "mappedFileSizeCommitLog": written_log.options["segment_bytes"],
         "mappedFileSizeConsumeQueue": written_log.options["queue_file_bytes"],
@@ -137,7 +137,7 @@ def _pulled(connection: ClientSocket, topic: str, queue_id: int) -> list[tuple[i
     found: list[tuple[int, bytes]] = []
     deadline = time.monotonic() + PULL_S
     while at < end:
-        assert time.monotonic() < deadline, f"Apache goes on at {at} of {end} in {topic} {queue_id}"
+        assert time.monotonic() < deadline, f"Apache is still at {at} of {end} in {topic} {queue_id}"
         answer = pull(connection, topic, at, queue_id)
         found += [(record.queue_offset, record.body) for record in records(answer.body)]
         at = int(answer.ext["nextBeginOffset"])
@@ -145,7 +145,7 @@ def _pulled(connection: ClientSocket, topic: str, queue_id: int) -> list[tuple[i
 
 
 def _alone(raw: Path, written_log: WrittenLog, expected: ExpectedState, *, kill: bool) -> str:
-    """What Apache's broker made of the state by itself, in a word or two."""
+    """What Apache's broker did with the state alone, in a word or two."""
     must = expected.written if kill else expected.synced
     kept = {
         queue: {record.entry for record in acknowledged}
@@ -168,7 +168,7 @@ def _reason(error: Exception) -> str:
 
 
 def _differences(found: Bodies, wanted: Bodies) -> Iterator[str]:
-    """What came behind, Apache delivered itself meanwhile."""
+    """Messages after the expected ones may be there: Apache delivered them itself."""
     for queue, messages in wanted.items():
         if found[queue][: len(messages)] != messages:
             yield (

@@ -1,7 +1,7 @@
-"""Cuts: the states that a power cut may leave of a disk, and which of them are tried.
+"""Cuts: the states that a power cut may leave of a disk, and which of them are tested.
 
 A state is drawn as a `Cut`: for each thing that is not synced (a sector, a size, a change of names) which of its
-versions lies on the disk. Seeded: the same disk and the same draw give the same states.
+versions is on the disk. Seeded: the same disk and the same draw give the same states.
 """
 
 import itertools
@@ -15,13 +15,13 @@ from tests.crash.disk import FOLDER, SECTOR_BYTES, SECTORS_A_PAGE, Change, Disk,
 Thing = tuple[str, int, int]
 """('sector', file, number), ('size', file, 0) or ('name', position in `changes`, 0)."""
 Image = dict[str, tuple[int, dict[int, bytes]] | None]
-"""Path → (size, sectors that are not zeros); None for a folder. Folders stand before what is in them."""
+"""Path → (size, sectors that are not zeros); None for a folder. Folders come before what is in them."""
 EXHAUSTIVE_MAX = 64
 
 
 @dataclass(slots=True)
 class Cut:
-    """Version 0 is what was synced. Things that `versions` does not name are all at their newest, or all as synced."""
+    """Version 0 is what was synced. Things not in `versions` are all at their newest version, or all as synced."""
 
     name: str
     newest: bool
@@ -32,7 +32,7 @@ class Cut:
 
 
 def things(disk: Disk) -> dict[Thing, int]:
-    """What a power cut may leave one way or another now, and in how many versions."""
+    """What a power cut may leave in more than one version now, and the number of versions."""
     found: dict[Thing, int] = {}
     for position, change in enumerate(disk.changes):
         if change.waits:
@@ -49,7 +49,7 @@ def things(disk: Disk) -> dict[Thing, int]:
 
 
 def _named(changes: list[Change]) -> set[int]:
-    """Files that may still be there though their name is gone."""
+    """Files that may still exist although their names were removed."""
     return {n for change in changes for n in [change.file] if change.kind.name == "CREATE"}
 
 
@@ -80,7 +80,7 @@ def _content(file: File, number: int, cut: Cut) -> tuple[int, dict[int, bytes]]:
 
 
 def extremes(disk: Disk) -> Iterator[Cut]:
-    """All there (a killed process), nothing, no names, names alone."""
+    """Everything (a killed process), nothing, no names, names alone."""
     unsynced = things(disk)
     yield Cut("kill", True)
     yield Cut("only what is synced", False)
@@ -91,7 +91,7 @@ def extremes(disk: Disk) -> Iterator[Cut]:
 
 
 def every(disk: Disk) -> list[Cut] | None:
-    """Every state there is, if they are few."""
+    """All states, if they are few."""
     unsynced = things(disk)
     if not unsynced or math.prod(unsynced.values()) > EXHAUSTIVE_MAX:
         return None
@@ -100,7 +100,7 @@ def every(disk: Disk) -> list[Cut] | None:
 
 
 def singles(disk: Disk) -> Iterator[Cut]:
-    """Each thing alone missing, each alone there."""
+    """Each thing missing alone, each present alone."""
     for thing, count in things(disk).items():
         yield Cut(f"without {thing}", True, {thing: 0})
         yield Cut(f"only {thing}", False, {thing: count - 1})
@@ -121,7 +121,7 @@ def _by_sector(disk: Disk, draw: random.Random) -> Cut:
 
 
 def _by_page(disk: Disk, draw: random.Random) -> Cut:
-    """Each page as it was at some moment; names and sizes as they come."""
+    """Each page as it was at some moment; names and sizes at random."""
     versions: dict[Thing, int] = {}
     moments: dict[tuple[int, int], int] = {}
     for thing, count in things(disk).items():
@@ -137,7 +137,7 @@ def _by_page(disk: Disk, draw: random.Random) -> Cut:
 
 
 def _by_file(disk: Disk, draw: random.Random) -> Cut:
-    """Each file as it was at some moment, and the names up to some moment: how file systems with a journal are."""
+    """Each file as it was at some moment, and the names up to some moment, as on journaling file systems."""
     versions: dict[Thing, int] = {}
     moments: dict[int, int] = {}
     names = draw.randint(0, len(disk.changes))

@@ -1,7 +1,7 @@
-"""Disk: what may lie on it, followed through the recorded calls.
+"""Disk: what may be on it, computed from the recorded calls.
 
-A file is sectors, each with the versions that it had since it was synced: a power cut leaves any one of them, each
-sector for itself. Its size is such a choice, too, and each change of a folder that was not synced is there or not.
+A file is sectors, each with the versions that it had since it was synced: a power cut leaves any one of them,
+independently for each sector. The same holds for its size, and for each change of a folder that was not synced.
 Knows no store.
 """
 
@@ -18,7 +18,7 @@ Version = tuple[int, bytes]
 
 @dataclass(slots=True)
 class File:
-    """`sectors`: number → versions, oldest first; the first is on the disk, a sector that is not named is zeros."""
+    """`sectors`: number → versions, oldest first; the first is on the disk, a sector that is missing is zeros."""
 
     sectors: dict[int, list[Version]] = field(default_factory=dict)
     sizes: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
@@ -60,7 +60,7 @@ class File:
         del self.sizes[:-1]
 
     def newest(self, at: int, length: int) -> bytes:
-        """What a reader would see."""
+        """What a reader would get."""
         low, high = at // SECTOR_BYTES, (at + length + SECTOR_BYTES - 1) // SECTOR_BYTES
         whole = b"".join(self.sectors[n][-1][1] if n in self.sectors else ZEROS for n in range(low, high))
         return whole[at - low * SECTOR_BYTES :][:length]
@@ -68,7 +68,7 @@ class File:
 
 @dataclass(slots=True)
 class Change:
-    """One change of names; it is on the disk when no folder that it touches is left in `waits`."""
+    """One change of names; it is on the disk when `waits` contains no folder that it touches."""
 
     kind: Kind
     names: list[str]
@@ -86,7 +86,7 @@ def parent(path: str) -> str:
 
 
 def change_tree(tree: Tree, change: Change) -> None:
-    """Apply it, if what it needs is there: a change whose folder was lost is lost with it."""
+    """Apply it, if what it needs is there: a change whose folder was lost is lost, too."""
     name, other = change.names[0], change.names[-1]
     if any(parent(path) and tree.get(parent(path)) != FOLDER for path in change.names):
         return
@@ -109,13 +109,13 @@ def change_tree(tree: Tree, change: Change) -> None:
 
 
 class Disk:
-    """`apply` each call in order; in between, what may be left is read from `files`, `base` and `changes`."""
+    """`apply` each call in order; in between, `files`, `base` and `changes` give the possible states."""
 
     def __init__(self) -> None:
         self.files: dict[int, File] = {}
         self.base: Tree = {}
         self.changes: list[Change] = []
-        """Behind `base`, in order; those that are on the disk are among them as long as an older one is not."""
+        """After `base`, in order; synced ones stay in the list while an older one is not synced."""
         self.tree: Tree = {}
         self.calls = 0
 

@@ -36,7 +36,7 @@ class WrittenLog:
 
     options: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
-    """Of a whole broker, beside the options of its store."""
+    """For a whole broker, besides the options of its store."""
     log: bytearray = field(default_factory=bytearray)
     records: list[KnownRecord] = field(default_factory=list)
     ends: set[int] = field(default_factory=set)
@@ -80,7 +80,7 @@ class WrittenLog:
         self.log[at : at + len(data)] = data
 
     def _derived(self) -> Iterator[dict[str, Any]]:
-        """What the log itself says was put."""
+        """What the log itself shows was put."""
         at = 0
         while at + 8 <= len(self.log) and (size := int.from_bytes(self.log[at : at + 4], "big")):
             if self.log[at + 4 : at + 8] != BLANK:
@@ -88,8 +88,8 @@ class WrittenLog:
                 key = dict(
                     part.split("\x01") for part in record.properties_bytes.decode().split("\x02") if part
                 )
-                place = {"topic": record.topic, "queue": record.queue_id, "entry": record.queue_offset}
-                yield {**place, "at": at, "key": key.get("KEYS", "")}
+                position = {"topic": record.topic, "queue": record.queue_id, "entry": record.queue_offset}
+                yield {**position, "at": at, "key": key.get("KEYS", "")}
             at += size
 
     def _add(self, mark: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ class WrittenLog:
             self.queues.add((mark["topic"], mark["queue"]))
 
     def entries(self, low: int, high: int) -> dict[Queue, list[KnownRecord]]:
-        """The records of each queue that lie between these offsets of the log, in order."""
+        """The records of each queue between these offsets of the log, in order."""
         found: dict[Queue, list[KnownRecord]] = defaultdict(list)
         for record in self.records:
             if record.entry >= 0 and record.at >= low and record.end <= high:

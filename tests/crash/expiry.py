@@ -1,6 +1,6 @@
-"""Expiry as workload: a whole broker whose old segments, queue, index and timer files go while messages come.
+"""Expiry as workload: a whole broker whose old segments, queue, index and timer files are deleted under load.
 
-The client makes segments old by the times of their files and says so before; whatever else goes is a fault.
+The client makes segments old by setting the times of their files and marks that before; any other deletion is a fault.
 """
 
 import os
@@ -17,17 +17,25 @@ from tests.support.requests import send_ext, topic_ext
 
 SEGMENT_BYTES = 65536
 SETTINGS = {
-    "mappedFileSizeTimerLog": "600", "timerPrecisionMs": "100",
-    "timerRollWindowSlot": "12", "messageDelayLevel": "1s 1m", "fileReservedTime": "1", "deleteFileBatchMax": "2",
-    "deleteCommitLogFilesInterval": "5", "deleteConsumeQueueFilesInterval": "5", "cleanResourceInterval": "30",
-    "cleanFileForciblyEnable": "false", "diskMaxUsedSpaceRatio": "95", "brokerName": "b",
-}  # fmt: skip
+    "mappedFileSizeTimerLog": "600",
+    "timerPrecisionMs": "100",
+    "timerRollWindowSlot": "12",
+    "messageDelayLevel": "1s 1m",
+    "fileReservedTime": "1",
+    "deleteFileBatchMax": "2",
+    "deleteCommitLogFilesInterval": "5",
+    "deleteConsumeQueueFilesInterval": "5",
+    "cleanResourceInterval": "30",
+    "cleanFileForciblyEnable": "false",
+    "diskMaxUsedSpaceRatio": "95",
+    "brokerName": "b",
+}
 STEPS, EXPIRY_EVERY, STEP_S = 260, 40, 0.004
 OLD_S, GONE_S, CLEAN_S = 7200, 10, 0.1
 
 
 def expired_files(root: Path, mark: Marks, draw: random.Random) -> None:
-    """Either flush mode; the last segments go before the stop."""
+    """Either flush mode; the last segments are deleted before the stop."""
     service.CLEAN_S = CLEAN_S
     sync_flush = draw.random() < 0.6
     kept = "acknowledged" if sync_flush else "stored"
@@ -37,7 +45,7 @@ def expired_files(root: Path, mark: Marks, draw: random.Random) -> None:
 
 
 class Expiry:
-    """Bodies begin with a number that no other has. `kept`: the mark of what an answer says of the record."""
+    """Bodies begin with a unique number. `kept`: the mark that says what a response guarantees of the record."""
 
     def __init__(
         self, root: Path, connection: ClientSocket, mark: Marks, draw: random.Random, kept: str
@@ -86,7 +94,7 @@ class Expiry:
             self._mark("later", topic=kind, body=body.decode(), at=self._at, entry=entry)
 
     def _expire(self) -> int:
-        """Some of the oldest segments, at most up to the one that is written to; where the log may begin then."""
+        """Some of the oldest segments, at most up to the active one; returns where the log may begin then."""
         active = self._at // SEGMENT_BYTES * SEGMENT_BYTES
         old = [path for path in sorted(self._log.iterdir()) if int(path.name) < active]
         old = old[: self._draw.randint(0, len(old))]

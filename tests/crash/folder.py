@@ -1,4 +1,4 @@
-"""Folder: a state of the disk made into files, quickly. On a file system in memory where there is one."""
+"""Folder: writes a state of the disk as files, quickly. On an in-memory file system if there is one."""
 
 import os
 import shutil
@@ -14,15 +14,15 @@ MEMORY = Path("/dev/shm")
 
 
 @contextmanager
-def room() -> Iterator[Path]:
-    """A folder to make states in, with an empty one, `recorded`, to record in."""
+def scratch() -> Iterator[Path]:
+    """A folder for states, with an empty subfolder `recorded` for the recording."""
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as path:
         (Path(path) / "recorded").mkdir()
         yield Path(path)
 
 
 def make(root: Path, image: Image) -> None:
-    """`root` holds the state afterwards, and nothing else."""
+    """`root` contains the state afterwards, and nothing else."""
     if root.exists():
         shutil.rmtree(root)
     root.mkdir()

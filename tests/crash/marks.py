@@ -1,7 +1,7 @@
-"""Marks: what a workload was told by the store, written into the recorder's log at that moment.
+"""Marks: what the store reported to a workload, written into the recorder's log at that moment.
 
 A mark is made before what it announces (`putting`, `dropping`, `saving`) or after what it acknowledges (`written`,
-`synced`, `saved`), so that at any call the log says what may be there and what must be.
+`synced`, `saved`), so that the log states at any call what may be there and what must be.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class Marks:
-    """Does nothing where no recorder was loaded."""
+    """Does nothing if no recorder is loaded."""
 
     def __init__(self) -> None:
         self._mark: Callable[[bytes], object] | None = getattr(ctypes.CDLL(None), "crash_mark", None)

@@ -1,7 +1,7 @@
-"""Pending work as workload: a whole broker with delays, timers, transactions and pops on their way, then a clean stop.
+"""Pending work as workload: a whole broker with pending delays, timers, transactions and pops, then a clean stop.
 
-The client marks what the broker has answered for (tests.crash.promises says what follows from it). Marks are made
-before a request that changes a message's fate and behind its answer.
+The client marks what the broker has acknowledged (tests.crash.promises defines what follows from it). A mark is made
+before a request that changes the state of a message, and after its response.
 """
 
 import random
@@ -19,18 +19,25 @@ from tests.support.client_socket import ClientSocket
 from tests.support.requests import send_ext, topic_ext
 
 SETTINGS = {
-    "messageDelayLevel": "1s 2s", "timerPrecisionMs": "100", "timerRollWindowSlot": "12",
-    "mappedFileSizeTimerLog": "1100", "transactionTimeOut": "300", "transactionCheckInterval": "150",
-    "transactionCheckMax": "1000", "reviveInterval": "50", "reviveQueueNum": "2", "brokerName": "b",
+    "messageDelayLevel": "1s 2s",
+    "timerPrecisionMs": "100",
+    "timerRollWindowSlot": "12",
+    "mappedFileSizeTimerLog": "1100",
+    "transactionTimeOut": "300",
+    "transactionCheckInterval": "150",
+    "transactionCheckMax": "1000",
+    "reviveInterval": "50",
+    "reviveQueueNum": "2",
+    "brokerName": "b",
     "recallMessageEnable": "true",
-}  # fmt: skip
+}
 STEPS, STEP_S = 160, 0.02
 INVISIBLE_MS = 1200
 TAKEN, ORDERED = "Taken", "Ordered"
 
 
 def pending_work(root: Path, mark: Marks, draw: random.Random) -> None:
-    """Either flush mode: work of every kind is begun, some of it ended, and comes due meanwhile."""
+    """Either flush mode: work of every kind is begun, some of it ended, and some comes due during the run."""
     sync_flush = draw.random() < 0.7
     serve(
         root,
@@ -42,7 +49,7 @@ def pending_work(root: Path, mark: Marks, draw: random.Random) -> None:
 
 
 class Work:
-    """Bodies are numbers, none twice. `kept`: the mark of what an answer says of the record."""
+    """Bodies are unique numbers. `kept`: the mark that says what a response guarantees of the record."""
 
     def __init__(self, connection: ClientSocket, mark: Marks, draw: random.Random, kept: str) -> None:
         self._connection = connection
@@ -81,7 +88,7 @@ class Work:
         self._mark_of("later", "Delayed", body, self._send("Delayed", body, DELAY=self._draw.choice("12")))
 
     def _time(self) -> None:
-        """Some roll on (more than 1.2 s ahead), some are recalled."""
+        """Some roll (more than 1.2 s ahead), some are recalled."""
         body = self._body()
         delay_ms = str(self._draw.choice((200, 500, 1000, 2500, 60_000)))
         answer = self._send("Timed", body, TIMER_DELAY_MS=delay_ms, UNIQ_KEY=f"K{body.decode()}")
@@ -92,7 +99,7 @@ class Work:
             self._connection.ask(RequestCode.RECALL_MESSAGE, ext)
 
     def _transact(self) -> None:
-        """Committed, rolled back or left to be asked for."""
+        """Committed, rolled back or left to be checked."""
         body = self._body()
         ext = transactions.half_ext("Paid", f"K{body.decode()}")
         answer = self._connection.ask(RequestCode.SEND_MESSAGE_V2, ext, body)
@@ -100,10 +107,10 @@ class Work:
         self._mark_of("half", "Paid", body, answer)
         what = self._draw.choice((transactions.COMMIT, transactions.ROLLBACK, None))
         if what is not None:
-            told = {"topic": "Paid", "body": body.decode(), "commit": what == transactions.COMMIT}
-            self._mark("deciding", **told)
+            decision = {"topic": "Paid", "body": body.decode(), "commit": what == transactions.COMMIT}
+            self._mark("deciding", **decision)
             assert transactions.end(self._connection, half, what).code == 0
-            self._mark("decided", **told)
+            self._mark("decided", **decision)
 
     def _take(self) -> None:
         for _ in range(3):
@@ -126,7 +133,7 @@ class Work:
             self._ack(answer, record)
 
     def _ack(self, answer: RemotingCommand, record: Record) -> None:
-        """What is answered after its time has passed may have come back meanwhile."""
+        """What is acknowledged after its invisible time may have been redelivered already."""
         values = {"topic": record.topic, "body": record.body.decode()}
         self._mark("acking", **values)
         code = pops.ack(self._connection, answer, record).code

@@ -1,8 +1,8 @@
 """PendingChecker: starts a broker's services on a folder as a power cut left it, and checks the pending work.
 
-First it is killed at some step, then it goes on to the end: every timer, delay and transaction comes out, pops come
-back unless they were acknowledged. What was promised binds behind a kill and, under SYNC_FLUSH, behind a power cut;
-after a power cut under ASYNC_FLUSH what the log still holds is pending as before, and may come twice.
+First the broker is killed at some step, then it runs to the end: every timer, delay and transaction is delivered, pops
+are redelivered unless they were acknowledged. Promises hold after a kill and, under SYNC_FLUSH, after a power cut.
+After a power cut under ASYNC_FLUSH what the log still contains is pending as before, and may be delivered twice.
 """
 
 from collections import Counter
@@ -25,18 +25,18 @@ SLOWER = {"transactionCheckInterval": "400"}
 @contextmanager
 def boot(root: Path, *, another: bool) -> Iterator[None]:
     """After a power cut the machine has another boot id."""
-    before, told = checkpoint.BOOT_ID, root.with_name("boot_id")
+    before, boot_id = checkpoint.BOOT_ID, root.with_name("boot_id")
     try:
         if another:
-            told.write_text("after the cut")
-            checkpoint.BOOT_ID = told
+            boot_id.write_text("after the cut")
+            checkpoint.BOOT_ID = boot_id
         yield
     finally:
         checkpoint.BOOT_ID = before
 
 
 class PendingChecker:
-    """`now_ms` lies behind all that was recorded."""
+    """`now_ms` is after everything that was recorded."""
 
     def __init__(self, settings: dict[str, str], now_ms: int) -> None:
         self._settings = settings | SLOWER
@@ -44,7 +44,7 @@ class PendingChecker:
         self._sync_flush = settings.get("flushDiskType") == "SYNC_FLUSH"
 
     def faults(self, root: Path, promises: Promises, *, kill: bool, steps: int) -> list[str]:
-        """What is wrong with the folder, which is changed. `steps` of the loop run before a kill."""
+        """What is wrong with the folder, which is changed. The loop runs `steps` steps before a kill."""
         with boot(root, another=not kill):
             try:
                 first = RestartedServices(root, self._settings, self._now_ms)
@@ -56,12 +56,12 @@ class PendingChecker:
                 return [f"{type(error).__name__}: {error}"]
             try:
                 faults = self._run(second, promises, end, binding=kill or self._sync_flush)
-                return faults + _aside_faults(root)
+                return faults + _renamed_faults(root)
             finally:
                 second.kill()
 
     def _run(self, broker: RestartedServices, promises: Promises, end: int, *, binding: bool) -> list[str]:
-        """`end` of the log as it was found: what was sent and stands behind it is lost."""
+        """`end` of the log as it was found: what was sent and is after it is lost."""
         low = broker.store.min_physical
         asked = self._settle(broker, promises)
         there = Promises(**{name: getattr(promises, name) for name in Promises.__slots__})
@@ -76,7 +76,7 @@ class PendingChecker:
         ]
 
     def _settle(self, broker: RestartedServices, promises: Promises) -> set[bytes]:
-        """Answer every check, as was decided or with a commit; the bodies that were asked for."""
+        """Answer every check, as was decided or with a commit; returns the bodies that were checked."""
         asked: set[bytes] = set()
         for _ in range(ROUNDS):
             broker.run(ROUND_MS)
@@ -110,7 +110,7 @@ def _half_faults(
     if binding:
         faults += _twice("Paid", found)
         if again := asked & promises.decided.keys():
-            faults.append(f"{len(again)} were decided and are asked for: {sorted(again)[:3]}")
+            faults.append(f"{len(again)} were decided and are checked: {sorted(again)[:3]}")
     return faults
 
 
@@ -138,10 +138,10 @@ def _idle_faults(broker: RestartedServices) -> list[str]:
     return [f"{name} is {info[name]} when all is done" for name in names if info[name] != "0"]
 
 
-def _aside_faults(root: Path) -> list[str]:
-    """A kill is no damage: what it leaves is taken up, never put aside."""
-    aside = sorted(str(path.relative_to(root)) for path in root.rglob("*.damaged-*"))
-    return [f"{', '.join(aside)} set aside"] if aside else []
+def _renamed_faults(root: Path) -> list[str]:
+    """A kill is no damage: files that it leaves are used, never renamed."""
+    renamed = sorted(str(path.relative_to(root)) for path in root.rglob("*.damaged-*"))
+    return [f"{', '.join(renamed)} renamed"] if renamed else []
 
 
 def _missing(topic: str, due: set[bytes], found: Counter[bytes]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Progress: config files and journal beside a store, kept as the broker keeps them, and read back as it reads them.
+"""Progress: config files and journal beside a store, written and read back as the broker does.
 
-`Keeper` runs in the recorded process and marks what it was told is on the disk; `offsets_of` in the checker's.
+`ProgressWriter` runs in the recorded process and marks what is reported as synced; `offsets_of` runs in the checker.
 """
 
 from pathlib import Path
@@ -18,8 +18,8 @@ OFFSETS = "config/consumerOffset.json"
 TOPICS = "config/topics.json"
 
 
-class Keeper:
-    """Offsets of one group, saved and journalled; `version` counts what was saved of topics.json."""
+class ProgressWriter:
+    """Offsets of one group, saved and journalled; `version` counts the saves of topics.json."""
 
     def __init__(self, root: Path, mark: Marks, store: MessageStore) -> None:
         self._mark = mark
@@ -35,7 +35,7 @@ class Keeper:
         _load(self._offsets_file, self.journal, self.offsets)
 
     def commit(self, topic: str, queue_id: int, queue_offset: int, *, wait: bool) -> None:
-        """`wait`: until it is on the disk, as an answered commit is under SYNC_FLUSH."""
+        """`wait`: until it is on the disk, as for an acknowledged commit under SYNC_FLUSH."""
         values = {"topic": topic, "queue": queue_id, "offset": queue_offset}
         self._mark("committing", **values)
         self.offsets.commit(GROUP, topic, queue_id, queue_offset)
@@ -45,7 +45,7 @@ class Keeper:
             self._mark("committed", **values)
 
     def save_progress(self) -> None:
-        """As Living.keep: the journal that was full the last time goes once all is saved."""
+        """As MessageServices: the journal file that was full at the last save is deleted once all is saved."""
         before, self._rotated = self._rotated, self.journal.rotate()
         self._offsets_file.write(self.offsets.to_json())
         self.journal.drop_before(before)
@@ -64,7 +64,7 @@ def _load(file: ConfigFile, journal: Journal, offsets: ConsumerOffsets) -> None:
 
 
 def offsets_of(root: Path, store: MessageStore) -> dict[Queue, int]:
-    """As a broker finds them that starts behind a crash."""
+    """As a broker finds them that starts after a crash."""
     journal = Journal(root / "journal", store.run, store.written)
     offsets = ConsumerOffsets(Clock())
     try:

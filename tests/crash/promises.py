@@ -1,4 +1,4 @@
-"""Promises: what a broker has answered for work that is pending, followed through the marks of tests.crash.pending."""
+"""Promises: what a broker has acknowledged of pending work, computed from the marks of tests.crash.pending."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Sent:
-    """An acknowledged message: its topic, its place in the log and, of queue 0, the offset it was given."""
+    """An acknowledged message: its topic, its offset in the log and, for queue 0, its queue offset."""
 
     topic: str
     at: int
@@ -15,9 +15,9 @@ class Sent:
 
 @dataclass(slots=True)
 class Promises:
-    """By body. `later` comes to its topic by itself, but for those of `recalling`; `halves` when they are committed;
-    `sent` are taken by a popping group until they are acknowledged. What is begun (`recalling`, `deciding`,
-    `acking`) may have happened, what was answered (`decided`, `acked`) has."""
+    """By body. `later` are delivered to their topic later, except those of `recalling`; `halves` when they are
+    committed; `sent` are popped by a group until they are acknowledged. What was begun (`recalling`, `deciding`,
+    `acking`) may have happened; what was answered (`decided`, `acked`) has happened."""
 
     later: dict[bytes, Sent] = field(default_factory=dict)
     halves: dict[bytes, Sent] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""A whole broker in the recorded process, and a client in one of its threads that marks each answer.
+"""A whole broker in the recorded process, and a client in one of its threads that marks each response.
 
-What the log holds is read from the log here (`derived`); the marks say what was acknowledged, and when.
+The content of the log is read from the log (`derived`); the marks say what was acknowledged, and when.
 """
 
 import os
@@ -16,15 +16,23 @@ from tests.crash.marks import Marks
 from tests.support.client_socket import ClientSocket
 
 SMALL = {
-    "mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "400", "maxHashSlotNum": "40",
-    "maxIndexNum": "64", "maxMessageSize": "4096", "flushIntervalCommitLog": "40",
-    "flushIntervalConsumeQueue": "60", "flushConsumerOffsetInterval": "150",
-}  # fmt: skip
+    "mappedFileSizeCommitLog": "65536",
+    "mappedFileSizeConsumeQueue": "400",
+    "maxHashSlotNum": "40",
+    "maxIndexNum": "64",
+    "maxMessageSize": "4096",
+    "flushIntervalCommitLog": "40",
+    "flushIntervalConsumeQueue": "60",
+    "flushConsumerOffsetInterval": "150",
+}
 STORE_KEYS = {
-    "mappedFileSizeCommitLog": "segment_bytes", "mappedFileSizeConsumeQueue": "queue_file_bytes",
-    "maxHashSlotNum": "index_slots", "maxIndexNum": "index_entries", "maxMessageSize": "max_message_bytes",
-}  # fmt: skip
-"""Of them the store's options are made."""
+    "mappedFileSizeCommitLog": "segment_bytes",
+    "mappedFileSizeConsumeQueue": "queue_file_bytes",
+    "maxHashSlotNum": "index_slots",
+    "maxIndexNum": "index_entries",
+    "maxMessageSize": "max_message_bytes",
+}
+"""The store's options are built from these."""
 START_S = 20
 ENDLESS = 1 << 62
 
@@ -39,7 +47,7 @@ def serve(
     *,
     sync_flush: bool = True,
 ) -> None:
-    """Run the broker with these settings beside SMALL until `use` has come to its end, then SIGTERM."""
+    """Run the broker with these settings besides SMALL until `use` has ended, then SIGTERM."""
     settings = {**SMALL, **settings, "flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"}
     mark("options", **{name: int(settings[key]) for key, name in STORE_KEYS.items()}, sync_flush=sync_flush)
     mark("settings", **settings)

@@ -1,9 +1,9 @@
-/* Recorder: a library that is loaded before libc (LD_PRELOAD) and writes down, in order, what a process does to the
+/* Recorder: a library that is loaded before libc (LD_PRELOAD) and records, in order, what a process does to the
  * files below one folder: CRASH_ROOT is the folder, CRASH_LOG the log. The store knows nothing of it.
  *
- * Entry: kind u8, 3 bytes of nothing, file u32, a i64, b i64, length u32, then so many bytes (little-endian).
- * Files have numbers of their own, so that a name may change and an inode be used again. Stores into writable shared
- * mappings are found by comparing with a shadow copy before each call that is written down, and at marks.
+ * Entry: kind u8, 3 bytes of padding, file u32, a i64, b i64, length u32, then that many bytes (little-endian).
+ * Files have separate numbers, because a name may change and an inode may be reused. Stores into writable shared
+ * mappings are found by comparing with a shadow copy before each recorded call, and at marks.
  * One lock is held around call and entry: the log's order is the order in which things happened. Any thread. */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -71,7 +71,7 @@ static void put(int kind, uint32_t file, int64_t a, int64_t b, const void *data,
 
 static void put_stores(struct map *map, size_t at, size_t length) {
     uint8_t now[BLOCK];
-    memcpy(now, map->at + at, length);   /* others may go on storing meanwhile */
+    memcpy(now, map->at + at, length);   /* other threads may store concurrently */
     for (size_t n = 0, end; n < length; n = end) {
         end = n + WORD < length ? n + WORD : length;
         if (memcmp(now + n, map->shadow + at + n, end - n) == 0) continue;
@@ -230,14 +230,14 @@ int posix_fallocate(int fd, off_t at, off_t length) {
 }
 int posix_fallocate64(int fd, off64_t at, off64_t length) { return posix_fallocate(fd, at, length); }
 
-/* A file system in memory has none: there zeros are written, which are the same to who reads. */
+/* An in-memory file system has none: zeros are written there, which readers cannot distinguish. */
 static int zero_range(int fd, off_t at, off_t length) {
     static const uint8_t zeros[BLOCK];
     if (syscall(SYS_fallocate, fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, at, length) == 0) return 0;
     if (errno != EOPNOTSUPP) return -1;
-    for (off_t done = 0, piece; done < length; done += piece) {
-        piece = length - done < BLOCK ? length - done : BLOCK;
-        if (syscall(SYS_pwrite64, fd, zeros, piece, at + done) != piece) return -1;
+    for (off_t done = 0, chunk; done < length; done += chunk) {
+        chunk = length - done < BLOCK ? length - done : BLOCK;
+        if (syscall(SYS_pwrite64, fd, zeros, chunk, at + done) != chunk) return -1;
     }
     return 0;
 }

@@ -1,6 +1,6 @@
-"""Recording: a workload run in a process of its own under the recorder, and the log that it leaves, read back.
+"""Recording: a workload run in a separate process under the recorder, and the log that it leaves, read back.
 
-The store that is recorded is the one that is shipped: the recorder is put before libc by the loader (recorder.c).
+The recorded store is the one that is shipped: the loader puts the recorder before libc (recorder.c).
 """
 
 import os
@@ -21,7 +21,7 @@ REUSING_CALLS = 6
 
 
 class Kind(IntEnum):
-    """As recorder.c numbers them."""
+    """The numbers of recorder.c."""
 
     MARK = 1
     WRITE = 2
@@ -82,12 +82,12 @@ def record(library: Path, root: Path, workload: str, seed: int) -> list[Op]:
 
 
 def reused(ops: list[Op]) -> int:
-    """How often a file of the log became another one of it."""
+    """How often a segment of the log was recycled as another one."""
     return sum(op.kind == Kind.RENAME and op.names[0] == "spare" for op in ops)
 
 
 def reusing(ops: list[Op]) -> frozenset[int]:
-    """The calls by which one leaves the log, is zeroed, and comes back."""
+    """The calls by which a segment leaves the log, is zeroed, and is used again."""
     moved = [n for n, op in enumerate(ops) if op.kind == Kind.RENAME and "spare" in op.names]
     return frozenset(n + step for n in moved for step in range(REUSING_CALLS))
 

@@ -42,7 +42,7 @@ class Written:
 
 
 class DirectSaver(TableSaver):
-    """Writes in the loop's thread, at once."""
+    """Writes in the loop's thread, synchronously."""
 
     def _write(self, table: SavedTable) -> None:
         table.timer = None
@@ -61,7 +61,7 @@ class DirectSaver(TableSaver):
 
 
 class RestartedServices:
-    """`producer` is asked for open transactions. Errors of a start come out of the constructor; all is closed then."""
+    """`producer` gets the checks of open transactions. The constructor raises errors of a start and closes all."""
 
     def __init__(self, root: Path, settings: dict[str, str], now_ms: int) -> None:
         options = apply(Options(store_root=str(root)), settings)
@@ -89,9 +89,15 @@ class RestartedServices:
         )
         arrivals = ArrivalNotifier()
         self._write_batch = write_batch = WriteBatch(
-            self._plain, self.store, self.clock, sync_timeout_ms=5000,
-            arrivals=arrivals, request_sync=self._sync_soon, full=str, journal=journal,
-        )  # fmt: skip
+            self._plain,
+            self.store,
+            self.clock,
+            sync_timeout_ms=5000,
+            arrivals=arrivals,
+            request_sync=self._sync_soon,
+            full=str,
+            journal=journal,
+        )
         stats = Stats(options.cluster_name, self.clock.now_ms())
         context = BrokerContext(
             self._plain, self.store, write_batch, journal, saver, tables, self._config, self.clock, stats
@@ -120,7 +126,7 @@ class RestartedServices:
     def _sync(self) -> None:
         self._write_batch.synced(self.store.sync())
 
-    # ---- using it ----
+    # ---- use ----
 
     def run(self, for_ms: int) -> None:
         self.loop.run(for_ms)
@@ -130,23 +136,26 @@ class RestartedServices:
             self.loop.step()
 
     def ask(self, code: RequestCode, ext: dict[str, str]) -> RemotingCommand | None:
-        """The answer, if it does not wait for the turn's end."""
+        """The response, if it does not wait for the end of the write batch."""
         answer = self._routes[code](RemotingCommand(code, ext), self.producer)
         assert answer is None or isinstance(answer, RemotingCommand)
         return answer
 
     def asked(self) -> list[tuple[RemotingCommand, Record]]:
-        """The checks of transactions since the last call, and the half messages that they show."""
+        """The transaction checks since the last call, and the half messages in them."""
         requests, self.producer.requests = self.producer.requests, []
         return [(request, decode(request.body)) for request in requests]
 
     def decide(self, request: RemotingCommand, *, commit: bool) -> None:
         """Answer a check."""
         ext = {
-            "producerGroup": PRODUCERS, "tranStateTableOffset": request.ext["tranStateTableOffset"],
-            "commitLogOffset": request.ext["commitLogOffset"], "commitOrRollback": "8" if commit else "12",
-            "fromTransactionCheck": "true", "msgId": "x",
-        }  # fmt: skip
+            "producerGroup": PRODUCERS,
+            "tranStateTableOffset": request.ext["tranStateTableOffset"],
+            "commitLogOffset": request.ext["commitLogOffset"],
+            "commitOrRollback": "8" if commit else "12",
+            "fromTransactionCheck": "true",
+            "msgId": "x",
+        }
         self.ask(RequestCode.END_TRANSACTION, ext)
 
     def records(self, topic: str) -> list[Record]:
@@ -167,7 +176,7 @@ class RestartedServices:
     def bodies(self, topic: str) -> Counter[bytes]:
         return Counter(record.body for record in self.records(topic))
 
-    # ---- its end ----
+    # ---- end ----
 
     def kill(self) -> None:
         """As the process would end by SIGKILL."""
@@ -180,7 +189,7 @@ class RestartedServices:
 
 
 def _close_files(services: MessageServices) -> None:
-    """The timer's, as the end of a process does it."""
+    """The timer's, as at the end of a process."""
     service = services._timer_services.service
     if isinstance(service, TimerService):
         files = service._timer_files

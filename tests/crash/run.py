@@ -1,4 +1,4 @@
-"""The long run: every workload is recorded with a new seed, round after round, until states or seconds are enough."""
+"""The long run: every workload is recorded with a new seed, round after round, up to a number of states or seconds."""
 
 import argparse
 import json
@@ -21,14 +21,14 @@ SWEEP_STATES_MAX = 600
 
 @dataclass(slots=True)
 class Summary:
-    """`states` judged in all; failures are those of the first that were found."""
+    """`states`: number of states checked; failures are the first that were found."""
 
     rounds: int = 0
     calls: int = 0
     states: int = 0
     failed: int = 0
     reused: int = 0
-    """Files of logs that became others."""
+    """Segments that were recycled as others."""
     seconds: float = 0.0
     by_workload: dict[str, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
@@ -36,13 +36,13 @@ class Summary:
 
 
 class Run:
-    def __init__(self, room: Path, *, states: int, seconds: float, seed: int, keep: Path | None) -> None:
-        self._room = room
+    def __init__(self, scratch: Path, *, states: int, seconds: float, seed: int, keep: Path | None) -> None:
+        self._scratch = scratch
         self._states = states
         self._until = time.monotonic() + seconds
         self._seed = seed
         self._keep = keep
-        self._library = recording.build(room)
+        self._library = recording.build(scratch)
         self.summary = Summary()
 
     def run(self, names: list[str]) -> Summary:
@@ -61,7 +61,7 @@ class Run:
         per_call = min(max(share / len(ops), 0.01), 12.0)
         left = self._until - time.monotonic()
         focus = recording.reusing(ops)
-        tally = Sweep(name, seed, ops, self._room, per_call, left, failed=self._note, focus=focus).run()
+        tally = Sweep(name, seed, ops, self._scratch, per_call, left, failed=self._note, focus=focus).run()
         self.summary.calls += tally.calls
         self.summary.states += tally.states
         self.summary.by_workload[name] = self.summary.by_workload.get(name, 0) + tally.states
@@ -71,20 +71,20 @@ class Run:
         )
 
     def compare(self, names: list[str], count: int) -> None:
-        """`count` states, as many of each workload, are opened by Apache's broker, too."""
+        """Apache's broker opens `count` states, too, as many of each workload."""
         began = time.monotonic()
         compared = self.summary.apache = Compared()
         for number, name in enumerate(names):
             share = (number + 1) * count // len(names) - number * count // len(names)
             if share:
-                compare(self._recorded(name, self._seed), name, self._seed, share, self._room, compared)
-                told = f"{len(compared.differences)} differ behind us, Apache by itself: {compared.alone}"
-                print(f"{name}: {compared.states} states so far, {told}", flush=True)
+                compare(self._recorded(name, self._seed), name, self._seed, share, self._scratch, compared)
+                differences = f"{len(compared.differences)} differ after us, Apache alone: {compared.alone}"
+                print(f"{name}: {compared.states} states so far, {differences}", flush=True)
         self.summary.failed += len(compared.differences)
         self.summary.seconds = round(time.monotonic() - began, 1)
 
     def _recorded(self, name: str, seed: int) -> list[recording.Op]:
-        root = self._room / "recorded"
+        root = self._scratch / "recorded"
         ops = recording.record(self._library, root, name, seed)
         shutil.rmtree(root)
         root.mkdir()
@@ -118,9 +118,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="copy the folders of failed states there")
     parser.add_argument("--json", type=Path, help="write the summary there, too")
     given = parser.parse_args()
-    logging.getLogger("firearrow").setLevel(logging.CRITICAL)  # what thousands of opens find is no news
-    with folder.room() as room:
-        run = Run(room, states=given.states, seconds=given.seconds, seed=given.seed, keep=given.keep)
+    logging.getLogger("firearrow").setLevel(logging.CRITICAL)  # findings of thousands of opens are expected
+    with folder.scratch() as scratch:
+        run = Run(scratch, states=given.states, seconds=given.seconds, seed=given.seed, keep=given.keep)
         if given.apache:
             run.compare(given.workload or list(WORKLOADS), given.apache)
         else:

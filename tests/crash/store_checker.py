@@ -1,7 +1,8 @@
 """StoreChecker: opens a folder as a power cut left it, and lists what is wrong with it.
 
-The store must open by itself, hold what was acknowledged byte for byte and nothing that was never written; queues and
-index agree with the log both ways; it goes on, and opening it again finds the same. In this process, one thread.
+The store must open by itself and contain what was acknowledged, byte for byte, and nothing that was never written;
+queues and index agree with the log both ways; it accepts messages, and opening it again finds the same. In this
+process, one thread.
 """
 
 import hashlib
@@ -38,7 +39,7 @@ class StoreChecker:
         self._truth = written_log
 
     def faults(self, root: Path, expected: ExpectedState, *, kill: bool, again_clean: bool) -> list[str]:
-        """What is wrong with the folder, which is changed; nothing if all is as promised."""
+        """What is wrong with the folder, which is changed; empty if all is as promised."""
         faults = list(self._raw_faults(root))
         if faults:
             return faults
@@ -67,7 +68,7 @@ class StoreChecker:
             if expected.commits or expected.saved:
                 faults += progress_faults(root, store, expected, kill=kill)
             if not faults:
-                self._go_on(store)
+                self._append_more(store)
                 seen = self._snapshot(root, store)
             return seen, faults
         finally:
@@ -88,7 +89,7 @@ class StoreChecker:
             if getattr(after, name) != getattr(before, name)
         ]
 
-    # ---- what is seen ----
+    # ---- what is read ----
 
     def _snapshot(self, root: Path, store: MessageStore) -> Snapshot:
         low, end = store.min_physical, store.written
@@ -96,8 +97,8 @@ class StoreChecker:
         for topic, queue_id in sorted(store.reader.queues()):
             first, last = store.reader.min_offset(topic, queue_id), store.reader.max_offset(topic, queue_id)
             entries = store.reader.entries(topic, queue_id, first, last - first)
-            places = tuple((entry.physical_offset, entry.size, entry.tags_code) for entry in entries)
-            queues[topic, queue_id] = (first, last, places)
+            positions = tuple((entry.physical_offset, entry.size, entry.tags_code) for entry in entries)
+            queues[topic, queue_id] = (first, last, positions)
         found = {
             record.key: store.reader.query(record.topic, record.key, 32, 0, NEVER_MS)[0]
             for record in self._truth.records
@@ -113,8 +114,8 @@ class StoreChecker:
     # ---- what is wrong ----
 
     def _raw_faults(self, root: Path) -> Iterator[str]:
-        """Before it is opened: no file of the log holds what was written elsewhere. Another broker's recovery takes a
-        record for good wherever it stands."""
+        """Before it is opened: no file of the log contains what was written elsewhere. The recovery of another broker
+        accepts a record at any offset."""
         folder = root / "commitlog"
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             content, base = path.read_bytes(), int(path.name)
@@ -124,7 +125,7 @@ class StoreChecker:
                 if sector != true and any(
                     one not in (0, other) for one, other in zip(sector, true, strict=True)
                 ):
-                    yield f"{path.name} holds at {at} what was never written there"
+                    yield f"{path.name} contains at {at} what was never written there"
                     break
 
     def _log_faults(self, root: Path, seen: Snapshot, expected: ExpectedState, *, kill: bool) -> list[str]:
@@ -133,7 +134,7 @@ class StoreChecker:
         if seen.end < must:
             faults.append(f"the log ends at {seen.end}, it was acknowledged up to {must}")
         if seen.end > expected.begun:
-            faults.append(f"the log ends at {seen.end}, it was never written behind {expected.begun}")
+            faults.append(f"the log ends at {seen.end}, it was never written past {expected.begun}")
         if seen.low > expected.lowest_max:
             faults.append(f"the log begins at {seen.low}, nothing above {expected.lowest_max} was deleted")
         content = self._log_bytes(root, seen.low)
@@ -143,7 +144,7 @@ class StoreChecker:
             first = next(n for n in range(length) if n >= len(content) or content[n] != true[n])
             faults.append(f"the log differs at {seen.low + first} from what was written")
         if content[length:].count(0) != len(content) - length:
-            faults.append(f"behind the log's end at {seen.end} not all is zero")
+            faults.append(f"not all bytes after the log's end at {seen.end} are zero")
         if seen.end not in self._truth.ends and seen.end % self._truth.options["segment_bytes"]:
             faults.append(f"the log ends at {seen.end}, where no record ends")
         return faults
@@ -155,11 +156,11 @@ class StoreChecker:
         for queue in sorted(self._truth.queues | set(seen.queues)):
             if queue[0] in expected.forgotten:
                 continue
-            first, last, places = seen.queues.get(queue, (0, 0, ()))
+            first, last, positions = seen.queues.get(queue, (0, 0, ()))
             records, all_records = kept.get(queue, []), ever.get(queue, [])
             wanted = [(record.at, record.end - record.at) for record in records]
-            if [place[:2] for place in places] != wanted:
-                faults.append(f"queue {queue} has {_differ(places, wanted)}")
+            if [position[:2] for position in positions] != wanted:
+                faults.append(f"queue {queue} has {_differ(positions, wanted)}")
             elif records and first != records[0].entry:
                 faults.append(f"queue {queue} begins at {first}, its first message is {records[0].entry}")
             if all_records and last != all_records[-1].entry + 1:
@@ -177,10 +178,10 @@ class StoreChecker:
                 )
         return faults[:3]
 
-    # ---- going on ----
+    # ---- continuing ----
 
-    def _go_on(self, store: MessageStore) -> None:
-        """A message more in each queue is stored and read."""
+    def _append_more(self, store: MessageStore) -> None:
+        """One more message in each queue is stored and read."""
         for topic, queue_id in sorted(self._truth.queues):
             properties = properties_of(KEYS="new", TAGS="new")
             placed = put(store, b"new message", topic, queue_id, properties, NEW_MS)
@@ -191,8 +192,8 @@ class StoreChecker:
             assert got.body == store.reader.record_at(placed.physical_offset)
 
 
-def _differ(places: tuple[tuple[int, int, int], ...], wanted: list[tuple[int, int]]) -> str:
-    for number, (place, true) in enumerate(zip(places, wanted, strict=False)):
-        if place[:2] != true:
-            return f"{place[:2]} in place {number} of {len(wanted)}, not {true}"
-    return f"{len(places)} entries, not {len(wanted)}"
+def _differ(positions: tuple[tuple[int, int, int], ...], wanted: list[tuple[int, int]]) -> str:
+    for number, (position, true) in enumerate(zip(positions, wanted, strict=False)):
+        if position[:2] != true:
+            return f"{position[:2]} at {number} of {len(wanted)}, not {true}"
+    return f"{len(positions)} entries, not {len(wanted)}"

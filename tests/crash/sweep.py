@@ -1,4 +1,4 @@
-"""Sweep: one recorded run, state by state. Seeded: a state is named by workload, seed, call and number."""
+"""Sweep: one recorded run, state by state. Seeded: a state is identified by workload, seed, call and number."""
 
 import random
 import time
@@ -16,12 +16,12 @@ from tests.crash.store_checker import StoreChecker
 
 FOCUS_STATES = 12
 LATER_MS = 600_000
-"""All that was recorded is due."""
+"""Everything recorded is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A state that is not as promised, and how to make it again."""
+    """A state that is not as promised, and how to reproduce it."""
 
     workload: str
     seed: int
@@ -38,7 +38,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Tally:
-    """`states` were judged; those that had been seen before are not counted."""
+    """`states` were checked; those seen before are not counted."""
 
     calls: int = 0
     states: int = 0
@@ -47,12 +47,12 @@ class Tally:
 
 @dataclass(slots=True)
 class Sweep:
-    """`per_call` states on average at each call, 0 < per_call; at those of `focus` FOCUS_STATES at least."""
+    """`per_call` states on average at each call, 0 < per_call; at those of `focus` at least FOCUS_STATES."""
 
     workload: str
     seed: int
     ops: list[Op]
-    room: Path
+    scratch: Path
     per_call: float
     seconds: float = float("inf")
     failures_max: int = 1000
@@ -65,7 +65,7 @@ class Sweep:
         pending = PendingChecker(written_log.settings, time.time_ns() // 1_000_000 + LATER_MS)
         disk, expected, tally = Disk(), ExpectedState(written_log.options["segment_bytes"]), Tally()
         seen: set[int] = set()
-        root = self.room / "state"
+        root = self.scratch / "state"
         until = time.monotonic() + self.seconds
         for call, op in enumerate(self.ops):
             if time.monotonic() > until or len(tally.failures) >= self.failures_max:

@@ -1,4 +1,4 @@
-"""Power cuts at the steps of a store's life, a few of each: `python -m tests.crash` tries as many as one likes."""
+"""Power cuts at the steps of a store's life, a few of each; `python -m tests.crash` tests any number."""
 
 import json
 import subprocess
@@ -12,9 +12,9 @@ from tests.crash.sweep import Sweep
 from tests.crash.workload import WORKLOADS
 
 STATES = dict.fromkeys(WORKLOADS, 25) | {"pending_work": 12, "expired_files": 12}
-"""Those of a whole broker's work cost more: all that is pending in them is brought to its end."""
+"""States of a whole broker cost more: all their pending work is run to its end."""
 REUSING = ("retention", "expired_files")
-"""Where segments become others."""
+"""Where segments are recycled."""
 SECONDS = 8.0
 
 
@@ -25,18 +25,18 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
 def test_nothing_acknowledged_is_lost_and_nothing_else_appears(name: str, library: Path) -> None:
-    with folder.room() as room:
-        ops = recording.record(library, room / "recorded", name, seed=1)
+    with folder.scratch() as scratch:
+        ops = recording.record(library, scratch / "recorded", name, seed=1)
         assert recording.reused(ops) or name not in REUSING
-        tally = Sweep(name, 1, ops, room, STATES[name] / len(ops), seconds=SECONDS).run()
+        tally = Sweep(name, 1, ops, scratch, STATES[name] / len(ops), seconds=SECONDS).run()
     assert not tally.failures, "\n".join(map(str, tally.failures))
     assert tally.states >= STATES[name] // 4
 
 
-def test_the_long_run_tells_what_it_tried(tmp_path: Path) -> None:
+def test_the_long_run_reports_what_it_tested(tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
     asked = ["--states", "15", "--seed", "3", "--workload", "config_files", "--json", str(summary)]
     subprocess.run([sys.executable, "-m", "tests.crash", *asked], check=True, timeout=60)
-    told = json.loads(summary.read_text())
-    assert told["states"] == told["by_workload"]["config_files"] > 10
-    assert (told["failed"], told["failures"]) == (0, [])
+    report = json.loads(summary.read_text())
+    assert report["states"] == report["by_workload"]["config_files"] > 10
+    assert (report["failed"], report["failures"]) == (0, [])

@@ -1,4 +1,4 @@
-"""A power cut takes back records that offsets and files of progress speak of: what `python -m tests.crash` found."""
+"""A power cut loses records that offsets and progress files refer to: findings of `python -m tests.crash`."""
 
 import asyncio
 import os
@@ -26,8 +26,8 @@ from tests.support.transaction_harness import HALF, ROUND_MS, TransactionHarness
 from tests.timers.test_recovery import lose_from
 
 
-def test_a_half_message_whose_copy_is_lost_is_asked_for(tmp_path: Path) -> None:
-    """The journal came to the disk, the copies did not."""
+def test_a_half_message_whose_copy_is_lost_is_checked(tmp_path: Path) -> None:
+    """The journal was synced, the copies were not."""
     harness = TransactionHarness(tmp_path)
     harness.prepare()
     end = harness.store.written
@@ -43,19 +43,19 @@ def test_a_half_message_whose_copy_is_lost_is_asked_for(tmp_path: Path) -> None:
     harness.close()
 
 
-def test_check_points_that_come_to_the_places_of_lost_ones_are_settled(tmp_path: Path) -> None:
-    """The offset of the reviving group stands behind the end of its queue."""
+def test_check_points_at_the_offsets_of_lost_ones_are_processed(tmp_path: Path) -> None:
+    """The offset of the reviving group is past the end of its queue."""
     harness = ReviveHarness(tmp_path)
     for number in range(3):
         harness.put("T", b"%d" % number)
-    harness.take(0)
+    harness.pop(0)
     harness.timers.run(20_000)
     assert harness.revived() == [b"0"]
     harness.offsets.commit(GROUP, REVIVE, 0, 7)
     harness.kill()
     harness = ReviveHarness(tmp_path, now_ms=harness.clock.now_ms())
     for number in (1, 2):
-        harness.take(number)
+        harness.pop(number)
         harness.timers.run(20_000)
         harness.kill()
         harness = ReviveHarness(tmp_path, harness.offsets.to_json(), harness.clock.now_ms())
@@ -65,20 +65,20 @@ def test_check_points_that_come_to_the_places_of_lost_ones_are_settled(tmp_path:
 
 
 class Progress:
-    """A table that notes when its text is made."""
+    """A table that records when it is serialized."""
 
     def __init__(self, harness: list[str]) -> None:
-        self._room = harness
+        self._scratch = harness
 
     def to_json(self) -> bytes:
-        self._room.append("text")
+        self._scratch.append("text")
         return b"{}"
 
     def load(self, text: bytes) -> None:
         raise AssertionError("there is no file")
 
 
-def test_a_file_of_progress_is_written_behind_what_it_speaks_of(tmp_path: Path) -> None:
+def test_a_progress_file_is_written_after_what_it_refers_to(tmp_path: Path) -> None:
     path, order = tmp_path / "progress.json", list[str]()
 
     def settle() -> None:
@@ -99,12 +99,17 @@ def test_a_file_of_progress_is_written_behind_what_it_speaks_of(tmp_path: Path) 
 def flusher(store: MessageStore, loop: asyncio.AbstractEventLoop) -> Flusher:
     """One that does nothing by itself for an hour."""
     return Flusher(
-        loop, store, sync_flush=False, interval_ms=lambda: 3_600_000, queue_interval_ms=lambda: 3_600_000,
-        synced=lambda end: None, failed=lambda error: None,
-    )  # fmt: skip
+        loop,
+        store,
+        sync_flush=False,
+        interval_ms=lambda: 3_600_000,
+        queue_interval_ms=lambda: 3_600_000,
+        synced=lambda end: None,
+        failed=lambda error: None,
+    )
 
 
-def test_settling_brings_the_log_to_the_disk_while_the_thread_runs_and_behind_it(tmp_path: Path) -> None:
+def test_settling_syncs_the_log_while_the_thread_runs_and_after_it(tmp_path: Path) -> None:
     store, loop = open_store(tmp_path), asyncio.new_event_loop()
     each = flusher(store, loop)
     each.start()
@@ -131,7 +136,7 @@ def answered(broker: RestartedServices, code: RequestCode, ext: dict[str, str]) 
 def test_an_answered_acknowledgement_in_order_is_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It moves the group's offset, as a commit does; no record is written that would take it along."""
+    """It moves the group's offset, as a commit does, but writes no record that would be synced with it."""
     broker = RestartedServices(
         tmp_path, {"flushDiskType": "SYNC_FLUSH", "brokerName": "b"}, 1_700_000_000_000
     )
@@ -157,10 +162,10 @@ def test_an_answered_acknowledgement_in_order_is_on_the_disk(
         broker.kill()
 
 
-def test_a_file_of_the_journal_is_gone_for_good_before_a_newer_one(
+def test_a_journal_file_is_deleted_durably_before_a_newer_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An older one that a power cut brings back alone would speak of old progress."""
+    """If a power cut restored only the older one, it would state old progress."""
     done, unlink = list[str](), Path.unlink
     each = Journal(tmp_path, "run", 0)
     numbers = []

@@ -1,4 +1,4 @@
-"""The simulator itself: it sees all that is done to the files, leaves nothing out, and finds what is wrong."""
+"""The simulator itself: it records every change of the files, leaves no state out, and finds what is wrong."""
 
 import itertools
 import random
@@ -23,8 +23,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ops(library: Path) -> list[Op]:
-    with folder.room() as room:
-        return recording.record(library, room / "recorded", "group_commit", SEED)
+    with folder.scratch() as scratch:
+        return recording.record(library, scratch / "recorded", "group_commit", SEED)
 
 
 def disk_after(*ops: Op) -> Disk:
@@ -39,17 +39,17 @@ def op(kind: Kind, file: int = 0, at: int = 0, length: int = 0, data: bytes = b"
 
 
 def found(library: Path, ops: list[Op]) -> list[str]:
-    """What is said of the states of a log that was tampered with."""
-    with folder.room() as room:
-        tally = Sweep("group_commit", SEED, ops, room, STATES / len(ops), failures_max=3).run()
+    """Faults of the states of a log that was tampered with."""
+    with folder.scratch() as scratch:
+        tally = Sweep("group_commit", SEED, ops, scratch, STATES / len(ops), failures_max=3).run()
     return [fault for failure in tally.failures for fault in failure.faults]
 
 
 @pytest.mark.parametrize("name", ["group_commit", "retention", "config_files"])
-def test_the_log_holds_every_byte_that_was_written(name: str, library: Path) -> None:
-    """Replayed to its end it is the folder, to the byte."""
-    with folder.room() as room:
-        root = room / "recorded"
+def test_the_log_contains_every_byte_that_was_written(name: str, library: Path) -> None:
+    """Replayed to its end it equals the folder, byte for byte."""
+    with folder.scratch() as scratch:
+        root = scratch / "recorded"
         disk = disk_after(*recording.record(library, root, name, SEED))
         assert set(disk.tree) == {str(path.relative_to(root)) for path in root.rglob("*")}
         for path, number in disk.tree.items():
@@ -84,7 +84,7 @@ def test_what_was_synced_is_in_every_state() -> None:
     )
 
 
-def test_few_things_are_tried_in_every_combination() -> None:
+def test_few_things_are_tested_in_every_combination() -> None:
     disk = disk_after(
         op(Kind.CREATE, data=b"a"),
         op(Kind.SYNC_FOLDER),
@@ -122,30 +122,30 @@ TAMPERED: dict[str, Callable[[Op], bool]] = {
 
 
 @pytest.mark.parametrize("what", TAMPERED)
-def test_an_order_that_is_broken_is_found(what: str, library: Path, ops: list[Op]) -> None:
+def test_a_wrong_order_is_found(what: str, library: Path, ops: list[Op]) -> None:
     assert found(library, [op for op in ops if not TAMPERED[what](op)])
 
 
-def test_an_untampered_log_is_sound(library: Path, ops: list[Op]) -> None:
+def test_an_unchanged_log_has_no_fault(library: Path, ops: list[Op]) -> None:
     assert not found(library, ops)
 
 
-def test_old_records_in_a_file_that_is_used_again_are_found(library: Path) -> None:
-    """The zeros of one of them were not on the disk when it took its name."""
-    with folder.room() as room:
-        ops = recording.record(library, room / "recorded", "retention", SEED)
+def test_old_records_in_a_recycled_file_are_found(library: Path) -> None:
+    """The zeros of one of them were not synced when it got its new name."""
+    with folder.scratch() as scratch:
+        ops = recording.record(library, scratch / "recorded", "retention", SEED)
     focus = recording.reusing(ops)
     zeroed = {n for n in focus if ops[n].kind == Kind.ZERO}
     synced = {n for n in focus if ops[n].kind == Kind.SYNC and n - 1 in zeroed}
     assert synced
-    with folder.room() as room:
+    with folder.scratch() as scratch:
         broken = [op for n, op in enumerate(ops) if n not in synced]
         focus = recording.reusing(broken)
-        tally = Sweep("retention", SEED, broken, room, 0.001, failures_max=1, focus=focus).run()
+        tally = Sweep("retention", SEED, broken, scratch, 0.001, failures_max=1, focus=focus).run()
     assert "never written there" in str(tally.failures)
 
 
-def test_a_state_can_be_made_again(library: Path, ops: list[Op]) -> None:
+def test_a_state_can_be_reproduced(library: Path, ops: list[Op]) -> None:
     logs = {op.file for op in ops if op.kind == Kind.CREATE and op.names[0].startswith("commitlog/")}
     broken = [op for op in ops if not (op.kind == Kind.SYNC and op.file in logs)]
     assert found(library, broken) == found(library, broken)

@@ -1,4 +1,4 @@
-"""A whole broker as workload: topics and groups made, messages sent and consumed over the wire, then a clean stop."""
+"""A whole broker as workload: topics and groups created, messages sent and consumed, then a clean stop."""
 
 import json
 import random
@@ -15,7 +15,7 @@ TOPIC, QUEUES, SENDS = "T", 2, 80
 
 
 def whole_broker(root: Path, mark: Marks, draw: random.Random) -> None:
-    """SYNC_FLUSH: topics made, messages sent and consumed over the wire, then SIGTERM."""
+    """SYNC_FLUSH: topics created, messages sent and consumed over the wire, then SIGTERM."""
     serve(root, mark, {"timerWheelEnable": "false"}, lambda connection: _use(connection, mark, draw))
 
 
@@ -30,7 +30,7 @@ def _use(connection: ClientSocket, mark: Marks, draw: random.Random) -> None:
 
 
 def _send(connection: ClientSocket, mark: Marks, draw: random.Random, number: int) -> None:
-    """A message, and now and then the offset behind it is committed."""
+    """A message; sometimes the offset after it is committed."""
     queue_id, body = draw.randrange(QUEUES), draw.randbytes(draw.randint(0, 2500))
     properties = f"KEYS\x01k{number}\x02TAGS\x01a\x02"
     answer = connection.ask(RequestCode.SEND_MESSAGE_V2, send_ext(TOPIC, queue_id, i=properties), body)

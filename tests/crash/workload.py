@@ -1,4 +1,4 @@
-"""What is recorded: scripts that use a store as a broker does, step by step.
+"""Workloads to record: scripts that use a store as a broker does, step by step.
 
 `python -m tests.crash.workload NAME ROOT SEED` runs one; tests.crash.recording does so under the recorder.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.crash.expiry import expired_files
 from tests.crash.marks import Marks
 from tests.crash.pending import pending_work
-from tests.crash.progress import GROUP, Keeper
+from tests.crash.progress import GROUP, ProgressWriter
 from tests.crash.whole import whole_broker
 from tests.crash.writer import Options, Writer
 
@@ -34,10 +34,10 @@ QUEUES = [("T", 0), ("T", 1), ("U", 0)]
 
 
 def group_commit(root: Path, mark: Marks, draw: random.Random) -> None:
-    """SYNC_FLUSH: several turns gather while one sync runs; queues and checkpoint follow now and then."""
+    """SYNC_FLUSH: several write batches collect while one sync runs; queues and checkpoint follow sometimes."""
     writer = Writer(root, mark, draw, {**SMALL, "sync_flush": True})
     for number in range(60):
-        writer.turn(QUEUES, draw.randint(1, 4))
+        writer.put_and_write(QUEUES, draw.randint(1, 4))
         if draw.random() < 0.6:
             writer.sync()
             writer.store.prepare()
@@ -47,30 +47,30 @@ def group_commit(root: Path, mark: Marks, draw: random.Random) -> None:
 
 
 def async_flush(root: Path, mark: Marks, draw: random.Random) -> None:
-    """ASYNC_FLUSH: many turns between two syncs, over several segments and queue files."""
+    """ASYNC_FLUSH: many write batches between two syncs, over several segments and queue files."""
     writer = Writer(root, mark, draw, SMALL)
     for number in range(50):
-        writer.turn(QUEUES, draw.randint(1, 8))
+        writer.put_and_write(QUEUES, draw.randint(1, 8))
         if number % 12 == 11:
             writer.flush()
     writer.close()
 
 
 def pages(root: Path, mark: Marks, draw: random.Random) -> None:
-    """Queue and index files of several pages, long without a sync."""
+    """Queue and index files of several pages, for long without a sync."""
     writer = Writer(root, mark, draw, PAGES)
     for number in range(90):
-        writer.turn([("T", 0)], draw.randint(5, 12))
+        writer.put_and_write([("T", 0)], draw.randint(5, 12))
         if number % 30 == 29:
             writer.flush()
     writer.close()
 
 
 def retention(root: Path, mark: Marks, draw: random.Random) -> None:
-    """Old segments go while new ones come; queues, index and a whole topic go, too."""
+    """Old segments are deleted while new ones are created; queues, index and a whole topic are deleted, too."""
     writer = Writer(root, mark, draw, {**SMALL, "sync_flush": draw.random() < 0.5})
     for number in range(60):
-        writer.turn([*QUEUES, ("Gone", 0)] if number < 30 else QUEUES, draw.randint(1, 6))
+        writer.put_and_write([*QUEUES, ("Gone", 0)] if number < 30 else QUEUES, draw.randint(1, 6))
         writer.sync()
         if number % 5 == 4:
             writer.flush()
@@ -86,7 +86,7 @@ def restarts(root: Path, mark: Marks, draw: random.Random) -> None:
     writer = Writer(root, mark, draw, SMALL)
     for number in range(8):
         for _ in range(draw.randint(1, 8)):
-            writer.turn(QUEUES, draw.randint(1, 5))
+            writer.put_and_write(QUEUES, draw.randint(1, 5))
             if draw.random() < 0.4:
                 writer.flush()
         writer.reopen(kill=number % 3 != 0)
@@ -94,38 +94,41 @@ def restarts(root: Path, mark: Marks, draw: random.Random) -> None:
 
 
 def config_files(root: Path, mark: Marks, draw: random.Random) -> None:
-    """topics.json is saved again and again, with its .bak."""
+    """topics.json is saved repeatedly, with its .bak."""
     writer = Writer(root, mark, draw, SMALL)
-    keeper = Keeper(root, mark, writer.store)
+    progress_writer = ProgressWriter(root, mark, writer.store)
     for number in range(20):
-        keeper.save_topics()
+        progress_writer.save_topics()
         if number % 7 == 0:
-            writer.turn(QUEUES, 2)
-    keeper.journal.close()
+            writer.put_and_write(QUEUES, 2)
+    progress_writer.journal.close()
     writer.close()
 
 
 def progress(root: Path, mark: Marks, draw: random.Random) -> None:
-    """Messages are consumed: offsets in the journal, and now and then in consumerOffset.json; either flush mode."""
+    """Messages are consumed: offsets in the journal, and sometimes in consumerOffset.json; either flush mode."""
     is_synced = draw.random() < 0.6
     writer = Writer(root, mark, draw, {**SMALL, "sync_flush": is_synced})
-    keeper = Keeper(root, mark, writer.store)
+    progress_writer = ProgressWriter(root, mark, writer.store)
     for number in range(60):
-        writer.turn(QUEUES, draw.randint(1, 4))
+        writer.put_and_write(QUEUES, draw.randint(1, 4))
         if is_synced or number % 9 == 8:
             writer.sync()
         for topic, queue_id in QUEUES:
             end = writer.store.reader.max_offset(topic, queue_id)
-            if end > max(keeper.offsets.committed(GROUP, topic, queue_id), 0) and draw.random() < 0.5:
-                keeper.commit(topic, queue_id, end, wait=is_synced)
+            if (
+                end > max(progress_writer.offsets.committed(GROUP, topic, queue_id), 0)
+                and draw.random() < 0.5
+            ):
+                progress_writer.commit(topic, queue_id, end, wait=is_synced)
         if number % 8 == 7:
             writer.flush()
-            keeper.save_progress()
+            progress_writer.save_progress()
         if number % 25 == 24:
-            keeper.journal.close()
+            progress_writer.journal.close()
             writer.reopen(kill=True)
-            keeper = Keeper(root, mark, writer.store)
-    keeper.journal.close()
+            progress_writer = ProgressWriter(root, mark, writer.store)
+    progress_writer.journal.close()
     writer.store.abandon()
 
 

@@ -1,4 +1,4 @@
-"""Writer: a store that is used, with a mark for all that it promises. Runs in the recorded process, one thread."""
+"""Writer: uses a store, with a mark for everything that it promises. Runs in the recorded process, one thread."""
 
 import random
 from pathlib import Path
@@ -15,7 +15,7 @@ Options = dict[str, Any]
 
 
 class Writer:
-    """`options` are those of MessageStore.open. Time goes on by itself, a turn for each `write`."""
+    """`options` are those of MessageStore.open. Time advances by itself, a step for each `write`."""
 
     def __init__(self, root: Path, mark: Marks, draw: random.Random, options: Options) -> None:
         self.root, self.mark, self.draw, self.options = root, mark, draw, options
@@ -63,7 +63,7 @@ class Writer:
             self._mark_put(topic, queue_id, entry + number, at, key)
 
     def _content(self, large: bool) -> tuple[bytes, bytes, str]:
-        """Body, properties and the key that no other message has."""
+        """Body, properties and a unique key."""
         self.numbers += 1
         key = f"k{self.numbers}"
         body = self.draw.randbytes(self.draw.randint(600, 1800) if large else self.draw.randint(0, 120))
@@ -73,21 +73,21 @@ class Writer:
     def _mark_put(self, topic: str, queue_id: int, entry: int, at: int, key: str) -> None:
         self.mark("putting", topic=topic, queue=queue_id, entry=entry, at=at, key=key)
 
-    # ---- turns ----
+    # ---- write batches ----
 
     def write(self) -> None:
-        """What was put, as one turn; `written` is what ASYNC_FLUSH acknowledges."""
+        """Writes what was put, as one batch; `written` is what ASYNC_FLUSH acknowledges."""
         self.mark("writing", end=self._staged_end())
         self.mark("written", end=self.store.write())
         self.now_ms += self.draw.choice((0, 1, 40, 900, 2500))
 
     def sync(self) -> None:
-        """`synced` is what SYNC_FLUSH acknowledges and shows."""
+        """`synced` is what SYNC_FLUSH acknowledges and makes visible."""
         end = self.store.sync()
         self.store.confirm(end)
         self.mark("synced", end=end)
 
-    def turn(self, queues: list[tuple[str, int]], count: int) -> None:
+    def put_and_write(self, queues: list[tuple[str, int]], count: int) -> None:
         for _ in range(count):
             topic, queue_id = self.draw.choice(queues)
             kind = self.draw.random()
@@ -98,7 +98,7 @@ class Writer:
         self.write()
 
     def flush(self) -> None:
-        """As the flusher does it: the log, the next segment, then queues, index and checkpoint."""
+        """As the flusher does: the log, the next segment, then queues, index and checkpoint."""
         self.sync()
         self.store.prepare()
         self.store.flush_queues()
@@ -106,7 +106,7 @@ class Writer:
     # ---- life ----
 
     def drop_segments(self, most: int = 1) -> None:
-        """By force, or because they are old; then one is kept to be written to again."""
+        """By force, or because they are old; then one is kept to be recycled."""
         self.mark("dropping", most=most)
         force = self.draw.random() < 0.2
         drop_segments(self.store, force=force, at_most=most)

@@ -1,4 +1,4 @@
-"""FakeBroker: a server that answers sends or pulls wrongly in one chosen way, which a load test must notice."""
+"""FakeBroker: a server that answers sends or pulls wrongly in one chosen way, which a load test must detect."""
 
 import socket
 import struct
@@ -12,7 +12,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 
 Lie = Callable[[list[bytes]], list[bytes]]
-"""Records of a queue as they are → as they are told."""
+"""Records of a queue as they are → as the broker sends them."""
 
 
 def answer(
@@ -24,11 +24,25 @@ def answer(
 
 
 def record(body: bytes, *, queue_offset: int = 0, crc: int | None = None) -> bytes:
-    told = zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc
+    body_crc = zlib.crc32(body) & 0x7FFFFFFF if crc is None else crc
     head = struct.pack(
-        ">iIIiiqqiq8sq8siqi", 92 + len(body), 0xDAA320A7, told, 0, 0, queue_offset, 0, 0, 0, bytes(8), 0, bytes(8),
-        0, 0, len(body),
-    )  # fmt: skip
+        ">iIIiiqqiq8sq8siqi",
+        92 + len(body),
+        0xDAA320A7,
+        body_crc,
+        0,
+        0,
+        queue_offset,
+        0,
+        0,
+        0,
+        bytes(8),
+        0,
+        bytes(8),
+        0,
+        0,
+        len(body),
+    )
     return head + body + b"\x01T\0\0"
 
 
@@ -67,7 +81,7 @@ class FakeBroker:
                     frame = head + peer.recv(int.from_bytes(head), socket.MSG_WAITALL)
                     peer.sendall(self._answer(RemotingCommand.decode(frame)))
             except OSError:
-                return  # the load gave up
+                return  # the load generator gave up
 
     def _answer(self, request: RemotingCommand) -> bytes:
         if request.code == RequestCode.SEND_MESSAGE_V2:

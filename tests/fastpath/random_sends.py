@@ -1,4 +1,4 @@
-"""Random frames of producers: plain ones, slightly different ones, and wrong ones. The seed reproduces a failure."""
+"""Random frames of producers: plain, slightly different, and malformed ones. The seed reproduces a failure."""
 
 import random
 import struct
@@ -63,13 +63,23 @@ def sending(rng: random.Random, opaque: int) -> bytes:
     topic, queues = rng.choice(TOPICS)
     many = code == RequestCode.SEND_BATCH_MESSAGE
     values = [
-        "PG", topic, "TBW102", "4", str(rng.randrange(queues)), str(rng.choice((0, 0, 0, 1, 2, 0x303, 0x40))),
-        str(1_700_000_000_000 + opaque), str(rng.choice((0, 7, -7))), properties(rng, f"{opaque:032X}"), "0",
-        rng.choice(("false", "true")), "16", rng.choice(("true", "True")) if many else "false",
-    ]  # fmt: skip
+        "PG",
+        topic,
+        "TBW102",
+        "4",
+        str(rng.randrange(queues)),
+        str(rng.choice((0, 0, 0, 1, 2, 0x303, 0x40))),
+        str(1_700_000_000_000 + opaque),
+        str(rng.choice((0, 7, -7))),
+        properties(rng, f"{opaque:032X}"),
+        "0",
+        rng.choice(("false", "true")),
+        "16",
+        rng.choice(("true", "True")) if many else "false",
+    ]
     if rng.random() < 0.1:
         values[rng.choice((3, 4, 5, 6, 7, 9))] = rng.choice(ODD_NUMBERS)
-        values[1] = "One"  # a queue that the broker chooses is the same one then
+        values[1] = "One"  # a queue that the broker chooses is then the same one
     if rng.random() < 0.05:
         values[1] = rng.choice(
             ("Missing", "%RETRY%PG", "TBW102", "SCHEDULE_TOPIC_XXXX", "wrong topic", "", "One\x00", "%LMQ%x")
@@ -95,7 +105,7 @@ def sending(rng: random.Random, opaque: int) -> bytes:
 
 
 def mutated(rng: random.Random, frame: bytes) -> bytes:
-    """A few bytes of the header are other ones; its length is as it was, and so are code, opaque and flag if binary."""
+    """A few bytes of the header are changed; its length stays, and so do code, opaque and flag if it is binary."""
     changed = bytearray(frame)
     header_bytes = int.from_bytes(frame[5:8], "big")
     first = 8 + 13 if frame[4] else 8

@@ -1,4 +1,4 @@
-"""News: who listens hears of a turn's queues when one of his topics is among them, or while his crowd waits."""
+"""Arrivals: a listener gets a batch's queues if one of its topics is among them, or while others wait."""
 
 import asyncio
 
@@ -12,36 +12,36 @@ from tests.support.peers import RecordedPeer
 
 
 @pytest.fixture
-def heard() -> list[tuple[str, set[Queue]]]:
+def notified() -> list[tuple[str, set[Queue]]]:
     return []
 
 
-def test_a_topic_is_heard_of_with_all_that_has_news(heard: list[tuple[str, set[Queue]]]) -> None:
+def test_a_topic_is_notified_with_all_queues_that_grew(notified: list[tuple[str, set[Queue]]]) -> None:
     arrivals = ArrivalNotifier()
-    arrivals.listen(lambda queues: heard.append(("delays", queues)), topics=("SCHEDULE",))
-    arrivals.listen(lambda queues: heard.append(("timers", queues)), topics=("TIMER",))
+    arrivals.listen(lambda queues: notified.append(("delays", queues)), topics=("SCHEDULE",))
+    arrivals.listen(lambda queues: notified.append(("timers", queues)), topics=("TIMER",))
     arrivals([("T", 0), ("U", 1)])
-    assert heard == []
+    assert notified == []
     arrivals([("T", 0), ("SCHEDULE", 3), ("T", 0)])
-    assert heard == [("delays", {("T", 0), ("SCHEDULE", 3)})]
+    assert notified == [("delays", {("T", 0), ("SCHEDULE", 3)})]
     arrivals([("TIMER", 0), ("SCHEDULE", 1)])
-    assert [name for name, _ in heard[1:]] == ["delays", "timers"]
+    assert [name for name, _ in notified[1:]] == ["delays", "timers"]
 
 
-def test_a_crowd_is_told_of_all_while_there_is_one(heard: list[tuple[str, set[Queue]]]) -> None:
+def test_waiting_requests_are_notified_of_all_queues(notified: list[tuple[str, set[Queue]]]) -> None:
     arrivals, waiters = ArrivalNotifier(), dict[str, int]()
-    arrivals.listen(lambda queues: heard.append(("pops", queues)), waiters=waiters)
+    arrivals.listen(lambda queues: notified.append(("pops", queues)), waiters=waiters)
     arrivals([("T", 0)])
-    assert heard == []
-    waiters["somebody"] = 1
+    assert notified == []
+    waiters["a client"] = 1
     arrivals({("T", 0)})
-    assert heard == [("pops", {("T", 0)})]
+    assert notified == [("pops", {("T", 0)})]
     waiters.clear()
     arrivals([("T", 1)])
-    assert len(heard) == 1
+    assert len(notified) == 1
 
 
-def test_held_pulls_hear_before_others(heard: list[tuple[str, set[Queue]]]) -> None:
+def test_held_pulls_are_notified_before_others(notified: list[tuple[str, set[Queue]]]) -> None:
     clock, order = ManualClock(), list[str]()
     loop = asyncio.new_event_loop()
     hold_service = PullHoldService(loop, clock, 1)
@@ -58,6 +58,6 @@ def test_held_pulls_hear_before_others(heard: list[tuple[str, set[Queue]]]) -> N
 
 
 @pytest.mark.parametrize("topic", [name_rules.SCHEDULE_TOPIC, name_rules.TIMER_TOPIC])
-def test_topics_in_which_services_listen_are_the_systems_own(topic: str) -> None:
-    """None of them passes the fast lane's gate, so nobody needs to be told of its queues unless somebody waits."""
+def test_topics_in_which_services_listen_are_system_topics(topic: str) -> None:
+    """The fast path takes none of them, so their queues need no notification unless a request waits."""
     assert name_rules.is_system_topic(topic)

@@ -1,4 +1,4 @@
-"""Offsets that come with pulls: noted in the journal natively, and counted as those of the complete way are."""
+"""Offsets that come with pulls: journalled natively, and counted as those of the complete path are."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -59,7 +59,7 @@ class PullHarness(FastPathHarness):
         assert self.connection.slow == []
 
     def on_commit(self) -> list[tuple[str, int, int]]:
-        """What a start after a kill finds, packed."""
+        """What a start after a kill finds, compacted."""
         again = Journal(self.folder, self.store.run, 0)
         entries = again.recover_entries()
         again.close()
@@ -76,10 +76,18 @@ def harness(tmp_path: Path) -> Iterator[PullHarness]:
 
 def committing(queue_id: int, commit_offset: int) -> bytes:
     ext = {
-        "consumerGroup": "G", "topic": "T", "queueId": str(queue_id), "queueOffset": "0", "maxMsgNums": "32",
-        "sysFlag": "5", "commitOffset": str(commit_offset), "suspendTimeoutMillis": "0", "subscription": "*",
-        "subVersion": "0", "expressionType": "TAG",
-    }  # fmt: skip
+        "consumerGroup": "G",
+        "topic": "T",
+        "queueId": str(queue_id),
+        "queueOffset": "0",
+        "maxMsgNums": "32",
+        "sysFlag": "5",
+        "commitOffset": str(commit_offset),
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
     return RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=1).encode()
 
 
@@ -90,7 +98,7 @@ def test_a_commit_is_in_the_table_and_in_the_journal(harness: PullHarness) -> No
     assert harness.on_commit() == [(KEY, 0, 7), (KEY, 1, 2)]
 
 
-def test_each_is_counted_and_only_another_offset_is_noted(harness: PullHarness) -> None:
+def test_each_is_counted_and_only_a_new_offset_is_journalled(harness: PullHarness) -> None:
     before = harness.journal.journal_page.at
     harness.pull(5, 5, 6, 6, 6, 5, 5)
     assert harness.journal.journal_page.at == before + 3 * ENTRY_BYTES
@@ -108,7 +116,7 @@ def test_a_full_file_of_the_journal_is_followed_by_another(harness: PullHarness)
     assert harness.on_commit() == [(KEY, 0, count - 1)]
 
 
-def test_what_follows_the_end_of_a_groups_offsets_begins_anew(harness: PullHarness) -> None:
+def test_after_a_groups_offsets_were_deleted_they_start_again(harness: PullHarness) -> None:
     harness.pull(5, 6)
     harness.offsets.remove_group("G")
     harness.pull(3)
@@ -117,7 +125,7 @@ def test_what_follows_the_end_of_a_groups_offsets_begins_anew(harness: PullHarne
     assert harness.on_commit() == [(KEY, -1, -1), (KEY, 0, 3)]
 
 
-def test_offsets_that_were_loaded_go_on(harness: PullHarness) -> None:
+def test_loaded_offsets_continue(harness: PullHarness) -> None:
     harness.pull(5)
     harness.offsets.load(b'{"offsetTable":{"T@G":{"0":40}}}')
     harness.pull(41)
@@ -126,7 +134,7 @@ def test_offsets_that_were_loaded_go_on(harness: PullHarness) -> None:
     assert harness.on_commit() == [(KEY, 0, 41)]
 
 
-def test_a_group_that_may_have_no_more_queues_is_left_to_the_complete_way(tmp_path: Path) -> None:
+def test_a_group_at_its_queue_limit_takes_the_complete_path(tmp_path: Path) -> None:
     harness = PullHarness(tmp_path)
     harness.offsets._queues_max = 1
     harness.pull(5, 6)

@@ -1,4 +1,4 @@
-"""The lane takes what is plain and leaves the rest; its answers share the fate of their turn, in order."""
+"""The fast path takes plain requests and leaves the rest; its responses follow the result of their batch, in order."""
 
 import errno
 import weakref
@@ -57,9 +57,9 @@ def test_plain_sends_are_taken(harness: FastPathHarness) -> None:
     ) == (10, 5, 5)
 
 
-@pytest.mark.parametrize("piece_bytes", [64, 511, 7000])
-def test_very_many_topics_are_told_apart(harness: FastPathHarness, piece_bytes: int) -> None:
-    """So many that the lane looks ahead to the next frame's topic: of another length, half there, or not at all."""
+@pytest.mark.parametrize("chunk_bytes", [64, 511, 7000])
+def test_very_many_topics_are_distinguished(harness: FastPathHarness, chunk_bytes: int) -> None:
+    """So many that the next frame's topic is prefetched: of another length, half received, or missing."""
     for n in range(1500):
         harness.plain_topics.put(f"many-{n}", queues=1, sendable=True)
     topics = [f"many-{n}" for n in range(5, 1500, 7)]
@@ -67,8 +67,8 @@ def test_very_many_topics_are_told_apart(harness: FastPathHarness, piece_bytes: 
         FastPathConnection(harness),
         b"".join(plain(n, topic=topic) for n, topic in enumerate(topics)),
     )
-    for at in range(0, len(data), piece_bytes):
-        connection.feed(data[at : at + piece_bytes])
+    for at in range(0, len(data), chunk_bytes):
+        connection.feed(data[at : at + chunk_bytes])
     harness.timers.run()
     assert not connection.slow
     assert connection.answers() == [(n, 0) for n in range(len(topics))]
@@ -91,7 +91,7 @@ def test_very_many_topics_are_told_apart(harness: FastPathHarness, piece_bytes: 
         RemotingCommand(RequestCode.HEART_BEAT).encode(),
     ],
 )
-def test_the_rest_is_left_and_nothing_is_counted(harness: FastPathHarness, frame: bytes) -> None:
+def test_other_requests_are_left_and_not_counted(harness: FastPathHarness, frame: bytes) -> None:
     connection = FastPathConnection(harness)
     connection.feed(frame)
     assert len(connection.slow) == 1
@@ -106,7 +106,7 @@ def test_a_queue_that_the_store_cannot_have_is_left(harness: FastPathHarness) ->
     assert [command.opaque for command in connection.slow] == [2]
 
 
-def test_a_send_that_is_left_makes_no_queue(harness: FastPathHarness) -> None:
+def test_a_send_that_is_left_creates_no_queue(harness: FastPathHarness) -> None:
     FastPathConnection(harness).feed(plain(1, queue_id=1, DELAY="1"), plain(2, queue_id=1, long="x" * 33_000))
     assert ("T", 1) not in harness.store.reader.queues()
 
@@ -132,7 +132,7 @@ def test_one_way_sends_are_stored_and_not_answered(harness: FastPathHarness) -> 
     assert harness.store.reader.max_offset("T", 0) == 2
 
 
-def test_answers_of_both_ways_keep_their_order(harness: FastPathHarness) -> None:
+def test_responses_of_both_paths_keep_their_order(harness: FastPathHarness) -> None:
     connection, other = FastPathConnection(harness), FastPathConnection(harness)
     connection.feed(plain(1), delayed(2), plain(3), plain(4), delayed(5))
     other.feed(plain(6), delayed(7))
@@ -142,7 +142,7 @@ def test_answers_of_both_ways_keep_their_order(harness: FastPathHarness) -> None
     assert other.answers() == [(6, 0), (7, 0)]
 
 
-def test_a_failed_write_refuses_all_answers_of_the_turn_in_order(harness: FastPathHarness) -> None:
+def test_a_failed_write_refuses_all_responses_of_the_batch_in_order(harness: FastPathHarness) -> None:
     connection, other = FastPathConnection(harness), FastPathConnection(harness)
     connection.feed(plain(1), delayed(2), plain(3))
     other.feed(plain(4), plain(5, oneway=True))
@@ -158,16 +158,16 @@ def test_a_failed_write_refuses_all_answers_of_the_turn_in_order(harness: FastPa
     assert harness.store.reader.max_offset("T", 0) == 1
 
 
-def test_no_room_for_a_queue_refuses_that_message(harness: FastPathHarness) -> None:
+def test_no_space_for_a_queue_refuses_that_message(harness: FastPathHarness) -> None:
     connection = FastPathConnection(harness)
     fail_next("reserve", errno.ENOSPC)
-    with pytest.raises(PutRefused):  # by the complete way, which has it from the store
+    with pytest.raises(PutRefused):  # by the complete path, which gets it from the store
         connection.feed(plain(1))
     heal()
     assert [command.opaque for command in connection.slow] == [1]
 
 
-def test_sync_flush_holds_answers_and_news_until_the_sync(synced: FastPathHarness) -> None:
+def test_sync_flush_delays_responses_and_arrivals_until_the_sync(synced: FastPathHarness) -> None:
     connection = FastPathConnection(synced)
     connection.feed(plain(1), plain(2, WAIT="false"), delayed(3), plain(4))
     synced.timers.run()
@@ -180,8 +180,8 @@ def test_sync_flush_holds_answers_and_news_until_the_sync(synced: FastPathHarnes
     assert synced.store.reader.max_offset("T", 0) == 4
 
 
-def test_who_waits_for_the_disk_is_told_of_each_message(synced: FastPathHarness) -> None:
-    """Of headers that look alike, too."""
+def test_under_sync_flush_each_message_is_answered(synced: FastPathHarness) -> None:
+    """Also if their headers look the same."""
     connection = FastPathConnection(synced)
     connection.feed(*(plain(n, WAIT="false" if n in {3, 4} else "true") for n in range(1, 7)))
     synced.timers.run()
@@ -191,7 +191,7 @@ def test_who_waits_for_the_disk_is_told_of_each_message(synced: FastPathHarness)
     assert connection.answers() == [(n, 0) for n in (3, 4, 1, 2, 5, 6)]
 
 
-def test_answers_that_go_together_are_one_write_though_others_wait_between(
+def test_responses_sent_together_are_one_write_though_others_wait_between(
     harness: FastPathHarness, tmp_path: Path
 ) -> None:
     frames = [plain(n, WAIT="false" if n in {2, 4} else "true") for n in range(1, 7)]
@@ -214,7 +214,7 @@ def test_answers_that_go_together_are_one_write_though_others_wait_between(
     synced.store.close()
 
 
-def test_a_slow_disk_is_told_once(synced: FastPathHarness) -> None:
+def test_a_slow_disk_is_reported_once(synced: FastPathHarness) -> None:
     connection = FastPathConnection(synced)
     connection.feed(plain(1), plain(2))
     synced.timers.run()
@@ -244,7 +244,7 @@ def test_the_sync_timeout_can_change(synced: FastPathHarness) -> None:
     assert connection.answers() == [(1, DISK_TIMEOUT)]
 
 
-def test_a_failed_sync_refuses_those_that_wait(synced: FastPathHarness) -> None:
+def test_a_failed_sync_refuses_waiting_responses(synced: FastPathHarness) -> None:
     connection = FastPathConnection(synced)
     connection.feed(plain(1), plain(2, WAIT="false"), delayed(3))
     synced.timers.run()
@@ -253,7 +253,7 @@ def test_a_failed_sync_refuses_those_that_wait(synced: FastPathHarness) -> None:
     assert connection.answers() == [(2, 0), (1, NOT_AVAILABLE), (3, NOT_AVAILABLE)]
 
 
-def test_a_connection_that_went_gets_no_answer(harness: FastPathHarness) -> None:
+def test_a_closed_connection_gets_no_response(harness: FastPathHarness) -> None:
     connection, other = FastPathConnection(harness), FastPathConnection(harness)
     connection.feed(plain(1))
     other.feed(plain(2))
@@ -263,8 +263,8 @@ def test_a_connection_that_went_gets_no_answer(harness: FastPathHarness) -> None
     assert other.answers() == [(2, 0)]
 
 
-def test_nothing_of_a_turn_stays_behind_its_answers(harness: FastPathHarness) -> None:
-    """A connection that went is not kept by the last turn."""
+def test_a_batch_keeps_nothing_after_its_responses(harness: FastPathHarness) -> None:
+    """The last batch does not keep a closed connection alive."""
     connection = FastPathConnection(harness)
     gone = weakref.ref(connection)
     connection.feed(plain(1))
@@ -273,7 +273,7 @@ def test_nothing_of_a_turn_stays_behind_its_answers(harness: FastPathHarness) ->
     assert gone() is None
 
 
-def test_sends_wait_for_the_time_from_which_they_are_taken(harness: FastPathHarness) -> None:
+def test_sends_are_refused_before_the_start_time(harness: FastPathHarness) -> None:
     connection = FastPathConnection(harness)
     harness.sender.configure(b"", {}, harness.clock.now_ms() + 1)
     connection.feed(plain(1))
@@ -283,7 +283,7 @@ def test_sends_wait_for_the_time_from_which_they_are_taken(harness: FastPathHarn
     assert [command.opaque for command in connection.slow] == [1]
 
 
-def test_queues_of_a_topic_that_was_deleted_are_found_anew(harness: FastPathHarness) -> None:
+def test_queues_of_a_recreated_topic_are_looked_up_again(harness: FastPathHarness) -> None:
     connection = FastPathConnection(harness)
     connection.feed(plain(1), plain(2))
     harness.timers.run()
@@ -294,7 +294,7 @@ def test_queues_of_a_topic_that_was_deleted_are_found_anew(harness: FastPathHarn
     assert harness.store.reader.max_offset("T", 0) == 1
 
 
-def test_a_gate_finds_every_topic_and_none_that_went() -> None:
+def test_the_topic_table_finds_every_topic_and_no_deleted_one() -> None:
     plain_topics = PlainTopics()
     names = [f"topic-{n}" for n in range(5000)]
     for name in names:
@@ -309,8 +309,8 @@ def test_a_gate_finds_every_topic_and_none_that_went() -> None:
     assert len(plain_topics) == 3750
 
 
-def test_a_gate_that_changes_all_the_time_stays_small() -> None:
-    """Slots of topics that went are given back."""
+def test_a_topic_table_that_changes_constantly_stays_small() -> None:
+    """Slots of deleted topics are reused."""
     plain_topics = PlainTopics()
     for n in range(20_000):
         plain_topics.put(f"t{n}", queues=1, sendable=True)
@@ -318,7 +318,7 @@ def test_a_gate_that_changes_all_the_time_stays_small() -> None:
     assert (len(plain_topics), "t19999" in plain_topics) == (0, False)
 
 
-def test_a_topic_that_was_deleted_and_made_again_is_counted_again(harness: FastPathHarness) -> None:
+def test_a_recreated_topic_is_counted_again(harness: FastPathHarness) -> None:
     connection = FastPathConnection(harness)
     for sent in (3, 2):
         harness.plain_topics.put("T", queues=1, sendable=True, multi_tags=False)

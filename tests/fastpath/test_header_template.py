@@ -1,4 +1,4 @@
-"""A connection that knows how its headers look takes, leaves and refuses the same frames as one that sees its first."""
+"""A connection with a header template takes, leaves and refuses the same frames as one that sees its first header."""
 
 import json
 import random
@@ -20,14 +20,14 @@ EXT = {
 
 
 class Pair:
-    """The same frames: to one connection as long as it lives, and each to a connection of its own."""
+    """The same frames: to one long-lived connection, and each to a new connection."""
 
     def __init__(self, folder: Path) -> None:
         self.known, self.fresh = FastPathHarness(folder / "known"), FastPathHarness(folder / "fresh")
         self.connection = FastPathConnection(self.known)
 
-    def say(self, frame: bytes) -> tuple[list[tuple[int, int]], int, bool]:
-        """What came of it, alike at both: answers, frames left to the handlers, whether the connection was closed."""
+    def feed(self, frame: bytes) -> tuple[list[tuple[int, int]], int, bool]:
+        """The result, the same for both: responses, frames left to the handlers, whether the connection was closed."""
         if self.connection.output.closing:
             self.connection = FastPathConnection(self.known)
         self.connection.output.writes.clear()
@@ -77,13 +77,13 @@ def header(opaque: object = 7, ext: dict[str, object] | None = None, **members: 
 
 def test_any_byte_may_be_another(pair: Pair) -> None:
     usual, rng = header(), random.Random(1)
-    assert pair.say(framed(usual)) == ([(7, 0)], 0, False)
+    assert pair.feed(framed(usual)) == ([(7, 0)], 0, False)
     left = closed = 0
     for at in range(len(usual)):
         for other in rng.sample(OTHERS, 2):
-            _, slow, gone = pair.say(framed(usual[:at] + bytes((other,)) + usual[at + 1 :]))
+            _, slow, gone = pair.feed(framed(usual[:at] + bytes((other,)) + usual[at + 1 :]))
             left, closed = left + slow, closed + gone
-            pair.say(framed(usual))
+            pair.feed(framed(usual))
     assert left > 0
     assert closed > 0
     assert pair.same_stores()
@@ -96,27 +96,27 @@ VALUES = (
 OPAQUES = (0, -1, 12, 999_999_999, 1_000_000_000, 2_147_483_647, 2_147_483_648, "7", None, 1.5)
 
 
-def test_more_or_less_at_its_end(pair: Pair) -> None:
+def test_more_or_fewer_bytes_at_its_end(pair: Pair) -> None:
     for cut in range(1, 60, 7):
-        pair.say(framed(header()))
-        pair.say(framed(header()[:-cut]))
-        pair.say(framed(header() + b" " * cut))
-        pair.say(framed(header() + b"}" * cut))
+        pair.feed(framed(header()))
+        pair.feed(framed(header()[:-cut]))
+        pair.feed(framed(header() + b" " * cut))
+        pair.feed(framed(header() + b"}" * cut))
     assert pair.same_stores()
 
 
 @pytest.mark.parametrize("name", ["b", "e", "g", "i"])
 def test_values_of_all_kinds(pair: Pair, name: str) -> None:
     for value in VALUES:
-        pair.say(framed(header()))
-        pair.say(framed(header(ext=EXT | {name: value})))
+        pair.feed(framed(header()))
+        pair.feed(framed(header(ext=EXT | {name: value})))
     assert pair.same_stores()
 
 
 def test_numbers_of_requests(pair: Pair) -> None:
     for opaque in OPAQUES:
-        pair.say(framed(header()))
-        pair.say(framed(header(opaque)))
+        pair.feed(framed(header()))
+        pair.feed(framed(header(opaque)))
     assert pair.same_stores()
 
 
@@ -133,7 +133,7 @@ def test_members_in_another_order_or_twice(pair: Pair) -> None:
         if rng.random() < 0.5:
             texts.append(rng.choice(('"opaque":9', '"extFields":{"b":"T"}', '"remark":"x"', '"flag":2')))
         for _ in range(2):
-            pair.say(framed(("{" + ",".join(texts) + "}").encode()))
+            pair.feed(framed(("{" + ",".join(texts) + "}").encode()))
     assert pair.same_stores()
 
 
@@ -151,7 +151,7 @@ PROPERTIES = (
     "".join(f"name{n}\\u0001{n}\\u0002" for n in range(16)), "".join(f"name{n}\\u0001{n}\\u0002" for n in range(17)),
     "".join(f"name{n}{'x' * 120}\\u0001{n}\\u0002" for n in range(5)), f"{UNIQUE}a\\u0001{'x' * 65_530}\\u0002",
 )  # fmt: skip
-"""As they stand in a header."""
+"""Escaped as in a header."""
 
 
 def with_properties(escaped: str, opaque: int) -> bytes:
@@ -162,11 +162,11 @@ def with_properties(escaped: str, opaque: int) -> bytes:
 
 
 @pytest.mark.parametrize("first", range(len(PROPERTIES)))
-def test_properties_like_the_last_ones_or_others(pair: Pair, first: int) -> None:
+def test_properties_like_the_previous_ones_or_others(pair: Pair, first: int) -> None:
     for opaque, other in enumerate(PROPERTIES):
-        pair.say(with_properties(PROPERTIES[first], opaque))
-        pair.say(with_properties(PROPERTIES[first].replace("12", "3456"), opaque))
-        pair.say(with_properties(other, opaque))
+        pair.feed(with_properties(PROPERTIES[first], opaque))
+        pair.feed(with_properties(PROPERTIES[first].replace("12", "3456"), opaque))
+        pair.feed(with_properties(other, opaque))
     assert pair.same_stores()
 
 
@@ -174,34 +174,34 @@ def test_any_byte_of_properties_may_be_another(pair: Pair) -> None:
     text, rng = f"{UNIQUE}WAIT\\u0001true\\u0002TAGS\\u0001A{'b' * 20}\\u0002", random.Random(3)
     for at in range(len(text)):
         for other in rng.sample('\x01\x02\x1f\x7f\udc80"\\u02A ', 4):
-            pair.say(with_properties(text, at))
-            pair.say(with_properties(text[:at] + other + text[at + 1 :], at))
-            pair.say(with_properties(text[:at] + other + text[at:], at))
+            pair.feed(with_properties(text, at))
+            pair.feed(with_properties(text[:at] + other + text[at + 1 :], at))
+            pair.feed(with_properties(text[:at] + other + text[at:], at))
     assert pair.same_stores()
 
 
-def test_one_that_has_no_properties_is_known_again(pair: Pair) -> None:
+def test_a_template_without_properties_is_recognized(pair: Pair) -> None:
     bare = {name: value for name, value in EXT.items() if name != "i"}
     for opaque in range(3):
-        assert pair.say(framed(header(opaque, bare))) == ([(opaque, 0)], 0, False)
-    assert pair.say(framed(header(3))) == ([(3, 0)], 0, False)
+        assert pair.feed(framed(header(opaque, bare))) == ([(opaque, 0)], 0, False)
+    assert pair.feed(framed(header(3))) == ([(3, 0)], 0, False)
     assert pair.same_stores()
 
 
-def test_bare_numbers_are_known_as_such(pair: Pair) -> None:
+def test_unquoted_numbers_are_recognized(pair: Pair) -> None:
     for opaque, queue_id in ((1, 0), (2, 1), (3, 2), (4, -1), (5, 1)):
-        pair.say(framed(header(opaque, EXT | {"e": queue_id, "g": 5 + opaque})))
+        pair.feed(framed(header(opaque, EXT | {"e": queue_id, "g": 5 + opaque})))
     assert pair.same_stores()
 
 
 def test_a_long_header_is_read_as_a_whole_each_time(pair: Pair) -> None:
     for opaque in range(3):
-        assert pair.say(framed(header(opaque, EXT | {"n": "b" * 2000})))[0] == [(opaque, 0)]
+        assert pair.feed(framed(header(opaque, EXT | {"n": "b" * 2000})))[0] == [(opaque, 0)]
     assert pair.same_stores()
 
 
-def test_forms_take_turns(pair: Pair) -> None:
+def test_forms_alternate(pair: Pair) -> None:
     for opaque in range(6):
-        pair.say(plain(opaque, queue_id=opaque % 2, oneway=opaque == 3))
-        pair.say(framed(header(opaque)))
+        pair.feed(plain(opaque, queue_id=opaque % 2, oneway=opaque == 3))
+        pair.feed(framed(header(opaque)))
     assert pair.same_stores()

@@ -1,4 +1,4 @@
-"""Pulls that wait: whatever happens meanwhile, each way answers the same, byte for byte, and to the same pulls."""
+"""Held pulls: whatever happens while they wait, all paths answer the same pulls with the same bytes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -40,7 +40,7 @@ def configure(client: ClientSocket, *, enabled: bool) -> None:
 
 
 def sent(tag: str, count: int = 1) -> Deed:
-    """All in one request: readers see all of them or none."""
+    """All in one request: readers get all of them or none."""
     text = f"TAGS\x01{tag}\x02".encode() if tag else b""
     items = b"".join(item(b"%d" % number, text) for number in range(count))
 
@@ -66,7 +66,7 @@ def deleted(client: ClientSocket, topic: str) -> None:
     assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == 0
 
 
-def made_anew(client: ClientSocket, topic: str) -> None:
+def recreated(client: ClientSocket, topic: str) -> None:
     deleted(client, topic)
     settle(client, topic)
     sent("red", 4)(client, topic)
@@ -82,25 +82,31 @@ DEEDS: dict[str, Deed] = {
     "one of another tag": sent("yellow"),
     "no tag": sent(""),
     "a few": sent("blue", 5),
-    "so many others that it has to move on": sent("yellow", 801),
+    "so many others that its offset moves": sent("yellow", 801),
     "a reset": reset,
     "a topic that may not be read": closed_and_sent,
-    "a topic that goes": deleted,
-    "a topic that is made anew": made_anew,
+    "a deleted topic": deleted,
+    "a topic that is recreated": recreated,
     "a group that may not consume": disabled,
 }
 
 
 def asked(topic: str, offset: int, wait_ms: int) -> list[bytes]:
-    """Pulls of all kinds that wait."""
+    """Pulls of all kinds that are held."""
     frames = []
     for number, expression in enumerate(EXPRESSIONS * (PULLS // len(EXPRESSIONS))):
         queue_id, commits = "0" if number < 12 else "1", COMMIT if number % 3 == 0 else 0
         ext = pull_ext(
-            topic, offset if queue_id == "0" else 0, consumerGroup=GROUP, queueId=queue_id, subscription=expression,
-            sysFlag=str(SUBSCRIPTION | SUSPEND | commits), suspendTimeoutMillis=str(wait_ms),
-            maxMsgNums=str(1 + number % 5), commitOffset=str(number),
-        )  # fmt: skip
+            topic,
+            offset if queue_id == "0" else 0,
+            consumerGroup=GROUP,
+            queueId=queue_id,
+            subscription=expression,
+            sysFlag=str(SUBSCRIPTION | SUSPEND | commits),
+            suspendTimeoutMillis=str(wait_ms),
+            maxMsgNums=str(1 + number % 5),
+            commitOffset=str(number),
+        )
         serializer = ROCKETMQ if number % 2 else JSON
         command = RemotingCommand(RequestCode.PULL_MESSAGE, ext, opaque=1000 + number, serializer=serializer)
         frames.append(command.encode())
@@ -108,13 +114,13 @@ def asked(topic: str, offset: int, wait_ms: int) -> list[bytes]:
 
 
 def comparable(answer: RemotingCommand, port: int) -> bytes:
-    """All of it, but of its records what and where they are."""
+    """Everything, except offset and identity of its records."""
     answer.body = repr([(record.queue_offset, record.body) for record in records(answer.body)]).encode()
     return general(answer.encode(), port)
 
 
 def waiting(client: ClientSocket, consumer: ClientSocket, topic: str, wait_ms: int) -> None:
-    """Topic, group and pulls are there."""
+    """Topic, group and pulls are registered."""
     configure(client, enabled=True)
     settle(client, topic)
     sent("red", 3)(client, topic)
@@ -122,7 +128,7 @@ def waiting(client: ClientSocket, consumer: ClientSocket, topic: str, wait_ms: i
 
 
 def answers(broker: BrokerProcess, consumer: ClientSocket) -> dict[int, bytes]:
-    """What came by now, by opaque."""
+    """Responses received so far, by opaque."""
     found: dict[int, bytes] = {}
     barrier = consumer.send_request(RequestCode.GET_BROKER_CONFIG)
     while (answer := consumer.receive()).opaque != barrier:
@@ -131,39 +137,39 @@ def answers(broker: BrokerProcess, consumer: ClientSocket) -> dict[int, bytes]:
 
 
 @pytest.mark.parametrize("name", DEEDS)
-def test_what_happens_meanwhile(brokers: list[BrokerProcess], name: str) -> None:
-    """Who is woken is answered before whatever the same client asks afterwards."""
+def test_events_while_pulls_are_held(brokers: list[BrokerProcess], name: str) -> None:
+    """A woken pull is answered before any later request of the same client."""
     topic = "T-" + name.replace(" ", "-")
     with ExitStack() as open_ones:
-        heard = []
+        responses = []
         for broker in brokers:
             client, consumer = (open_ones.enter_context(broker.connect()) for _ in range(2))
             waiting(client, consumer, topic, wait_ms=20_000)
             assert answers(broker, consumer) == {}
             DEEDS[name](client, topic)
-            heard.append(answers(broker, consumer))
-    complete, *others = heard
+            responses.append(answers(broker, consumer))
+    complete, *others = responses
     assert len(complete) < PULLS
-    assert bool(complete) is (name != "a topic that goes")  # which brings no news
+    assert bool(complete) is (name != "a deleted topic")  # which causes no arrival
     for other in others:
         assert other == complete
 
 
-def test_their_deadline_comes(brokers: list[BrokerProcess]) -> None:
-    heard = []
+def test_held_pulls_are_answered_at_their_deadline(brokers: list[BrokerProcess]) -> None:
+    responses = []
     for broker in brokers:
         with broker.connect() as client:
             waiting(client, client, "Late", wait_ms=200)
             found = [client.receive() for _ in range(PULLS)]
-            heard.append({answer.opaque: comparable(answer, broker.address[1]) for answer in found})
-    complete, *others = heard
+            responses.append({answer.opaque: comparable(answer, broker.address[1]) for answer in found})
+    complete, *others = responses
     assert len(complete) == PULLS
     for other in others:
         assert other == complete
 
 
-def test_how_many_may_wait_changes_while_the_broker_runs(brokers: list[BrokerProcess]) -> None:
-    """Who finds no room is answered at once."""
+def test_the_limit_of_held_pulls_changes_at_run_time(brokers: list[BrokerProcess]) -> None:
+    """A pull beyond the limit is answered at once."""
     for broker in brokers:
         with broker.connect() as client, broker.connect() as consumer:
             for most, more in ((3, 3), (5, 2)):

@@ -1,4 +1,4 @@
-"""Whatever clients send and pull, each short way answers and stores the same, byte for byte, as the complete one."""
+"""Whatever clients send and pull, each fast path answers and stores the same, byte for byte, as the complete one."""
 
 import json
 import random
@@ -31,7 +31,7 @@ BARRIER = 28
 
 
 class Three:
-    """A broker for each way; all hear the same. Each holds the one pull that it may: others are answered at once."""
+    """A broker for each path; all get the same frames. Each may hold one pull: others are answered at once."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         settings = [word for option in options for word in ("--set", option)]
@@ -51,7 +51,7 @@ class Three:
             connection.ask(BARRIER)
 
     def said(self, frames: list[bytes], chunk: int) -> list[dict[int, bytes]]:
-        """What each answers, by opaque; the complete way comes first."""
+        """The responses of each, by opaque; the complete path is first."""
         return [self._said(broker, frames, chunk) for broker in self.brokers]
 
     def _said(self, broker: BrokerProcess, frames: list[bytes], chunk: int) -> dict[int, bytes]:
@@ -71,11 +71,14 @@ class Three:
         answers: dict[int, bytes],
         port: int,
     ) -> int:
-        """Play on from `sent`; where a frame closes the connection, from behind it."""
+        """Continue from `sent`; where a frame closes the connection, continue after it."""
         while sent < len(frames):
             connection.send_raw(b"".join(frames[sent : sent + chunk]))
             try:
-                for barrier in (-2 * sent - 1, -2 * sent - 2):  # what is stored is answered behind the first
+                for barrier in (
+                    -2 * sent - 1,
+                    -2 * sent - 2,
+                ):  # delayed responses come after the first barrier
                     connection.send_raw(RemotingCommand(BARRIER, opaque=barrier).encode())
                     while (answer := connection.receive()).opaque != barrier:
                         answers[answer.opaque] = comparable(answer, port)
@@ -114,23 +117,34 @@ def comparable(answer: RemotingCommand, port: int) -> bytes:
 
 
 def general(data: bytes, port: int) -> bytes:
-    """Without ports of this run, and without ids that the broker made itself."""
+    """Without ports of this run, and without ids that the broker generated."""
     data = re.sub(rb"((?:Producer: |consumer:\[)127.0.0.1):\d+", rb"\1", data)
     data = data.replace(b"7F000001%08X" % port, b"HERE")
     return re.sub(rb"7F000001[0-9A-F]{24}", b"MADE", data)
 
 
 def shown(record: Record, port: int) -> tuple[object, ...]:
-    """What must be the same: all but times and ports of this run."""
+    """What must be the same: everything except times and ports of this run."""
     return (
-        record.topic, record.queue_id, record.queue_offset, record.physical_offset, record.body, record.body_crc,
-        record.flag, record.sys_flag, record.born_timestamp, record.born_host[:4], record.store_host[:4],
-        record.reconsume_times, record.prepared_offset, general(record.properties_bytes, port),
-    )  # fmt: skip
+        record.topic,
+        record.queue_id,
+        record.queue_offset,
+        record.physical_offset,
+        record.body,
+        record.body_crc,
+        record.flag,
+        record.sys_flag,
+        record.born_timestamp,
+        record.born_host[:4],
+        record.store_host[:4],
+        record.reconsume_times,
+        record.prepared_offset,
+        general(record.properties_bytes, port),
+    )
 
 
 def without_sweeps(table: dict[str, object]) -> dict[str, object]:
-    """What is committed every few seconds, when the clock says so, may differ."""
+    """Offsets that are committed every few seconds by the clock may differ."""
     return {key: queues for key, queues in table.items() if not key.endswith("@broadcast")}
 
 
@@ -178,7 +192,7 @@ def test_mutated_pulls_are_answered_the_same(three: Three, seed: int) -> None:
 
 
 def test_what_was_counted_and_committed_is_the_same(three: Three) -> None:
-    """Of all that the tests before this one said."""
+    """Of all requests of the tests before this one."""
     counted, committed = [], []
     for broker in three.brokers:
         with broker.connect() as connection:

@@ -1,6 +1,6 @@
 """`python -m tests.faults [--seconds T] [--seed S]`: random faults of disk, process and clock under load.
 
-Ends with a count of what was acknowledged, all of it found again, or with the first that was not."""
+Ends with a count of the acknowledged messages, all of which were found, or with the first that was not."""
 
 import argparse
 import tempfile

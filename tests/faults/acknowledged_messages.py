@@ -7,22 +7,22 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull, records, send, topic_ext
 
-Place = tuple[str, int, int]
+Position = tuple[str, int, int]
 GROUP = "AcknowledgedMessages"
 
 
-def until(asked: Callable[[], object], within_s: float = 20, told: Callable[[], str] = lambda: "") -> None:
-    """Ask again and again; what is asked goes to the broker, so that each time lets it work."""
+def until(asked: Callable[[], object], within_s: float = 20, details: Callable[[], str] = lambda: "") -> None:
+    """Retry; `asked` sends requests to the broker, so that each attempt lets it work."""
     deadline = time.monotonic() + within_s
     while not asked():
-        assert time.monotonic() < deadline, f"not within {within_s} s {told()}"
+        assert time.monotonic() < deadline, f"not within {within_s} s {details()}"
 
 
 class AcknowledgedMessages:
-    """`stored`: (topic, queue, offset) → body of every message that was called stored; `committed`: of `GROUP`."""
+    """`stored`: (topic, queue, offset) → body of every message that was acknowledged; `committed`: of `GROUP`."""
 
     def __init__(self) -> None:
-        self.stored: dict[Place, bytes] = {}
+        self.stored: dict[Position, bytes] = {}
         self.committed: dict[tuple[str, int], int] = {}
         self._asked: dict[tuple[str, int], int] = {}
         self.topics: set[str] = set()
@@ -30,14 +30,14 @@ class AcknowledgedMessages:
         self._number = 0
 
     def send(self, connection: ClientSocket, topic: str, size: int = 100, queue_id: int = 0) -> int:
-        """One message of about that size; the answer's code."""
+        """One message of about that size; returns the response code."""
         self._number += 1
         body = b"%d." % self._number + b"x" * size
         answer = send(connection, topic, body, queue_id)
         if answer.code == ResponseCode.SUCCESS:
-            place = topic, int(answer.ext["queueId"]), int(answer.ext["queueOffset"])
-            assert place not in self.stored, f"{place} was given twice"
-            self.stored[place] = body
+            position = topic, int(answer.ext["queueId"]), int(answer.ext["queueOffset"])
+            assert position not in self.stored, f"{position} was assigned twice"
+            self.stored[position] = body
         else:
             self.refusals.append((answer.code, answer.remark or ""))
         return answer.code
@@ -62,19 +62,17 @@ class AcknowledgedMessages:
         return answer.code, "" if answer.code == 0 else answer.remark or ""
 
     def know_group(self, connection: ClientSocket, topic: str) -> None:
-        """A pull makes the group, so that it may commit."""
+        """A pull creates the group, so that it may commit."""
         assert pull(connection, topic, consumerGroup=GROUP).code in (0, 19)
 
     def check(self, connection: ClientSocket) -> None:
-        """All of it is there, and nothing stands between that was never sent."""
+        """All of it is there, and nothing that was never sent is between."""
         for topic, queue_id in sorted({(topic, queue_id) for topic, queue_id, _ in self.stored}):
             self._check_queue(connection, topic, queue_id)
         for (topic, queue_id), committed in self.committed.items():
             ext = {"consumerGroup": GROUP, "topic": topic, "queueId": str(queue_id)}
             answer = connection.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext)
-            asked = self._asked[
-                topic, queue_id
-            ]  # when the broker went before it answered, it may be this one
+            asked = self._asked[topic, queue_id]  # if the broker died before it responded, it may be this one
             assert answer.ext.get("offset") in (str(committed), str(asked)), (topic, queue_id, committed)
         for topic in self.topics:
             assert connection.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0, topic
@@ -87,9 +85,9 @@ class AcknowledgedMessages:
             at = int(answer.ext["nextBeginOffset"])
         assert list(found) == list(range(len(found)))
         numbers = [int(body.partition(b".")[0]) for body in found.values()]
-        assert len(set(numbers)) == len(numbers), "a message stands there twice"
+        assert len(set(numbers)) == len(numbers), "a message is stored twice"
         assert all(1 <= number <= self._number for number in numbers), (
-            "a message stands there that nobody sent"
+            "a message is stored that was never sent"
         )
         for (of_topic, of_queue, queue_offset), body in self.stored.items():
             if (of_topic, of_queue) == (topic, queue_id):

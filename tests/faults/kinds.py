@@ -1,6 +1,6 @@
-"""Kinds of faults that a round draws from, each put on a running broker; after those that pass, sends come back.
+"""Kinds of faults that a round draws from, each applied to a running broker; after transient ones, sends recover.
 
-Owner: the round's thread. What was put on is taken off by `heal`.
+Owner: the round's thread. `heal` removes what was applied.
 """
 
 import errno
@@ -70,12 +70,19 @@ def derived_sync(draw: random.Random, broker: BrokerProcess, shim: Shim) -> None
 
 
 PASSING: tuple[Fault, ...] = (
-    full_disk, some_writes, read_only, config_files, file_size, descriptors, memory, clock,
-)  # fmt: skip
+    full_disk,
+    some_writes,
+    read_only,
+    config_files,
+    file_size,
+    descriptors,
+    memory,
+    clock,
+)
 ENDING = tuple(fault for fault in PASSING if fault not in (memory, descriptors))
-"""A stop under these ends with a sentence; without memory or descriptors it ends as it can."""
+"""A stop under these ends with one sentence; without memory or descriptors it may end otherwise."""
 FINAL: tuple[Fault, ...] = (log_sync, derived_sync)
-"""After these nothing is taken until a new start."""
+"""After these no message is accepted until a restart."""
 
 
 def heal(broker: BrokerProcess, shim: Shim) -> None:

@@ -1,7 +1,7 @@
-"""FaultRounds: random faults on a broker under load, again and again on one store; what was acknowledged stays.
+"""FaultRounds: random faults on a broker under load, repeatedly on one store; acknowledged messages survive.
 
-A round: start, load by threads, some faults that pass, maybe one that ends the taking, a kill or a stop, a start
-without faults, every message looked at. The producers' threads own their tallies until they are joined.
+A round: start, load by threads, some transient faults, maybe one that stops sends, a kill or a stop, a start without
+faults, a check of every message. The producers' threads own their tallies until they are joined.
 """
 
 import contextlib
@@ -21,12 +21,18 @@ PRODUCERS = 3
 SMALL = tuple(
     word
     for option in (
-        "mappedFileSizeCommitLog=262144", "mappedFileSizeConsumeQueue=20000", "maxHashSlotNum=100",
-        "maxIndexNum=1000", "flushConsumerOffsetInterval=200", "flushIntervalConsumeQueue=50",
-        "flushIntervalCommitLog=20", "deleteWhen=04", "fileReservedTime=100000",
+        "mappedFileSizeCommitLog=262144",
+        "mappedFileSizeConsumeQueue=20000",
+        "maxHashSlotNum=100",
+        "maxIndexNum=1000",
+        "flushConsumerOffsetInterval=200",
+        "flushIntervalConsumeQueue=50",
+        "flushIntervalCommitLog=20",
+        "deleteWhen=04",
+        "fileReservedTime=100000",
     )
     for word in ("--set", option)
-)  # fmt: skip
+)
 
 
 class FaultRounds:
@@ -46,7 +52,7 @@ class FaultRounds:
         return sum(len(acknowledged.stored) for acknowledged in self._tallies)
 
     def run(self) -> None:
-        """AssertionError: something acknowledged is gone, or the broker died, or did not come back by itself."""
+        """AssertionError: an acknowledged message is lost, or the broker died, or did not recover by itself."""
         shim = Shim(self._folder)
         with self._start(shim.environment) as broker:
             threads = [
@@ -93,12 +99,12 @@ class FaultRounds:
         self.counts[fault.__name__] += 1
 
     def _comes_back(self, fault: Fault, broker: BrokerProcess) -> None:
-        """Without a word from anybody: sends to a topic of its own are taken."""
+        """Without any action from outside: sends to a separate topic are accepted."""
         acknowledged = AcknowledgedMessages()
         with broker.connect() as connection:
             until(
                 lambda: acknowledged.send(connection, f"Back{self.counts['round']}") == 0,
-                told=lambda: f"{fault.__name__}: {broker.log.read_text()[-3000:]}",
+                details=lambda: f"{fault.__name__}: {broker.log.read_text()[-3000:]}",
             )
 
     def _end(self, broker: BrokerProcess, shim: Shim) -> None:
@@ -110,7 +116,7 @@ class FaultRounds:
             self.counts["stop"] += 1
 
     def _load(self, broker: BrokerProcess, acknowledged: AcknowledgedMessages, number: int) -> None:
-        """Sends, commits and changes until it is enough; a connection that is cut is made anew."""
+        """Sends, commits and changes until there are enough; a closed connection is reopened."""
         draw = random.Random(self._draw.random())
         try:
             while not self._enough.is_set():

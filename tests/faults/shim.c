@@ -1,5 +1,5 @@
 /* Preloaded into a broker under test: system calls that fail as a mapped file of rules says, and a wall clock that is
- * set by so many nanoseconds. Knows no broker; with no rule in force it only passes calls on. Any thread.
+ * moved by an offset in nanoseconds. Knows no broker; without a rule it only passes calls on. Any thread.
  *
  *   header 64:  wall clock, ns (i64) · number of rules in use (i64) · 0
  *   rule  256:  call · errno, below zero ms to wait instead (i32 ×2) · passes before it fails · failures left, -1 no
@@ -55,7 +55,7 @@ __attribute__((constructor)) static void begin(void) {
         control = map;
 }
 
-/* The errno with which this call on this path fails now; 0: it does not, but may have had to wait. */
+/* The errno with which this call on this path fails now; 0: it succeeds, maybe after a delay. */
 static int fault(enum call call, const char *path) {
     int64_t count = control == NULL ? 0 : __atomic_load_n(&control->rules, __ATOMIC_ACQUIRE);
     for (int64_t n = 0; n < count && n < RULES_MAX; n++) {
@@ -178,7 +178,7 @@ int rename(const char *from, const char *to) {
 
 static int64_t set_by(void) { return control == NULL ? 0 : __atomic_load_n(&control->wall_ns, __ATOMIC_RELAXED); }
 
-/* The system call itself: a sanitizer before us asks for the time while it looks for this very function. */
+/* The system call itself: a sanitizer loaded before us reads the time while it looks up this function. */
 int clock_gettime(clockid_t which, struct timespec *now) {
     int status = (int) syscall(SYS_clock_gettime, which, now);
     if (status == 0 && (which == CLOCK_REALTIME || which == CLOCK_REALTIME_COARSE)) {

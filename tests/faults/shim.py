@@ -1,6 +1,6 @@
-"""Shim: faults for one broker process, by a library that is preloaded into it (shim.c) and obeys a mapped file.
+"""Shim: faults for one broker process, by a library that is preloaded into it (shim.c) and reads a mapped file.
 
-Compiled once a run of the tests. The owner sets rules while the broker runs; they hold at once. One thread.
+Compiled once per test run. The owner sets rules while the broker runs; they apply at once. One thread.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ BUILT = tempfile.TemporaryDirectory(prefix="firearrow-shim-")
 
 
 class Call(IntEnum):
-    """What can fail. CREATE: an open that would make the file; OPEN: any other one, too."""
+    """What can fail. CREATE: an open that would create the file; OPEN: any other one, too."""
 
     OPEN = 1
     CREATE = 2
@@ -41,7 +41,7 @@ class Call(IntEnum):
 
 
 class Shim:
-    """`environment` is for the process; `fail` sets a rule, `heal` takes all back, `set_clock` moves its wall clock."""
+    """`environment` is for the process; `fail` sets a rule, `heal` removes all, `set_clock` moves its wall clock."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / "faults"
@@ -52,43 +52,43 @@ class Shim:
         self.environment = preloading(library()) | {"FIREARROW_FAULTS": str(path)}
 
     def fail(self, call: Call, error: int, path: str = "", *, passes: int = 0, times: int = NO_END) -> int:
-        """Let `call` fail with errno `error` on paths that hold `path`, after `passes` good ones; the rule's number."""
+        """Make `call` fail with errno `error` on paths that contain `path`, after `passes` successes; its number."""
         number = self._rules
         if number == RULES_MAX:
             raise ValueError(f"at most {RULES_MAX} rules at a time: heal first")
         RULE.pack_into(self._map, self._at(number), call, error, passes, times, 0, os.fsencode(path))
         self._rules = number + 1
-        self._tell(self._rules)
+        self._set_rule_count(self._rules)
         return number
 
     def slow(self, call: Call, ms: int, path: str = "", *, times: int = NO_END) -> int:
-        """Let `call` wait for `ms` before it is done; the rule's number."""
+        """Delay `call` by `ms`; returns the rule's number."""
         return self.fail(call, -ms, path, times=times)
 
     def heal(self) -> None:
         self._rules = 0
-        self._tell(0)
+        self._set_rule_count(0)
 
     def failures(self, number: int) -> int:
-        """How often the rule struck."""
+        """How often the rule was applied."""
         count: int = struct.unpack_from("<q", self._map, self._at(number) + FAILED_AT)[0]
         return count
 
     def set_clock(self, by_s: float) -> None:
-        """The wall clock, from what it truly is."""
+        """The wall clock, relative to the real time."""
         struct.pack_into("<q", self._map, 0, int(by_s * 1_000_000_000))
 
     def _at(self, number: int) -> int:
         return HEADER.size + number * RULE.size
 
-    def _tell(self, count: int) -> None:
+    def _set_rule_count(self, count: int) -> None:
         """One store of eight bytes: the other process never sees half a number."""
         ctypes.c_int64.from_buffer(self._map, 8).value = count
 
 
 @cache
 def library() -> Path:
-    """The compiled shim; the test is skipped where there is no C compiler, or another system than Linux."""
+    """The compiled shim; the test is skipped if there is no C compiler or the system is not Linux."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or os.uname().sysname != "Linux":
         pytest.skip("needs Linux and a C compiler for the preloaded faults")

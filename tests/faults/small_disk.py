@@ -30,7 +30,7 @@ class SmallDisk:
             pytest.skip(f"needs mount and mkfs for a small {kind}")
         self.path = folder / "disk"
         self.store = folder / "store"
-        """A folder of the disk by another name: what a broker logs beside it stays off the disk."""
+        """Another path of a folder on the disk: what a broker logs beside it is not on the disk."""
         self._image = folder / "disk.img"
         self._kind, self._mib = kind, mib
 
@@ -54,7 +54,7 @@ class SmallDisk:
         self._image.unlink(missing_ok=True)
 
     def fill(self, leave_bytes: int = 0) -> None:
-        """Take all the room but so much."""
+        """Take all space except `leave_bytes`."""
         free = os.statvfs(self.path).f_bavail * os.statvfs(self.path).f_frsize - leave_bytes
         with (self.path / "ballast").open("ab", buffering=0) as ballast:
             try:
@@ -68,13 +68,13 @@ class SmallDisk:
                 if error.errno != errno.ENOSPC:
                     raise
 
-    def make_room(self) -> None:
-        """Take the ballast away again."""
+    def free_space(self) -> None:
+        """Remove the ballast."""
         (self.path / "ballast").unlink(missing_ok=True)
         subprocess.run(["sync", "-f", self.path], check=True)
 
     def turn_read_only(self) -> None:
-        """As after an error that the kernel found: files that are open for writing do not hinder it (ext4)."""
+        """As after an error that the kernel found: files that are open for writing do not prevent it (ext4)."""
         device = Path(os.path.realpath(self._device())).name
         trigger = Path(f"/sys/fs/ext4/{device}/trigger_fs_error")
         if not trigger.exists():
@@ -90,7 +90,7 @@ class SmallDisk:
             os.close(folder)
 
     def lose(self, data: bytes) -> int:
-        """Zeros where the disk holds `data`, though the page cache of its files still has it; how many places."""
+        """Zeros where the disk has `data`, though the page cache of its files still has it; how many there were."""
         count = 0
         with self._image.open("r+b") as image:
             whole = image.read()
@@ -111,8 +111,8 @@ class SmallDisk:
 
     def _device(self) -> str:
         for line in Path("/proc/mounts").read_text().splitlines():
-            device, place, *_ = line.split()
-            if place == str(self.path):
+            device, mount_point, *_ = line.split()
+            if mount_point == str(self.path):
                 return device
         raise FileNotFoundError(f"{self.path} is not mounted")
 

@@ -1,4 +1,4 @@
-"""Every allocation of a put and of its write may fail: the store stays whole, and what it took can be read."""
+"""Every allocation of a put and of its write may fail: the store stays consistent, and what it accepted can be read."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ def batch(store: MessageStore, number: int) -> None:
 
 
 @pytest.mark.parametrize("stage", [one, batch])
-def test_an_allocation_that_fails_leaves_nothing_behind(
+def test_a_failed_allocation_leaves_nothing_staged(
     tmp_path: Path, stage: Callable[[MessageStore, int], None]
 ) -> None:
     failed = taken = 0
@@ -59,14 +59,14 @@ def test_an_allocation_that_fails_leaves_nothing_behind(
         assert bodies(store) == found
 
 
-def test_a_write_whose_allocation_fails_leaves_nothing_of_the_turn(tmp_path: Path) -> None:
+def test_a_write_whose_allocation_fails_leaves_nothing_of_the_batch(tmp_path: Path) -> None:
     failed = 0
     taken: list[bytes] = []
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES, queue_file_bytes=2000) as store:
         for number in range(200):
             staged = [
                 b"%d.%d." % (number, n) + bytes(9000) for n in range(6)
-            ]  # most turns go to a new segment
+            ]  # most batches go to a new segment
             for body in staged:
                 put(store, body)
             testcapi.set_nomemory(number % 50, number % 50 + 1)
@@ -77,7 +77,7 @@ def test_a_write_whose_allocation_fails_leaves_nothing_of_the_turn(tmp_path: Pat
                 failed += 1
             testcapi.remove_mem_hooks()
             assert store.staged_bytes == 0
-            if store.next_offset("T", 0) > len(taken):  # it came to its end, and only the answer to us failed
+            if store.next_offset("T", 0) > len(taken):  # it was stored, and only the response to us failed
                 taken += staged
             assert store.next_offset("T", 0) == len(taken)
         assert failed > 5

@@ -1,4 +1,4 @@
-"""No descriptor left: who is connected is served, nobody spins, and all is well again when there is room."""
+"""No descriptor left: connected clients are served, no loop spins, and all recovers when descriptors are free."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ def cpu_s(broker: BrokerProcess) -> float:
 
 @contextlib.contextmanager
 def no_descriptors(broker: BrokerProcess) -> Iterator[None]:
-    """The process may open nothing more."""
+    """The process can open nothing more."""
     before = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (0, before[1]))
     try:
@@ -39,10 +39,10 @@ def no_descriptors(broker: BrokerProcess) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("way", [WAYS["engine"], WAYS["complete"]], ids=["engine", "complete"])
-def test_those_who_are_connected_are_served(tmp_path: Path, way: tuple[str, ...]) -> None:
+def test_connected_clients_are_served(tmp_path: Path, way: tuple[str, ...]) -> None:
     acknowledged = AcknowledgedMessages()
     with BrokerProcess(tmp_path / "store", way=way) as broker, broker.connect() as connection:
-        for _ in range(260):  # room for the next entries is made in steps, by opening their file
+        for _ in range(260):  # space for the next entries is reserved in steps, by opening their file
             assert acknowledged.send(connection, "Old") == 0
         with no_descriptors(broker), contextlib.ExitStack() as outside:
             for _ in range(20):
@@ -58,8 +58,8 @@ def test_those_who_are_connected_are_served(tmp_path: Path, way: tuple[str, ...]
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH"])
-def test_what_cannot_be_opened_is_refused_alone(tmp_path: Path, flush: str) -> None:
-    """A new queue's file, the next segment; files of the background wait, and nothing ends the taking for good."""
+def test_only_requests_that_need_a_file_are_refused(tmp_path: Path, flush: str) -> None:
+    """A new queue's file, the next segment; background files wait, and sends are never stopped permanently."""
     acknowledged, segments = (
         AcknowledgedMessages(),
         ("--set", "mappedFileSizeCommitLog=65536", "--set", f"flushDiskType={flush}"),

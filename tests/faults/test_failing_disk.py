@@ -1,4 +1,4 @@
-"""A disk that fails: no more messages are taken, the answers say why, and what was confirmed is read on."""
+"""A failing disk: no more messages are accepted, the remarks say why, and confirmed messages can be read."""
 
 import errno
 import re
@@ -24,7 +24,7 @@ QUICK = ("--set", "flushIntervalCommitLog=20", "--set", "flushIntervalConsumeQue
 
 
 def refused(connection: ClientSocket, acknowledged: AcknowledgedMessages) -> bool:
-    """Whether sends are refused now; what is taken meanwhile is tallied."""
+    """Whether sends are refused now; messages accepted until then are tallied."""
     code = acknowledged.send(connection, "T")
     assert code in (0, ResponseCode.SERVICE_NOT_AVAILABLE)
     return code != 0
@@ -33,7 +33,7 @@ def refused(connection: ClientSocket, acknowledged: AcknowledgedMessages) -> boo
 def refused_to_the_end(
     broker: BrokerProcess, connection: ClientSocket, acknowledged: AcknowledgedMessages
 ) -> None:
-    """It does not come back by itself: only a new start reads what the disk truly has."""
+    """It does not recover by itself: only a new start reads what the disk really has."""
     until(lambda: refused(connection, acknowledged))
     for _ in range(5):
         assert refused(connection, acknowledged)
@@ -41,7 +41,7 @@ def refused_to_the_end(
     assert all(REFUSED.match(remark) for _, remark in acknowledged.refusals), acknowledged.refusals
 
 
-def test_an_error_of_the_write_refuses_that_turn_alone(tmp_path: Path) -> None:
+def test_a_write_error_refuses_only_that_batch(tmp_path: Path) -> None:
     flush = "SYNC_FLUSH"
     acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with (
@@ -69,8 +69,8 @@ def test_an_error_of_the_write_refuses_that_turn_alone(tmp_path: Path) -> None:
         ("SYNC_FLUSH", Call.MSYNC, "/index/"),
     ],
 )
-def test_an_error_of_a_sync_ends_the_taking(tmp_path: Path, flush: str, call: Call, path: str) -> None:
-    """The error comes once; the kernel would call every later sync good."""
+def test_a_sync_error_stops_sends(tmp_path: Path, flush: str, call: Call, path: str) -> None:
+    """The error comes once; the kernel would report success for every later sync."""
     acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with (
         BrokerProcess(tmp_path / "store", *settings(flush), *QUICK, environment=shim.environment) as broker,
@@ -103,8 +103,8 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path: Path, call:
         acknowledged.check(connection)
 
 
-def test_a_disk_that_lets_wait_is_asked_on(tmp_path: Path) -> None:
-    """A few queues are flushed again soon, however long the disk took for them: it may have been one bad
+def test_a_slow_disk_is_flushed_again(tmp_path: Path) -> None:
+    """A few queues are flushed again soon, however long the disk took for them: it may have been one slow
     moment."""
     acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with (
@@ -121,8 +121,8 @@ def test_a_disk_that_lets_wait_is_asked_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flush", "fault"), [("SYNC_FLUSH", SmallDisk.turn_read_only), ("ASYNC_FLUSH", SmallDisk.shut_down)]
 )
-def test_a_file_system_that_gives_up(tmp_path: Path, flush: str, fault: Callable[[SmallDisk], None]) -> None:
-    """Remounted read-only by the kernel, or gone under us: the process lives and serves what it has."""
+def test_a_file_system_that_fails(tmp_path: Path, flush: str, fault: Callable[[SmallDisk], None]) -> None:
+    """Remounted read-only by the kernel, or shut down: the process lives and serves what it has."""
     acknowledged = AcknowledgedMessages()
     with SmallDisk(tmp_path) as disk:
         with BrokerProcess(disk.store, *settings(flush)) as broker, broker.connect() as connection:
@@ -142,8 +142,8 @@ def test_a_file_system_that_gives_up(tmp_path: Path, flush: str, fault: Callable
             assert acknowledged.send(connection, "T") == 0
 
 
-def test_what_only_the_page_cache_has_is_not_believed(tmp_path: Path) -> None:
-    """After a failed sync the kernel calls pages clean that the disk lacks: a record there is none."""
+def test_what_only_the_page_cache_has_is_not_trusted(tmp_path: Path) -> None:
+    """After a failed sync the kernel marks pages clean that the disk lacks: a record in them does not count."""
     acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with SmallDisk(tmp_path) as disk:
         with (

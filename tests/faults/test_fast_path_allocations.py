@@ -1,4 +1,4 @@
-"""Every allocation of the fast lane and of its turn may fail: batches stay whole, and whoever comes next is served."""
+"""Every allocation of the fast path and of its batch may fail: batches stay whole, and the next client is served."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def five(opaque: int) -> bytes:
 
 
 class FailingHarness:
-    """A FastPathHarness, one allocation of whose work fails."""
+    """A FastPathHarness in which one allocation fails."""
 
     def __init__(self, folder: Path, *, sync_flush: bool) -> None:
         self.harness = FastPathHarness(folder, sync_flush=sync_flush)
@@ -39,7 +39,7 @@ class FailingHarness:
         self.run_callbacks()
 
     def failing(self, number: int, work: Callable[..., object], *arguments: object) -> bool:
-        """Whether it came to the end; a loop goes on behind what failed."""
+        """Whether it ran to the end; a loop continues after the failure."""
         testcapi.set_nomemory(number, number + 1)
         try:
             work(*arguments)
@@ -68,7 +68,7 @@ class FailingHarness:
         return connection.answers() == [(opaque, ResponseCode.SUCCESS)]
 
     def batches(self) -> Counter[int]:
-        """How often so many messages of one batch are there."""
+        """How often each number of messages of one batch is there."""
         found = Counter(
             body.split(b".")[0] for body in bodies(self.harness.store, queue_id=1) if b"." in body
         )
@@ -76,7 +76,7 @@ class FailingHarness:
 
 
 @pytest.mark.parametrize("sync_flush", [False, True])
-def test_a_request_whose_allocation_fails_ends_its_connection_alone(tmp_path: Path, sync_flush: bool) -> None:
+def test_a_request_whose_allocation_fails_ends_only_its_connection(tmp_path: Path, sync_flush: bool) -> None:
     failing_harness = FailingHarness(tmp_path, sync_flush=sync_flush)
     for number in range(FAILURES):
         connection, other = (
@@ -96,7 +96,7 @@ def test_a_request_whose_allocation_fails_ends_its_connection_alone(tmp_path: Pa
     assert set(failing_harness.batches()) == {ITEMS}
 
 
-def test_a_turn_whose_allocation_fails_answers_all_or_closes(tmp_path: Path) -> None:
+def test_a_batch_whose_allocation_fails_answers_all_or_closes(tmp_path: Path) -> None:
     failing_harness = FailingHarness(tmp_path, sync_flush=False)
     closed = 0
     for number in range(FAILURES // 2):
@@ -115,11 +115,11 @@ def test_a_turn_whose_allocation_fails_answers_all_or_closes(tmp_path: Path) -> 
         assert failing_harness.is_served(), number
     assert failing_harness.failed > 1
     assert closed >= 1
-    assert failing_harness.failed + closed > 10, "each of a turn's allocations is met, by whomever it harms"
+    assert failing_harness.failed + closed > 10, "each allocation of a batch fails once"
     assert set(failing_harness.batches()) == {ITEMS}
 
 
-def test_a_synced_turn_whose_allocation_fails_leaves_the_next_ones_alone(tmp_path: Path) -> None:
+def test_a_synced_batch_whose_allocation_fails_does_not_affect_the_next(tmp_path: Path) -> None:
     failing_harness = FailingHarness(tmp_path, sync_flush=True)
     for number in range(FAILURES // 2):
         connection = FastPathConnection(failing_harness.harness)

@@ -1,4 +1,4 @@
-"""A real file system that is full: sends are refused with a sentence, all else goes on, nothing promised is lost."""
+"""A real file system that is full: sends are refused with a sentence, all else continues, nothing promised is lost."""
 
 from pathlib import Path
 
@@ -14,11 +14,14 @@ from tests.support.client_socket import ClientSocket
 SMALL = tuple(
     word
     for option in (
-        "mappedFileSizeCommitLog=1048576", "mappedFileSizeConsumeQueue=20000", "maxHashSlotNum=1000",
-        "maxIndexNum=2000", "flushConsumerOffsetInterval=500",
+        "mappedFileSizeCommitLog=1048576",
+        "mappedFileSizeConsumeQueue=20000",
+        "maxHashSlotNum=1000",
+        "maxIndexNum=2000",
+        "flushConsumerOffsetInterval=500",
     )
     for word in ("--set", option)
-)  # fmt: skip
+)
 
 
 def settings(flush: str) -> tuple[str, ...]:
@@ -62,7 +65,7 @@ def test_nothing_acknowledged_is_lost_on_a_full_disk(tmp_path: Path, flush: str,
                 broker.kill()
             else:
                 assert broker.stop() in (0, 3), broker.log.read_text()
-        disk.make_room()
+        disk.free_space()
         with BrokerProcess(disk.store, *settings(flush)) as broker, broker.connect() as connection:
             acknowledged.check(connection)
             assert acknowledged.send(connection, "Full", 9000) == 0
@@ -72,7 +75,7 @@ def test_nothing_acknowledged_is_lost_on_a_full_disk(tmp_path: Path, flush: str,
 
 
 @pytest.mark.parametrize("kind", ["ext4", "tmpfs"])
-def test_the_broker_goes_on_when_there_is_room(tmp_path: Path, kind: str) -> None:
+def test_the_broker_recovers_when_there_is_space(tmp_path: Path, kind: str) -> None:
     acknowledged = AcknowledgedMessages()
     with (
         SmallDisk(tmp_path, 24, kind) as disk,
@@ -85,7 +88,7 @@ def test_the_broker_goes_on_when_there_is_room(tmp_path: Path, kind: str) -> Non
             while acknowledged.send(connection, "Room", 50_000) == 0:
                 pass
             acknowledged.check(connection)
-            disk.make_room()
+            disk.free_space()
             assert acknowledged.send(connection, "Room", 50_000) == 0
             assert acknowledged.make_topic(connection, f"Topic{len(acknowledged.topics)}")[0] == 0
         acknowledged.check(connection)
@@ -101,6 +104,6 @@ def test_a_start_on_a_full_disk_says_so_and_changes_nothing(tmp_path: Path) -> N
         disk.fill()
         with pytest.raises(LocalBrokerError, match=r"No space left on device.*free disk space"):
             BrokerProcess(disk.store, *SMALL)
-        disk.make_room()
+        disk.free_space()
         with BrokerProcess(disk.store, *SMALL) as broker, broker.connect() as connection:
             acknowledged.check(connection)

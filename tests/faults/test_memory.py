@@ -1,4 +1,4 @@
-"""No memory: what is too large for it is refused or cut off, the process lives and serves the others."""
+"""No memory: what is too large is refused or disconnected; the process lives and serves the others."""
 
 import contextlib
 import resource
@@ -16,7 +16,7 @@ SMALL = ("--set", "mappedFileSizeCommitLog=16777216", "--set", "mappedFileSizeCo
 
 
 def ask(connection: ClientSocket) -> int | None:
-    """Send a large message; None if the broker closed before it had all."""
+    """Send a large message; None if the broker closed before it was sent."""
     try:
         return connection.send_request(RequestCode.SEND_MESSAGE_V2, send_ext("Large"), bytes(LARGE))
     except ConnectionError:
@@ -40,8 +40,8 @@ def test_a_large_request_without_memory_for_it(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store", *SMALL) as broker, broker.connect() as small:
         assert acknowledged.send(small, "M") == 0
         acknowledged.check(small)
-        room = address_space(broker) + MIB
-        resource.prlimit(broker.process.pid, resource.RLIMIT_AS, (room, resource.RLIM_INFINITY))
+        limit = address_space(broker) + MIB
+        resource.prlimit(broker.process.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
         with contextlib.ExitStack() as crowd:
             asked = [(one, ask(one)) for one in (crowd.enter_context(broker.connect()) for _ in range(CROWD))]
             acknowledged.send(small, "M")

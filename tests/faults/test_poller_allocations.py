@@ -1,4 +1,4 @@
-"""Any allocation of an engine's pass may fail: each connection is answered or ended, and the next one served."""
+"""Any allocation of a poller's pass may fail: each connection is answered or closed, and the next one is served."""
 
 import contextlib
 import select
@@ -18,13 +18,13 @@ from tests.support.poller_harness import frame
 testcapi = pytest.importorskip("_testcapi", reason="this Python cannot let allocations fail")
 pytestmark = pytest.mark.alone
 FIRST = 100
-"""Behind so many allocations of a pass, or fewer, memory is out. A pass with three connections makes about so many."""
+"""Allocations fail after up to this many of a pass. A pass with three connections makes about that many."""
 CONNECTIONS, FRAMES = 3, 4
 TURNS = 20
 
 
 class PollingLoop:
-    """As asyncio's to an engine: a pass comes while a socket is ready. Of nothing but memory is it told."""
+    """A loop as the poller uses it: a pass runs while a socket is ready. The handler gets MemoryErrors only."""
 
     def __init__(self) -> None:
         self.soon: list[tuple[Callable[..., object], tuple[object, ...]]] = []
@@ -52,7 +52,7 @@ class PollingLoop:
                 callback(*arguments)
 
     def run_failing(self, first: int, count: int) -> None:
-        """A pass; so many of its allocations fail."""
+        """A pass in which `count` allocations fail, from `first` on."""
         with contextlib.suppress(MemoryError):
             testcapi.set_nomemory(first, first + count)
             try:
@@ -75,7 +75,7 @@ class AnsweringFront(FastConnection):
 
 
 class PolledConnection:
-    """A connection of an engine, and its peer, who sends some frames and half of the last one."""
+    """A connection of a poller, and its peer, which sends some frames and half of the last one."""
 
     def __init__(self, loop: PollingLoop, engine: EpollPoller, kind: type[Connection]) -> None:
         ours, self.peer = socket.socketpair()
@@ -89,21 +89,21 @@ class PolledConnection:
         with contextlib.suppress(BrokenPipeError):
             self.peer.send(self.rest)
 
-    def heard(self) -> tuple[list[int], bool]:
-        """The opaques of what was answered since it was asked, and whether the connection is ended."""
+    def responses(self) -> tuple[list[int], bool]:
+        """The opaques of the responses since the last call, and whether the connection is closed."""
         held, ended = b"", False
         with contextlib.suppress(BlockingIOError):
-            while piece := self.peer.recv(1 << 16):
-                held += piece
+            while chunk := self.peer.recv(1 << 16):
+                held += chunk
             ended = True
         return [answer.opaque for answer in commands_in(held)], ended
 
 
 def check(lines: list[PolledConnection], opaques: list[int]) -> int:
-    """All were answered, or the first ones and then the connection ended. How many ended."""
+    """All were answered, or the first ones and then the connection closed. How many were closed."""
     ends = 0
     for line in lines:
-        found, ended = line.heard()
+        found, ended = line.responses()
         assert found == opaques[: len(found)]
         assert ended or found == opaques
         ends += ended
@@ -127,7 +127,7 @@ def test_a_pass_without_memory_answers_all_or_closes(count: int, kind: type[Conn
             line.end_the_frame()
         loop.run()
         assert check(lines[:-1], [FRAMES - 1]) == ends
-        assert lines[-1].heard() == (list(range(FRAMES)), False)
+        assert lines[-1].responses() == (list(range(FRAMES)), False)
         for line in lines:
             line.peer.close()
         loop.run()

@@ -1,4 +1,4 @@
-"""Files that cannot be written: what was answered holds, what does not hold is not answered with success."""
+"""Files that cannot be written: what was acknowledged survives, what cannot be saved is not acknowledged."""
 
 import errno
 from pathlib import Path
@@ -11,8 +11,8 @@ from tests.faults.shim import Call, Shim
 from tests.support.broker_process import BrokerProcess
 
 
-def test_offsets_from_the_journal_come_to_their_file(tmp_path: Path) -> None:
-    """A kill, a start, a clean stop, a start: the stop ends the journal, so the file must hold them by then."""
+def test_offsets_from_the_journal_are_saved_to_their_file(tmp_path: Path) -> None:
+    """A kill, a start, a clean stop, a start: the stop ends the journal, so the file must contain them by then."""
     acknowledged = AcknowledgedMessages()
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert acknowledged.send(connection, "T") == 0
@@ -48,8 +48,8 @@ def test_a_stop_that_cannot_save_leaves_the_journal_in_force(tmp_path: Path, err
             assert broker.stop() == 0
 
 
-def test_a_change_is_called_done_when_its_file_is_written(tmp_path: Path) -> None:
-    """Refused while the file cannot be written, also when it is asked for once more; then done, and lasting."""
+def test_a_change_is_acknowledged_when_its_file_is_written(tmp_path: Path) -> None:
+    """Refused while the file cannot be written, also when retried; then acknowledged, and durable."""
     acknowledged, shim = AcknowledgedMessages(), Shim(tmp_path)
     with (
         BrokerProcess(tmp_path / "store", environment=shim.environment) as broker,

@@ -1,4 +1,4 @@
-"""Faults in a turn: a sync that fails while it gathers, and those who wait for it and fail themselves."""
+"""Faults in a write batch: a sync that fails while the next batch collects, and callbacks that raise."""
 
 import errno
 from pathlib import Path
@@ -14,13 +14,13 @@ from tests.support.stores import bodies, open_store, put
 
 
 class Planned(list[object]):
-    """Plans that the test runs."""
+    """Callbacks that the test runs."""
 
     call_soon = list.append
 
 
 class NoPromises:
-    """A journal in which nothing was noted."""
+    """A journal without entries."""
 
     has_promises = False
 
@@ -33,9 +33,15 @@ class NoPromises:
 
 def write_batch_of(store: MessageStore, scheduler: Planned | None = None) -> WriteBatch:
     return WriteBatch(
-        scheduler if scheduler is not None else Planned(), store, ManualClock(),
-        sync_timeout_ms=5000, arrivals=ArrivalNotifier(), request_sync=lambda: None, full=str, journal=NoPromises(),
-    )  # fmt: skip
+        scheduler if scheduler is not None else Planned(),
+        store,
+        ManualClock(),
+        sync_timeout_ms=5000,
+        arrivals=ArrivalNotifier(),
+        request_sync=lambda: None,
+        full=str,
+        journal=NoPromises(),
+    )
 
 
 def fail(*_: object) -> None:
@@ -43,13 +49,13 @@ def fail(*_: object) -> None:
 
 
 @pytest.mark.parametrize("written_first", [False, True])
-def test_what_gathered_meanwhile_is_refused_at_once(tmp_path: Path, written_first: bool) -> None:
+def test_what_collected_during_the_sync_is_refused_at_once(tmp_path: Path, written_first: bool) -> None:
     store = open_store(tmp_path, sync_flush=True)
     write_batch = write_batch_of(store)
-    told: list[bool] = []
+    results: list[bool] = []
     put(store, b"before")
     store.write()
-    write_batch.on_durable(put(store, b"a").end, told.append)
+    write_batch.on_durable(put(store, b"a").end, results.append)
     if written_first:
         write_batch.commit()
     fail_next("sync", errno.EIO)
@@ -60,22 +66,22 @@ def test_what_gathered_meanwhile_is_refused_at_once(tmp_path: Path, written_firs
         heal()
     write_batch.sync_failed("no")
     write_batch.commit()
-    assert told == [False]
+    assert results == [False]
     assert not store.writable
     store.abandon()
 
 
-def test_one_that_fails_before_the_write_does_not_keep_the_turn_from_its_end(
+def test_a_callback_that_fails_before_the_write_does_not_stop_the_batch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scheduler, told = Planned(), list[bool]()
+    scheduler, results = Planned(), list[bool]()
     with open_store(tmp_path) as store:
         write_batch = write_batch_of(store, scheduler=scheduler)
         write_batch.before_write(fail)
-        write_batch.before_write(lambda: write_batch.on_durable(put(store, b"a").end, told.append))
+        write_batch.before_write(lambda: write_batch.on_durable(put(store, b"a").end, results.append))
         assert scheduler == [write_batch.commit]
         write_batch.commit()
-        assert told == [True]
+        assert results == [True]
         assert bodies(store) == [b"a"]
         write_batch.before_write(lambda: None)
         assert scheduler == [write_batch.commit] * 2
@@ -83,31 +89,31 @@ def test_one_that_fails_before_the_write_does_not_keep_the_turn_from_its_end(
 
 
 @pytest.mark.parametrize("sync_flush", [False, True])
-def test_one_that_fails_when_it_is_told_does_not_keep_it_from_the_others(
+def test_a_callback_that_fails_on_success_does_not_stop_the_others(
     tmp_path: Path, sync_flush: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[bool] = []
+    results: list[bool] = []
     with open_store(tmp_path, sync_flush=sync_flush) as store:
         write_batch = write_batch_of(store)
-        for then in (fail, told.append):
+        for then in (fail, results.append):
             write_batch.on_durable(put(store, b"a").end, then)
         write_batch.commit()
         if sync_flush:
             write_batch.synced(store.sync())
-        assert told == [True]
+        assert results == [True]
     assert "MemoryError" in caplog.text
 
 
-def test_one_that_fails_when_it_is_refused_does_not_keep_it_from_the_others(tmp_path: Path) -> None:
-    told: list[bool] = []
+def test_a_callback_that_fails_on_refusal_does_not_stop_the_others(tmp_path: Path) -> None:
+    results: list[bool] = []
     with open_store(tmp_path) as store:
         write_batch = write_batch_of(store)
-        for then in (fail, told.append):
+        for then in (fail, results.append):
             write_batch.on_durable(put(store, b"a").end, then)
         fail_next("pwrite", errno.ENOSPC)
         try:
             write_batch.commit()
         finally:
             heal()
-        assert told == [False]
+        assert results == [False]
         assert bodies(store) == []

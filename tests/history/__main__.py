@@ -1,4 +1,4 @@
-"""`python -m tests.history`: kill rounds by the hundred, their history checked. Exit code 1: a promise was broken."""
+"""`python -m tests.history`: hundreds of kill rounds, their history checked. Exit code 1: a promise was broken."""
 
 import argparse
 import json
@@ -40,10 +40,13 @@ def main() -> int:
     if chosen.keep is not None and chosen.keep.exists():
         parser.error(f"--keep: {chosen.keep} is there already: name a new folder")
     plan = Plan(
-        languages, chosen.flush, chosen.seed, longest_s=chosen.longest,
+        languages,
+        chosen.flush,
+        chosen.seed,
+        longest_s=chosen.longest,
         settle_s=80 if languages == ("python",) else 160,
         settings=dict(option.split("=") for option in WAYS[chosen.way]),
-    )  # fmt: skip
+    )
     return _run(plan, chosen)
 
 
@@ -57,9 +60,12 @@ def _run(plan: Plan, chosen: argparse.Namespace) -> int:
     violations, summary = run_rounds(home, plan, chosen.rounds, _progress, chosen.within)
     rules = dict(Counter(violation.rule for violation in violations))
     about = {
-        "seed": plan.seed, "clients": plan.languages, "flush": plan.flush, "way": chosen.way,
+        "seed": plan.seed,
+        "clients": plan.languages,
+        "flush": plan.flush,
+        "way": chosen.way,
         "seconds": round(time.monotonic() - began, 1),
-    }  # fmt: skip
+    }
     shown = [f"{violation.rule}: {violation.text}" for violation in violations[:SHOWN_MAX]]
     print(json.dumps(about | summary | {"violations": rules, "first": shown}, indent=1))
     if not violations and keep is None:

@@ -1,7 +1,7 @@
-"""Clients: programs of three languages that write a history each; told on their standard input what to do.
+"""Clients: programs in three languages that write a history each and read commands on standard input.
 
-`load` begins to send, `rest` stops that, `rejoin` closes all consumers and starts them again; `done` in the history
-says that an order was carried out. The end of standard input ends the program.
+`load` starts sending, `rest` stops it, `rejoin` closes all consumers and starts them again; `done` in the history
+confirms a command. The end of standard input ends the program.
 """
 
 import os
@@ -32,9 +32,13 @@ class Client:
         with self.file.path.open("wb") as events, self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*_command(language, home), self.name, name_server, str(seed), str(pace_s)],
-                stdin=subprocess.PIPE, stdout=events, stderr=log, text=True, cwd=home,
+                stdin=subprocess.PIPE,
+                stdout=events,
+                stderr=log,
+                text=True,
+                cwd=home,
                 env=os.environ | {"HOME": str(home), "PYTHONPATH": _python_path()},
-            )  # fmt: skip
+            )
 
     def order(self, what: str) -> None:
         assert self._process.stdin is not None
@@ -42,21 +46,21 @@ class Client:
         self._process.stdin.flush()
 
     def news(self) -> list[Event]:
-        """AssertionError, with the end of its log: it died."""
+        """AssertionError, with the end of its log, if it died."""
         found = self.file.news()
         self._done += [event["what"] for event in found if event["event"] == "done"]
         assert self._process.poll() is None, f"{self.name} ended: {self._log.read_text()[-2000:]}"
         return found
 
     def carried_out(self, what: str) -> bool:
-        """Whether `done` of this order was among the news; once for each."""
+        """Whether `done` of this command was among the news; once for each."""
         if what in self._done:
             self._done.remove(what)
             return True
         return False
 
     def close(self, within_s: float = 30) -> None:
-        """Let it leave; killed if it does not."""
+        """Let it end; killed if it does not."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -77,7 +81,7 @@ class Client:
 
 
 def await_all(clients: list[Client], what: str, within_s: float) -> list[tuple[str, Event]]:
-    """The news until every client has carried out the order. TimeoutError, which names who has not."""
+    """The news until every client has carried out the command. TimeoutError, which names those that have not."""
     deadline = time.monotonic() + within_s
     news: list[tuple[str, Event]] = []
     waiting = list(clients)

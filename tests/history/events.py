@@ -1,20 +1,20 @@
-"""The events of a history and the tail of a file that is still being written. Pure reading; knows no broker.
+"""The events of a history and the tail of a file that is still being written. Only reads; knows no broker.
 
 Each line is a JSON object with `event`; times are nanoseconds since 1970.
 
     send       id topic crc size [copies=1] [kind=plain|delay|half] [fate=keep|drop]    before it is sent
-    sent       id status queue offset                                                   the broker's answer
-    failed     id why                                                                   no answer, or a refusal
+    sent       id status queue offset                                                   the broker's response
+    failed     id why                                                                   no response, or a refusal
     joined     group topic how=concurrent|orderly|exact|pop [shared=false]              a consumer was started
     got        group topic queue offset id crc size times ok at [popped]                before it is handled
-    commit     group topic queue offset at                                              before it is asked
-    committed  group topic queue offset at                                              answered
-    acked      group id at                                                              a popped message, answered
+    commit     group topic queue offset at                                              before the request
+    committed  group topic queue offset at                                              acknowledged
+    acked      group id at                                                              a popped message, acknowledged
     started killed stopped    at                                                        of the broker
-    stored     topic queue offset id crc size                                           what the witness read
-    ends       topic queue min max                                                      behind all that it read
-    offset     group topic queue offset before at                                       asked between the two
-    done       what                                                                     an order was carried out
+    stored     topic queue offset id crc size                                           what the observer read
+    ends       topic queue min max                                                      after all that it read
+    offset     group topic queue offset before at                                       queried between the two
+    done       what                                                                     a command was carried out
 """
 
 import json
@@ -26,14 +26,14 @@ LINE_BYTES_MAX = 1 << 20
 
 
 class EventFile:
-    """One client's file; `news` gives what was written since it was last called, whole lines only."""
+    """One client's file; `news` returns what was written since its last call, whole lines only."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._position = 0
 
     def news(self) -> list[Event]:
-        """ValueError, which names the file: a line that is none."""
+        """ValueError, which names the file: a malformed line."""
         with self.path.open("rb") as file:
             file.seek(self._position)
             data = file.read()

@@ -1,4 +1,4 @@
-"""History: what all clients told, as tables that rules can ask. Judges nothing; knows no broker and no file.
+"""History: the events of all clients, as tables for the rules. Checks nothing; knows no broker and no file.
 
 Events of one client come in the order in which it wrote them; those of different clients are compared by their times.
 """
@@ -11,7 +11,7 @@ from tests.history.events import Event
 
 Queue = tuple[str, int]
 """Topic, queue id."""
-Place = tuple[str, int, int]
+Position = tuple[str, int, int]
 """Topic, queue id, queue offset."""
 GroupQueue = tuple[str, str, int]
 """Group, topic, queue id."""
@@ -20,7 +20,7 @@ STORED = "SEND_OK"
 
 @dataclass(slots=True)
 class Attempt:
-    """One send. `begun`, `ended`: numbers of events of its client. `copies`: how often that may send it."""
+    """One send. `begun`, `ended`: numbers of events of its client. `copies`: how often the client may send it."""
 
     name: str
     topic: str
@@ -32,7 +32,7 @@ class Attempt:
     begun: int
     ended: int | None = None
     status: str = ""
-    place: Place | None = None
+    position: Position | None = None
 
     @property
     def sender(self) -> str:
@@ -44,7 +44,7 @@ class Attempt:
 
 
 class Copy(NamedTuple):
-    """What stands at a place: the id in the body, and the body's print."""
+    """A stored message: the id in the body, and the body's CRC."""
 
     name: str
     crc: int
@@ -53,7 +53,7 @@ class Copy(NamedTuple):
 
 class Delivery(NamedTuple):
     group: str
-    place: Place
+    position: Position
     copy: Copy
     times: int
     ok: bool
@@ -69,7 +69,7 @@ class Member(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """A group's offset, -1 if there was none; asked at `before`, answered at `at`."""
+    """A group's offset, -1 if there was none; requested at `before`, answered at `at`."""
 
     offset: int
     before: int
@@ -77,7 +77,7 @@ class Observed(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """When it was asked, or answered."""
+    """When it was requested, or acknowledged."""
 
     offset: int
     at: int
@@ -90,12 +90,12 @@ class Ends(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """All tables. `twice_told`: sends with the same id. `overwritten`: places that changed between two readings."""
+    """All tables. `duplicate_ids`: sends with the same id. `overwritten`: offsets that changed between two reads."""
 
     attempts: dict[str, Attempt] = field(default_factory=dict)
-    twice_told: list[str] = field(default_factory=list)
-    stored: dict[Place, Copy] = field(default_factory=dict)
-    overwritten: list[tuple[Place, Copy, Copy]] = field(default_factory=list)
+    duplicate_ids: list[str] = field(default_factory=list)
+    stored: dict[Position, Copy] = field(default_factory=dict)
+    overwritten: list[tuple[Position, Copy, Copy]] = field(default_factory=list)
     ends: dict[Queue, Ends] = field(default_factory=dict)
     shrunk: list[tuple[Queue, Ends, Ends]] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
@@ -107,8 +107,8 @@ class History:
     counts: Counter[str] = field(default_factory=Counter)
     _lines: Counter[str] = field(default_factory=Counter)
 
-    def tell(self, source: str, event: Event) -> None:
-        """`source` names the client. KeyError: an event lacks a member; ValueError: nobody knows it."""
+    def add(self, source: str, event: Event) -> None:
+        """`source` names the client. KeyError: an event lacks a member; ValueError: its kind is unknown."""
         self._lines[source] += 1
         kind = event["event"]
         self.counts[kind] += 1
@@ -135,11 +135,17 @@ class History:
     def _send(self, event: Event, line: int) -> None:
         name = event["id"]
         if name in self.attempts:
-            self.twice_told.append(name)
+            self.duplicate_ids.append(name)
         self.attempts[name] = Attempt(
-            name, event["topic"], event["crc"], event["size"], event.get("copies", 1),
-            event.get("kind", "plain"), event.get("fate", "keep"), line,
-        )  # fmt: skip
+            name,
+            event["topic"],
+            event["crc"],
+            event["size"],
+            event.get("copies", 1),
+            event.get("kind", "plain"),
+            event.get("fate", "keep"),
+            line,
+        )
 
     def _ended(self, event: Event, line: int) -> None:
         attempt = self.attempts[event["id"]]
@@ -147,14 +153,20 @@ class History:
         if event["event"] == "sent":
             attempt.status = event["status"]
             if attempt.kind == "plain":
-                attempt.place = attempt.topic, event["queue"], event["offset"]
+                attempt.position = attempt.topic, event["queue"], event["offset"]
 
     def _got(self, event: Event) -> None:
-        place = event["topic"], event["queue"], event["offset"]
+        position = event["topic"], event["queue"], event["offset"]
         copy = Copy(event["id"], event["crc"], event["size"])
         self.deliveries.append(
             Delivery(
-                event["group"], place, copy, event["times"], event["ok"], event["at"], event.get("popped", 0)
+                event["group"],
+                position,
+                copy,
+                event["times"],
+                event["ok"],
+                event["at"],
+                event.get("popped", 0),
             )
         )
 
@@ -167,12 +179,12 @@ class History:
             table[queue].append(Commit(event["offset"], event["at"]))
 
     def _stored(self, event: Event) -> None:
-        place = event["topic"], event["queue"], event["offset"]
+        position = event["topic"], event["queue"], event["offset"]
         copy = Copy(event["id"], event["crc"], event["size"])
-        before = self.stored.setdefault(place, copy)
+        before = self.stored.setdefault(position, copy)
         if before != copy:
-            self.overwritten.append((place, before, copy))
-            self.stored[place] = copy
+            self.overwritten.append((position, before, copy))
+            self.stored[position] = copy
 
     def _ends(self, queue: Queue, ends: Ends) -> None:
         before = self.ends.get(queue, Ends(0, 0))

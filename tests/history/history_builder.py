@@ -15,7 +15,7 @@ class HistoryBuilder:
 
     def event(self, what: str, source: str = "client", /, **members: object) -> "HistoryBuilder":
         self._now += 1
-        self.history.tell(source, {"event": what, "at": self._now, **members})
+        self.history.add(source, {"event": what, "at": self._now, **members})
         return self
 
     def send(self, name: str, topic: str = TOPIC, **more: object) -> "HistoryBuilder":
@@ -28,7 +28,7 @@ class HistoryBuilder:
         return self.event("failed", id=name, why="lost on the way")
 
     def acknowledged(self, *names: str, start: int = 0) -> "HistoryBuilder":
-        """Sent, answered and stored from `start` on, one after the other."""
+        """Sent, acknowledged and stored from `start` on, one after the other."""
         for offset, name in enumerate(names, start):
             self.send(name).sent(name, offset).stored(offset, name)
         return self
@@ -39,7 +39,7 @@ class HistoryBuilder:
         """`crc`: of another body than was sent."""
         return self.event(
             "stored",
-            "witness",
+            "observer",
             topic=topic,
             queue=queue,
             offset=offset,
@@ -49,19 +49,35 @@ class HistoryBuilder:
         )
 
     def ends(self, end: int, first: int = 0, queue: int = 0, topic: str = TOPIC) -> "HistoryBuilder":
-        return self.event("ends", "witness", topic=topic, queue=queue, min=first, max=end)
+        return self.event("ends", "observer", topic=topic, queue=queue, min=first, max=end)
 
     def joined(self, how: str = "concurrent", group: str = GROUP, shared: bool = False) -> "HistoryBuilder":
         return self.event("joined", group=group, topic=TOPIC, how=how, shared=shared)
 
     def got(
-        self, offset: int, name: str, *, times: int = 0, ok: bool = True, group: str = GROUP, crc: int = 0,
+        self,
+        offset: int,
+        name: str,
+        *,
+        times: int = 0,
+        ok: bool = True,
+        group: str = GROUP,
+        crc: int = 0,
         popped: int = 0,
-    ) -> "HistoryBuilder":  # fmt: skip
+    ) -> "HistoryBuilder":
         return self.event(
-            "got", group=group, topic=TOPIC, queue=0, offset=offset, id=name, crc=crc or _crc(name), size=9,
-            times=times, ok=ok, popped=popped,
-        )  # fmt: skip
+            "got",
+            group=group,
+            topic=TOPIC,
+            queue=0,
+            offset=offset,
+            id=name,
+            crc=crc or _crc(name),
+            size=9,
+            times=times,
+            ok=ok,
+            popped=popped,
+        )
 
     def commit(self, offset: int) -> "HistoryBuilder":
         return self.event("commit", group=GROUP, topic=TOPIC, queue=0, offset=offset)
@@ -70,17 +86,17 @@ class HistoryBuilder:
         return self.event("committed", group=GROUP, topic=TOPIC, queue=0, offset=offset)
 
     def offset(self, offset: int) -> "HistoryBuilder":
-        """What the witness was told when it asked."""
+        """The group's offset that the observer read."""
         self._now += 1
         return self.event(
-            "offset", "witness", group=GROUP, topic=TOPIC, queue=0, offset=offset, before=self._now
+            "offset", "observer", group=GROUP, topic=TOPIC, queue=0, offset=offset, before=self._now
         )
 
     def acked(self, name: str) -> "HistoryBuilder":
         return self.event("acked", group=GROUP, id=name)
 
     def rules(self, settled: bool = True) -> set[str]:
-        """The names of the rules that it breaks."""
+        """The names of the rules that it violates."""
         return {violation.rule for violation in check(self.history, settled)}
 
     @property

@@ -1,4 +1,4 @@
-"""KilledBroker: a broker process that is killed, stopped and started again, also while it starts. One thread."""
+"""KilledBroker: a broker process that is killed, stopped and restarted, also during its start. One thread."""
 
 import signal
 import threading
@@ -10,13 +10,13 @@ from tests.support.client_socket import ClientSocket
 
 
 class KilledBroker(LocalBroker):
-    """On one store and on the same ports from start to start."""
+    """On one store and on the same ports at each start."""
 
     def __init__(self, store: Path, settings: dict[str, str]) -> None:
         super().__init__(store, settings=settings)
 
-    def start_in_vain(self, after_s: float) -> None:
-        """Start it, and kill it so many seconds later: before it is ready, or soon after."""
+    def start_and_kill(self, after_s: float) -> None:
+        """Start it, and kill it that many seconds later: before it is ready, or soon after."""
         old = self.process
         waiting, given_up = threading.Event(), threading.Event()
 

@@ -1,6 +1,6 @@
 """Observer: reads queues and offsets over a plain connection, and records them as events of the history.
 
-It commits nothing and has a consumer group of its own. One thread.
+It commits nothing and has a separate consumer group. One thread.
 """
 
 import time
@@ -27,7 +27,7 @@ class Observer:
         self._read: dict[tuple[str, int], int] = {}
 
     def read(self, connection: ClientSocket, whole: bool = False) -> Iterator[Event]:
-        """All messages, or those since a little before the last reading; then where each queue ends."""
+        """All messages, or those since a little before the last read; then where each queue ends."""
         for topic, queue_id in self._queues:
             first = self._offset(connection, RequestCode.GET_MIN_OFFSET, topic, queue_id)
             start = 0 if whole else self._read.get((topic, queue_id), 0) - OVERLAP
@@ -41,7 +41,7 @@ class Observer:
             yield {"event": "ends", "topic": topic, "queue": queue_id, "min": first, "max": offset}
 
     def offsets(self, connection: ClientSocket, groups: dict[str, str]) -> Iterator[Event]:
-        """Of each group (→ topic) in each queue, as far as it has one."""
+        """Of each group (→ topic) in each queue, if it has one."""
         for group, topic in groups.items():
             for each, queue_id in self._queues:
                 if each == topic:
@@ -60,9 +60,14 @@ class Observer:
             raise AssertionError(f"offset of {group} in {topic} {queue_id}: {answer.code} {answer.remark}")
         offset = int(answer.ext["offset"]) if answer.code == 0 else -1
         return {
-            "event": "offset", "group": group, "topic": topic, "queue": queue_id, "offset": offset,
-            "before": before, "at": time.time_ns(),
-        }  # fmt: skip
+            "event": "offset",
+            "group": group,
+            "topic": topic,
+            "queue": queue_id,
+            "offset": offset,
+            "before": before,
+            "at": time.time_ns(),
+        }
 
     def _offset(self, connection: ClientSocket, code: int, topic: str, queue_id: int) -> int:
         answer = connection.ask(code, {"topic": topic, "queueId": str(queue_id)})
@@ -77,7 +82,12 @@ def _stored(body: bytes) -> Iterator[Event]:
         record = decode(body[at : at + size])
         text = zlib.decompress(record.body) if record.sys_flag & COMPRESSED else record.body
         yield {
-            "event": "stored", "topic": record.topic, "queue": record.queue_id, "offset": record.queue_offset,
-            "id": text.split(b"|", 1)[0].decode("ascii", "replace"), "crc": zlib.crc32(text), "size": len(text),
-        }  # fmt: skip
+            "event": "stored",
+            "topic": record.topic,
+            "queue": record.queue_id,
+            "offset": record.queue_offset,
+            "id": text.split(b"|", 1)[0].decode("ascii", "replace"),
+            "crc": zlib.crc32(text),
+            "size": len(text),
+        }
         at += size

@@ -1,7 +1,7 @@
-"""What must hold of the offsets of groups: never back, never beyond the queue, never past what nobody got.
+"""What must hold for the offsets of groups: never backwards, never beyond the queue, never past an undelivered message.
 
-Pure functions on a History. Members of a shared group may set each other back while they change hands; Apache's
-protocol allows that, so such a group's offsets are only held to what was delivered.
+Pure functions on a History. Members of a shared group may move each other's offsets back while queues change owners;
+Apache's protocol allows that, so such a group's offsets are only compared with what was delivered.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ def backwards(history: History, settled: bool) -> Iterator[Violation]:
 
 
 def forgotten(history: History, settled: bool) -> Iterator[Violation]:
-    """Between the last commit that was answered and the last that was asked, for who waits for answers."""
+    """Between the last acknowledged commit and the last requested one, for clients that wait for responses."""
     for key, seen in history.observed.items():
         if history.groups[key[0]].how != "exact":
             continue
@@ -33,14 +33,14 @@ def forgotten(history: History, settled: bool) -> Iterator[Violation]:
             if one.offset < least:
                 yield Violation("forgotten", f"{key} is at {one.offset}, but {least} was answered before")
             if one.offset > most:
-                yield Violation("ahead", f"{key} is at {one.offset}, but nobody asked for more than {most}")
+                yield Violation("ahead", f"{key} is at {one.offset}, but no commit was above {most}")
 
 
 def ahead(history: History, settled: bool) -> Iterator[Violation]:
-    """No group's offset is beyond its queue, or beyond a message that it had not got."""
+    """No group's offset is beyond its queue, or beyond a message that it has not got."""
     got: defaultdict[GroupQueue, dict[int, int]] = defaultdict(dict)
     for delivery in history.deliveries:
-        topic, queue_id, offset = delivery.place
+        topic, queue_id, offset = delivery.position
         if delivery.times == 0:
             first = got[delivery.group, topic, queue_id]
             first[offset] = min(first.get(offset, delivery.at), delivery.at)

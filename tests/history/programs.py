@@ -1,6 +1,6 @@
-"""The Java and Go programs of a history: compiled once a checkout, kept under `build/history`.
+"""The Java and Go programs of a history: compiled once per checkout, stored under `build/history`.
 
-The official clients come from the interoperation tests' workshop. `Unavailable` says in one line what is lacking.
+The official clients come from the interoperation tests' toolchain. `Unavailable` says in one line what is missing.
 """
 
 import fcntl

@@ -1,6 +1,6 @@
-"""Rounds: clients at work on one store, while the broker is killed, killed as it starts, or stopped, and started again.
+"""Rounds: clients work on one store while the broker is killed, killed during its start, or stopped, and restarted.
 
-Clients live through all rounds; now and then one of them closes its consumers and joins again. One thread.
+Clients live through all rounds; sometimes one of them closes its consumers and rejoins. One thread.
 """
 
 import math
@@ -29,10 +29,16 @@ from tests.support.requests import topic_ext
 
 QUEUES = {"Plain": 4, "Later": 1}
 SETTINGS = {
-    "messageDelayLevel": "1s 2s", "timerPrecisionMs": "100", "transactionTimeOut": "500",
-    "transactionCheckInterval": "200", "transactionCheckMax": "1000000", "reviveInterval": "100",
-    "mappedFileSizeCommitLog": "4194304", "mappedFileSizeConsumeQueue": "20000", "brokerName": "broker-a",
-}  # fmt: skip
+    "messageDelayLevel": "1s 2s",
+    "timerPrecisionMs": "100",
+    "transactionTimeOut": "500",
+    "transactionCheckInterval": "200",
+    "transactionCheckMax": "1000000",
+    "reviveInterval": "100",
+    "mappedFileSizeCommitLog": "4194304",
+    "mappedFileSizeConsumeQueue": "20000",
+    "brokerName": "broker-a",
+}
 ORDER_S = 90.0
 STEP_S = 0.25
 JUDGED_EACH = 10
@@ -59,9 +65,9 @@ class Rounds:
         self.history = History()
         self.ends: Counter[str] = Counter()
         self._draw = random.Random(plan.seed)
-        self._witness = Observer(QUEUES)
+        self._observer = Observer(QUEUES)
         self._stack = ExitStack()
-        self._witnessed = self._stack.enter_context((home / "witness.jsonl").open("wb"))
+        self._observed = self._stack.enter_context((home / "observer.jsonl").open("wb"))
         settings = SETTINGS | {"flushDiskType": plan.flush} | plan.settings
         self._broker = self._stack.enter_context(KilledBroker(home / "store", settings))
         try:
@@ -85,20 +91,20 @@ class Rounds:
         self._order("load")
 
     def run(self, meanwhile: Callable[[Path], None] | None = None) -> str:
-        """One round; how the broker came to its end. `meanwhile` gets the store while nobody has it."""
+        """One round; how the broker ended. `meanwhile` gets the store while no broker uses it."""
         time.sleep(self._draw.uniform(0, self.plan.longest_s))
         with self._broker.connect() as connection:
-            self._tell(self._witness.offsets(connection, self._groups()))
+            self._add(self._observer.offsets(connection, self._groups()))
         end = self._draw.choices(("killed", "killed while starting", "stopped"), (6, 2, 1))[0]
         if end == "stopped":
             assert self._broker.stop(30) == 0, "a clean stop failed"
         else:
             self._broker.kill()
-        self._tell([{"event": "stopped" if end == "stopped" else "killed", "at": time.time_ns()}])
+        self._add([{"event": "stopped" if end == "stopped" else "killed", "at": time.time_ns()}])
         if meanwhile is not None:
             meanwhile(self._broker.store)
         if end == "killed while starting":
-            self._broker.start_in_vain(self._draw.uniform(0.02, 0.6))
+            self._broker.start_and_kill(self._draw.uniform(0.02, 0.6))
         self._broker.start()
         self.ends[end] += 1
         self._look()
@@ -107,7 +113,7 @@ class Rounds:
         return end
 
     def settle(self) -> list[Violation]:
-        """Senders rest; consumers get all there is; then everything is read and judged."""
+        """Senders rest; consumers get everything; then everything is read and checked."""
         self._order("rest")
         deadline = time.monotonic() + self.plan.settle_s
         self._look()
@@ -125,36 +131,41 @@ class Rounds:
         """Counts of everything, for people and for JSON."""
         acknowledged = sum(attempt.acknowledged for attempt in self.history.attempts.values())
         return {
-            "rounds": self.ends.total(), "ends": dict(self.ends),
-            "attempts": len(self.history.attempts), "acknowledged": acknowledged,
-            "stored": len(self.history.stored), "deliveries": len(self.history.deliveries),
-            "acknowledged pops": len(self.history.acked), "commits answered": self.history.counts["committed"],
-            "offsets looked at": self.history.counts["offset"], "groups": len(self.history.groups),
+            "rounds": self.ends.total(),
+            "ends": dict(self.ends),
+            "attempts": len(self.history.attempts),
+            "acknowledged": acknowledged,
+            "stored": len(self.history.stored),
+            "deliveries": len(self.history.deliveries),
+            "acknowledged pops": len(self.history.acked),
+            "commits answered": self.history.counts["committed"],
+            "offsets looked at": self.history.counts["offset"],
+            "groups": len(self.history.groups),
             "allowed": allowed(self.history),
-        }  # fmt: skip
+        }
 
     def _missing(self) -> bool:
         rules = sending_rules.lost, delivery_rules.undelivered
         return any(True for rule in rules for _ in rule(self.history, True))
 
     def _look(self, whole: bool = False) -> None:
-        """What the witness sees, then what the clients told until now: more than the witness can have seen of them."""
+        """What the observer reads, then the clients' events until now: more than the observer can have read of them."""
         with self._broker.connect() as connection:
-            self._tell([{"event": "started", "at": time.time_ns()}])
-            self._tell(self._witness.offsets(connection, self._groups()))
-            self._tell(self._witness.read(connection, whole))
+            self._add([{"event": "started", "at": time.time_ns()}])
+            self._add(self._observer.offsets(connection, self._groups()))
+            self._add(self._observer.read(connection, whole))
         for client in self._clients:
             for event in client.news():
-                self.history.tell(client.name, event)
+                self.history.add(client.name, event)
 
     def _groups(self) -> dict[str, str]:
         return {member.group: member.topic for member in self.history.groups.values()}
 
-    def _tell(self, events: Iterable[Event]) -> None:
+    def _add(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._witnessed.write(orjson.dumps(event) + b"\n")
-            self.history.tell("witness", event)
-        self._witnessed.flush()
+            self._observed.write(orjson.dumps(event) + b"\n")
+            self.history.add("observer", event)
+        self._observed.flush()
 
     def _order(self, what: str, clients: list[Client] | None = None) -> None:
         for client in clients or self._clients:
@@ -163,7 +174,7 @@ class Rounds:
 
     def _await(self, what: str, clients: list[Client] | None = None) -> None:
         for source, event in await_all(clients or self._clients, what, ORDER_S):
-            self.history.tell(source, event)
+            self.history.add(source, event)
 
     def __enter__(self) -> Self:
         return self
@@ -175,9 +186,9 @@ class Rounds:
 
 
 def run_rounds(
-    home: Path, plan: Plan, count: int, told: Callable[[str], None], within_s: float = math.inf
+    home: Path, plan: Plan, count: int, log: Callable[[str], None], within_s: float = math.inf
 ) -> tuple[list[Violation], dict[str, object]]:
-    """So many rounds, or as many as begin in time; ended early by a violation. Violations and summary."""
+    """`count` rounds, or as many as begin in time; ended early by a violation. Violations and summary."""
     deadline = time.monotonic() + within_s
     with Rounds(home, plan) as rounds:
         for number in range(1, count + 1):
@@ -185,7 +196,7 @@ def run_rounds(
                 break
             end = rounds.run()
             found = rounds.judge() if number % JUDGED_EACH == 0 else []
-            told(f"round {number}: {end}, {len(rounds.history.attempts)} sends, {len(found)} violations")
+            log(f"round {number}: {end}, {len(rounds.history.attempts)} sends, {len(found)} violations")
             if found:
                 return found, rounds.summary()
         return rounds.settle(), rounds.summary()

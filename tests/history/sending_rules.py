@@ -1,4 +1,4 @@
-"""What must hold between what was sent and what is stored. Pure functions on a History; each gives its violations.
+"""What must hold between what was sent and what is stored. Pure functions on a History; each yields its violations.
 
 `settled`: senders rest, and everything that is stored was read after that.
 """
@@ -6,24 +6,24 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from tests.history.history import Attempt, History, Place, Queue
+from tests.history.history import Attempt, History, Position, Queue
 from tests.history.violation import Violation
 
 
 def lost(history: History, settled: bool) -> Iterator[Violation]:
-    """What was acknowledged stands in its place; what comes later has come."""
+    """An acknowledged message is at its offset; delayed ones have been delivered."""
     present = {copy.name for copy in history.stored.values()} if settled else set()
     for attempt in history.attempts.values():
         if not attempt.acknowledged:
             continue
-        place = attempt.place
-        if place is not None and (settled or _is_read(history, place)):
-            found = history.stored.get(place)
+        position = attempt.position
+        if position is not None and (settled or _is_read(history, position)):
+            found = history.stored.get(position)
             if found is None or found.name != attempt.name:
                 there = "nothing" if found is None else found.name
-                yield Violation("lost", f"{attempt.name} was acknowledged at {place}, where {there} is")
-        elif place is None and settled and attempt.fate == "keep" and attempt.name not in present:
-            yield Violation("lost", f"{attempt.name} ({attempt.kind}) was acknowledged and never came")
+                yield Violation("lost", f"{attempt.name} was acknowledged at {position}, where {there} is")
+        elif position is None and settled and attempt.fate == "keep" and attempt.name not in present:
+            yield Violation("lost", f"{attempt.name} ({attempt.kind}) was acknowledged and never delivered")
 
 
 def repeated(history: History, settled: bool) -> Iterator[Violation]:
@@ -35,27 +35,29 @@ def repeated(history: History, settled: bool) -> Iterator[Violation]:
         if attempt.fate == "drop":
             yield Violation("rolled back", f"{name} was rolled back and is stored")
         elif count > attempt.copies:
-            yield Violation("repeated", f"{name} is there {count} times, sent {attempt.copies} times at most")
+            yield Violation(
+                "repeated", f"{name} is stored {count} times, sent {attempt.copies} times at most"
+            )
 
 
 def invented(history: History, settled: bool) -> Iterator[Violation]:
     """Everything that is stored was sent, to that topic, with that body; each id once."""
-    for name in history.twice_told:
-        yield Violation("told twice", f"{name} was sent twice under one id: the history is worth nothing")
-    for place, copy in history.stored.items():
+    for name in history.duplicate_ids:
+        yield Violation("duplicate id", f"{name} was sent twice under one id: the history is invalid")
+    for position, copy in history.stored.items():
         attempt = history.attempts.get(copy.name)
         if attempt is None:
-            yield Violation("invented", f"{place} holds {copy.name}, which nobody sent")
-        elif attempt.topic != place[0]:
-            yield Violation("invented", f"{place} holds {copy.name}, which was sent to {attempt.topic}")
+            yield Violation("invented", f"{copy.name}, which was never sent, is at {position}")
+        elif attempt.topic != position[0]:
+            yield Violation("invented", f"{copy.name}, which was sent to {attempt.topic}, is at {position}")
         elif (attempt.crc, attempt.size) != (copy.crc, copy.size):
-            yield Violation("changed", f"{place}: the body of {copy.name} is not the one that was sent")
+            yield Violation("changed", f"{position}: the body of {copy.name} is not the one that was sent")
 
 
 def gone(history: History, settled: bool) -> Iterator[Violation]:
-    """What the witness read stays as it was, and queues have no holes."""
-    for place, before, after in history.overwritten:
-        yield Violation("gone", f"{place} held {before.name} and holds {after.name} now")
+    """What the observer read does not change, and queues have no gaps."""
+    for position, before, after in history.overwritten:
+        yield Violation("gone", f"{before.name} was at {position}, where {after.name} is now")
     for queue, before_ends, now in history.shrunk:
         yield Violation("gone", f"{queue} went from {before_ends.first}..{before_ends.end} back to {now}")
     read: defaultdict[Queue, set[int]] = defaultdict(set)
@@ -65,7 +67,7 @@ def gone(history: History, settled: bool) -> Iterator[Violation]:
         holes = set(range(ends.first, ends.end)) - read[queue]
         beyond = {offset for offset in read[queue] if offset >= ends.end}
         if settled and holes:
-            yield Violation("gone", f"{queue} has {len(holes)} holes below {ends.end}, one at {min(holes)}")
+            yield Violation("gone", f"{queue} has {len(holes)} gaps below {ends.end}, one at {min(holes)}")
         if beyond:
             yield Violation(
                 "gone", f"{queue} ends at {ends.end}, but {len(beyond)} were read at {min(beyond)} and up"
@@ -73,9 +75,9 @@ def gone(history: History, settled: bool) -> Iterator[Violation]:
 
 
 def disordered(history: History, settled: bool) -> Iterator[Violation]:
-    """Of one sender in one queue: acknowledged ones in the order of sending, and nothing behind what was sent later.
+    """Of one sender in one queue: acknowledged ones in the order of sending, and none after one that was sent later.
 
-    What is delayed or in a transaction gets its place later, in no order.
+    Delayed messages and those of transactions get their offset later, in no order.
     """
     for (queue, sender), attempts in _by_sender(history).items():
         newest, newest_acknowledged = -1, -1
@@ -83,7 +85,7 @@ def disordered(history: History, settled: bool) -> Iterator[Violation]:
             late = attempt.ended is not None and attempt.ended < newest
             if late or (attempt.acknowledged and attempt.begun < newest_acknowledged):
                 yield Violation(
-                    "disordered", f"{queue}: {attempt.name} stands behind what {sender} sent after it"
+                    "disordered", f"{queue}: {attempt.name} follows a message that {sender} sent later"
                 )
             newest = max(newest, attempt.begun)
             if attempt.acknowledged and attempt.copies == 1:
@@ -92,13 +94,13 @@ def disordered(history: History, settled: bool) -> Iterator[Violation]:
 
 def _by_sender(history: History) -> dict[tuple[Queue, str], list[Attempt]]:
     found: defaultdict[tuple[Queue, str], list[Attempt]] = defaultdict(list)
-    for place in sorted(history.stored):
-        attempt = history.attempts.get(history.stored[place].name)
+    for position in sorted(history.stored):
+        attempt = history.attempts.get(history.stored[position].name)
         if attempt is not None and attempt.kind == "plain":
-            found[place[:2], attempt.sender].append(attempt)
+            found[position[:2], attempt.sender].append(attempt)
     return found
 
 
-def _is_read(history: History, place: Place) -> bool:
-    ends = history.ends.get(place[:2])
-    return ends is not None and place[2] < ends.end
+def _is_read(history: History, position: Position) -> bool:
+    ends = history.ends.get(position[:2])
+    return ends is not None and position[2] < ends.end

@@ -23,7 +23,7 @@ def test_a_few_kills(tmp_path: Path, flush: str) -> None:
 
 
 def test_a_log_that_loses_its_end_is_noticed(tmp_path: Path) -> None:
-    """Not the broker's doing: the last quarter of what was acknowledged is taken away while it is dead."""
+    """Not the broker's doing: the last quarter of the acknowledged messages is removed while it is down."""
     with Rounds(tmp_path, Plan(longest_s=0.6)) as rounds:
         rounds.run()
         assert not rounds.judge()

@@ -1,10 +1,10 @@
-"""Violation: one way in which a history cannot be that of a broker that keeps its promises."""
+"""Violation: one way in which a history contradicts the broker's promises."""
 
 from typing import NamedTuple
 
 
 class Violation(NamedTuple):
-    """`rule` names the promise that is broken, `text` says where."""
+    """`rule` names the broken promise, `text` says where."""
 
     rule: str
     text: str

@@ -1,1 +1,1 @@
-"""Every limit at it and one past it, fuzzers, and peers that mean harm."""
+"""Every limit at its value and one past it, fuzzers, and hostile clients."""

@@ -43,8 +43,8 @@ class AttackSockets:
                 else:
                     self.members.append(each)
 
-    def say(self, data: bytes, within_s: float = 10.0) -> int:
-        """Each says `data`, as much of it as the broker takes in time; how many bytes were taken from all."""
+    def send(self, data: bytes, within_s: float = 10.0) -> int:
+        """Each sends as much of `data` as the broker accepts in time; returns how many bytes were sent by all."""
         left = {each.fileno(): (each, memoryview(data)) for each in self.members}
         deadline = time.monotonic() + within_s
         taken = 0
@@ -63,20 +63,20 @@ class AttackSockets:
                     taken += count
         return taken
 
-    def say_one(self, each: socket.socket, data: bytes, until: float) -> int:
-        """One of them says `data` and swallows what it is told meanwhile; how many bytes were taken."""
+    def send_one(self, each: socket.socket, data: bytes, until: float) -> int:
+        """One of them sends `data` and discards what it receives meanwhile; returns how many bytes were sent."""
         rest = memoryview(data)
         while rest and time.monotonic() < until and each.fileno() >= 0:
             ready = select.poll()
             ready.register(each, select.POLLIN | select.POLLOUT)
             for _, events in ready.poll(200):
-                if events & ~select.POLLOUT and not self._swallow(each):
+                if events & ~select.POLLOUT and not self._discard(each):
                     return len(data) - len(rest)
                 if events & select.POLLOUT:
                     rest = rest[self._put(each, rest[: 1 << 18]) or 0 :]
         return len(data) - len(rest)
 
-    def _swallow(self, each: socket.socket) -> bool:
+    def _discard(self, each: socket.socket) -> bool:
         """False if the broker closed it."""
         try:
             if each.recv(1 << 18):
@@ -103,12 +103,12 @@ class AttackSockets:
             self.gone += 1
         each.close()
 
-    def shut(self, each: socket.socket) -> None:
-        """It has no more to say; it still could listen."""
+    def shut_down(self, each: socket.socket) -> None:
+        """It sends no more, but can still receive."""
         with contextlib.suppress(OSError):
             each.shutdown(socket.SHUT_WR)
 
-    def hang_up(self, *, reset: bool = False) -> None:
+    def close(self, *, reset: bool = False) -> None:
         for each in self.members:
             if reset:
                 with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The attacker's process: reads the name of an attack a line, does it, and holds on to what it opened until the next.
+"""The attacker's process: reads the name of an attack per line, runs it, and keeps its sockets open until the next.
 
 `python -m tests.hostile.attacker HOST:PORT HOST:PORT CONNECTIONS SECONDS`: broker, name server, limits.
 """
@@ -15,7 +15,7 @@ ATTACKS = SOCKETS | EXHAUSTION
 FREE = "free"
 
 
-def place(text: str) -> Address:
+def address_of(text: str) -> Address:
     host, _, port = text.rpartition(":")
     return host, int(port)
 
@@ -24,10 +24,10 @@ def main(arguments: list[str]) -> int:
     broker, name_server, connections, seconds = arguments
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    field = Field(place(broker), place(name_server), int(connections), float(seconds))
+    field = Field(address_of(broker), address_of(name_server), int(connections), float(seconds))
     sockets = AttackSockets()
     for line in sys.stdin:
-        sockets.hang_up()
+        sockets.close()
         name = line.strip()
         if name != FREE:
             try:

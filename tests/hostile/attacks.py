@@ -1,6 +1,6 @@
-"""Attacks on the sockets: each opens what it needs, does its harm, and returns the sockets while they are still open.
+"""Attacks on the sockets: each opens what it needs, attacks, and returns the sockets while they are still open.
 
-Run by `attacker`, a process of its own, so that the background client's clock does not wait for the attacker.
+Run by `attacker`, a separate process, so that the background client's measurements do not include the attacker.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from tests.support.requests import pull_ext, send_ext
 
 @dataclass(frozen=True)
 class Field:
-    """Where it happens and how much: connections, and seconds of harm."""
+    """Where to attack and how much: connections, and seconds."""
 
     broker: Address
     name_server: Address
@@ -41,76 +41,76 @@ def request(
 
 
 def silent(field: Field) -> AttackSockets:
-    """They connect and never say a word."""
+    """They connect and send nothing."""
     return field.open_sockets()
 
 
 def half_open(field: Field) -> AttackSockets:
-    """They say half of a frame, and then that they have no more to say; or go away with a reset."""
+    """They send half of a frame and then shut down or reset the connection."""
     half_of_them = field.connections // 2
     sockets, gone = field.open_sockets(half_of_them), field.open_sockets(half_of_them)
     half = request(RequestCode.SEND_MESSAGE_V2, send_ext("Half"), bytes(4000))[:2000]
-    gone.say(half)
-    gone.hang_up(reset=True)
-    sockets.say(half)
+    gone.send(half)
+    gone.close(reset=True)
+    sockets.send(half)
     for each in sockets:
-        sockets.shut(each)
+        sockets.shut_down(each)
     return sockets
 
 
 def slow_loris(field: Field) -> AttackSockets:
-    """A byte each now and then, of frames that never end."""
+    """A byte from time to time, of frames that never end."""
     sockets = field.open_sockets()
     drip = request(RequestCode.SEND_MESSAGE_V2, send_ext("Drip"), bytes(1 << 20))
     until = time.monotonic() + field.seconds
     for byte in itertools.islice(drip, 200):
         if time.monotonic() > until:
             break
-        sockets.say(bytes([byte]))
+        sockets.send(bytes([byte]))
         time.sleep(field.seconds / 200)
     return sockets
 
 
 def almost_whole(field: Field) -> AttackSockets:
-    """Frames of 16 MiB of which the last byte is missing."""
+    """Frames of 16 MiB without their last byte."""
     sockets = field.open_sockets(max(field.connections // 20, 10))
     whole = request(RequestCode.SEND_MESSAGE_V2, send_ext("Almost"), bytes((16 << 20) - 4096))
-    sockets.say(whole[:-1], within_s=max(5.0, field.seconds))
+    sockets.send(whole[:-1], within_s=max(5.0, field.seconds))
     return sockets
 
 
 def almost_small(field: Field) -> AttackSockets:
-    """Frames of 128 KB of which the last byte is missing, from everybody."""
+    """Frames of 128 KB without their last byte, on all connections."""
     sockets = field.open_sockets()
-    sockets.say(request(RequestCode.SEND_MESSAGE_V2, send_ext("Almost"), bytes(127_000))[:-1])
+    sockets.send(request(RequestCode.SEND_MESSAGE_V2, send_ext("Almost"), bytes(127_000))[:-1])
     return sockets
 
 
 def deaf(field: Field) -> AttackSockets:
-    """They ask for very much and read nothing."""
+    """They request very much and read nothing."""
     with_message = field.open_sockets(1)
-    with_message.say(request(RequestCode.SEND_MESSAGE_V2, send_ext("DeafAttack"), bytes(200_000)))
+    with_message.send(request(RequestCode.SEND_MESSAGE_V2, send_ext("DeafAttack"), bytes(200_000)))
     time.sleep(0.1)
-    with_message.hang_up()
+    with_message.close()
     sockets = field.open_sockets(receive_bytes=4096)
     pulls = b"".join(request(RequestCode.PULL_MESSAGE, pull_ext("DeafAttack"), opaque=n) for n in range(100))
-    sockets.say(pulls, within_s=max(5.0, field.seconds))
+    sockets.send(pulls, within_s=max(5.0, field.seconds))
     time.sleep(field.seconds / 4)
     return sockets
 
 
 def unread_answers(field: Field) -> AttackSockets:
-    """Small questions without end, and nobody reads the answers."""
+    """Small requests without end; the responses are not read."""
     sockets = field.open_sockets(receive_bytes=4096)
     asked = request(RequestCode.GET_BROKER_RUNTIME_INFO) * 200
     until = time.monotonic() + field.seconds
     while time.monotonic() < until:
-        sockets.say(asked, within_s=min(1.0, field.seconds))
+        sockets.send(asked, within_s=min(1.0, field.seconds))
     return sockets
 
 
 def churn(field: Field) -> AttackSockets:
-    """Connections that come and go as fast as they can, some with a question on the lips."""
+    """Connections that are opened and closed as fast as possible, some with a request in flight."""
     until = time.monotonic() + field.seconds
     asked = request(RequestCode.GET_BROKER_RUNTIME_INFO)
     for n in itertools.count():
@@ -118,13 +118,13 @@ def churn(field: Field) -> AttackSockets:
             break
         sockets = field.open_sockets(200)
         if n % 2:
-            sockets.say(asked)
-        sockets.hang_up(reset=n % 3 == 0)
+            sockets.send(asked)
+        sockets.close(reset=n % 3 == 0)
     return AttackSockets()
 
 
 def other_protocols(field: Field) -> AttackSockets:
-    """TLS, HTTP, wrong byte order, and what Redis, Kafka and SSH say first."""
+    """TLS, HTTP, wrong byte order, and the first bytes of Redis, Kafka and SSH."""
     right = request(RequestCode.SEND_MESSAGE_V2, send_ext("Endian"), b"x")
     words = (
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
@@ -140,13 +140,13 @@ def other_protocols(field: Field) -> AttackSockets:
     for word in words:
         part = AttackSockets()
         part.join(field.broker, max(field.connections // len(words), 1))
-        part.say(word)
+        part.send(word)
         sockets.members += part.members
     return sockets
 
 
 def one_ways(field: Field) -> AttackSockets:
-    """Requests that want no answer, as many as go through."""
+    """One-way requests, as many as possible."""
     sockets = field.open_sockets(20)
     flood = b"".join(
         request(code, ext, b"{}" if code == RequestCode.HEART_BEAT else b"x" * 100, flag=2)
@@ -159,14 +159,22 @@ def one_ways(field: Field) -> AttackSockets:
     )
     until = time.monotonic() + field.seconds
     while time.monotonic() < until:
-        sockets.say(flood * 100, within_s=1.0)
+        sockets.send(flood * 100, within_s=1.0)
     return sockets
 
 
 SOCKETS: dict[str, Attack] = {
     each.__name__: each
     for each in (
-        silent, half_open, slow_loris, almost_whole, almost_small, deaf, unread_answers, churn, other_protocols,
+        silent,
+        half_open,
+        slow_loris,
+        almost_whole,
+        almost_small,
+        deaf,
+        unread_answers,
+        churn,
+        other_protocols,
         one_ways,
     )
-}  # fmt: skip
+}

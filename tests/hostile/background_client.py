@@ -1,6 +1,6 @@
 """BackgroundClient: a well-behaved client during an attack. It sends, pulls what it sent, and measures each call.
 
-Its own thread and connections. What was acknowledged is read again at the end: nothing may be missing or out of order.
+A separate thread and connections. Acknowledged messages are read again at the end: none may be missing or out of order.
 """
 
 import threading
@@ -13,21 +13,21 @@ from tests.support.requests import pull, read_queue, records, send
 
 REST_S = 0.002
 GREET_EVERY = 25
-"""So many rounds between two looks whether a new connection is served."""
+"""Rounds between two checks whether a new connection is served."""
 
 
 @dataclass
 class BackgroundClient:
     address: tuple[str, int]
     worked_s: Callable[[], float] = lambda: 0.0
-    """How much the broker has worked so far: on a busy machine it waits for others itself."""
+    """How much the broker has worked so far: on a busy machine it waits for other processes itself."""
     topic: str = "Background"
     sent: int = 0
     waits_s: list[float] = field(default_factory=list)
     works_s: list[float] = field(default_factory=list)
-    """How much the broker worked meanwhile, for us and for others."""
+    """How much the broker worked during the call, for us and for others."""
     greeting_s: list[float] = field(default_factory=list)
-    """How long a new connection took until its first answer."""
+    """How long a new connection took until its first response."""
 
     def __post_init__(self) -> None:
         self._connection = ClientSocket(self.address)
@@ -37,11 +37,11 @@ class BackgroundClient:
         self._thread.start()
 
     def mark(self) -> int:
-        """A place in `waits_s`, for `worst_s`."""
+        """An index into `waits_s`, for `worst_s`."""
         return len(self.waits_s)
 
     def wait_for_rounds(self, count: int, within_s: float = 30.0) -> None:
-        """Until it was served so many times more. TimeoutError; what broke it, if it was."""
+        """Until it was served `count` more times. TimeoutError, or the error that stopped it."""
         goal, deadline = self.mark() + count, time.monotonic() + within_s
         while self.mark() < goal:
             if self._fault is not None:
@@ -62,7 +62,7 @@ class BackgroundClient:
         return waits[len(waits) * 99 // 100] if waits else 0.0
 
     def stop(self) -> None:
-        """Read everything again. AssertionError when something that was acknowledged is missing."""
+        """Read everything again. AssertionError if an acknowledged message is missing."""
         self._stop.set()
         self._thread.join()
         try:

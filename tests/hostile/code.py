@@ -1,4 +1,4 @@
-"""The values of limits as the source has them, also those that C alone sees."""
+"""The values of limits in the source, also those that are visible to C only."""
 
 import re
 from pathlib import Path
@@ -13,12 +13,12 @@ LINE = re.compile(
 
 
 def constants(module: str) -> dict[str, int | float]:
-    """Numbers with a name in the files of a module (`broker/base/fastjson`)."""
+    """Named numbers in the files of a module (`broker/base/fastjson`)."""
     found: dict[str, int | float] = {}
     for kind in KINDS:
         path = ROOT / f"{module}{kind}"
         for match in LINE.finditer(path.read_text("utf-8")) if path.exists() else ():
-            if match["values"] != "(":  # what goes on in the next lines is no number
+            if match["values"] != "(":  # a value that continues in the next lines is not a number
                 values = eval(f"({match['values']},)", {"__builtins__": {}})
                 found |= zip(match["names"].split(", "), values, strict=False)
     return found

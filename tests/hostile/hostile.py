@@ -1,8 +1,8 @@
-"""Hostile peers against a real broker: what it costs, in memory and in other clients' time.
+"""Hostile clients against a real broker: their cost in memory and in other clients' time.
 
 `python -m tests.hostile.hostile [--seconds T] [--connections N] [--name ATTACK]... [--way WAY]`: every attack for T
-seconds with N connections, while a well-behaved client goes on. One line an attack; exit code 1 when a bound was
-broken.
+seconds with N connections, while a well-behaved client works. One line per attack; exit code 1 if a bound was
+exceeded.
 """
 
 import argparse
@@ -21,18 +21,18 @@ from tests.hostile.memory import Watched, worked_s
 from tests.support.broker_process import WAY, WAYS, BrokerProcess
 
 WORK_S, WORK_S_EACH = 1.0, 0.0005
-"""How long the broker may work for others before it answers the background client: each connection may have a turn."""
+"""How long the broker may work for others before it answers the background client: once for each connection."""
 GROWTH_KIB = 1400 << 10
-"""What an attack may make the broker hold while it lasts: maxConnectionBytes, and what is beside it."""
+"""Memory that an attack may make the broker use: maxConnectionBytes, and what comes on top of it."""
 PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one attack did. KiB of anonymous memory: before, the peak, and when the attackers were gone."""
+    """Result of one attack. KiB of anonymous memory: before, the peak, and after the attackers disconnected."""
 
     name: str
-    stood: int
+    joined: int
     closed: int
     refused: int
     seconds: float
@@ -49,7 +49,7 @@ class Seen:
         found = []
         if self.peak_kib - self.before_kib > GROWTH_KIB:
             found.append(f"memory grew by {(self.peak_kib - self.before_kib) >> 10} MiB")
-        if self.work_s > WORK_S + WORK_S_EACH * (self.stood + self.closed):
+        if self.work_s > WORK_S + WORK_S_EACH * (self.joined + self.closed):
             found.append(f"the background client waited while the broker worked for {self.work_s:.2f} s")
         if not self.served:
             found.append("the background client was not served")
@@ -57,7 +57,7 @@ class Seen:
 
     def __str__(self) -> str:
         return (
-            f"{self.name:16} {self.seconds:5.1f} s  connections {self.stood:5} ({self.closed} closed, {self.refused} "
+            f"{self.name:16} {self.seconds:5.1f} s  connections {self.joined:5} ({self.closed} closed, {self.refused} "
             f"refused)  memory {self.before_kib >> 10} → {self.peak_kib >> 10} → {self.after_kib >> 10} MiB  "
             f"client {self.served} rounds, 99 % in {1000 * self.usual_s:.1f} ms, worst {1000 * self.worst_s:.0f} ms "
             f"(the broker worked {1000 * self.work_s:.0f} ms of it)"
@@ -66,7 +66,7 @@ class Seen:
 
 
 class Siege:
-    """A broker, a background client and an attacker; `attack` runs one attack and lets its connections go again."""
+    """A broker, a background client and an attacker; `attack` runs one attack and closes its connections."""
 
     def __init__(self, broker: BrokerProcess, connections: int, seconds: float) -> None:
         assert broker.name_server is not None
@@ -76,24 +76,43 @@ class Siege:
         self._client = BackgroundClient(broker.address, lambda: worked_s(pid))
         broker_at, names_at = (f"{host}:{port}" for host, port in (broker.address, broker.name_server))
         self._attacker = subprocess.Popen(
-            [sys.executable, "-m", "tests.hostile.attacker", broker_at, names_at, str(connections), str(seconds)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "tests.hostile.attacker",
+                broker_at,
+                names_at,
+                str(connections),
+                str(seconds),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def attack(self, name: str) -> Seen:
         begun, mark, before = time.monotonic(), self._client.mark(), self._watched.now
         self._watched.take_peak()
-        stood, closed, refused = self._tell(name)
+        joined, closed, refused = self._command(name)
         peak, seconds = self._watched.take_peak(), time.monotonic() - begun
-        self._tell(FREE)
+        self._command(FREE)
         self._client.wait_for_rounds(3)
         return Seen(
-            name, stood, closed, refused, seconds, before, peak, self._watched.now,
-            self._client.worst_s(mark), self._client.worst_work_s(mark), self._client.usual_s(mark),
+            name,
+            joined,
+            closed,
+            refused,
+            seconds,
+            before,
+            peak,
+            self._watched.now,
+            self._client.worst_s(mark),
+            self._client.worst_work_s(mark),
+            self._client.usual_s(mark),
             self._client.mark() - mark,
-        )  # fmt: skip
+        )
 
-    def _tell(self, name: str) -> tuple[int, int, int]:
+    def _command(self, name: str) -> tuple[int, int, int]:
         assert self._attacker.stdin is not None
         assert self._attacker.stdout is not None
         self._attacker.stdin.write(f"{name}\n")
@@ -101,8 +120,8 @@ class Siege:
         line = self._attacker.stdout.readline().split()
         if not line:
             raise RuntimeError(f"the attacker died at {name}")
-        stood, closed, refused = map(int, line[1:])
-        return stood, closed, refused
+        joined, closed, refused = map(int, line[1:])
+        return joined, closed, refused
 
     def __enter__(self) -> "Siege":
         return self

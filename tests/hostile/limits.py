@@ -1,6 +1,6 @@
-"""The table of limits: STORAGE.md's is made from `limits.txt`, with the values that the code has.
+"""The table of limits: STORAGE.md's is generated from `limits.txt`, with the values of the code.
 
-`python -m tests.hostile.limits` writes it anew. A constant that ends in MAX and is not there must be in `others.txt`.
+`python -m tests.hostile.limits` writes it. A constant that ends in MAX and is not there must be in `others.txt`.
 """
 
 import re
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- limits: python -m tests.hostile.limits -->\n", "<!-- end of l
 
 @dataclass(frozen=True)
 class Limit:
-    """`of`: `module.NAME` of the code, or the key of an option. `test` is at it and one past it."""
+    """`of`: `module.NAME` of the code, or the key of an option. `test` tests its value and one past it."""
 
     of: str
     what: str
@@ -42,12 +42,12 @@ def _rows(name: str) -> list[list[str]]:
 
 LIMITS = [Limit(*row) for row in _rows("limits.txt")]
 OTHERS = dict(_rows("others.txt"))
-"""Constants that are no limits of their own → why."""
-ROOMS = ("_native/wire", "_native/store", "_native/path", "broker")
+"""Constants that are no separate limits → why."""
+FOLDERS = ("_native/wire", "_native/store", "_native/path", "broker")
 
 
 def shown(limit: Limit) -> str:
-    """Bytes in binary units where they are whole ones."""
+    """Bytes in binary units if they are whole numbers of them."""
     value = int(limit.value)
     if "bytes" in limit.what.split(" of ")[0]:
         for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
@@ -57,7 +57,7 @@ def shown(limit: Limit) -> str:
 
 
 def table() -> str:
-    """Markdown: what, how much, what happens past it; the name in the code or the option."""
+    """Markdown: of what, how much, what happens past it; the name in the code or the option."""
     lines = ["| of what | at most | past it | option, or name in the code |", "|---|---|---|---|"]
     for limit in LIMITS:
         lines.append(f"| {limit.what} | {shown(limit)} | {limit.past} | `{limit.of}` |")
@@ -65,18 +65,18 @@ def table() -> str:
 
 
 def written(text: str) -> str:
-    """STORAGE.md with the table as it should be. ValueError when the marks are gone."""
+    """STORAGE.md with the current table. ValueError if the markers are missing."""
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     return text[:begin] + table() + text[end:]
 
 
 def unnamed() -> list[str]:
-    """Constants with MAX in their names that stand in neither list."""
+    """Constants with MAX in their names that are in neither list."""
     named = {limit.of for limit in LIMITS}
     found = []
-    for room in ROOMS:
-        for path in sorted((ROOT / room).rglob("*.p*")):
-            module = str(Path(room) / path.relative_to(ROOT / room).with_suffix(""))
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.p*")):
+            module = str(Path(folder) / path.relative_to(ROOT / folder).with_suffix(""))
             if path.suffix in KINDS:
                 found += [f"{module}.{name}" for name in constants(module) if re.search(r"(^|_)MAX$", name)]
     return sorted(set(found) - named - set(OTHERS))

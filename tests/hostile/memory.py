@@ -1,6 +1,6 @@
-"""What a process takes: work, memory. Watched: its anonymous memory now, and the peak since it was asked for last.
+"""What a process uses: CPU time, memory. Watched: its anonymous memory now, and the peak since the last call.
 
-A thread of its own.
+A separate thread.
 """
 
 import re
@@ -18,7 +18,7 @@ def anonymous_kib(pid: int) -> int:
 
 
 def worked_s(pid: int) -> float:
-    """Seconds that the process's first thread was on a core."""
+    """CPU seconds of the process's first thread."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
@@ -36,7 +36,7 @@ class Watched:
         return anonymous_kib(self._pid)
 
     def take_peak(self) -> int:
-        """KiB, since the last time."""
+        """KiB, since the last call."""
         peak, self._peak = max(self._peak, self.now), self.now
         return peak
 

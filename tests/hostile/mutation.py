@@ -1,4 +1,4 @@
-"""Mutations: bytes that were right, changed as bit rot, torn writes and malice change them. Repeatable by the draw."""
+"""Mutations: valid bytes, changed as by bit rot, torn writes and attackers. Reproducible by the random generator."""
 
 import random
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ BYTES_MAX = 1 << 20
 
 
 def mutated(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
-    """One to six changes; `others` lend pieces."""
+    """One to six changes; `others` provide parts."""
     data = bytearray(raw)
     for _ in range(draw.randint(1, 6)):
         at = draw.randrange(len(data) + 1)
@@ -50,8 +50,8 @@ def mutated(draw: random.Random, raw: bytes, others: Sequence[bytes]) -> bytes:
             case 5:
                 data[at : at + draw.randint(1, 4096)] = bytes(draw.randint(0, 64))
             case 6:
-                piece = data[at : at + draw.randint(1, 64)]
-                data[at:at] = piece * draw.randint(1, 20)
+                chunk = data[at : at + draw.randint(1, 64)]
+                data[at:at] = chunk * draw.randint(1, 20)
             case 7 if others:
                 other = draw.choice(others)
                 begin = draw.randrange(len(other) + 1)

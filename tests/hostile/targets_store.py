@@ -1,6 +1,6 @@
 """Readers of a store's files: segments, queues, index, checkpoint, journal, timer.
 
-A folder is made anew for each input.
+Each input gets a new folder.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ FIRST = "00000000000000000000"
 
 
 def in_memory() -> tempfile.TemporaryDirectory[str]:
-    """Syncs cost nothing there, so a second tries a hundred times as much."""
+    """Syncs cost nothing there, so a second is enough for a hundred times as many inputs."""
     return tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
 
 
 @functools.cache
 def files() -> dict[str, bytes]:
-    """Of a store that was stopped cleanly, by their place in it."""
+    """Files of a cleanly stopped store, by relative path."""
     with in_memory() as folder:
         root = Path(folder) / "s"
         with open_store(root) as store:
@@ -51,7 +51,7 @@ def file(name: str) -> Callable[[], list[bytes]]:
 
 
 def read_log(data: bytes) -> None:
-    """As a segment, read only: every record that it shows is one, at its own place."""
+    """As a segment, read-only: every record that it returns is one, at its own offset."""
     with in_memory() as folder:
         (Path(folder) / FIRST).write_bytes(data)
         with CommitLog.open_readonly(folder, SEGMENT_BYTES) as log:
@@ -64,10 +64,10 @@ def read_log(data: bytes) -> None:
 
 def read_queue(data: bytes) -> None:
     with in_memory() as folder:
-        place = Path(folder) / "T" / "0"
-        place.mkdir(parents=True)
-        (place / FIRST).write_bytes(data)
-        with ConsumeQueue.open_readonly(place, QUEUE_FILE_BYTES) as queue:
+        path = Path(folder) / "T" / "0"
+        path.mkdir(parents=True)
+        (path / FIRST).write_bytes(data)
+        with ConsumeQueue.open_readonly(path, QUEUE_FILE_BYTES) as queue:
             assert len(list(queue)) <= len(data) // 20
             queue.entries(-1, 1 << 30)
             queue.entries(1 << 62, 1 << 62)
@@ -75,17 +75,17 @@ def read_queue(data: bytes) -> None:
 
 
 def opened_with(name: str) -> Callable[[bytes], None]:
-    """A whole store of which this file is another one: it opens and serves every queue, or says why not."""
+    """A whole store with this file replaced: it opens and serves every queue, or says why not."""
 
     def read(data: bytes) -> None:
         with in_memory() as folder:
             root = Path(folder) / "s"
-            for place, whole in files().items():
-                if "/" in place or place == "checkpoint":
-                    (root / place).parent.mkdir(parents=True, exist_ok=True)
-                    (root / place).write_bytes(whole)
-            place = files()["index name"].decode() if name == "index" else name
-            (root / place).write_bytes(data)
+            for path, whole in files().items():
+                if "/" in path or path == "checkpoint":
+                    (root / path).parent.mkdir(parents=True, exist_ok=True)
+                    (root / path).write_bytes(whole)
+            path = files()["index name"].decode() if name == "index" else name
+            (root / path).write_bytes(data)
             with open_store(root) as store:
                 low, high = store.reader.min_offset("T", 0), store.reader.max_offset("T", 0)
                 assert 0 <= low <= high <= low + COUNT + len(data) // 20

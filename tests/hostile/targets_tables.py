@@ -1,4 +1,4 @@
-"""Readers of config files: each table takes a text for its own, or refuses it and is as it was."""
+"""Parsers of config files: each table loads a text, or refuses it and stays as it was."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -22,7 +22,7 @@ class Table(Protocol):
 
 
 def reads(make: Callable[[], Table]) -> Callable[[bytes], None]:
-    """What was taken is written in a form that is taken again; what was refused has left nothing behind."""
+    """What was accepted is written in a form that is accepted again; what was refused has changed nothing."""
 
     def read(data: bytes) -> None:
         table = make()

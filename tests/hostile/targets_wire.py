@@ -1,4 +1,4 @@
-"""Readers of what peers send: frames, headers, batches, properties, bodies, expressions, receipts."""
+"""Parsers of what peers send: frames, headers, batches, properties, bodies, expressions, receipts."""
 
 import functools
 import struct
@@ -33,8 +33,8 @@ def text_of(data: bytes) -> str:
 
 
 @functools.cache
-def spoken() -> list[bytes]:
-    """What Apache's clients and brokers said, the first of each code, direction and form."""
+def recorded_frames() -> list[bytes]:
+    """What Apache's clients and brokers sent, the first of each code, direction and form."""
     first: dict[tuple[object, ...], bytes] = {}
     for _, recorded, raw in whole_frames():
         if len(raw) <= SEED_BYTES_MAX:
@@ -44,7 +44,7 @@ def spoken() -> list[bytes]:
 
 
 def read_frame(data: bytes) -> None:
-    """Every field of a command is read as every type, and the whole is written again."""
+    """Every field of a command is read as every type, and the command is encoded again."""
     command = RemotingCommand.decode(data)
     for name in command.ext:
         command.text(name)
@@ -58,7 +58,7 @@ def read_frame(data: bytes) -> None:
 
 def bodies_of(code: int) -> list[bytes]:
     found = {}
-    for raw in spoken_all():
+    for raw in all_recorded_frames():
         command = RemotingCommand.decode(raw)
         if command.code == code and not command.is_response and command.body:
             found[len(command.body)] = command.body
@@ -66,7 +66,7 @@ def bodies_of(code: int) -> list[bytes]:
 
 
 @functools.cache
-def spoken_all() -> list[bytes]:
+def all_recorded_frames() -> list[bytes]:
     return [raw for _, _, raw in whole_frames() if len(raw) <= 64 * SEED_BYTES_MAX]
 
 
@@ -92,7 +92,7 @@ def read_properties(data: bytes) -> None:
 
 def pulled() -> list[bytes]:
     found = []
-    for raw in spoken_all():
+    for raw in all_recorded_frames():
         command = RemotingCommand.decode(raw)
         if command.is_response and command.code == 0 and command.body[4:8] == b"\xda\xa3\x20\xa7":
             found.append(command.body)
@@ -104,7 +104,7 @@ def read_pulled(data: bytes) -> None:
         str(message.properties), message.message_id, message.born_host, message.keys, message.tags
         try:
             _ = message.body
-        except BodyUnreadable:  # a packed body that is none: told when it is asked for
+        except BodyUnreadable:  # a malformed compressed body: reported when it is read
             continue
 
 
@@ -156,7 +156,7 @@ def heartbeats() -> list[bytes]:
 
 
 WIRE = (
-    Target("frame", spoken, read_frame, (WireError, FieldError)),
+    Target("frame", recorded_frames, read_frame, (WireError, FieldError)),
     Target("batch", lambda: [*batches(), item(b"a") + item(b"b", b"k\x01v\x02")], items_of, (PutRefused,)),
     Target("pulled", pulled, read_pulled, (ValueError, BodyUnreadable)),
     Target("heartbeat", heartbeats, read_heartbeat),

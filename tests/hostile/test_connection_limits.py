@@ -1,4 +1,4 @@
-"""Who goes when connections are too many or hold too much."""
+"""Which connections are closed when there are too many or they hold too much."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ def test_descriptors_are_left_for_the_store() -> None:
     assert raised - most == min(raised // 4, RESERVED_MAX)
 
 
-def test_the_heaviest_go_until_it_is_enough() -> None:
+def test_the_heaviest_are_closed_until_it_is_enough() -> None:
     crowd = [One(5), One(50), One(20), One(0)]
     assert largest_holders(crowd, 0) == []
     assert largest_holders(crowd, 50) == [crowd[1]]
@@ -52,13 +52,13 @@ def test_the_heaviest_go_until_it_is_enough() -> None:
     assert largest_holders(crowd, 1000) == [crowd[1], crowd[2], crowd[0]]
 
 
-def test_the_silent_are_those_that_never_spoke() -> None:
+def test_silent_connections_are_those_that_sent_nothing() -> None:
     crowd = [One(last_seen=1.0), One(last_seen=5.0), One(received_frames=1, last_seen=1.0)]
     assert idle_newcomers(crowd, 5.0) == [crowd[0]]
 
 
 async def is_open(reader: asyncio.StreamReader) -> bool:
-    """Nothing is ever said to it: it is open as long as nothing can be read."""
+    """Nothing is ever sent to it: it is open while nothing can be read."""
     try:
         return await asyncio.wait_for(reader.read(1), 0.1) != b""
     except TimeoutError:
@@ -83,30 +83,30 @@ WAYS = pytest.mark.parametrize("engine", [True, False])
 
 
 @WAYS
-def test_one_more_than_there_may_be_is_closed(monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
+def test_one_more_than_the_limit_is_closed(monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
     monkeypatch.setattr(connection_limits, "connections_max", lambda: 2)
 
     async def work(server: Server, port: int) -> None:
-        places = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        assert [await is_open(reader) for reader, _ in places] == [True, True, False]
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        assert [await is_open(reader) for reader, _ in opened] == [True, True, False]
         assert len(server.connections) == 2
-        for _, writer in places:
+        for _, writer in opened:
             writer.close()
 
     serve(work, engine=engine)
 
 
 @WAYS
-def test_the_silent_make_room(monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
+def test_silent_connections_are_closed_for_new_ones(monkeypatch: pytest.MonkeyPatch, engine: bool) -> None:
     monkeypatch.setattr(connection_limits, "connections_max", lambda: 2)
     monkeypatch.setattr(connection_limits, "IDLE_NEWCOMER_S", -1.0)
 
     async def work(server: Server, port: int) -> None:
-        places = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
-        assert not [reader for reader, _ in places if await is_open(reader)]
+        opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        assert not [reader for reader, _ in opened if await is_open(reader)]
         late = await asyncio.open_connection("127.0.0.1", port)
         assert await is_open(late[0])
-        for _, writer in (*places, late):
+        for _, writer in (*opened, late):
             writer.close()
 
     serve(work, engine=engine)
@@ -126,8 +126,8 @@ def test_what_waits_in_the_kernel_is_shared() -> None:
     )
 
 
-def test_a_crowd_that_asks_for_much_does_not_stand_before_those_who_were_there(tmp_path: Path) -> None:
-    """Many connect and ask for what takes long each; who was connected does not wait for half of them."""
+def test_many_expensive_requests_do_not_delay_connected_clients(tmp_path: Path) -> None:
+    """Many connect and send expensive requests; earlier clients do not wait for half of them."""
     much = RemotingCommand(
         RequestCode.BATCH_ACK_MESSAGE, {}, b'{"acks":[' + b"{}," * 50_000 + b"{}]}"
     ).encode()

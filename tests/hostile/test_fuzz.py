@@ -1,4 +1,4 @@
-"""Every target for a moment, with a seed that stays; what was found once is read first. The long form is a command."""
+"""Every target for a moment, with a fixed seed; earlier findings are read first. The long form is a command."""
 
 import random
 
@@ -22,7 +22,7 @@ def test_the_corpus_belongs_to_targets() -> None:
     assert {path.parent.name for path in CORPUS.glob("*/*.bin")} <= set(TARGETS)
 
 
-def test_mutations_can_be_repeated() -> None:
+def test_mutations_are_reproducible() -> None:
     once, again = random.Random(5), random.Random(5)
     seeds = [b"some bytes that are right", b"others"]
     for _ in range(500):
@@ -36,7 +36,7 @@ def broken(data: bytes) -> None:
         raise KeyError(data[0])
 
 
-def test_what_a_reader_may_not_do_is_found_and_kept(
+def test_a_parser_s_failure_is_found_and_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setattr(fuzz, "CORPUS", tmp_path_factory.mktemp("corpus"))
@@ -45,11 +45,11 @@ def test_what_a_reader_may_not_do_is_found_and_kept(
         fuzz.run(target, 10, 1)
     (kept,) = fuzz.kept("broken")
     assert len(kept) > 10
-    with pytest.raises(Found, match="raised KeyError"):  # what was kept comes first
+    with pytest.raises(Found, match="raised KeyError"):  # kept inputs come first
         fuzz.run(target, 0, 1)
 
 
-def test_a_slow_reader_is_found(
+def test_a_slow_parser_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     monkeypatch.setattr(fuzz, "CORPUS", tmp_path_factory.mktemp("corpus"))
@@ -58,6 +58,6 @@ def test_a_slow_reader_is_found(
         fuzz.run(Target("slow", lambda: [b"right"], len), 0, 1)
 
 
-def test_right_bytes_must_be_taken() -> None:
+def test_valid_bytes_must_be_accepted() -> None:
     with pytest.raises(Found, match="refuses what is right"):
         fuzz.run(Target("refusing", lambda: [b"x"], int), 0, 1)

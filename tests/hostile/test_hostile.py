@@ -1,4 +1,4 @@
-"""Peers that mean harm, in short: bounded memory, and the background client is served. The long form is a command."""
+"""Hostile clients, in short: bounded memory, and the background client is served. The long form is a command."""
 
 from pathlib import Path
 
@@ -21,8 +21,8 @@ def half_of_a_frame(size: int) -> bytes:
     return (size + 1000).to_bytes(4) + b"\0" + (100).to_bytes(3) + bytes(size)
 
 
-def test_the_heaviest_of_too_many_bytes_goes(tmp_path: Path) -> None:
-    """64 MiB are allowed: of what stands half sent, the largest pieces go, and a small one may be finished."""
+def test_the_heaviest_of_too_many_bytes_is_closed(tmp_path: Path) -> None:
+    """64 MiB are allowed: of the partial frames the largest are closed, and a small one may be completed."""
     with (
         BrokerProcess(tmp_path / "s", "--set", f"maxConnectionBytes={64 << 20}") as broker,
         broker.connect() as small,
@@ -44,7 +44,7 @@ def test_the_heaviest_of_too_many_bytes_goes(tmp_path: Path) -> None:
         assert broker.stop() == 0
 
 
-def test_below_the_bound_nobody_goes(tmp_path: Path) -> None:
+def test_below_the_limit_none_is_closed(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "s", "--set", f"maxConnectionBytes={64 << 20}") as broker:
         heavy = [ClientSocket(broker.address) for _ in range(3)]
         for each in heavy:

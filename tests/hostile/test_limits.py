@@ -1,4 +1,4 @@
-"""The table of limits is that of the code, each limit has its test, and none is missing."""
+"""The table of limits equals the code, each limit has its test, and none is missing."""
 
 import ast
 
@@ -8,7 +8,7 @@ from tests.hostile.code import ROOT, constants
 from tests.hostile.limits import LIMITS, OTHERS, STORAGE, Limit, shown, unnamed, written
 
 
-def test_the_table_is_that_of_the_code() -> None:
+def test_the_table_equals_the_code() -> None:
     text = STORAGE.read_text("utf-8")
     assert text == written(text), "python -m tests.hostile.limits"
 
@@ -23,16 +23,16 @@ def test_a_limit_has_a_value_and_a_test(limit: Limit) -> None:
 
 
 def test_no_limit_is_missing() -> None:
-    assert not unnamed(), "a limit of what comes from outside belongs into LIMITS, with a test"
+    assert not unnamed(), "a limit for input from outside belongs in limits.txt, with a test"
 
 
-def test_what_is_left_out_is_there() -> None:
+def test_excluded_constants_exist() -> None:
     for name in OTHERS:
         module, _, constant = name.rpartition(".")
         assert constant in constants(module), name
 
 
-def test_bytes_are_shown_as_people_say_them() -> None:
+def test_bytes_are_shown_in_binary_units() -> None:
     by_name = {limit.of: shown(limit) for limit in LIMITS}
     assert by_name["com.rocketmq.remoting.frameMaxLength"] == "16 MiB"
     assert by_name["_native/store/files/layout.PROPERTIES_BYTES_MAX"] == "32,767"

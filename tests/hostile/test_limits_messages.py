@@ -1,4 +1,4 @@
-"""Messages, receipts and what is kept of them: each limit at it, and one past it."""
+"""Messages, receipts and what is stored of them: each limit at its value, and one past it."""
 
 import base64
 import json

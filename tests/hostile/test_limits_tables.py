@@ -1,4 +1,4 @@
-"""What tables take: each limit at it, and one past it."""
+"""What tables accept: each limit at its value, and one past it."""
 
 import json
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def test_attributes() -> None:
     with pytest.raises(InvalidAttribute, match=f"at most {attributes.PAIRS_MAX}"):
         attributes.apply_changes({}, None, many)
     del many["+k0"]
-    with pytest.raises(InvalidAttribute, match="k1"):  # not for their number any more
+    with pytest.raises(InvalidAttribute, match="k1"):  # no longer for their number
         attributes.apply_changes({}, None, many)
 
 
@@ -103,7 +103,7 @@ def test_groups_of_a_broker() -> None:
         table.update(GroupConfig("C"))
 
 
-def test_what_groups_are_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_forbidden_to_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "FORBIDDEN_MAX", 2)
     table = GroupTable(CLOCK)
     table.forbid_reading("G", "A", True)
@@ -148,7 +148,7 @@ def test_groups_that_are_online(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = RecordedPeer()
     with pytest.raises(ClientsFull, match="at most 2"):
         table.note_producer("C", member(refused))
-    assert refused not in table._produces  # nothing is kept of one that was refused
+    assert refused not in table._produces  # nothing of a refused one is stored
 
 
 def test_memberships_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def test_memberships_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     table.note_producer("A", member(RecordedPeer()))
 
 
-def test_weight_of_what_pulls_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weight_of_subscriptions_from_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = Subscription("T").weight
     monkeypatch.setattr(clients, "COMPENSATIONS_WEIGHT_MAX", 2 * weight)
     table = ClientTable(CLOCK)

@@ -1,4 +1,4 @@
-"""Frames, headers and JSON of peers: each limit at it, and one past it."""
+"""Frames, headers and JSON of peers: each limit at its value, and one past it."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def nested(depth: int) -> bytes:
     return b'{"code":10,"opaque":1,"flag":0,"unknown":' + b"[" * depth + b"]" * depth + b"}"
 
 
-def test_nesting_of_what_is_skipped() -> None:
+def test_nesting_of_skipped_members() -> None:
     depth = next(depth for depth in range(DEPTH_MAX + 2) if not skips(depth + 1))
     assert abs(depth - DEPTH_MAX) <= 1
     assert skips(depth)
@@ -70,7 +70,7 @@ def skips(depth: int) -> bool:
         return False
 
 
-def test_nesting_of_loose_json() -> None:
+def test_nesting_of_lenient_json() -> None:
     at = b'{"a":' * LOOSE_DEPTH_MAX + b"1," + b"}" * LOOSE_DEPTH_MAX
     assert "a" in read(at, lambda value: None)
     with pytest.raises(JsonError, match=f"nested deeper than {LOOSE_DEPTH_MAX}"):

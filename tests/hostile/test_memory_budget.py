@@ -1,4 +1,4 @@
-"""What connections hold together counts while they hold it, and is told once it is too much."""
+"""The bytes that connections hold together are counted while they hold them, and reported once above the limit."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 from firearrow._native.wire.buffer_pool import MemoryBudget
 from firearrow._native.wire.command import RemotingCommand
 from firearrow._native.wire.connection import Connection
-from tests.support.connections import feed, turn
+from tests.support.connections import feed, run_once
 from tests.support.transport import RecordingTransport
 
 
@@ -25,7 +25,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 class Slack(RecordingTransport):
-    """Takes so many bytes and keeps the others."""
+    """Accepts a limited number of bytes and buffers the others."""
 
     waiting = 0
 
@@ -43,26 +43,26 @@ def connected(loop: asyncio.AbstractEventLoop, budget: MemoryBudget) -> tuple[Qu
 
 
 def half(size: int) -> bytes:
-    """So many bytes of a frame that wants 1,000 more."""
+    """That many bytes of a frame that needs 1,000 more."""
     return (size + 996).to_bytes(4) + bytes(size - 4)
 
 
-def test_it_is_told_past_the_limit_and_not_at_it(loop: asyncio.AbstractEventLoop) -> None:
-    told: list[int] = []
-    budget = MemoryBudget(loop, 3000, lambda: told.append(budget.held))
+def test_it_is_reported_past_the_limit_and_not_at_it(loop: asyncio.AbstractEventLoop) -> None:
+    reports: list[int] = []
+    budget = MemoryBudget(loop, 3000, lambda: reports.append(budget.held))
     first, _ = connected(loop, budget)
     second, _ = connected(loop, budget)
     feed(first, half(2000))
     feed(second, half(1000))
-    turn(loop)
-    assert (budget.held, first.held, second.held, told) == (3000, 2000, 1000, [])
+    run_once(loop)
+    assert (budget.held, first.held, second.held, reports) == (3000, 2000, 1000, [])
     third, _ = connected(loop, budget)
     feed(third, half(8))
-    turn(loop)
-    assert told == [3008]
+    run_once(loop)
+    assert reports == [3008]
 
 
-def test_what_is_gone_counts_no_more(loop: asyncio.AbstractEventLoop) -> None:
+def test_closed_connections_do_not_count(loop: asyncio.AbstractEventLoop) -> None:
     budget = MemoryBudget(loop, 1 << 20, lambda: None)
     connection, transport = connected(loop, budget)
     feed(connection, half(2000))

@@ -1,4 +1,4 @@
-"""Requests that wait, or are being worked on, are bounded in number and in bytes."""
+"""Held requests, and requests in progress, are bounded in number and in bytes."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ from tests.support.requests import pull_ext
 
 
 def worked_on(count: int, body: bytes = b"") -> list[int]:
-    """Codes of the answers to so many requests whose handler waits for all of them to be there."""
+    """Codes of the responses to `count` requests whose handler waits until all of them are there."""
 
     async def run() -> list[int]:
         peer, table, go_on = RecordedPeer(), Dispatch(), asyncio.Event()
@@ -48,13 +48,13 @@ def worked_on(count: int, body: bytes = b"") -> list[int]:
     return asyncio.run(run())
 
 
-def test_requests_that_are_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "RUNNING_MAX", 3)
     assert worked_on(3) == [0, 0, 0]
     assert worked_on(4) == [ResponseCode.SYSTEM_BUSY, 0, 0, 0]
 
 
-def test_bytes_that_are_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "RUNNING_BYTES_MAX", 300)
     assert worked_on(3, bytes(100)) == [0, 0, 0]
     assert worked_on(4, bytes(100)) == [ResponseCode.SYSTEM_BUSY, 0, 0, 0]
@@ -87,11 +87,11 @@ def test_bytes_of_held_pops(monkeypatch: pytest.MonkeyPatch, over: int) -> None:
 
     async def run() -> bool:
         waiting = PopHoldService(asyncio.get_running_loop(), ManualClock(), lambda: 10, lambda: 10)
-        peer, place = RecordedPeer(), ("T", "G", 0)
-        assert waiting.add(HeldPop(place, peer, 0, lambda final: None, 900))
-        fits = waiting.add(HeldPop(place, peer, 0, lambda final: None, 100 + over))
+        peer, key = RecordedPeer(), ("T", "G", 0)
+        assert waiting.add(HeldPop(key, peer, 0, lambda final: None, 900))
+        fits = waiting.add(HeldPop(key, peer, 0, lambda final: None, 100 + over))
         waiting.release_all()
-        assert waiting.add(HeldPop(place, peer, 0, lambda final: None, 1000))
+        assert waiting.add(HeldPop(key, peer, 0, lambda final: None, 1000))
         waiting.release_all()
         return fits
 
@@ -99,7 +99,7 @@ def test_bytes_of_held_pops(monkeypatch: pytest.MonkeyPatch, over: int) -> None:
 
 
 class Scales:
-    """In the place of Holds: takes what is held, and weighs it."""
+    """Replaces the PullHoldService: takes held pulls, and weighs them."""
 
     weight = 0
 
@@ -109,9 +109,9 @@ class Scales:
 
 
 @pytest.mark.parametrize("tags", [0, 5000])
-def test_a_held_pull_weighs_what_it_waits_for(tags: int) -> None:
-    """The hashes of its tags are kept beside the request."""
-    handler = PullHandler.__new__(PullHandler)  # of which holding needs three things
+def test_the_weight_of_a_held_pull_includes_its_tags(tags: int) -> None:
+    """The hashes of its tags are stored with the request."""
+    handler = PullHandler.__new__(PullHandler)  # holding needs three of its members
     scales = handler._hold_service = Scales()  # type: ignore[assignment]
     handler._config, handler._clock = Config(Options()), ManualClock()
     request = RemotingCommand(11, pull_ext("T"))

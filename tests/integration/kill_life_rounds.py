@@ -1,7 +1,7 @@
-"""`kill -9` amid pending work of every kind: delays, timers, sent-back messages, offsets, transactions, pops.
+"""`kill -9` during pending work of every kind: delays, timers, sent-back messages, offsets, transactions, pops.
 
-Each round loads, kills, starts again, and waits for all that was pending: nothing acknowledged is lost, nothing delayed
-or sent back comes twice, what was decided stays decided, offsets and acknowledgements that were answered are kept.
+Each round loads, kills, restarts, and waits for all that was pending: no acknowledged message is lost, no delayed or
+sent-back one is delivered twice, decisions are kept, and so are acknowledged offsets and acknowledgements.
 `python -m tests.integration.kill_life_rounds --rounds 100 [--flush SYNC_FLUSH]` does many; test_kill_life does a few.
 """
 
@@ -16,10 +16,16 @@ from tests.support.broker_process import BrokerProcess
 
 KINDS: tuple[type[Work], ...] = (Delays, Timers, SentBack, Commits, Transactions, Pops)
 SETTINGS = {
-    "messageDelayLevel": "1s 2s", "timerPrecisionMs": "100", "transactionTimeOut": "500", "brokerName": "b",
-    "transactionCheckInterval": "200", "transactionCheckMax": "1000000", "reviveInterval": "100",
-    "mappedFileSizeCommitLog": "4194304", "mappedFileSizeConsumeQueue": "20000",
-}  # fmt: skip
+    "messageDelayLevel": "1s 2s",
+    "timerPrecisionMs": "100",
+    "transactionTimeOut": "500",
+    "brokerName": "b",
+    "transactionCheckInterval": "200",
+    "transactionCheckMax": "1000000",
+    "reviveInterval": "100",
+    "mappedFileSizeCommitLog": "4194304",
+    "mappedFileSizeConsumeQueue": "20000",
+}
 
 
 class LifeRounds:

@@ -1,4 +1,4 @@
-"""`kill -9` under load, again and again: what was acknowledged is there, once, in its place, in order.
+"""`kill -9` under load, repeatedly: acknowledged messages are there, once, at their offsets, in order.
 
 `python -m tests.integration.kill_rounds --rounds 100 [--flush SYNC_FLUSH]` does many; test_kill does a few.
 """
@@ -16,7 +16,7 @@ from tests.support.client_socket import ClientSocket
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pull_ext, read_queue, records, send_ext, topic_ext
 
 TOPIC, QUEUES, PRODUCERS, PIPELINE = "Killed", 4, 3, 48
-Place = tuple[int, int]
+Position = tuple[int, int]
 SMALL_FILES = ("--set", "mappedFileSizeCommitLog=4194304", "--set", "mappedFileSizeConsumeQueue=20000")
 
 
@@ -27,8 +27,8 @@ class KillRounds:
         self.store = store
         self._flush = flush
         self._draw = random.Random(seed)
-        self.acknowledged: dict[Place, bytes] = {}
-        self.seen: dict[Place, bytes] = {}
+        self.acknowledged: dict[Position, bytes] = {}
+        self.seen: dict[Position, bytes] = {}
         self._round = 0
         self._enough = threading.Event()
         self._faults: list[BaseException] = []
@@ -88,15 +88,15 @@ class KillRounds:
             answer = connection.receive()
             body = waiting.pop(answer.opaque)
             assert answer.code == 0, answer.remark
-            place = int(answer.ext["queueId"]), int(answer.ext["queueOffset"])
-            assert place not in self.acknowledged, f"{place} was given twice"
-            self.acknowledged[place] = body
+            position = int(answer.ext["queueId"]), int(answer.ext["queueOffset"])
+            assert position not in self.acknowledged, f"{position} was assigned twice"
+            self.acknowledged[position] = body
             if len(self.acknowledged) >= self._wanted:
                 self._enough.set()
 
     def _consume(self, connection: ClientSocket, _: int) -> None:
-        """Long polls queue 0, notes what it saw, commits."""
-        offset = max((place[1] + 1 for place in self.seen if place[0] == 0), default=0)
+        """Long polls queue 0, records what it got, commits."""
+        offset = max((position[1] + 1 for position in self.seen if position[0] == 0), default=0)
         flags = str(SUBSCRIPTION | SUSPEND)
         while True:
             ext = pull_ext(TOPIC, offset, sysFlag=flags, suspendTimeoutMillis="10000")
@@ -111,7 +111,7 @@ class KillRounds:
             assert connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
 
     def _tear(self) -> None:
-        """Cut into, or dirty, what lies behind the last acknowledged record, as a torn write does."""
+        """Truncate or overwrite what follows the last acknowledged record, as a torn write does."""
         segment = max((self.store / "commitlog").iterdir())
         data = segment.read_bytes()
         end = len(data.rstrip(b"\x00"))
@@ -120,7 +120,7 @@ class KillRounds:
             file.write(b"\x00\x00\x01\x00" + b"\xda\xa3\x20\xa7" + self._draw.randbytes(40))
 
     def _check(self, connection: ClientSocket) -> None:
-        stored: dict[Place, bytes] = {}
+        stored: dict[Position, bytes] = {}
         for queue_id in range(QUEUES):
             found = read_queue(connection, TOPIC, queue_id)
             assert [record.queue_offset for record in found] == list(range(len(found)))
@@ -130,10 +130,10 @@ class KillRounds:
             self._check_order([record.body for record in found])
         twice = [body for body, count in Counter(stored.values()).items() if count > 1]
         assert not twice, f"{len(twice)} messages are there twice"
-        lost = {place for place, body in self.acknowledged.items() if stored.get(place) != body}
+        lost = {position for position, body in self.acknowledged.items() if stored.get(position) != body}
         assert not lost, f"{len(lost)} acknowledged messages are lost or changed: {sorted(lost)[:3]}"
         if self._flush == "SYNC_FLUSH":
-            vanished = {place for place, body in self.seen.items() if stored.get(place) != body}
+            vanished = {position for position, body in self.seen.items() if stored.get(position) != body}
             assert not vanished, (
                 f"{len(vanished)} messages that were seen have vanished: {sorted(vanished)[:3]}"
             )
@@ -141,10 +141,10 @@ class KillRounds:
             RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": "CG", "topic": TOPIC, "queueId": "0"}
         )
         if committed.code == 0:
-            assert int(committed.ext["offset"]) <= sum(place[0] == 0 for place in stored)
+            assert int(committed.ext["offset"]) <= sum(position[0] == 0 for position in stored)
 
     def _check_order(self, bodies: list[bytes]) -> None:
-        """Of each producer of each round in the order in which it sent."""
+        """The messages of each producer of each round are in the order in which it sent them."""
         last: dict[bytes, bytes] = {}
         for body in bodies:
             producer, number = body[: body.index(b".", body.index(b".") + 1)], body.split(b".")[2]
@@ -162,9 +162,7 @@ def main() -> None:
         rounds = KillRounds(Path(folder) / "store", chosen.flush, chosen.seed)
         for number in range(chosen.rounds):
             rounds.run(tear=number % 3 == 2)
-            print(
-                f"round {number + 1}: {len(rounds.acknowledged)} acknowledged messages in place", flush=True
-            )
+            print(f"round {number + 1}: {len(rounds.acknowledged)} acknowledged messages found", flush=True)
 
 
 if __name__ == "__main__":

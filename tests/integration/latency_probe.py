@@ -1,4 +1,4 @@
-"""LatencyProbe: a client that sends in the background and keeps the longest time that it waited."""
+"""LatencyProbe: a client that sends in the background and records its longest wait."""
 
 import threading
 import time

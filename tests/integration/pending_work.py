@@ -1,7 +1,7 @@
-"""Work that is pending when the broker is killed, of each kind, and what must have become of it afterwards.
+"""Work that is pending when the broker is killed, of each kind, and what must have happened to it afterwards.
 
-`load` runs in a thread of its own until the broker is killed; `begin` and `settle` speak to the broker that was
-started again: `begin` sends a last message of the round, behind which nothing earlier can still be to come.
+`load` runs in a separate thread until the broker is killed; `begin` and `settle` use the broker that was restarted:
+`begin` sends a last message of the round, after which nothing earlier can still be delivered.
 """
 
 import threading
@@ -13,7 +13,7 @@ from firearrow._native.store.log.record import Record
 from firearrow._native.wire.codes import RequestCode
 from tests.integration import test_pop as pops
 from tests.integration import test_transactions as transactions
-from tests.integration.test_send_back import RETRY, back, place
+from tests.integration.test_send_back import RETRY, back, offset_in
 from tests.support.client_socket import ClientSocket
 from tests.support.messages import read_messages
 from tests.support.requests import pull, send, send_ext
@@ -23,7 +23,7 @@ SETTLED_S = 40
 
 
 class Work(ABC):
-    """`acknowledged`: bodies whose fate the broker has answered for."""
+    """`acknowledged`: bodies that the broker has acknowledged."""
 
     def __init__(self) -> None:
         self.acknowledged: set[bytes] = set()
@@ -44,14 +44,14 @@ class Work(ABC):
     def add(self, connection: ClientSocket) -> None: ...
 
     def begin(self, connection: ClientSocket) -> None:  # noqa: B027
-        """Nothing, unless there is something to put behind all that is pending."""
+        """Nothing, unless something can be put after all that is pending."""
 
     @abstractmethod
     def settle(self, connection: ClientSocket) -> None: ...
 
 
 class Later(Work):
-    """Messages that come to queue 0 of `topic` later, once each, whatever happens between."""
+    """Messages that are delivered to queue 0 of `topic` later, once each, whatever happens between."""
 
     topic: str
     together = 5
@@ -81,7 +81,7 @@ class Later(Work):
         lost = self.acknowledged - found.keys()
         assert not lost, f"{self.topic}: {len(lost)} of {len(self.acknowledged)} lost: {sorted(lost)[:3]}"
         twice = sorted(body for body, count in found.items() if count > 1)
-        assert not twice, f"{self.topic}: {len(twice)} of {len(found)} came twice: {twice[:3]}"
+        assert not twice, f"{self.topic}: {len(twice)} of {len(found)} were delivered twice: {twice[:3]}"
 
 
 class Delays(Later):
@@ -106,7 +106,7 @@ class SentBack(Later):
 
     def put(self, connection: ClientSocket, body: bytes) -> None:
         sent = send(connection, "Work", body)
-        answer = back(connection, place(sent.ext["msgId"]), level=1)
+        answer = back(connection, offset_in(sent.ext["msgId"]), level=1)
         assert answer.code == 0, answer.remark
 
 
@@ -118,7 +118,7 @@ class Commits(Work):
     def add(self, connection: ClientSocket) -> None:
         body = self.body()
         assert send(connection, "Read", body).code == 0
-        if not self._asked:  # which makes the group
+        if not self._asked:  # which creates the group
             pull(connection, "Read", consumerGroup="Readers")
         self._asked += 1
         ext = {"consumerGroup": "Readers", "topic": "Read", "queueId": "0", "commitOffset": str(self._asked)}
@@ -136,7 +136,7 @@ class Commits(Work):
 
 
 class Transactions(Work):
-    """A third is committed, a third rolled back, a third left to be asked about and then committed."""
+    """A third is committed, a third rolled back, a third is left to be checked and then committed."""
 
     topic = "Paid"
 
@@ -163,7 +163,7 @@ class Transactions(Work):
         transactions.join(connection)
         deadline = time.monotonic() + SETTLED_S
         while self.acknowledged - {record.body for record in self._committed(connection)}:
-            assert time.monotonic() < deadline, "not all transactions were asked about"
+            assert time.monotonic() < deadline, "not all transactions were checked"
             self._answer_checks(connection)
             time.sleep(0.05)
         found = Counter(record.body for record in self._committed(connection))
@@ -177,11 +177,11 @@ class Transactions(Work):
         return read_messages(connection, self.topic, 1)
 
     def _answer_checks(self, connection: ClientSocket) -> None:
-        """What is not decided commits; checks that come while we ask something are kept by the connection."""
+        """Undecided ones are committed; the connection keeps checks that arrive during other requests."""
         checks, connection.requests[:] = list(connection.requests), []
         for request in checks:
             half, record = transactions.of_check(request)
-            assert record.body not in self._decided, f"asked about {record.body!r}, which was decided"
+            assert record.body not in self._decided, f"checked {record.body!r}, which was decided"
             rolls_back = record.body in self._maybe_gone
             what = transactions.ROLLBACK if rolls_back else transactions.COMMIT
             transactions.end(connection, half, what, checked=True)
@@ -189,7 +189,7 @@ class Transactions(Work):
 
 
 class Pops(Work):
-    """Ten sent, as many popped, every other one acknowledged; the rest comes back when it is visible again."""
+    """Ten sent, as many popped, every other one acknowledged; the rest is redelivered when it is visible again."""
 
     topic = "Taken"
 
@@ -216,7 +216,7 @@ class Pops(Work):
         answer = pops.pop(connection, self.topic, invisibleTime="1000")
         popped = pops.records(answer) if answer.code == 0 else []
         for number, record in enumerate(popped):
-            assert record.body not in self._acked, f"{record.body!r} was acknowledged and comes again"
+            assert record.body not in self._acked, f"{record.body!r} was acknowledged and is redelivered"
             if number % every == 0:
                 self._maybe_acked.add(record.body)
                 assert pops.ack(connection, answer, record).code == 0

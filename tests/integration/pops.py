@@ -1,4 +1,4 @@
-"""POP by raw frames: what tests of it ask, and what they read from the answers."""
+"""POP by raw frames: the requests of its tests, and what they read from the responses."""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ QUICK = "--set", "timerPrecisionMs=100", "--set", "reviveInterval=100", "--set",
 
 @contextmanager
 def quick_broker(store: Path, *settings: str) -> Iterator[BrokerProcess]:
-    """Revives within a moment. It must end well, and without a traceback in its log."""
+    """It revives quickly. It must end cleanly, and without a traceback in its log."""
     with BrokerProcess(store, *QUICK, *settings) as broker:
         yield broker
         assert broker.stop() == 0
@@ -26,10 +26,18 @@ def quick_broker(store: Path, *settings: str) -> Iterator[BrokerProcess]:
 
 def pop_ext(topic: str, **more: str) -> dict[str, str]:
     ext = {
-        "consumerGroup": GROUP, "topic": topic, "queueId": "-1", "maxMsgNums": "32", "invisibleTime": "60000",
-        "pollTime": "0", "bornTime": str(time.time_ns() // 1_000_000), "initMode": "0", "expType": "TAG", "exp": "*",
+        "consumerGroup": GROUP,
+        "topic": topic,
+        "queueId": "-1",
+        "maxMsgNums": "32",
+        "invisibleTime": "60000",
+        "pollTime": "0",
+        "bornTime": str(time.time_ns() // 1_000_000),
+        "initMode": "0",
+        "expType": "TAG",
+        "exp": "*",
         "order": "false",
-    }  # fmt: skip
+    }
     return ext | more
 
 
@@ -51,7 +59,7 @@ def bodies(answer: RemotingCommand) -> list[bytes]:
 
 
 def receipt(answer: RemotingCommand, record: Record) -> str:
-    """As the Java client makes it."""
+    """As the Java client builds it."""
     if "POP_CK" in record.properties:
         return record.properties["POP_CK"]
     starts = {tuple(one.split()[:2]): one.split()[2] for one in answer.ext["startOffsetInfo"].split(";")}
@@ -65,9 +73,12 @@ def ack_ext(answer: RemotingCommand, record: Record) -> dict[str, str]:
     retried = text.split()[4] == "1"
     topic = f"%RETRY%{GROUP}_{record.topic}" if retried else record.topic
     return {
-        "consumerGroup": GROUP, "topic": topic, "queueId": str(record.queue_id),
-        "offset": str(record.queue_offset), "extraInfo": text,
-    }  # fmt: skip
+        "consumerGroup": GROUP,
+        "topic": topic,
+        "queueId": str(record.queue_id),
+        "offset": str(record.queue_offset),
+        "extraInfo": text,
+    }
 
 
 def ack(connection: ClientSocket, answer: RemotingCommand, record: Record) -> RemotingCommand:

@@ -1,4 +1,4 @@
-"""QUERY_ASSIGNMENT over two brokers: the one that is asked learns of the other from the name server."""
+"""QUERY_ASSIGNMENT over two brokers: the requested one gets the other from the name server."""
 
 import json
 from pathlib import Path
@@ -13,10 +13,13 @@ GROUP = "Sharers"
 
 def join(connection: ClientSocket, client_id: str) -> None:
     consumer = {
-        "groupName": GROUP, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False,
+        "groupName": GROUP,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "unitMode": False,
         "subscriptionDataSet": [{"topic": "Shared", "subString": "*", "subVersion": 1}],
-    }  # fmt: skip
+    }
     body = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": []}
     assert connection.ask(RequestCode.HEART_BEAT, body=json.dumps(body).encode()).code == 0
 
@@ -25,9 +28,12 @@ def assigned(
     connection: ClientSocket, client_id: str, topic: str = "Shared"
 ) -> list[tuple[str, int, str]] | None:
     question = {
-        "topic": topic, "consumerGroup": GROUP, "clientId": client_id, "strategyName": "AVG",
+        "topic": topic,
+        "consumerGroup": GROUP,
+        "clientId": client_id,
+        "strategyName": "AVG",
         "messageModel": "CLUSTERING",
-    }  # fmt: skip
+    }
     answer = connection.ask(RequestCode.QUERY_ASSIGNMENT, body=json.dumps(question).encode())
     assert answer.code == 0, answer.remark
     found = json.loads(answer.body).get("messageQueueAssignments")
@@ -54,13 +60,16 @@ def test_two_brokers_share_the_queues_of_both(tmp_path: Path) -> None:
             for connection in (to_first, to_second):
                 join(connection, "c1")
                 assert assigned(connection, "c1") == [
-                    ("a", 0, "PULL"), ("a", 1, "PULL"), ("b", 0, "PULL"), ("b", 1, "PULL"),
-                ]  # fmt: skip
+                    ("a", 0, "PULL"),
+                    ("a", 1, "PULL"),
+                    ("b", 0, "PULL"),
+                    ("b", 1, "PULL"),
+                ]
             assert assigned(to_second, "c1", "Unknown") is None
 
 
 def wait_for_route(broker: BrokerProcess, topic: str, brokers: int) -> None:
-    """The other broker's registration is on its way."""
+    """The other broker's registration takes a moment."""
     with broker.connect_name_server() as naming:
         for _ in range(10_000):
             answer = naming.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
@@ -70,7 +79,7 @@ def wait_for_route(broker: BrokerProcess, topic: str, brokers: int) -> None:
 
 
 def test_the_mode_of_a_group_survives_a_kill(tmp_path: Path) -> None:
-    """The answer comes behind the file."""
+    """The response is sent after the file was saved."""
     wanted = {"topic": "Shared", "consumerGroup": GROUP, "mode": "POP", "popShareQueueNum": 0}
     with BrokerProcess(tmp_path / "store", "--set", "brokerName=a") as broker, broker.connect() as client:
         send(client, "Shared", b"x")

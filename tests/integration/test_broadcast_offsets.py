@@ -1,4 +1,4 @@
-"""A broadcasting client that moves from the broker to a proxy is told to go on where it was."""
+"""A broadcasting client that moves from the broker to a proxy continues at its offset."""
 
 import json
 from pathlib import Path
@@ -10,10 +10,13 @@ from tests.support.requests import pull, send
 
 def test_a_client_that_moves_to_a_proxy(tmp_path: Path) -> None:
     consumer = {
-        "groupName": "CG", "consumeType": "CONSUME_PASSIVELY", "messageModel": "BROADCASTING",
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False,
+        "groupName": "CG",
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "BROADCASTING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "unitMode": False,
         "subscriptionDataSet": [{"topic": "News", "subString": "*", "subVersion": 1}],
-    }  # fmt: skip
+    }
     body = {"clientID": "c1", "consumerDataSet": [consumer], "producerDataSet": []}
     with (
         BrokerProcess(tmp_path / "store") as broker,

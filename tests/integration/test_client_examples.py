@@ -1,4 +1,4 @@
-"""CLIENT.md's examples run as they are, each as a program with its output, or as a test of the pytest plugin."""
+"""CLIENT.md's examples run as printed, each as a program with its output, or as a test of the pytest plugin."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def test_every_object_has_an_example() -> None:
         assert name in text
 
 
-def test_the_programs_print_what_the_document_says(tmp_path: Path) -> None:
+def test_the_programs_print_the_documented_output(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker:
         assert broker.name_server is not None
         environment = os.environ | {"NAMESRV_ADDR": "{}:{}".format(*broker.name_server)}

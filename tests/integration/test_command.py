@@ -1,4 +1,4 @@
-"""The command line: help, version, settings, and one sentence with exit code 2 or 3 when it cannot go on."""
+"""The command line: help, version, settings, and one sentence with exit code 2 or 3 for each error."""
 
 import os
 import resource
@@ -23,10 +23,14 @@ WRONG_USAGE, CANNOT_START = 2, 3
 
 def run(*args: str, file_bytes_max: int = resource.RLIM_INFINITY) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *args], capture_output=True, text=True, timeout=30, check=False,
+        [*COMMAND, *args],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
         env=os.environ | {"COLUMNS": "300", "TERM": "dumb"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max)),
-    )  # fmt: skip
+    )
 
 
 def run_broker(
@@ -117,8 +121,10 @@ def test_a_command_whose_library_is_missing_says_so(package: Path) -> None:
 def test_name_server_alone(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "namesrv", "--listen", "127.0.0.1:0"],
-        stdout=subprocess.PIPE, text=True, env=os.environ | {"HOME": str(tmp_path)},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"HOME": str(tmp_path)},
+    )
     try:
         assert process.stdout is not None
         assert select.select([process.stdout], [], [], 20)[0]
@@ -208,7 +214,7 @@ def test_address_of_another_machine(tmp_path: Path) -> None:
     assert "192.0.2.1" in sentence(run_broker(tmp_path / "store", "--listen", "192.0.2.1:0"), CANNOT_START)
 
 
-def test_bad_outside_name_server(tmp_path: Path) -> None:
+def test_bad_external_name_server(tmp_path: Path) -> None:
     assert "namesrvAddr" in sentence(run_broker(tmp_path / "store", "--namesrv", "nowhere"), CANNOT_START)
 
 
@@ -227,7 +233,7 @@ def test_foreign_folder(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpg"]
 
 
-def test_a_file_for_a_folder(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("not a folder")
     assert str(tmp_path / "store") in sentence(run_broker(tmp_path / "store"), CANNOT_START)
 
@@ -250,7 +256,7 @@ def test_read_only_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file_bytes_max", [0, 3, 100, 1500])
 def test_disk_full(tmp_path: Path, file_bytes_max: int) -> None:
-    """A limit of the size of files stands for the full disk: the lock, the abort mark, the tables do not fit."""
+    """A file size limit simulates the full disk: the lock, the abort file, the tables do not fit."""
     text = sentence(run_broker(tmp_path / "store", file_bytes_max=file_bytes_max), CANNOT_START)
     assert "free disk space" in text
     assert str(tmp_path / "store") in text
@@ -271,7 +277,7 @@ noSuchKeyAnywhere = 1
 """
 
 
-def test_an_apache_config_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_an_apache_config_is_accepted_as_it_is(tmp_path: Path) -> None:
     config = tmp_path / "broker.conf"
     config.write_text(CONF)
     args = ("--config", str(config), "--set", "maxMessageSize=80000", "--log-level", "info")

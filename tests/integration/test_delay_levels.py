@@ -18,7 +18,7 @@ LEVELS = "--set", "messageDelayLevel=1s 2s 3s 1h"
 def delayed(
     connection: ClientSocket, topic: str, body: bytes, level: int, queue_id: int = 0, **more: str
 ) -> tuple[str, int]:
-    """Send it; the answer's offset id and queue offset, which are those of the schedule topic."""
+    """Send it; the response's offset id and queue offset, which are those of the schedule topic."""
     properties = f"DELAY\x01{level}\x02TAGS\x01t\x02WAIT\x01true\x02"
     answer = connection.ask(
         RequestCode.SEND_MESSAGE_V2, send_ext(topic, queue_id, i=properties, **more), body
@@ -34,7 +34,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def test_a_delayed_message_comes_when_it_is_due(broker: BrokerProcess) -> None:
+def test_a_delayed_message_is_delivered_when_it_is_due(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         began = time.time()
         delayed(client, "Later", b"one second", 1, queue_id=2)
@@ -72,7 +72,7 @@ def test_levels_above_the_highest_are_the_highest(broker: BrokerProcess) -> None
 
 
 @pytest.mark.parametrize("level", ["0", "-3"])
-def test_levels_that_are_none(broker: BrokerProcess, level: str) -> None:
+def test_invalid_levels(broker: BrokerProcess, level: str) -> None:
     with broker.connect() as client:
         ext = send_ext("Now", i=f"DELAY\x01{level}\x02")
         assert client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"now").code == 0
@@ -80,7 +80,7 @@ def test_levels_that_are_none(broker: BrokerProcess, level: str) -> None:
 
 
 @pytest.mark.parametrize("level", ["soon", "1.5", "9" * 40])
-def test_a_level_that_is_no_number_is_refused(broker: BrokerProcess, level: str) -> None:
+def test_a_level_that_is_not_a_number_is_refused(broker: BrokerProcess, level: str) -> None:
     with broker.connect() as client:
         ext = send_ext("Now", i=f"DELAY\x01{level}\x02")
         answer = client.ask(RequestCode.SEND_MESSAGE_V2, ext, b"now")
@@ -89,7 +89,7 @@ def test_a_level_that_is_no_number_is_refused(broker: BrokerProcess, level: str)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_deliveries_go_on_after_a_restart(tmp_path: Path, end: str) -> None:
+def test_deliveries_continue_after_a_restart(tmp_path: Path, end: str) -> None:
     """Stopped in the middle of 3,000 messages that are due together: none lost, none twice, order kept."""
     count = 3000
     with BrokerProcess(tmp_path / "store", *LEVELS) as broker, broker.connect() as client:

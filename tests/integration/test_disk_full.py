@@ -1,4 +1,4 @@
-"""The disk refuses (a file size limit set on the running process stands for it): sends fail, all else goes on."""
+"""A full disk (simulated by a file size limit of the running process): sends fail, everything else continues."""
 
 import resource
 from pathlib import Path
@@ -39,8 +39,8 @@ def limit(broker: BrokerProcess, size: int) -> None:
     resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
-def test_no_room_for_a_new_queue(tmp_path: Path) -> None:
-    """Its file does not fit; the queues that are there go on."""
+def test_no_space_for_a_new_queue(tmp_path: Path) -> None:
+    """Its file does not fit; the existing queues continue."""
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert send(connection, "Old", b"0").code == 0
         limit(broker, 1_000_000)
@@ -53,7 +53,7 @@ def test_no_room_for_a_new_queue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_no_room_for_the_next_segment(tmp_path: Path, flush: str) -> None:
+def test_no_space_for_the_next_segment(tmp_path: Path, flush: str) -> None:
     args = ("--set", "mappedFileSizeCommitLog=65536", "--set", f"flushDiskType={flush}")
     with BrokerProcess(tmp_path / "store", *args) as broker, broker.connect() as connection:
         assert send(connection, "Roll", b"first").code == 0

@@ -1,4 +1,4 @@
-"""A queue entry that is damaged while the broker runs: consumers get every message, and the broker says it once."""
+"""A queue entry that is damaged while the broker runs: consumers get every message, and the broker logs it once."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.requests import read_queue, send
 
 
-def test_a_damaged_entry_is_put_right_and_said_once(tmp_path: Path) -> None:
+def test_a_damaged_entry_is_repaired_and_logged_once(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         for number in range(10):
             assert send(connection, "T", b"%d" % number).code == 0

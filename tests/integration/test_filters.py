@@ -1,4 +1,4 @@
-"""SQL92 filters through the wire: checked when a consumer starts, asked of every message, waited for."""
+"""SQL92 filters over the wire: checked when a consumer starts, evaluated for every message, and for held pulls."""
 
 import json
 import time
@@ -51,16 +51,25 @@ def bodies(answer: RemotingCommand) -> list[bytes]:
 
 def subscription(topic: str, expression: str, **more: object) -> dict[str, object]:
     return {
-        "topic": topic, "subString": expression, "subVersion": 7, "expressionType": "SQL92",
-        "classFilterMode": False, "tagsSet": [], "codeSet": [],
-    } | more  # fmt: skip
+        "topic": topic,
+        "subString": expression,
+        "subVersion": 7,
+        "expressionType": "SQL92",
+        "classFilterMode": False,
+        "tagsSet": [],
+        "codeSet": [],
+    } | more
 
 
 def subscribe(connection: ClientSocket, group: str, *subscriptions: dict[str, object]) -> None:
     consumer = {
-        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": subscriptions, "unitMode": False,
-    }  # fmt: skip
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "subscriptionDataSet": subscriptions,
+        "unitMode": False,
+    }
     body = {"clientID": group, "consumerDataSet": [consumer], "producerDataSet": []}
     assert connection.ask(RequestCode.HEART_BEAT, {}, json.dumps(body).encode()).code == 0
 
@@ -70,7 +79,7 @@ def check(connection: ClientSocket, expression: str, **more: object) -> Remoting
     return connection.ask(RequestCode.CHECK_CLIENT_CONFIG, {}, json.dumps(body).encode())
 
 
-def test_a_wrong_expression_is_told_when_the_consumer_starts(connection: ClientSocket) -> None:
+def test_an_invalid_expression_is_reported_when_the_consumer_starts(connection: ClientSocket) -> None:
     assert check(connection, "a > 1").code == 0
     assert check(connection, "", expressionType="TAG").code == 0
     wrong = check(connection, "a IS BETWEEN")
@@ -81,7 +90,7 @@ def test_a_wrong_expression_is_told_when_the_consumer_starts(connection: ClientS
     assert check(connection, "(" * 60_000).code == PARSE_FAILED
 
 
-def test_a_pull_gets_what_its_expression_lets_through(connection: ClientSocket) -> None:
+def test_a_pull_gets_what_its_expression_matches(connection: ClientSocket) -> None:
     for n in range(10):
         send(connection, "Sql", b"%d" % n, a=str(n), TAGS="even" if n % 2 == 0 else "odd")
     send(connection, "Sql", b"none")
@@ -95,7 +104,7 @@ def test_a_pull_gets_what_its_expression_lets_through(connection: ClientSocket) 
 
 
 @pytest.mark.parametrize("expression", ["a IS BETWEEN", "", "a = 0.0", "*"])
-def test_a_pull_with_an_expression_that_is_none(connection: ClientSocket, expression: str) -> None:
+def test_a_pull_with_an_invalid_expression(connection: ClientSocket, expression: str) -> None:
     send(connection, "Wrong", b"x")
     answer = ask(connection, "Wrong", expression)
     assert (answer.code, answer.remark) == (PARSE_FAILED, "parse the consumer's subscription failed")
@@ -122,17 +131,21 @@ def test_a_pull_by_the_subscription_of_the_heartbeat(connection: ClientSocket) -
 
 
 def hold(connection: ClientSocket, topic: str, expression: str, offset: int, wait_ms: int = 15_000) -> int:
-    """Ask, and be sure that the broker has read it."""
+    """Send it, and make sure that the broker has read it."""
     ext = pull_ext(
-        topic, offset, sysFlag=str(SUBSCRIPTION | SUSPEND), suspendTimeoutMillis=str(wait_ms),
-        expressionType="SQL92", subscription=expression,
-    )  # fmt: skip
+        topic,
+        offset,
+        sysFlag=str(SUBSCRIPTION | SUSPEND),
+        suspendTimeoutMillis=str(wait_ms),
+        expressionType="SQL92",
+        subscription=expression,
+    )
     opaque = connection.send_request(RequestCode.PULL_MESSAGE, ext)
     connection.ask(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})
     return opaque
 
 
-def test_only_a_message_that_fits_wakes_a_held_pull(broker: BrokerProcess, connection: ClientSocket) -> None:
+def test_only_a_matching_message_wakes_a_held_pull(broker: BrokerProcess, connection: ClientSocket) -> None:
     with broker.connect() as producer:
         send(producer, "Wake", b"0", a="0")
         opaque = hold(connection, "Wake", "a > 5", 1)
@@ -143,7 +156,7 @@ def test_only_a_message_that_fits_wakes_a_held_pull(broker: BrokerProcess, conne
     assert answer.ext["nextBeginOffset"] == "5"
 
 
-def test_a_held_pull_moves_on_at_its_deadline(broker: BrokerProcess, connection: ClientSocket) -> None:
+def test_a_held_pull_advances_at_its_deadline(broker: BrokerProcess, connection: ClientSocket) -> None:
     with broker.connect() as producer:
         send(producer, "Late", b"0", a="0")
         begun = time.monotonic()
@@ -154,7 +167,7 @@ def test_a_held_pull_moves_on_at_its_deadline(broker: BrokerProcess, connection:
     assert (answer.code, answer.ext["nextBeginOffset"]) == (RETRY, "2")
 
 
-def test_a_held_pull_moves_on_when_many_do_not_fit(broker: BrokerProcess, connection: ClientSocket) -> None:
+def test_a_held_pull_advances_when_many_do_not_match(broker: BrokerProcess, connection: ClientSocket) -> None:
     many = 801
     with broker.connect() as producer:
         send(producer, "Many", b"0", a="0")
@@ -186,7 +199,7 @@ def test_without_the_option_every_expression_is_refused(
     assert bodies(ask(connection, "Off", "a > 1")) == [b"x"]
 
 
-def test_retries_are_asked_what_the_group_asks_of_their_topic(
+def test_retries_are_filtered_by_the_group_s_filter_of_their_topic(
     broker: BrokerProcess, connection: ClientSocket
 ) -> None:
     subscribe(

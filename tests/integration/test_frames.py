@@ -1,4 +1,4 @@
-"""Frames that are none: each costs its own connection at most, and nobody else notices."""
+"""Malformed frames: each closes at most its own connection; other clients are not affected."""
 
 import random
 import socket
@@ -62,7 +62,7 @@ def test_lost_boundary_closes_this_connection_only(broker: BrokerProcess, name: 
         assert other.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
 
 
-def test_answers_before_the_bad_frame_still_come(broker: BrokerProcess) -> None:
+def test_responses_before_the_bad_frame_are_still_sent(broker: BrokerProcess) -> None:
     with broker.connect() as connection:
         opaque = connection.send_request(RequestCode.GET_BROKER_RUNTIME_INFO)
         connection.send_raw(bytes(8))
@@ -72,17 +72,17 @@ def test_answers_before_the_bad_frame_still_come(broker: BrokerProcess) -> None:
 
 def conversation() -> bytes:
     frames = [
-        RemotingCommand(RequestCode.SEND_MESSAGE_V2, send_ext("Cut"), b"in two pieces", opaque=1),
+        RemotingCommand(RequestCode.SEND_MESSAGE_V2, send_ext("Cut"), b"in two chunks", opaque=1),
         RemotingCommand(RequestCode.GET_MAX_OFFSET, {"topic": "Cut", "queueId": "0"}, opaque=2, serializer=1),
         RemotingCommand(RequestCode.PULL_MESSAGE, pull_ext("Cut", 10**9), opaque=3),
     ]
     return b"".join(command.encode() for command in frames)
 
 
-def check_conversation(broker: BrokerProcess, pieces: list[bytes]) -> None:
+def check_conversation(broker: BrokerProcess, chunks: list[bytes]) -> None:
     with broker.connect() as connection:
-        for piece in pieces:
-            connection.send_raw(piece)
+        for chunk in chunks:
+            connection.send_raw(chunk)
         found: dict[int, int] = {}
         while len(found) < 3:
             answer = connection.receive()
@@ -90,7 +90,7 @@ def check_conversation(broker: BrokerProcess, pieces: list[bytes]) -> None:
         assert found == {1: 0, 2: 0, 3: 21}
 
 
-def test_a_conversation_in_two_pieces_at_every_cut(broker: BrokerProcess) -> None:
+def test_a_conversation_in_two_parts_at_every_cut(broker: BrokerProcess) -> None:
     whole = conversation()
     for cut in range(1, len(whole)):
         check_conversation(broker, [whole[:cut], whole[cut:]])
@@ -100,7 +100,7 @@ def test_a_conversation_byte_by_byte(broker: BrokerProcess) -> None:
     check_conversation(broker, [bytes([byte]) for byte in conversation()])
 
 
-def test_a_large_message_in_pieces(broker: BrokerProcess) -> None:
+def test_a_large_message_in_parts(broker: BrokerProcess) -> None:
     body = random.Random(1).randbytes(1_000_000)
     whole = RemotingCommand(RequestCode.SEND_MESSAGE_V2, send_ext("Large"), body, opaque=7).encode()
     with broker.connect() as connection:
@@ -131,7 +131,7 @@ def mutated(draw: random.Random, raw: bytes) -> bytes:
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="the recorded conversations are not beside the project")
 def test_mutated_golden_frames(broker: BrokerProcess) -> None:
-    """Mutations of what Apache's clients said: whatever comes back, the broker lives and others are served."""
+    """Mutations of what Apache's clients sent: whatever is returned, the broker lives and others are served."""
     draw = random.Random(20)
     spoken = [
         raw for _, recorded, raw in whole_frames() if recorded.line["dir"] == "c2s" and len(raw) < 20_000
@@ -149,7 +149,7 @@ def test_mutated_golden_frames(broker: BrokerProcess) -> None:
                     connection.socket.settimeout(5)
                     while connection.socket.recv(1 << 18):
                         pass
-                except OSError:  # closed for a lost boundary, which is right
+                except OSError:  # closed for a lost boundary, as it should
                     pass
     assert rounds > 20
     assert probe.sent > 20

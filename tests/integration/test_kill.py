@@ -1,4 +1,4 @@
-"""`kill -9`: a few rounds under load, and the narrow places."""
+"""`kill -9`: a few rounds under load, and critical moments."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ def test_kill_under_load(tmp_path: Path, flush: str) -> None:
     assert len(rounds.seen) > 50
 
 
-def test_a_topic_made_by_a_send_outlives_the_kill(tmp_path: Path) -> None:
-    """The message was acknowledged, so it can be pulled, however fresh its topic was."""
+def test_a_topic_created_by_a_send_survives_the_kill(tmp_path: Path) -> None:
+    """The message was acknowledged, so it can be pulled, however new its topic was."""
     for number in range(3):
         with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
             assert send(connection, f"Fresh{number}", b"acknowledged").code == 0
@@ -33,11 +33,17 @@ def test_a_topic_made_by_a_send_outlives_the_kill(tmp_path: Path) -> None:
             ]
 
 
-def test_what_an_administrator_was_told_outlives_the_kill(tmp_path: Path) -> None:
+def test_acknowledged_admin_changes_survive_the_kill(tmp_path: Path) -> None:
     topic = {
-        "topic": "Made", "defaultTopic": "TBW102", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6",
-        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "true",
-    }  # fmt: skip
+        "topic": "Made",
+        "defaultTopic": "TBW102",
+        "readQueueNums": "3",
+        "writeQueueNums": "2",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "true",
+    }
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert send(connection, "Gone", b"old").code == 0
         assert connection.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}).code == 0
@@ -51,7 +57,7 @@ def test_what_an_administrator_was_told_outlives_the_kill(tmp_path: Path) -> Non
 
 
 def test_kills_in_quick_succession_do_not_add_up(tmp_path: Path) -> None:
-    """A broker that dies over and over, before it saved its tables, notes what is new and nothing else."""
+    """A broker that is killed repeatedly, before it saves its tables, journals only what is new."""
     offsets = {"consumerGroup": "CG", "topic": "T", "queueId": "0"}
     for life in range(4):
         with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:

@@ -1,4 +1,4 @@
-"""`kill -9` amid pending work of every kind; the long form is `kill_life_rounds`."""
+"""`kill -9` during pending work of every kind; the long form is `kill_life_rounds`."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.integration.kill_life_rounds import LifeRounds
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_kill_amid_pending_work(tmp_path: Path, flush: str) -> None:
+def test_kill_during_pending_work(tmp_path: Path, flush: str) -> None:
     rounds = LifeRounds(tmp_path / "store", flush)
     for _ in range(2):
         rounds.run()

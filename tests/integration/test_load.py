@@ -1,4 +1,4 @@
-"""Heavy requests, deaf peers, and the bounds of what a peer can make: nobody else waits long, memory stays bounded."""
+"""Large requests, clients that do not read, and limits: no other client waits long, memory stays bounded."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.support.client_socket import ClientSocket
 from tests.support.requests import pull_ext, records, send, topic_ext
 
 WORST_S = 0.5
-"""Generous: the machine that runs the tests does other things, too."""
+"""Generous: the machine that runs the tests does other work, too."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def test_a_peer_that_does_not_read(broker: BrokerProcess) -> None:
-    """It asks for 500 MB of answers and reads none: bounded memory, others served; then all come in order."""
+    """It requests 500 MB and reads none: bounded memory, others are served; then all responses arrive in order."""
     wanted = 2500
     with broker.connect() as deaf, broker.connect() as producer:
         for n in range(2):
@@ -47,17 +47,25 @@ def test_a_peer_that_does_not_read(broker: BrokerProcess) -> None:
 
 def subscription(topic: str) -> dict[str, object]:
     return {
-        "topic": topic, "subString": "*", "subVersion": 1, "expressionType": "TAG", "classFilterMode": False,
-        "tagsSet": [], "codeSet": [],
-    }  # fmt: skip
+        "topic": topic,
+        "subString": "*",
+        "subVersion": 1,
+        "expressionType": "TAG",
+        "classFilterMode": False,
+        "tagsSet": [],
+        "codeSet": [],
+    }
 
 
 def heartbeat(subscriptions: int) -> bytes:
     group = {
-        "groupName": "Heavy", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "unitMode": False,
+        "groupName": "Heavy",
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "unitMode": False,
         "subscriptionDataSet": [subscription(f"T{n}") for n in range(subscriptions)],
-    }  # fmt: skip
+    }
     return json.dumps({"clientID": "heavy", "consumerDataSet": [group], "producerDataSet": []}).encode()
 
 
@@ -120,7 +128,7 @@ def test_kv_entries_are_bounded(broker: BrokerProcess) -> None:
         assert codes != {0}
 
 
-def test_what_may_change_while_it_runs(broker: BrokerProcess) -> None:
+def test_options_that_change_at_run_time(broker: BrokerProcess) -> None:
     code = RequestCode.UPDATE_BROKER_CONFIG
     with broker.connect() as connection:
         assert connection.ask(code, {}, b"maxMessageSize=1000\n").code == 0

@@ -1,4 +1,4 @@
-"""Long polling through the wire: hold, wake, deadline, goodbye; and the answers of pulls."""
+"""Long polling over the wire: hold, wake, deadline, disconnect; and the responses of pulls."""
 
 import json
 import time
@@ -37,7 +37,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def hold(connection: ClientSocket, topic: str, offset: int, wait_ms: int = 15_000, **more: str) -> int:
-    """Ask, and be sure that the broker has read it."""
+    """Send it, and make sure that the broker has read it."""
     ext = pull_ext(topic, offset, sysFlag=HELD, suspendTimeoutMillis=str(wait_ms)) | more
     opaque = connection.send_request(RequestCode.PULL_MESSAGE, ext)
     connection.ask(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})
@@ -84,7 +84,7 @@ def test_the_deadline_answers(broker: BrokerProcess) -> None:
         assert answer.ext["nextBeginOffset"] == "1"
 
 
-def test_a_client_that_went_costs_nothing(broker: BrokerProcess) -> None:
+def test_a_disconnected_client_costs_nothing(broker: BrokerProcess) -> None:
     with broker.connect() as producer:
         assert send(producer, "Gone", b"0").code == 0
         for _ in range(50):
@@ -94,7 +94,7 @@ def test_a_client_that_went_costs_nothing(broker: BrokerProcess) -> None:
         assert len(read_queue(producer, "Gone", 0)) == 2
 
 
-def test_a_stop_answers_those_who_wait(tmp_path: Path) -> None:
+def test_a_stop_answers_held_pulls(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as running, running.connect() as connection:
         assert send(connection, "Stop", b"0").code == 0
         opaque = hold(connection, "Stop", 1, wait_ms=60_000)
@@ -102,7 +102,7 @@ def test_a_stop_answers_those_who_wait(tmp_path: Path) -> None:
         assert connection.answer_to(opaque).code == NOT_FOUND
 
 
-def test_two_thousand_wait(broker: BrokerProcess) -> None:
+def test_two_thousand_held_pulls(broker: BrokerProcess) -> None:
     with broker.connect() as consumer, broker.connect() as producer:
         assert send(producer, "Crowd", b"0").code == 0
         ext = pull_ext("Crowd", 1, sysFlag=HELD, suspendTimeoutMillis="20000")
@@ -114,8 +114,8 @@ def test_two_thousand_wait(broker: BrokerProcess) -> None:
         assert {answer.code for answer in answered} == {FOUND}
 
 
-def test_sync_flush_shows_what_the_disk_holds(tmp_path: Path) -> None:
-    """A producer that does not wait is answered before the sync; the consumer is woken after it, and is."""
+def test_sync_flush_delivers_what_is_synced(tmp_path: Path) -> None:
+    """A producer that does not wait is answered before the sync; the consumer is woken after it."""
     with (
         BrokerProcess(tmp_path / "store", "--set", "flushDiskType=SYNC_FLUSH") as running,
         running.connect() as consumer,
@@ -146,7 +146,7 @@ def test_statuses(broker: BrokerProcess) -> None:
         assert pull(connection, "NoSuchTopicAtAll").code == 17
 
 
-def test_limits_of_one_answer(broker: BrokerProcess) -> None:
+def test_limits_of_one_response(broker: BrokerProcess) -> None:
     with broker.connect() as connection:
         for n in range(40):
             assert send(connection, "Limits", b"%d" % n).code == 0
@@ -196,13 +196,22 @@ def heartbeat(
     connection: ClientSocket, group: str, topic: str, version: int, model: str = "CLUSTERING"
 ) -> None:
     subscription = {
-        "topic": topic, "subString": "*", "subVersion": version, "expressionType": "TAG",
-        "classFilterMode": False, "tagsSet": [], "codeSet": [],
-    }  # fmt: skip
+        "topic": topic,
+        "subString": "*",
+        "subVersion": version,
+        "expressionType": "TAG",
+        "classFilterMode": False,
+        "tagsSet": [],
+        "codeSet": [],
+    }
     consumer = {
-        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": model, "unitMode": False,
-        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [subscription],
-    }  # fmt: skip
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": model,
+        "unitMode": False,
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "subscriptionDataSet": [subscription],
+    }
     body = json.dumps(
         {"clientID": f"{group}@1", "consumerDataSet": [consumer], "producerDataSet": []}
     ).encode()
@@ -224,7 +233,7 @@ def test_a_pull_with_the_subscription_of_the_heartbeat(broker: BrokerProcess) ->
     ("change", "model", "forbidden"),
     [({"consumeEnable": False}, "CLUSTERING", "2"), ({"consumeBroadcastEnable": False}, "BROADCASTING", "4")],
 )
-def test_forbidden_pulls_say_by_whom(
+def test_forbidden_pulls_say_what_forbids_them(
     broker: BrokerProcess, change: dict[str, bool], model: str, forbidden: str
 ) -> None:
     with broker.connect() as connection:

@@ -1,4 +1,4 @@
-"""What the fast lane knows follows the options, topics and groups while the broker runs."""
+"""The fast path follows changes of options, topics and groups while the broker runs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""POP asked by raw frames: taking, acknowledging, hiding, reviving, waiting, and a kill in between."""
+"""POP by raw frames: popping, acknowledging, hiding, reviving, long polling, and a kill in between."""
 
 import base64
 import itertools
@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One for all that need no other: each test pops from a topic of its own."""
+    """One for all tests that need no other: each pops from a separate topic."""
     with quick_broker(tmp_path_factory.mktemp("pop") / "store") as broker:
         yield broker
 
@@ -41,7 +41,7 @@ def topic() -> str:
     return f"T{next(_numbers)}"
 
 
-def test_each_message_is_taken_once(tmp_path: Path) -> None:
+def test_each_message_is_popped_once(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         for number in range(50):
             send(client, "T", b"%d" % number, queue_id=number % 4)
@@ -51,8 +51,8 @@ def test_each_message_is_taken_once(tmp_path: Path) -> None:
         assert (third.code, third.remark) == (ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE")
         assert first.ext["popTime"].isdecimal()
         assert [first.ext["reviveQid"], second.ext["reviveQid"]] == ["0", "1"]
-        places = [one.split() for one in first.ext["msgOffsetInfo"].split(";")]
-        assert sum(len(place[2].split(",")) for place in places) == 32
+        infos = [one.split() for one in first.ext["msgOffsetInfo"].split(";")]
+        assert sum(len(info[2].split(",")) for info in infos) == 32
 
 
 def test_one_queue_and_tags(broker: BrokerProcess, topic: str) -> None:
@@ -67,8 +67,8 @@ def test_one_queue_and_tags(broker: BrokerProcess, topic: str) -> None:
         assert bodies(pop(client, topic, queueId="1", exp="odd")) == [b"5", b"7", b"9"]
 
 
-def test_a_new_group_begins_at_the_end_if_it_says_so(tmp_path: Path) -> None:
-    """The start is in memory, which counts as the beginning; unless the broker is told otherwise."""
+def test_a_new_group_starts_at_the_end_if_requested(tmp_path: Path) -> None:
+    """The queue's start is in memory, which counts as its beginning, unless the broker is configured otherwise."""
     with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         for number in range(5):
             send(client, "T", b"%d" % number)
@@ -77,7 +77,7 @@ def test_a_new_group_begins_at_the_end_if_it_says_so(tmp_path: Path) -> None:
         assert bodies(pop(client, "T", queueId="0", initMode="1", consumerGroup="late")) == [b"4"]
 
 
-def test_what_is_not_acknowledged_comes_back(broker: BrokerProcess, topic: str) -> None:
+def test_unacknowledged_messages_are_redelivered(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         for number in range(4):
             send(client, topic, b"%d" % number)
@@ -105,9 +105,16 @@ def test_batches_of_acknowledgements(broker: BrokerProcess, topic: str) -> None:
         ext = answer.ext
         bits = sum(1 << n for n in range(10) if n != 6).to_bytes(2, "little")
         acks = {
-            "c": GROUP, "t": topic, "r": "0", "so": 0, "q": 0, "rq": int(ext["reviveQid"]), "pt": int(ext["popTime"]),
-            "it": 1000, "b": base64.b64encode(bits).decode(),
-        }  # fmt: skip
+            "c": GROUP,
+            "t": topic,
+            "r": "0",
+            "so": 0,
+            "q": 0,
+            "rq": int(ext["reviveQid"]),
+            "pt": int(ext["popTime"]),
+            "it": 1000,
+            "b": base64.b64encode(bits).decode(),
+        }
         body = json.dumps({"brokerName": "b", "acks": [acks]})
         assert client.ask(RequestCode.BATCH_ACK_MESSAGE, body=body.encode()).code == 0
         assert bodies(until_popped(client, topic)) == [b"6"]
@@ -126,7 +133,7 @@ def test_a_message_is_hidden_for_longer(broker: BrokerProcess, topic: str) -> No
         assert time.monotonic() - hidden_at > 5
 
 
-def test_a_pop_waits_for_news(broker: BrokerProcess, topic: str) -> None:
+def test_a_pop_waits_for_an_arrival(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         send(other, topic, b"first")
         assert bodies(pop(client, topic)) == [b"first"]
@@ -139,7 +146,7 @@ def test_a_pop_waits_for_news(broker: BrokerProcess, topic: str) -> None:
         assert time.monotonic() - began < 1
 
 
-def test_news_wakes_as_many_as_there_is_work_for(broker: BrokerProcess, topic: str) -> None:
+def test_arrivals_wake_as_many_pops_as_needed(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         send(other, topic, b"first")
         pop(client, topic)
@@ -169,7 +176,7 @@ def test_a_pop_ends_at_its_deadline(broker: BrokerProcess, topic: str) -> None:
         assert 0.6 < time.monotonic() - began < 2
 
 
-def test_no_room_to_wait(tmp_path: Path) -> None:
+def test_held_pops_are_bounded(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store", "--set", "popPollingSize=1") as broker, broker.connect() as client:
         send(client, "T", b"x")
         pop(client, "T")
@@ -181,7 +188,7 @@ def test_no_room_to_wait(tmp_path: Path) -> None:
 
 
 def test_in_order(broker: BrokerProcess, topic: str) -> None:
-    """A queue gives nothing more until what it gave is acknowledged, but to the same attempt."""
+    """A queue returns nothing more until all it returned is acknowledged, except to the same attempt."""
     with broker.connect() as client:
         for number in range(6):
             send(client, topic, b"%d" % number)
@@ -199,7 +206,7 @@ def test_in_order(broker: BrokerProcess, topic: str) -> None:
         assert bodies(pop(client, topic, attemptId="d", **ordered)) == [b"2", b"3"]
 
 
-def test_an_acknowledgement_in_order_wakes_who_waits(broker: BrokerProcess, topic: str) -> None:
+def test_an_acknowledgement_in_order_wakes_a_held_pop(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         for number in range(2):
             send(client, topic, b"%d" % number)
@@ -218,10 +225,16 @@ def test_an_acknowledgement_in_order_wakes_who_waits(broker: BrokerProcess, topi
 def test_priority_is_popped_first(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as client:
         ext = {
-            "topic": "P", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6",
-            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+            "topic": "P",
+            "defaultTopic": "TBW102",
+            "readQueueNums": "4",
+            "writeQueueNums": "4",
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
             "attributes": "+message.type=PRIORITY",
-        }  # fmt: skip
+        }
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
         for priority in (0, 1, 2, 3, 9):
             sent = client.ask(
@@ -313,7 +326,7 @@ def test_refused_batches(broker: BrokerProcess, body: bytes, code: int) -> None:
 
 
 def test_a_kill_between_pop_and_revive(tmp_path: Path) -> None:
-    """What was acknowledged stays so, what was not comes back once, what was not popped is popped."""
+    """Acknowledged ones stay so, others are redelivered once, and what was not popped can be popped."""
     with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         for number in range(60):
             send(client, "T", b"%d" % number)

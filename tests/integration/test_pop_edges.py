@@ -1,4 +1,4 @@
-"""POP where it is easily got wrong: filters over long stretches, retry topics of both kinds, orders, bounds."""
+"""Edge cases of POP: filters over long ranges, retry topics of both kinds, orders, limits."""
 
 import base64
 import itertools
@@ -34,7 +34,7 @@ ORDERED = {"order": "true", "queueId": "0"}
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One for all that need no other: each test pops from a topic of its own."""
+    """One for all tests that need no other: each pops from a separate topic."""
     store = tmp_path_factory.mktemp("pop") / "store"
     with quick_broker(store, "--set", "enablePropertyFilter=true") as broker:
         yield broker
@@ -63,10 +63,10 @@ def hide(connection: ClientSocket, ext: dict[str, str], invisible_ms: int, **mor
 
 
 @pytest.mark.parametrize(("exp", "kind"), [("rare", "TAG"), ("TAGS = 'rare'", "SQL92")])
-def test_a_pop_goes_on_past_what_it_does_not_want(
+def test_a_pop_continues_past_messages_that_do_not_match(
     broker: BrokerProcess, topic: str, exp: str, kind: str
 ) -> None:
-    """More than one read looks at; the pop may wait, but it need not."""
+    """More than one read covers; the pop may wait, but need not."""
     with broker.connect() as client:
         send_many(client, topic, 3000, "common")
         send(client, topic, b"needle", tag="rare")
@@ -77,7 +77,7 @@ def test_a_pop_goes_on_past_what_it_does_not_want(
         assert answer.ext["msgOffsetInfo"] == "0 0 3000"
 
 
-def test_a_wrong_expression_is_refused_and_takes_nothing(broker: BrokerProcess, topic: str) -> None:
+def test_an_invalid_expression_is_refused_and_pops_nothing(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         for exp, kind in (("a >", "SQL92"), ("a", "PROLOG"), ("(" * 5000 + "a" + ")" * 5000, "SQL92")):
@@ -99,7 +99,7 @@ def test_a_retried_message_is_filtered_as_the_others(broker: BrokerProcess, topi
 
 
 def test_retry_topics_of_the_second_kind(tmp_path: Path) -> None:
-    """The first kind is still read, for messages that came before the switch."""
+    """The first kind is still read, for messages from before the switch."""
     first, second = f"%RETRY%{GROUP}_T", f"%RETRY%{GROUP}+T"
     with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         send(client, "T", b"early")
@@ -126,7 +126,7 @@ def test_retry_topics_of_the_second_kind(tmp_path: Path) -> None:
         assert [record.body for record in read_messages(client, second)] == [b"late"]
 
 
-def test_the_retry_topic_as_it_is(tmp_path: Path) -> None:
+def test_the_retry_topic_itself(tmp_path: Path) -> None:
     settings = *QUICK, "--set", "popResponseReturnActualRetryTopic=true"
     with BrokerProcess(tmp_path / "store", *settings) as broker, broker.connect() as client:
         send(client, "T", b"x")
@@ -137,7 +137,7 @@ def test_the_retry_topic_as_it_is(tmp_path: Path) -> None:
         assert "POP_CK" not in record.properties
 
 
-def test_a_held_pop_hears_of_a_retried_message(broker: BrokerProcess, topic: str) -> None:
+def test_a_held_pop_is_woken_by_a_retried_message(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         pop(client, topic, invisibleTime="1000")
@@ -156,7 +156,7 @@ def test_a_suspended_message_does_not_count(broker: BrokerProcess, topic: str) -
 
 
 def test_hiding_gives_a_new_receipt(broker: BrokerProcess, topic: str) -> None:
-    """Acknowledged by the new one it stays away; the old one is worth nothing any more."""
+    """Acknowledged by the new one it is done; the old one is invalid."""
     with broker.connect() as client:
         for number in range(2):
             send(client, topic, b"%d" % number)
@@ -229,8 +229,8 @@ def test_acknowledging_in_order_what_was_not_popped(broker: BrokerProcess, topic
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_orders_after_a_restart(tmp_path: Path, end: str) -> None:
-    """Nothing that was acknowledged comes again; what was not comes when it is visible, in order, and the waiting pop
-    is told without being asked."""
+    """Acknowledged messages are not redelivered; others are when they are visible, in order, and the held pop
+    is answered then."""
     with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         for number in range(4):
             send(client, "T", b"%d" % number)
@@ -249,11 +249,11 @@ def test_orders_after_a_restart(tmp_path: Path, end: str) -> None:
         assert told_ms >= int(second.ext["popTime"]) + 4000 or end == "kill"
 
 
-# ---- bounds ----
+# ---- limits ----
 
 
 def test_times_of_clients_whose_clock_is_wrong(broker: BrokerProcess, topic: str) -> None:
-    """A request born in the future waits no longer for it."""
+    """A request from the future waits no longer."""
     with broker.connect() as client:
         send(client, topic, b"x")
         pop(client, topic)
@@ -279,7 +279,7 @@ RECEIPTS = (
 )
 
 
-def test_receipts_that_cannot_be(broker: BrokerProcess, topic: str) -> None:
+def test_invalid_receipts(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         send(client, topic, b"x")
         answer = pop(client, topic, invisibleTime="3000")

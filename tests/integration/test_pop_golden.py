@@ -1,4 +1,4 @@
-"""Stores in which Apache left popped messages unacknowledged: they come back here, each once, whatever is killed."""
+"""Stores in which Apache left popped messages unacknowledged: they are redelivered, each once, despite kills."""
 
 import time
 from pathlib import Path
@@ -18,11 +18,11 @@ RETRY = f"%RETRY%{GROUP}_{TOPIC}"
 OPTIONS = AS_RECORDED | {"reviveInterval": "100"}
 SETTINGS = [word for key, value in OPTIONS.items() for word in ("--set", f"{key}={value}")]
 PENDING = sorted(b"pop raw %d" % number for number in (1, 2, 3, 4, 7, 8, 10))
-"""Of the twelve that were popped by hand five were acknowledged; the others are due, some after a longer time."""
+"""Of the twelve that were popped by hand five were acknowledged; the others are due, some later."""
 
 
 def wait_for_revived(connection: ClientSocket, count: int, within_s: float = 30) -> None:
-    """The retry topic is made with its first message."""
+    """The retry topic is created with its first message."""
     deadline = time.monotonic() + within_s
     ext = {"topic": RETRY, "queueId": "0"}
     while (found := int(connection.ask(RequestCode.GET_MAX_OFFSET, ext).ext["offset"])) < count:
@@ -31,9 +31,9 @@ def wait_for_revived(connection: ClientSocket, count: int, within_s: float = 30)
 
 
 @pytest.mark.parametrize("name", ["store-apache", "store-apache-crashed"])
-def test_what_apache_left_popped_comes_back_once(name: str, tmp_path: Path) -> None:
+def test_what_apache_left_popped_is_redelivered_once(name: str, tmp_path: Path) -> None:
     root = Golden(name, tmp_path).root
-    for count in (0, 1):  # killed before it revives, and among it
+    for count in (0, 1):  # killed before it revives, and during that
         with BrokerProcess(root, *SETTINGS) as broker, broker.connect() as client:
             wait_for_revived(client, count)
     with BrokerProcess(root, *SETTINGS) as broker, broker.connect() as client:

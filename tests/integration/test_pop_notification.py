@@ -1,4 +1,4 @@
-"""Asking what could be popped, by raw frames: notifications, who waits, peeking."""
+"""What could be popped, by raw frames: notifications, held requests, peeks."""
 
 import itertools
 import time
@@ -23,7 +23,7 @@ ASKED = RequestCode.NOTIFICATION, RequestCode.POLLING_INFO, RequestCode.PEEK_MES
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One for all that need no other: each test looks at a topic of its own."""
+    """One for all tests that need no other: each uses a separate topic."""
     with quick_broker(tmp_path_factory.mktemp("pop") / "store") as broker:
         yield broker
 
@@ -34,11 +34,15 @@ def topic() -> str:
 
 
 def look_ext(topic: str, **more: str) -> dict[str, str]:
-    """Enough for each of the three requests."""
+    """Fields for each of the three requests."""
     ext = {
-        "consumerGroup": GROUP, "topic": topic, "queueId": "-1", "pollTime": "0", "maxMsgNums": "32",
+        "consumerGroup": GROUP,
+        "topic": topic,
+        "queueId": "-1",
+        "pollTime": "0",
+        "maxMsgNums": "32",
         "bornTime": str(time.time_ns() // 1_000_000),
-    }  # fmt: skip
+    }
     return ext | more
 
 
@@ -47,7 +51,7 @@ def notification(connection: ClientSocket, topic: str, **more: str) -> RemotingC
 
 
 def waiting(connection: ClientSocket, topic: str, **more: str) -> int:
-    """Without an answer yet; the broker has it."""
+    """Not answered yet; the broker has it."""
     opaque = connection.send_request(RequestCode.NOTIFICATION, look_ext(topic, pollTime="10000", **more))
     connection.send_request(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})
     assert connection.receive().opaque == opaque + 1
@@ -79,7 +83,7 @@ def test_is_there_a_message(broker: BrokerProcess, topic: str) -> None:
         assert notification(client, topic, consumerGroup="another").ext == YES
 
 
-def test_a_notification_waits_for_news_and_moves_nothing(broker: BrokerProcess, topic: str) -> None:
+def test_a_notification_waits_for_an_arrival_and_pops_nothing(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         make(client, topic)
         opaque = waiting(client, topic)
@@ -91,7 +95,9 @@ def test_a_notification_waits_for_news_and_moves_nothing(broker: BrokerProcess, 
         assert bodies(pop(client, topic)) == [b"news"]
 
 
-def test_one_message_is_told_to_one_and_several_to_all(broker: BrokerProcess, topic: str) -> None:
+def test_one_message_answers_one_notification_and_several_answer_all(
+    broker: BrokerProcess, topic: str
+) -> None:
     with broker.connect() as client, broker.connect() as other:
         make(client, topic)
         opaques = [waiting(client, topic, queueId="0") for _ in range(3)]
@@ -103,7 +109,7 @@ def test_one_message_is_told_to_one_and_several_to_all(broker: BrokerProcess, to
         assert [client.answer_to(opaque).ext for opaque in opaques[1:]] == [YES, YES]
 
 
-def test_a_notification_and_a_pop_hear_of_the_same_message(broker: BrokerProcess, topic: str) -> None:
+def test_a_notification_and_a_pop_are_woken_by_the_same_message(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as popper, broker.connect() as other:
         make(client, topic)
         opaque = waiting(client, topic)
@@ -123,7 +129,7 @@ def test_a_notification_ends_at_its_deadline(broker: BrokerProcess, topic: str) 
         assert 0.4 < time.monotonic() - began < 3
 
 
-def test_no_room_for_notifications(tmp_path: Path, topic: str) -> None:
+def test_held_notifications_are_bounded(tmp_path: Path, topic: str) -> None:
     with (
         BrokerProcess(tmp_path / "store", "--set", "maxPopPollingSize=2") as broker,
         broker.connect() as client,
@@ -136,7 +142,7 @@ def test_no_room_for_notifications(tmp_path: Path, topic: str) -> None:
         assert until_polling(client, topic, 1).ext["pollingNum"] == "1", "pops are counted apart"
 
 
-def test_those_who_left_wait_no_more(tmp_path: Path, topic: str) -> None:
+def test_disconnected_clients_are_not_held(tmp_path: Path, topic: str) -> None:
     with (
         BrokerProcess(tmp_path / "store", "--set", "maxPopPollingSize=2") as broker,
         broker.connect() as client,
@@ -168,7 +174,7 @@ def test_tags_of_a_notification(broker: BrokerProcess, topic: str) -> None:
             assert refused.code in (ResponseCode.SUBSCRIPTION_PARSE_FAILED, ResponseCode.SYSTEM_ERROR)
 
 
-def test_a_queue_that_is_popped_in_order_tells_when_it_opens(broker: BrokerProcess, topic: str) -> None:
+def test_a_queue_popped_in_order_notifies_when_it_is_unlocked(broker: BrokerProcess, topic: str) -> None:
     ordered = {"order": "true", "queueId": "0"}
     with broker.connect() as client, broker.connect() as other:
         for number in range(2):
@@ -182,7 +188,7 @@ def test_a_queue_that_is_popped_in_order_tells_when_it_opens(broker: BrokerProce
         assert client.answer_to(opaque).ext == YES
 
 
-def test_a_retried_message_is_told(broker: BrokerProcess, topic: str) -> None:
+def test_a_retried_message_is_notified(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client, broker.connect() as other:
         send(other, topic, b"again")
         assert bodies(pop(other, topic, invisibleTime="1000")) == [b"again"]
@@ -193,7 +199,7 @@ def test_a_retried_message_is_told(broker: BrokerProcess, topic: str) -> None:
         assert (record.body, record.reconsume_times) == (b"again", 1)
 
 
-# ---- who waits ----
+# ---- held requests ----
 
 
 def until_polling(connection: ClientSocket, topic: str, count: int, within_s: float = 10) -> RemotingCommand:
@@ -205,7 +211,7 @@ def until_polling(connection: ClientSocket, topic: str, count: int, within_s: fl
         time.sleep(0.01)
 
 
-def test_who_waits(broker: BrokerProcess, topic: str) -> None:
+def test_polling_info(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         make(client, topic)
         nobody = client.ask(RequestCode.POLLING_INFO, look_ext(topic))
@@ -219,10 +225,10 @@ def test_who_waits(broker: BrokerProcess, topic: str) -> None:
         assert until_polling(client, topic, 0).ext == {"pollingNum": "0"}
 
 
-# ---- peeking ----
+# ---- peeks ----
 
 
-def test_peeking_takes_nothing(broker: BrokerProcess, topic: str) -> None:
+def test_a_peek_pops_nothing(broker: BrokerProcess, topic: str) -> None:
     with broker.connect() as client:
         for number in range(10):
             send(client, topic, b"%d" % number, queue_id=1)
@@ -274,8 +280,9 @@ def test_refusals(broker: BrokerProcess, topic: str, code: int) -> None:
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, closed).code == 0
         answer = client.ask(code, look_ext(topic))
         assert (answer.code, answer.remark) == (
-            ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden",
-        )  # fmt: skip
+            ResponseCode.NO_PERMISSION,
+            f"the topic[{topic}] peeking message is forbidden",
+        )
 
 
 @pytest.mark.parametrize("code", ASKED)
@@ -286,5 +293,6 @@ def test_a_group_that_may_not_consume(tmp_path: Path, topic: str, code: int) -> 
         assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == 0
         answer = client.ask(code, look_ext(topic))
         assert (answer.code, answer.remark) == (
-            ResponseCode.NO_PERMISSION, "subscription group no permission, CG",
-        )  # fmt: skip
+            ResponseCode.NO_PERMISSION,
+            "subscription group no permission, CG",
+        )

@@ -24,9 +24,9 @@ def test_a_store_is_read_while_a_broker_runs_on_it(name: str, tmp_path: Path) ->
     golden = Golden(name, tmp_path)
     with BrokerProcess(golden.root, *SETTINGS) as broker, broker.connect() as client:
         records = read(golden.root)
-        told = [message for _, queue in golden.queues() for message in queue["messages"]]
-        assert len(told) > 400
-        for message in told:
+        messages = [message for _, queue in golden.queues() for message in queue["messages"]]
+        assert len(messages) > 400
+        for message in messages:
             assert_same(records[message["physicalOffset"]], message)
         assert send(client, "NewTopic", b"new", tag="t").code == 0
         later = read(golden.root)

@@ -56,7 +56,7 @@ def help_of(*words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def test_the_commands_are_those_of_the_program() -> None:
+def test_the_commands_equal_the_program_s() -> None:
     listed = help_of().split("Commands:")[1]
     assert sorted(COMMANDS) == sorted(re.findall(r"^  (\w+) ", listed, re.M))
 

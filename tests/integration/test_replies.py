@@ -1,4 +1,4 @@
-"""SEND_REPLY_MESSAGE, asked by raw frames: the reply goes to the client that asked, and into the reply topic."""
+"""SEND_REPLY_MESSAGE by raw frames: the reply goes to the requesting client, and into the reply topic."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ def reply_ext(client_id: str | None = "asker@1", queue_id: int = 0, topic: str =
 
 
 def answer_push(asker: ClientSocket, seen: list[RemotingCommand], code: int = 0) -> threading.Thread:
-    """In a thread: take one request of the broker and answer it."""
+    """In a thread: receive one request of the broker and answer it."""
 
     def run() -> None:
         request = asker.receive()
@@ -51,12 +51,21 @@ def answer_push(asker: ClientSocket, seen: list[RemotingCommand], code: int = 0)
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2])
-def test_a_reply_reaches_who_asked_and_is_stored(broker: BrokerProcess, code: int) -> None:
+def test_a_reply_reaches_the_requester_and_is_stored(broker: BrokerProcess, code: int) -> None:
     long_names = {
-        "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums", "e": "queueId",
-        "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties", "j": "reconsumeTimes",
-        "k": "unitMode", "m": "batch",
-    }  # fmt: skip
+        "a": "producerGroup",
+        "b": "topic",
+        "c": "defaultTopic",
+        "d": "defaultTopicQueueNums",
+        "e": "queueId",
+        "f": "sysFlag",
+        "g": "bornTimestamp",
+        "h": "flag",
+        "i": "properties",
+        "j": "reconsumeTimes",
+        "k": "unitMode",
+        "m": "batch",
+    }
     ext = reply_ext()
     if code == RequestCode.SEND_REPLY_MESSAGE:
         ext = {long_names[key]: value for key, value in ext.items()}
@@ -83,7 +92,7 @@ def test_a_reply_reaches_who_asked_and_is_stored(broker: BrokerProcess, code: in
         assert "PUSH_REPLY_TIME" not in record.properties
 
 
-def test_a_reply_that_finds_nobody_is_stored_all_the_same(broker: BrokerProcess) -> None:
+def test_a_reply_without_a_receiver_is_still_stored(broker: BrokerProcess) -> None:
     with broker.connect() as replier:
         answer = replier.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_ext("gone@1"), b"x")
         assert (answer.code, answer.remark) == (1, "push reply message fail, channel of <gone@1> not found.")
@@ -101,8 +110,8 @@ def test_a_client_that_refuses_its_reply(broker: BrokerProcess) -> None:
         assert (answer.code, answer.remark) == (1, "push reply message to asker@1fail.")
 
 
-def test_a_client_that_left_gets_no_reply(broker: BrokerProcess) -> None:
-    """Still known while one of its producer groups is left."""
+def test_an_unregistered_client_gets_no_reply(broker: BrokerProcess) -> None:
+    """Still known while one of its producer groups is registered."""
     with broker.connect() as asker, broker.connect() as replier:
         register(asker, "asker@1", "PG_ONE", "PG_TWO")
         leave = {"clientID": "asker@1", "producerGroup": "PG_ONE"}
@@ -115,7 +124,7 @@ def test_a_client_that_left_gets_no_reply(broker: BrokerProcess) -> None:
         assert answer.remark == "push reply message fail, channel of <asker@1> not found."
 
 
-def test_a_client_that_goes_away_during_the_push(broker: BrokerProcess) -> None:
+def test_a_client_that_disconnects_during_the_push(broker: BrokerProcess) -> None:
     with broker.connect() as replier:
         with broker.connect() as asker:
             register(asker, "asker@1", "PG_ASKER")

@@ -1,4 +1,4 @@
-"""Requests that are wrong in themselves: each gets one answer with a code and a remark; the connection lives on."""
+"""Invalid requests: each gets one response with a code and a remark; the connection stays open."""
 
 import random
 import re
@@ -65,15 +65,15 @@ def sensible() -> dict[str, str]:
 
 
 def answers(connection: ClientSocket, asked: list[tuple[int, dict[str, str], bytes]]) -> dict[int, int]:
-    """Ask all, read exactly one answer to each: place in `asked` → code."""
-    opaques = {connection.send_request(*request): place for place, request in enumerate(asked)}
+    """Send all, read exactly one response to each: index in `asked` → code."""
+    opaques = {connection.send_request(*request): index for index, request in enumerate(asked)}
     found: dict[int, int] = {}
     while len(found) < len(opaques):
         answer = connection.receive()
         if answer.is_response:
-            place = opaques[answer.opaque]
-            assert place not in found, f"two answers to {asked[place]}"
-            found[place] = answer.code
+            index = opaques[answer.opaque]
+            assert index not in found, f"two responses to {asked[index]}"
+            found[index] = answer.code
     return found
 
 
@@ -90,7 +90,7 @@ def test_every_code_with_each_field_garbage(broker: BrokerProcess, connection: C
     base = sensible()
     draw = random.Random(3)
     probe = answers(connection, [(code, {}, b"") for code in CODES])
-    served = [CODES[place] for place, code in probe.items() if code != NOT_SERVED]
+    served = [CODES[index] for index, code in probe.items() if code != NOT_SERVED]
     for code in served:
         asked = [(code, base | {name: draw.choice(GARBAGE)}, draw.choice((b"", b"x"))) for name in base]
         assert len(answers(connection, asked)) == len(base), code
@@ -165,7 +165,7 @@ def test_properties_over_the_limit(connection: ClientSocket) -> None:
 
 
 @pytest.mark.parametrize("queue_id", ["-1", "4", "2147483647", "-2147483648"])
-def test_pulls_of_queues_that_are_not(connection: ClientSocket, queue_id: str) -> None:
+def test_pulls_of_missing_queues(connection: ClientSocket, queue_id: str) -> None:
     assert send(connection, "Pulled", b"x").code == 0
     answer = pull(connection, "Pulled", queueId=queue_id)
     assert answer.code not in (0, 19)
@@ -173,7 +173,7 @@ def test_pulls_of_queues_that_are_not(connection: ClientSocket, queue_id: str) -
 
 
 @pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1, 10**12])
-def test_pulls_at_offsets_that_are_not(connection: ClientSocket, offset: int) -> None:
+def test_pulls_at_missing_offsets(connection: ClientSocket, offset: int) -> None:
     assert send(connection, "Offsets", b"x").code == 0
     answer = pull(connection, "Offsets", offset)
     assert answer.code == 21
@@ -207,7 +207,7 @@ def batches() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", batches())
-def test_batches_that_are_none_are_refused_whole(connection: ClientSocket, name: str) -> None:
+def test_malformed_batches_are_refused_whole(connection: ClientSocket, name: str) -> None:
     topic = "Batch"
     send(connection, topic, b"before")
     ends = {"topic": topic, "queueId": "0"}
@@ -227,13 +227,18 @@ def test_a_batch_in_a_batch_is_one_body(connection: ClientSocket) -> None:
     assert inner in pull(connection, "Nested").body
 
 
-def test_a_zlib_bomb_does_not_burst(broker: BrokerProcess) -> None:
+def test_a_zlib_bomb_is_bounded(broker: BrokerProcess) -> None:
     packer = zlib.compressobj(9)
     bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(512)) + packer.flush()
     ext = {
-        "brokerName": "bomb", "brokerAddr": "127.0.0.1:1", "clusterName": "C", "haServerAddr": "",
-        "brokerId": "0", "compressed": "true", "bodyCrc32": str(zlib.crc32(bomb) & 0x7FFFFFFF),
-    }  # fmt: skip
+        "brokerName": "bomb",
+        "brokerAddr": "127.0.0.1:1",
+        "clusterName": "C",
+        "haServerAddr": "",
+        "brokerId": "0",
+        "compressed": "true",
+        "bodyCrc32": str(zlib.crc32(bomb) & 0x7FFFFFFF),
+    }
     before = broker.anonymous_kib()
     with LatencyProbe(broker), broker.connect_name_server() as naming:
         assert naming.ask(RequestCode.REGISTER_BROKER, ext, bomb).code != 0

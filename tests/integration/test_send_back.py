@@ -1,4 +1,4 @@
-"""CONSUMER_SEND_MSG_BACK, retry topics and dead letters, asked by raw frames."""
+"""CONSUMER_SEND_MSG_BACK, retry topics and dead letters, by raw frames."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def place(message_id: str) -> str:
+def offset_in(message_id: str) -> str:
     return str(int(message_id[-16:], 16))
 
 
@@ -38,12 +38,12 @@ def back(connection: ClientSocket, offset: str, level: int = 0, **more: str) -> 
     return connection.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext | more)
 
 
-def test_a_message_comes_back_through_the_retry_topic(broker: BrokerProcess) -> None:
+def test_a_message_is_redelivered_through_the_retry_topic(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         sent = client.ask(
             RequestCode.SEND_MESSAGE_V2, send_ext("Work", i="KEYS\x01k\x02TAGS\x01t\x02"), b"hard"
         )
-        assert back(client, place(sent.ext["msgId"])).code == 0
+        assert back(client, offset_in(sent.ext["msgId"])).code == 0
         [record] = wait_for_messages(client, RETRY, 1)
         properties = record.properties
         assert record.body == b"hard"
@@ -61,17 +61,17 @@ def test_a_message_comes_back_through_the_retry_topic(broker: BrokerProcess) -> 
 def test_a_negative_level_goes_to_the_dead_letters(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         sent = send(client, "Work", b"hopeless")
-        assert back(client, place(sent.ext["msgId"]), level=-1).code == 0
+        assert back(client, offset_in(sent.ext["msgId"]), level=-1).code == 0
         [record] = read_messages(client, DEAD)
         assert (record.body, record.reconsume_times, record.properties["DELAY"]) == (b"hopeless", 1, "0")
         assert record.properties["RETRY_TOPIC"] == "Work"
 
 
-def test_too_many_tries_go_to_the_dead_letters(broker: BrokerProcess) -> None:
-    """`maxReconsumeTimes` of the request, for a client that is new enough to mean it."""
+def test_too_many_retries_go_to_the_dead_letters(broker: BrokerProcess) -> None:
+    """`maxReconsumeTimes` of the request, for a client version that means it."""
     with broker.connect() as client:
         sent = send(client, "Work", b"x")
-        offset = place(sent.ext["msgId"])
+        offset = offset_in(sent.ext["msgId"])
         assert back(client, offset, level=1, maxReconsumeTimes="1").code == 0
         [record] = wait_for_messages(client, RETRY, 1)
         assert back(client, str(record.physical_offset), level=1, maxReconsumeTimes="1").code == 0
@@ -82,7 +82,7 @@ def test_too_many_tries_go_to_the_dead_letters(broker: BrokerProcess) -> None:
 def test_refusals(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         sent = send(client, "Work", b"x")
-        offset = place(sent.ext["msgId"])
+        offset = offset_in(sent.ext["msgId"])
         lost = back(client, str(10**12))
         assert (lost.code, lost.remark) == (1, f"look message by offset failed, {10**12}")
         assert back(client, str(int(offset) + 1)).code == 1
@@ -98,7 +98,7 @@ def test_without_retry_queues_a_message_is_dropped(broker: BrokerProcess) -> Non
             body=b'{"groupName":"Workers","retryQueueNums":0}',
         )
         sent = send(client, "Work", b"x")
-        assert back(client, place(sent.ext["msgId"])).code == 0
+        assert back(client, offset_in(sent.ext["msgId"])).code == 0
         stats = client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "SCHEDULE_TOPIC_XXXX", "queueId": "2"})
         assert stats.ext["offset"] == "0"
 
@@ -107,11 +107,17 @@ def test_the_retry_topic_of_a_closed_group_is_refused(broker: BrokerProcess) -> 
     with broker.connect() as client:
         sent = send(client, "Work", b"x")
         ext = {
-            "topic": RETRY, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "4",
-            "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-        }  # fmt: skip
+            "topic": RETRY,
+            "defaultTopic": "TBW102",
+            "readQueueNums": "1",
+            "writeQueueNums": "1",
+            "perm": "4",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
-        answer = back(client, place(sent.ext["msgId"]))
+        answer = back(client, offset_in(sent.ext["msgId"]))
         assert answer.code == ResponseCode.NO_PERMISSION
         assert answer.remark == f"the topic[{RETRY}] sending message is forbidden"
 

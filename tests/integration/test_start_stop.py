@@ -17,7 +17,7 @@ from tests.support.requests import pull_ext, send, send_ext
 LOOPBACK = "127.0.0.1"
 
 
-def test_ready_line_tells_where_it_listens(tmp_path: Path) -> None:
+def test_ready_line_names_the_ports(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker:
         assert READY.fullmatch(broker.line)
         assert f"store {tmp_path / 'store'}," in broker.line
@@ -97,7 +97,7 @@ def test_signal_under_load_stops_cleanly(tmp_path: Path, number: signal.Signals,
 
 
 def test_second_signal_stops_at_once(tmp_path: Path) -> None:
-    """The clean stop is kept busy by a peer that leaves a flood of answers unread."""
+    """The clean stop is delayed by a client that leaves many responses unread."""
     with BrokerProcess(tmp_path / "store") as broker, broker.connect() as connection:
         assert send(connection, "Unread", bytes(200_000)).code == 0
         for _ in range(100):

@@ -1,4 +1,4 @@
-"""Timer messages against the real broker: times, refusals, recalls, restarts in the middle, thousands at once."""
+"""Timer messages with a real broker: times, refusals, recalls, restarts during delivery, thousands at once."""
 
 import struct
 import time
@@ -29,7 +29,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def test_a_message_comes_when_it_is_due(broker: BrokerProcess) -> None:
+def test_a_message_is_delivered_when_it_is_due(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         began = time.time()
         answer = timed(client, "Later", b"1", TIMER_DELAY_MS="700", TAGS="t")
@@ -53,7 +53,7 @@ def test_a_message_comes_when_it_is_due(broker: BrokerProcess) -> None:
         ({"TIMER_DELIVER_MS": "1", "TIMER_DEL_UNIQKEY": "k"}, 13, "bigger than the current time"),
     ],
 )
-def test_what_the_timer_does_not_take(
+def test_invalid_timers_are_refused(
     broker: BrokerProcess, properties: dict[str, str], code: int, remark: str
 ) -> None:
     with broker.connect() as client:
@@ -70,8 +70,9 @@ def test_without_the_wheel_timers_are_refused(tmp_path: Path) -> None:
     ):
         answer = timed(client, "Never", b"x", TIMER_DELAY_SEC="1")
         assert (answer.code, answer.remark) == (
-            ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false",
-        )  # fmt: skip
+            ResponseCode.SYSTEM_ERROR,
+            "accurate timer message is not enabled, timerWheelEnable is false",
+        )
         assert client.ask(RequestCode.GET_TIMER_CHECK_POINT).code == ResponseCode.SYSTEM_ERROR
         assert client.ask(RequestCode.GET_TIMER_METRICS).code == ResponseCode.SYSTEM_ERROR
         assert not (tmp_path / "store" / "timerwheel").exists()
@@ -84,7 +85,7 @@ def recall(connection: ClientSocket, topic: str, handle: str) -> RemotingCommand
     return connection.ask(RequestCode.RECALL_MESSAGE, ext)
 
 
-def test_a_recalled_message_does_not_come(broker: BrokerProcess) -> None:
+def test_a_recalled_message_is_not_delivered(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         answers = [timed(client, "Back", b"%d" % number, TIMER_DELAY_MS="1500") for number in range(3)]
         answer = recall(client, "Back", answers[1].ext["recallHandle"])
@@ -112,11 +113,12 @@ def test_recalls_are_forbidden_unless_enabled(tmp_path: Path) -> None:
         handle = timed(client, "Back", b"x", TIMER_DELAY_SEC="30").ext["recallHandle"]
         answer = recall(client, "Back", handle)
         assert (answer.code, answer.remark) == (
-            ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden",
-        )  # fmt: skip
+            ResponseCode.NO_PERMISSION,
+            "recall failed, operation is forbidden",
+        )
 
 
-def test_tools_see_how_far_the_timer_came(broker: BrokerProcess) -> None:
+def test_tools_see_the_timer_s_progress(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         for _ in range(3):
             timed(client, "Seen", b"x", TIMER_DELAY_SEC="60")
@@ -148,8 +150,8 @@ def flood(connection: ClientSocket, topic: str, count: int, deliver_ms: int) -> 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_a_due_slot_goes_on_after_a_restart(tmp_path: Path, end: str, flush: str) -> None:
-    """Ended in the middle of 3,000 messages of one slot: none lost, none twice, the order kept."""
+def test_a_due_slot_continues_after_a_restart(tmp_path: Path, end: str, flush: str) -> None:
+    """Ended during the delivery of 3,000 messages of one slot: none lost, none twice, the order kept."""
     count, options = 3000, (*QUICK, "--set", f"flushDiskType={flush}")
     with BrokerProcess(tmp_path / "store", *options) as broker, broker.connect() as client:
         flood(client, "Flood", count, int(time.time() * 1000) + 3000)
@@ -162,8 +164,8 @@ def test_a_due_slot_goes_on_after_a_restart(tmp_path: Path, end: str, flush: str
         assert [int(record.body) for record in read_messages(client, "Flood")] == list(range(count))
 
 
-def test_kills_while_messages_come_and_go(tmp_path: Path) -> None:
-    """Killed five times under load: what was answered comes once."""
+def test_kills_during_sends_and_deliveries(tmp_path: Path) -> None:
+    """Killed five times under load: acknowledged messages are delivered once."""
     answered: list[int] = []
     number = 0
     for _ in range(5):

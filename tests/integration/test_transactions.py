@@ -1,4 +1,4 @@
-"""Transactions by raw frames against the running broker: each way they end, check-backs, restarts, kill -9."""
+"""Transactions by raw frames with a running broker: all endings, checks, restarts, kill -9."""
 
 import json
 import random
@@ -19,9 +19,13 @@ from tests.support.messages import read_messages, wait_for_messages
 from tests.support.requests import pull_ext, send_ext
 
 SOON = (
-    "--set", "transactionTimeOut=400", "--set", "transactionCheckInterval=200",
-    "--set", "messageDelayLevel=1s 2s",
-)  # fmt: skip
+    "--set",
+    "transactionTimeOut=400",
+    "--set",
+    "transactionCheckInterval=200",
+    "--set",
+    "messageDelayLevel=1s 2s",
+)
 LATE = "--set", "transactionTimeOut=600000"
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 WINDOW = 20
@@ -35,9 +39,12 @@ class Half(NamedTuple):
 
 def join(connection: ClientSocket, group: str = "PG") -> None:
     beat = {
-        "clientID": f"{group}@{id(connection)}", "consumerDataSet": [], "heartbeatFingerprint": 0,
-        "producerDataSet": [{"groupName": group}], "withoutSub": False,
-    }  # fmt: skip
+        "clientID": f"{group}@{id(connection)}",
+        "consumerDataSet": [],
+        "heartbeatFingerprint": 0,
+        "producerDataSet": [{"groupName": group}],
+        "withoutSub": False,
+    }
     assert connection.ask(RequestCode.HEART_BEAT, {}, json.dumps(beat).encode()).code == 0
 
 
@@ -60,9 +67,13 @@ def prepare(connection: ClientSocket, topic: str, body: bytes, **more: str) -> H
 
 def end_ext(half: Half, what: int, checked: bool = False) -> dict[str, str]:
     return {
-        "producerGroup": "PG", "tranStateTableOffset": half.queue_offset, "commitLogOffset": half.physical_offset,
-        "commitOrRollback": str(what), "fromTransactionCheck": str(checked).lower(), "msgId": "x",
-    }  # fmt: skip
+        "producerGroup": "PG",
+        "tranStateTableOffset": half.queue_offset,
+        "commitLogOffset": half.physical_offset,
+        "commitOrRollback": str(what),
+        "fromTransactionCheck": str(checked).lower(),
+        "msgId": "x",
+    }
 
 
 def end(connection: ClientSocket, half: Half, what: int, checked: bool = False) -> RemotingCommand:
@@ -76,7 +87,7 @@ def of_check(request: RemotingCommand) -> tuple[Half, Record]:
 
 
 def await_check(connection: ClientSocket) -> tuple[Half, Record]:
-    """The next check that the broker asks of this connection."""
+    """The next check that the broker sends on this connection."""
     while not connection.requests:
         command = connection.receive()
         if not command.is_response:
@@ -116,7 +127,7 @@ def test_a_committed_message_as_it_is_stored(broker: BrokerProcess) -> None:
         assert (mark.body, mark.properties) == (b"0,", {"WAIT": "true", "TAGS": "d"})
 
 
-def test_a_oneway_commit_wakes_who_waits_for_the_topic(broker: BrokerProcess) -> None:
+def test_a_oneway_commit_wakes_a_held_pull(broker: BrokerProcess) -> None:
     with broker.connect() as client, broker.connect() as consumer:
         half = prepare(client, "Wake", b"now")
         ext = pull_ext("Wake", queue_id=1, sysFlag="6", suspendTimeoutMillis="20000")
@@ -137,7 +148,7 @@ def test_rolled_back_is_never_visible(broker: BrokerProcess) -> None:
         assert [mark.body for mark in read_messages(client, OP)] == [b"0,"]
 
 
-def test_unknown_is_asked_until_it_is_known(broker: BrokerProcess) -> None:
+def test_unknown_is_checked_until_it_is_decided(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         join(client)
         first = prepare(client, "Tx", b"when asked")
@@ -156,7 +167,7 @@ def test_unknown_is_asked_until_it_is_known(broker: BrokerProcess) -> None:
         } <= {"3"}
 
 
-def test_any_living_producer_of_the_group_is_asked(broker: BrokerProcess) -> None:
+def test_any_connected_producer_of_the_group_is_checked(broker: BrokerProcess) -> None:
     with broker.connect() as other, broker.connect() as client:
         join(other, "OTHER")
         with broker.connect() as gone:
@@ -171,7 +182,7 @@ def test_any_living_producer_of_the_group_is_asked(broker: BrokerProcess) -> Non
         assert other.requests == []
 
 
-def test_given_up_and_resumed(tmp_path: Path) -> None:
+def test_discarded_and_resumed(tmp_path: Path) -> None:
     with (
         BrokerProcess(tmp_path / "store", *SOON, "--set", "transactionCheckMax=1") as broker,
         broker.connect() as client,
@@ -244,7 +255,7 @@ def test_forbidden_by_the_option(broker: BrokerProcess) -> None:
 @pytest.mark.parametrize("how", ["stop", "kill"])
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_a_restart_in_the_middle(tmp_path: Path, flush: str, how: str) -> None:
-    """Decided stays decided, what is open is asked for and nothing else is."""
+    """Decisions are kept, open ones are checked, and no others."""
     options = "--set", f"flushDiskType={flush}"
     with BrokerProcess(tmp_path / "store", *LATE, *options) as broker, broker.connect() as client:
         halves = [prepare(client, "Tx", b"%d" % number) for number in range(60)]
@@ -263,8 +274,8 @@ def test_a_restart_in_the_middle(tmp_path: Path, flush: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
-def test_killed_while_many_are_decided_and_asked_for(tmp_path: Path, flush: str) -> None:
-    """Round after round: what was answered holds, nothing is committed twice, nothing open is forgotten."""
+def test_killed_while_many_are_decided_and_checked(tmp_path: Path, flush: str) -> None:
+    """Round after round: acknowledged decisions hold, nothing is committed twice, nothing open is forgotten."""
     options = (*SOON, "--set", f"flushDiskType={flush}", "--set", "transactionCheckMax=1000")
     producer = Flaky(random.Random(5))
     for _ in range(4):
@@ -281,8 +292,8 @@ def test_killed_while_many_are_decided_and_asked_for(tmp_path: Path, flush: str)
 
 
 class Flaky:
-    """A producer that decides at once, late or never, of a broker that is killed while it does. It changes its mind:
-    what it decided at first and says when it is asked differ."""
+    """A producer that decides at once, late or never, with a broker that is killed meanwhile. It changes its mind:
+    its first decision and its response to a check differ."""
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
@@ -292,7 +303,7 @@ class Flaky:
         self.answered: dict[bytes, int] = {}
 
     def work(self, client: ClientSocket, broker: BrokerProcess) -> None:
-        """Some hundred transactions; the broker dies among their answers."""
+        """Some hundred transactions; the broker is killed between its responses."""
         bodies = [b"%d" % number for number in range(self._count, self._count + 300)]
         self._count += len(bodies)
         asked = [
@@ -301,7 +312,7 @@ class Flaky:
         ]
         self.halves |= {body: half_of(client.answer_to(opaque)) for opaque, body in asked}
         if self._draw.random() < 0.5:
-            time.sleep(0.7)  # the checks of this round are under way
+            time.sleep(0.7)  # the checks of this round are in flight
         dies_at = self._draw.randrange(2, 17) * WINDOW // 2
         waiting: dict[int, tuple[bytes, int]] = {}
         todo = self._draw.sample(bodies, 200)
@@ -314,11 +325,11 @@ class Flaky:
                     waiting[client.send_request(RequestCode.END_TRANSACTION, ext)] = body, what
                 if len(todo) == dies_at:
                     broker.process.kill()
-                self._hear(client, waiting)
+                self._receive_half(client, waiting)
         except ConnectionError:
             return
 
-    def _hear(self, client: ClientSocket, waiting: dict[int, tuple[bytes, int]]) -> None:
+    def _receive_half(self, client: ClientSocket, waiting: dict[int, tuple[bytes, int]]) -> None:
         """At least half of the window."""
         while len(waiting) > WINDOW // 2:
             command = client.receive()
@@ -328,7 +339,7 @@ class Flaky:
                 self.answered[body] = what
 
     def settle(self, client: ClientSocket) -> None:
-        """Roll back all that is asked for, until nothing has been for a while."""
+        """Roll back all that is checked, until there were no checks for a while."""
         self.asked: Counter[bytes] = Counter()
         client.socket.settimeout(2)
         while True:

@@ -1,4 +1,4 @@
-"""Types of messages: a topic may name one, and no broker asks for it; trace messages and LITE topics, by raw frames."""
+"""Types of messages: a topic may name one, which no broker enforces; trace messages and LITE topics, by raw frames."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def test_any_message_goes_to_a_topic_of_any_type(broker: BrokerProcess) -> None:
-    """Apache's proxy holds types to topics, its broker does not."""
+    """Apache's proxy enforces the types of topics, its broker does not."""
     with broker.connect() as client:
         ext = topic_ext("Typed", 1) | {"attributes": "+message.type=FIFO"}
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
@@ -56,15 +56,19 @@ def test_lite_requests_are_unknown_and_lite_messages_plain(broker: BrokerProcess
 
 
 def test_a_trace_is_found_by_the_id_of_its_message(broker: BrokerProcess) -> None:
-    """As `queryMsgTraceById` asks: by key in the trace topic."""
+    """As `queryMsgTraceById` queries: by key in the trace topic."""
     with broker.connect() as client:
         message_id = "C00002025FFF4E0E2F2A679687CE003A"
         sent = send_ext("RMQ_SYS_TRACE_TOPIC", i=f"KEYS\x01{message_id} order-7\x02")
         assert client.ask(RequestCode.SEND_MESSAGE_V2, sent, b"Pub\x01...").code == 0
         query = {
-            "topic": "RMQ_SYS_TRACE_TOPIC", "key": message_id, "maxNum": "64", "beginTimestamp": "0",
-            "endTimestamp": str((1 << 63) - 1), "_UNIQUE_KEY_QUERY": "false",
-        }  # fmt: skip
+            "topic": "RMQ_SYS_TRACE_TOPIC",
+            "key": message_id,
+            "maxNum": "64",
+            "beginTimestamp": "0",
+            "endTimestamp": str((1 << 63) - 1),
+            "_UNIQUE_KEY_QUERY": "false",
+        }
         answer = client.ask(RequestCode.QUERY_MESSAGE, query)
         assert answer.code == 0
         assert b"Pub\x01..." in answer.body

@@ -17,7 +17,7 @@ from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.integration.pops import records
 from tests.integration.test_requests import item
-from tests.integration.test_send_back import back, place
+from tests.integration.test_send_back import back, offset_in
 from tests.integration.test_timers import recall, timed
 from tests.interop.contents import read
 from tests.support.client_socket import ClientSocket
@@ -108,7 +108,7 @@ class SentBack(LaterWork):
     def leave(self, client: ClientSocket) -> None:
         for what, level in (("hard", self.level), ("dead", -1)):
             sent = put(client, "Work", self.body(what))
-            ok(back(client, place(sent.ext["msgId"]), level=level))
+            ok(back(client, offset_in(sent.ext["msgId"]), level=level))
 
     def verify(self, client: ClientSocket) -> None:
         super().verify(client)

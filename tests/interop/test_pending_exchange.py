@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.pops import ack, bodies, pop, records
-from tests.integration.test_send_back import back, place
+from tests.integration.test_send_back import back, offset_in
 from tests.interop.driver import Driver, Event
 from tests.interop.messages import hexed, numbered, pull_all
 from tests.interop.peers import MARKS_AT_ONCE, Apache, FireArrow, address
@@ -56,7 +56,7 @@ def leave_work(client: Driver, connection: ClientSocket) -> None:
     transact(client, "rolled back", ROLLBACK, COMMIT)
     transact(client, "to be committed", UNKNOWN, COMMIT)
     transact(client, "to be rolled back", UNKNOWN, ROLLBACK)
-    assert back(connection, place(work["offsetMsgId"]), level=1).code == 0
+    assert back(connection, offset_in(work["offsetMsgId"]), level=1).code == 0
 
 
 def take(connection: ClientSocket) -> None:

@@ -1,8 +1,8 @@
 """Backups of a running broker, round after round: `python -m tests.maintenance.backup_rounds --rounds 20 --seed 1`.
 
-Each round sends in several connections, takes copies at random moments into one target, sharing files or not, kills the
-broker at random or stops it, and starts a broker on each copy: what was acknowledged before the copy began is there, in
-order, and nothing that was not sent. One line a round; the exit code tells whether all were so.
+Each round sends on several connections, takes copies at random moments into one target, sharing files or not, kills the
+broker at random or stops it, and starts a broker on each copy: everything acknowledged before the copy began is there,
+in order, and nothing that was not sent. One line per round; exit code 1 if a copy was not as promised.
 """
 
 import argparse
@@ -22,9 +22,12 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.requests import send
 
 SMALL = (
-    "mappedFileSizeCommitLog=262144", "mappedFileSizeConsumeQueue=2000", "maxHashSlotNum=500", "maxIndexNum=2000",
+    "mappedFileSizeCommitLog=262144",
+    "mappedFileSizeConsumeQueue=2000",
+    "maxHashSlotNum=500",
+    "maxIndexNum=2000",
     "flushIntervalCommitLog=100",
-)  # fmt: skip
+)
 SETTINGS = tuple(word for option in SMALL for word in ("--set", option))
 QUEUES = 4
 WAIT_S = 60
@@ -32,14 +35,14 @@ WAIT_S = 60
 
 @dataclass
 class Sender:
-    """One connection that sends to one queue, and knows what was acknowledged."""
+    """A connection that sends to one queue and keeps what was acknowledged."""
 
     queue_id: int
     acknowledged: list[bytes] = field(default_factory=list)
     more: threading.Condition = field(default_factory=threading.Condition)
 
     def wait_for(self, more: int) -> None:
-        """Until so many more were acknowledged."""
+        """Until that many more were acknowledged."""
         with self.more:
             least = len(self.acknowledged) + more
             assert self.more.wait_for(lambda: len(self.acknowledged) >= least, WAIT_S), (
@@ -47,7 +50,7 @@ class Sender:
             )
 
     def run(self, broker: BrokerProcess, stop: threading.Event) -> None:
-        """Until told to, or until the broker is gone; what was under way then may be stored or not."""
+        """Until `stop` is set or the broker is gone; messages in flight then may be stored or not."""
         try:
             with broker.connect() as connection:
                 while not stop.is_set():
@@ -77,7 +80,7 @@ def sending(broker: BrokerProcess, senders: list[Sender]) -> Iterator[None]:
 
 
 def read_queues(store: Path) -> dict[int, list[bytes]]:
-    """What the files say, queue by queue."""
+    """The content of the files, queue by queue."""
     said: list[str] = []
     found = {
         number: [record.body for record in records(str(store), RecordQuery("Orders", number), said.append)]
@@ -89,7 +92,7 @@ def read_queues(store: Path) -> dict[int, list[bytes]]:
 
 
 def check_copy(copy: Path, known: list[int], senders: list[Sender]) -> int:
-    """A broker starts on the copy and stops; messages that are in it."""
+    """A broker starts on the copy and stops; returns the number of messages in it."""
     with BrokerProcess(copy, *SETTINGS) as broker:
         assert broker.stop() == 0, broker.log.read_text()
     verified = verify(str(copy))
@@ -98,7 +101,7 @@ def check_copy(copy: Path, known: list[int], senders: list[Sender]) -> int:
     for sender, least in zip(senders, known, strict=True):
         bodies = found.get(sender.queue_id, [])
         assert bodies == sender.acknowledged[: len(bodies)], (
-            f"queue {sender.queue_id} holds what was not sent so"
+            f"queue {sender.queue_id} has messages that were not sent in this order"
         )
         assert len(bodies) >= least, (
             f"queue {sender.queue_id} has {len(bodies)}, and {least} were acknowledged"
@@ -136,7 +139,7 @@ def one_round(folder: Path, rng: random.Random, copies: int, most: int = 700) ->
 
 
 def rounds(count: int, seed: int, copies: int = 3) -> None:
-    """AssertionError: a copy was not as promised; its folder stays."""
+    """AssertionError: a copy was not as promised; its folder is kept."""
     total = [0, 0, 0]
     for number in range(count):
         rng = random.Random(seed * 1_000_003 + number)

@@ -1,7 +1,7 @@
 """Random damage to every kind of file, then repair: `python -m tests.maintenance.damage_rounds --rounds 500 --seed 1`.
 
-Each round makes a small store, damages up to three files of it (bytes changed, zeroed, a file cut, deleted, swapped
-with another), verifies and repairs it with everything allowed. A verification never fails but by one sentence;
+Each round creates a small store, damages up to three of its files (bytes changed, zeroed, a file cut, deleted, swapped
+with another), verifies and repairs it with everything allowed. A verification fails with one sentence only;
 afterwards the store is clean, opens, and serves every message that could be read before, each as it was sent.
 """
 
@@ -73,15 +73,15 @@ def damage(root: Path, rng: random.Random) -> list[str]:
     for _ in range(rng.choice((1, 1, 2, 3))):
         files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.name != "lock"]
         files = [path for path in files if path.stat().st_size]
-        rooms = sorted({path.relative_to(root).parts[0] for path in files})
-        room = rng.choice(rooms)
-        path = rng.choice([each for each in files if each.relative_to(root).parts[0] == room])
+        folders = sorted({path.relative_to(root).parts[0] for path in files})
+        top = rng.choice(folders)
+        path = rng.choice([each for each in files if each.relative_to(root).parts[0] == top])
         done.append(f"{path.relative_to(root)} {rng.choice(DAMAGES)(path, rng)}")
     return done
 
 
 def readable(root: Path) -> list[bytes]:
-    """Bodies of messages in the log, sorted, but for a last one whose properties end in a zero byte: it is torn."""
+    """Bodies of messages in the log, sorted, except a last one whose properties end in a zero byte: it is torn."""
     said: list[str] = []
     found = records(str(root), RecordQuery(), said.append)
     wanted = (each for each in found if (each.topic, each.queue_id) in QUEUES)
@@ -105,10 +105,10 @@ def one_round(folder: Path, rng: random.Random) -> str:
             if (each.queue_offset or 0) > MESSAGES_MAX or "\ufffd" in (each.topic or "")
         ]
         if beyond and {each.kind for each in after.findings} <= {Kind.NO_ENTRY, *LEFT}:
-            return "left: no CRC covers a record's head, and what it says of its place cannot be"
+            return "left: no CRC covers a record's head, and its offset is impossible"
         assert {each.kind for each in after.findings} <= LEFT, after.findings
         left = readable(root)
-        assert not Counter(before) - Counter(left), "messages that could be read are gone"
+        assert not Counter(before) - Counter(left), "messages that could be read are lost"
         with open_store(root) as store:
             served = sorted(each for queue in QUEUES for each in bodies(store, *queue))
         assert served == left, f"{len(left)} messages lie in the log, {len(served)} are served"
@@ -121,7 +121,7 @@ def one_round(folder: Path, rng: random.Random) -> str:
 
 
 def rounds(count: int, seed: int) -> Counter[str]:
-    """How the rounds ended. AssertionError: one was not as promised; its folder stays."""
+    """How the rounds ended. AssertionError: one was not as promised; its folder is kept."""
     ended: Counter[str] = Counter()
     for number in range(count):
         folder = Path(tempfile.mkdtemp(prefix="firearrow-damage-"))

@@ -1,4 +1,4 @@
-"""Stores to be looked at and mended: small ones with known messages, and ways to damage them."""
+"""Stores to verify and repair: small ones with known messages, and ways to damage them."""
 
 import os
 import tarfile
@@ -13,8 +13,8 @@ LOG_0 = Path("commitlog", f"{0:020d}")
 
 
 def made(root: Path, messages: int = MESSAGES, start: int = 0) -> list[int]:
-    """A closed store of several log, queue and index files, or more in one that is there; places of the records."""
-    places = []
+    """A closed store of several log, queue and index files, or more messages in an existing one; record offsets."""
+    offsets = []
     with open_store(root) as store:
         for number in range(start, start + messages):
             topic, queue_id = QUEUES[number % len(QUEUES)]
@@ -22,14 +22,14 @@ def made(root: Path, messages: int = MESSAGES, start: int = 0) -> list[int]:
                 UNIQ_KEY=f"{number:032X}", KEYS=f"k{number % 7}", TAGS=f"t{number % 3}"
             )
             placed = put(store, body(number), topic, queue_id, properties, now_ms=1_700_000_000_000 + number)
-            places.append(placed.physical_offset)
+            offsets.append(placed.physical_offset)
             if number % 10 == 9:
                 store.write()
         store.write()
     (root / "config").mkdir(exist_ok=True)
     write_config(root, "topics.json", b'{"topicConfigTable":{"Orders":{"topicName":"Orders"}}}')
     write_config(root, "consumerOffset.json", b'{"offsetTable":{"Orders@G":{0:5,1:7}}}')
-    return places
+    return offsets
 
 
 def body(number: int) -> bytes:
@@ -60,7 +60,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def files_of(root: Path) -> dict[str, tuple[int, int]]:
-    """Every file's time of change and size."""
+    """Each file's modification time and size."""
     return {
         str(path.relative_to(root)): (path.stat().st_mtime_ns, path.stat().st_size)
         for path in root.rglob("*")

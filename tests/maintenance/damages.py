@@ -1,5 +1,5 @@
-"""What can happen to a store's files: each damage takes the store and the places of its records, and tells which file
-it hit; DAMAGES says what a verification may call it."""
+"""What can happen to a store's files: each damage takes the store and the offsets of its records, and returns which
+file it changed; DAMAGES has the findings that a verification may report."""
 
 import os
 from collections.abc import Callable
@@ -13,65 +13,65 @@ from tests.maintenance.damaged import LOG_0, cut, flip, index_file, overwrite, q
 Damage = Callable[[Path, list[int]], Path]
 
 
-def bad_body(root: Path, places: list[int]) -> Path:
-    flip(root / LOG_0, places[3] + 90)
+def bad_body(root: Path, offsets: list[int]) -> Path:
+    flip(root / LOG_0, offsets[3] + 90)
     return root / LOG_0
 
 
-def torn_inside(root: Path, places: list[int]) -> Path:
-    overwrite(root / LOG_0, places[4] + 4, b"\xee" * 4)
+def torn_inside(root: Path, offsets: list[int]) -> Path:
+    overwrite(root / LOG_0, offsets[4] + 4, b"\xee" * 4)
     return root / LOG_0
 
 
-def hole(root: Path, places: list[int]) -> Path:
-    overwrite(root / LOG_0, places[4], bytes(places[6] - places[4]))
+def hole(root: Path, offsets: list[int]) -> Path:
+    overwrite(root / LOG_0, offsets[4], bytes(offsets[6] - offsets[4]))
     return root / LOG_0
 
 
-def missing_segment(root: Path, places: list[int]) -> Path:
+def missing_segment(root: Path, offsets: list[int]) -> Path:
     path = sorted((root / "commitlog").iterdir())[1]
     path.unlink()
     return path
 
 
-def cut_segment(root: Path, places: list[int]) -> Path:
+def cut_segment(root: Path, offsets: list[int]) -> Path:
     cut(root / LOG_0, 3000)
     return root / LOG_0
 
 
-def wrong_entry(root: Path, places: list[int]) -> Path:
-    overwrite(queue_file(root), 40, places[0].to_bytes(8, "big"))
+def wrong_entry(root: Path, offsets: list[int]) -> Path:
+    overwrite(queue_file(root), 40, offsets[0].to_bytes(8, "big"))
     return queue_file(root)
 
 
-def wrong_tags(root: Path, places: list[int]) -> Path:
+def wrong_tags(root: Path, offsets: list[int]) -> Path:
     flip(queue_file(root), 20 + 19)
     return queue_file(root)
 
 
-def entry_beyond(root: Path, places: list[int]) -> Path:
+def entry_beyond(root: Path, offsets: list[int]) -> Path:
     last = queue_file(root, number=-1)
     overwrite(last, 40, (1 << 40).to_bytes(8, "big") + b"\0\0\0\x70" + bytes(8))
     return last
 
 
-def queue_gap(root: Path, places: list[int]) -> Path:
+def queue_gap(root: Path, offsets: list[int]) -> Path:
     overwrite(queue_file(root), 60, bytes(20))
     return queue_file(root)
 
 
-def lost_queue_file(root: Path, places: list[int]) -> Path:
+def lost_queue_file(root: Path, offsets: list[int]) -> Path:
     queue_file(root, number=1).unlink()
     return root / "consumequeue/Orders/0/00000000000000000200"
 
 
-def wrong_key(root: Path, places: list[int]) -> Path:
+def wrong_key(root: Path, offsets: list[int]) -> Path:
     path = index_file(root)
     flip(path, 40 + 10 * 4 + 20 * 2 + 3)
     return path
 
 
-def wrong_slot(root: Path, places: list[int]) -> Path:
+def wrong_slot(root: Path, offsets: list[int]) -> Path:
     path = index_file(root)
     slots = path.read_bytes()[40:80]
     slot = next(n for n in range(10) if slots[4 * n : 4 * n + 4] != bytes(4))
@@ -79,37 +79,37 @@ def wrong_slot(root: Path, places: list[int]) -> Path:
     return path
 
 
-def early_checkpoint(root: Path, places: list[int]) -> Path:
+def early_checkpoint(root: Path, offsets: list[int]) -> Path:
     overwrite(root / "checkpoint", 0, (1_800_000_000_000).to_bytes(8, "big"))
     return root / "checkpoint"
 
 
-def cut_checkpoint(root: Path, places: list[int]) -> Path:
+def cut_checkpoint(root: Path, offsets: list[int]) -> Path:
     cut(root / "checkpoint", 7)
     return root / "checkpoint"
 
 
-def bad_config(root: Path, places: list[int]) -> Path:
+def bad_config(root: Path, offsets: list[int]) -> Path:
     (root / "config/topics.json").write_bytes(b'{"topicConfigTable":{')
     return root / "config/topics.json"
 
 
-def bad_backup(root: Path, places: list[int]) -> Path:
+def bad_backup(root: Path, offsets: list[int]) -> Path:
     (root / "config/topics.json.bak").write_bytes(b"\0\0\0\0")
     return root / "config/topics.json.bak"
 
 
-def other_config(root: Path, places: list[int]) -> Path:
+def other_config(root: Path, offsets: list[int]) -> Path:
     write_config(root, "consumerOffset.json", b'{"offsetTable":[1,2]}')
     return root / "config/consumerOffset.json"
 
 
-def offset_beyond(root: Path, places: list[int]) -> Path:
+def offset_beyond(root: Path, offsets: list[int]) -> Path:
     write_config(root, "consumerOffset.json", b'{"offsetTable":{"Orders@G":{0:5000}}}')
     return root / "config/consumerOffset.json"
 
 
-def torn_journal(root: Path, places: list[int]) -> Path:
+def torn_journal(root: Path, offsets: list[int]) -> Path:
     journal = Journal(root / "journal", "firearrow-0123456789abcdef", 0)
     journal.note(Note.OFFSET, "Orders@Größe", 0, 3)
     journal.close()
@@ -118,12 +118,12 @@ def torn_journal(root: Path, places: list[int]) -> Path:
     return path
 
 
-def bad_wheel(root: Path, places: list[int]) -> Path:
+def bad_wheel(root: Path, offsets: list[int]) -> Path:
     (root / "timerwheel").write_bytes(bytes(100))
     return root / "timerwheel"
 
 
-def lost_unit(root: Path, places: list[int]) -> Path:
+def lost_unit(root: Path, offsets: list[int]) -> Path:
     slot = (1_700_000_100).to_bytes(8, "big") + bytes(16) + b"\0\0\0\1\0\0\0\0"
     path = root / "timerwheel"
     path.touch()

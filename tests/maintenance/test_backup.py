@@ -1,4 +1,4 @@
-"""`backup`: a copy is a good store, also of a running broker; what was acknowledged before it began is in it."""
+"""`backup`: a copy is a valid store, also of a running broker; it has what was acknowledged before it began."""
 
 import os
 import random
@@ -95,12 +95,12 @@ def test_apaches_store_is_copied_and_clean(tmp_path: Path) -> None:
     apache = unpacked("store-apache", tmp_path)
     ran = run("backup", apache, tmp_path / "copy", "--verify", "--json", "--quiet")
     assert ran.code == 0, ran
-    assert ran.told["verified"]["clean"]
-    assert ran.told["linked"] == 2 * 262144
+    assert ran.report["verified"]["clean"]
+    assert ran.report["linked"] == 2 * 262144
     assert (tmp_path / "copy/compaction/position-checkpoint").exists()
 
 
-def test_a_second_run_copies_only_what_is_new(root: Path, target: Path) -> None:
+def test_a_second_run_copies_only_new_data(root: Path, target: Path) -> None:
     made(root)
     wanted = BackupOptions(links=False, verify=True)
     first, _ = backup(str(root), target, wanted)
@@ -117,7 +117,7 @@ def test_a_second_run_copies_only_what_is_new(root: Path, target: Path) -> None:
     assert all_bodies(shutil.copytree(target, target.parent / "restored")) == expected(189)
 
 
-def test_a_backup_beside_another_shares_its_files_and_leaves_it(
+def test_a_backup_beside_another_shares_its_files_and_does_not_change_it(
     root: Path, target: Path, tmp_path: Path
 ) -> None:
     made(root)
@@ -132,19 +132,19 @@ def test_a_backup_beside_another_shares_its_files_and_leaves_it(
     assert all_bodies(shutil.copytree(tmp_path / "next", tmp_path / "two")) == expected(189)
 
 
-def test_a_file_of_the_source_that_is_another_one_now_is_not_kept(root: Path, target: Path) -> None:
-    places = made(root)
+def test_a_replaced_file_of_the_source_is_copied_again(root: Path, target: Path) -> None:
+    positions = made(root)
     backup(str(root), target, BackupOptions(links=False))
-    flip(root / LOG_0, places[8] + 90)
+    flip(root / LOG_0, positions[8] + 90)
     again, verified = backup(str(root), target, BackupOptions(links=False, verify=True))
     assert verified is not None
     assert not verified.clean
     assert again.kept < again.log_end
-    assert verify(str(target)).clean, "a copy with findings takes no good one's place"
+    assert verify(str(target)).clean, "a copy with findings does not replace a good one"
     assert verify(str(target) + UNFINISHED).seen.findings.totals == {"bad CRC": 1}
 
 
-def test_where_links_are_not_allowed_all_is_copied(
+def test_without_links_everything_is_copied(
     root: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(root)
@@ -162,12 +162,12 @@ def test_where_links_are_not_allowed_all_is_copied(
 # ---- a running broker ----
 
 
-def test_copies_taken_under_load_hold_what_was_acknowledged_before(tmp_path: Path) -> None:
+def test_copies_under_load_contain_what_was_acknowledged_before(tmp_path: Path) -> None:
     sent, held, _ = one_round(tmp_path, random.Random(8), copies=2, most=200)
     assert sent >= held // 2 > 0
 
 
-def test_files_that_retention_takes_meanwhile_are_left_out(
+def test_files_that_retention_deletes_meanwhile_are_left_out(
     root: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(root)
@@ -187,10 +187,10 @@ def test_files_that_retention_takes_meanwhile_are_left_out(
     assert verified.clean, verified.findings
 
 
-# ---- what must not happen ----
+# ---- refusals and interruptions ----
 
 
-def test_an_ended_run_leaves_the_backup_before(
+def test_an_interrupted_run_keeps_the_previous_backup(
     root: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(root)
@@ -206,7 +206,7 @@ def test_an_ended_run_leaves_the_backup_before(
         assert (ran.code, ran.err) == (130, "firearrow store: interrupted\n")
     assert files_of(target) == before
     assert names(target.parent) == ["copy", "store"]
-    target.rename(str(target) + PREVIOUS)  # as if the power had gone between the last two steps
+    target.rename(str(target) + PREVIOUS)  # as if the power had failed between the last two steps
     backup(str(root), target)
     assert names(target.parent) == ["copy", "store"]
 
@@ -245,7 +245,7 @@ def test_targets_that_are_something_else_are_refused(root: Path, tmp_path: Path)
     assert (in_the_way / "mine").exists()
 
 
-def test_the_paper_says_what_was_copied(root: Path, target: Path) -> None:
+def test_backup_json_lists_what_was_copied(root: Path, target: Path) -> None:
     made(root)
     manifest, _ = backup(str(root), target)
     assert Manifest.of(target) == manifest
@@ -253,7 +253,7 @@ def test_the_paper_says_what_was_copied(root: Path, target: Path) -> None:
     assert manifest.log_end == verify(str(root)).seen.log.end
 
 
-def test_a_segment_that_waits_to_be_used_again_is_no_part_of_it(root: Path, target: Path) -> None:
+def test_a_segment_to_be_recycled_is_not_copied(root: Path, target: Path) -> None:
     needs_zeroing(root.parent)
     made(root)
     store = open_store(root)

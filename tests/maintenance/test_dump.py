@@ -1,4 +1,4 @@
-"""`dump` and `stat`: what lies in a store is printed as it is, chosen as asked, also what Apache wrote."""
+"""`dump` and `stat`: the content of a store is printed as it is, with all filters, also what Apache wrote."""
 
 import gzip
 import json
@@ -63,7 +63,7 @@ def test_a_queue_is_dumped_from_an_offset(root: Path) -> None:
     assert bodies(root, "--topic", "Payments") == [text(number) for number in range(2, MESSAGES, 3)]
 
 
-def test_records_are_chosen_by_key_and_time(root: Path) -> None:
+def test_records_are_selected_by_key_and_time(root: Path) -> None:
     assert bodies(root, "--key", "k3") == [text(number) for number in range(3, MESSAGES, 7)]
     assert bodies(root, "--key", f"{77:032X}") == [text(77)]
     chosen = bodies(root, "--since", str(START_MS + 5), "--until", "2023-11-14T22:13:20.008Z")
@@ -71,7 +71,7 @@ def test_records_are_chosen_by_key_and_time(root: Path) -> None:
     assert bodies(root, "--since", "2024-01-01") == []
 
 
-def test_bodies_are_shown_as_asked(root: Path, tmp_path: Path) -> None:
+def test_bodies_are_shown_as_requested(root: Path, tmp_path: Path) -> None:
     [row] = rows(run("dump", root, "--limit", "1", "--json", "--body", "hex"))
     assert row["body"] == body(0).hex()
     [row] = rows(run("dump", root, "--limit", "1", "--json", "--body", "none"))
@@ -86,9 +86,9 @@ def test_bodies_are_shown_as_asked(root: Path, tmp_path: Path) -> None:
     assert f"UNIQ_KEY={0:032X} KEYS=k0 TAGS=t0  body 0" in ran.out
 
 
-def test_every_record_of_apache_is_dumped_as_its_manifest_says(apache: Path) -> None:
+def test_every_record_of_apache_is_dumped_as_in_its_manifest(apache: Path) -> None:
     manifest = manifest_of_apache()
-    told = {
+    expected = {
         each["physicalOffset"]: (
             each["topicInRecord"],
             each["queueIdInRecord"],
@@ -103,7 +103,7 @@ def test_every_record_of_apache_is_dumped_as_its_manifest_says(apache: Path) -> 
         row["physicalOffset"]: (row["topic"], row["queueId"], row["storeTimestamp"], row["bornHost"])
         for row in rows(run("dump", apache, "--json", "--body", "none"))
     }
-    assert {place: found[place] for place in told} == told
+    assert {position: found[position] for position in expected} == expected
 
 
 def test_entries_index_and_checkpoint_are_dumped(root: Path) -> None:
@@ -120,17 +120,17 @@ def test_entries_index_and_checkpoint_are_dumped(root: Path) -> None:
     assert "physic_ms=" in run("dump", root, "--checkpoint").out
 
 
-def test_what_cannot_be_read_is_said_and_passed_over(tmp_path: Path) -> None:
-    places = made(tmp_path / "store")
-    overwrite(tmp_path / "store" / LOG_0, places[4] + 4, b"\xee" * 4)
+def test_what_cannot_be_read_is_reported_and_skipped(tmp_path: Path) -> None:
+    positions = made(tmp_path / "store")
+    overwrite(tmp_path / "store" / LOG_0, positions[4] + 4, b"\xee" * 4)
     ran = run("dump", tmp_path / "store", "--json")
     assert [json.loads(line)["body"] for line in ran.out.splitlines()] == [
         text(number) for number in range(MESSAGES) if number != 4
     ]
-    assert f"from {places[4]} to {places[5]}: bytes that are not a record" in ran.err
+    assert f"from {positions[4]} to {positions[5]}: bytes that are not a record" in ran.err
     queue = run("dump", tmp_path / "store", "--topic", "Orders", "--queue", "1", "--json")
     assert len(queue.out.splitlines()) == MESSAGES // 3 - 1
-    assert f"entry 1 refers to {places[4]}" in queue.err
+    assert f"entry 1 refers to {positions[4]}" in queue.err
 
 
 def test_wrong_usage_is_named(root: Path) -> None:
@@ -148,25 +148,28 @@ def test_wrong_usage_is_named(root: Path) -> None:
     assert run("stat", root / "nowhere").code == 3
 
 
-def test_what_a_peer_wrote_does_not_steer_the_terminal(tmp_path: Path) -> None:
+def test_message_content_does_not_control_the_terminal(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker:
         with broker.connect() as connection:
             assert send(connection, "Orders", b"\x1b[2Jgone\nnext").code == 0
         live = run("dump", broker.store, "--topic", "Orders")
         assert "·[2Jgone·next" in live.out
         assert live.out.count("\n") == 1
-        told = run("stat", broker.store, "--json").told
-        assert told["log"]["records"] >= 1
+        report = run("stat", broker.store, "--json").report
+        assert report["log"]["records"] >= 1
         assert broker.stop() == 0
 
 
-def test_who_reads_no_further_is_no_error(root: Path) -> None:
+def test_a_closed_pipe_is_no_error(root: Path) -> None:
     program = "import sys; from firearrow.broker.cli import main; main()"
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-c", program, "store", "dump", str(root)], stdout=writing, stderr=subprocess.PIPE, check=False
-    )  # fmt: skip
+        [sys.executable, "-c", program, "store", "dump", str(root)],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -175,39 +178,41 @@ def test_who_reads_no_further_is_no_error(root: Path) -> None:
 
 
 def test_stat_counts_what_was_written(root: Path) -> None:
-    told = run("stat", root, "--json").told
-    assert told["log"]["records"] == MESSAGES
-    assert {(row["topic"], row["queueId"]): row["messages"] for row in told["queues"]} == {
-        ("Orders", 0): 42, ("Orders", 1): 42, ("Payments", 0): 42,
-    }  # fmt: skip
-    assert {row["topic"]: row["messages"] for row in told["topics"]} == {"Orders": 84, "Payments": 42}
-    assert told["times"] == {"first": START_MS, "last": START_MS + MESSAGES - 1}
-    assert told["files"] == {
+    report = run("stat", root, "--json").report
+    assert report["log"]["records"] == MESSAGES
+    assert {(row["topic"], row["queueId"]): row["messages"] for row in report["queues"]} == {
+        ("Orders", 0): 42,
+        ("Orders", 1): 42,
+        ("Payments", 0): 42,
+    }
+    assert {row["topic"]: row["messages"] for row in report["topics"]} == {"Orders": 84, "Payments": 42}
+    assert report["times"] == {"first": START_MS, "last": START_MS + MESSAGES - 1}
+    assert report["files"] == {
         "segment_bytes": 4096,
         "queue_file_bytes": 200,
         "index_slots": 10,
         "index_entries": 20,
     }
-    lag = {row["queue_id"]: row["lag"] for row in told["groups"] if row["group"] == "G"}
+    lag = {row["queue_id"]: row["lag"] for row in report["groups"] if row["group"] == "G"}
     assert lag == {0: 37, 1: 35}
     records = sum(row["size"] for row in rows(run("dump", root, "--json")))
-    assert told["log"]["recordBytes"] == records
-    assert told["waste"]["unreached"] == told["log"]["end"] - records
-    assert told["sizes"]["commitlog"][0] == told["log"]["files"] * 4096
+    assert report["log"]["recordBytes"] == records
+    assert report["waste"]["unreached"] == report["log"]["end"] - records
+    assert report["sizes"]["commitlog"][0] == report["log"]["files"] * 4096
     shown = run("stat", root).out
     assert "Orders:0  0 to 42  42" in shown
     assert "G  Orders:0  5 of 42  37" in shown
 
 
-def test_stat_of_apaches_store_says_what_its_manifest_does(apache: Path) -> None:
-    told = run("stat", apache, "--json").told
+def test_stat_of_apaches_store_equals_its_manifest(apache: Path) -> None:
+    report = run("stat", apache, "--json").report
     manifest = manifest_of_apache()
-    ends = {(row["topic"], row["queueId"]): row["end"] for row in told["queues"]}
+    ends = {(row["topic"], row["queueId"]): row["end"] for row in report["queues"]}
     for topic in manifest["topics"]:
         for queue in topic["queues"]:
             if queue["maxOffset"] > 0:
                 assert ends[topic["topic"], queue["queueId"]] == queue["maxOffset"]
-    assert told["versions"]["topics.json"]["counter"] > 0
+    assert report["versions"]["topics.json"]["counter"] > 0
 
 
 def test_hosts_and_times_are_formatted_for_people() -> None:

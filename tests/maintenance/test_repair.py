@@ -1,4 +1,4 @@
-"""`repair`: afterwards a verification is clean, the store opens, what was not damaged is there."""
+"""`repair`: afterwards a verification is clean, the store opens, undamaged data is there."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.maintenance.damaged import (
     queue_file,
     unpacked,
     write_config,
-)  # fmt: skip
+)
 from tests.maintenance.damages import (
     DAMAGES,
     Damage,
@@ -47,7 +47,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def log_bodies(root: Path) -> dict[int, bytes]:
-    """Physical offset → body of each message; fillers are none."""
+    """Physical offset → body of each message; filler records have none."""
     said: list[str] = []
     return {
         record.physical_offset: record.body
@@ -61,7 +61,7 @@ def expected() -> dict[tuple[str, int], list[bytes]]:
 
 
 @pytest.mark.parametrize(("damage", "kinds"), DAMAGES, ids=lambda each: getattr(each, "__name__", ""))
-def test_a_repair_leaves_a_clean_store_with_all_that_could_be_read(
+def test_a_repair_leaves_a_clean_store_with_all_readable_messages(
     damage: Damage, kinds: set[Kind], root: Path
 ) -> None:
     damage(root, made(root))
@@ -82,22 +82,22 @@ def test_a_repair_leaves_a_clean_store_with_all_that_could_be_read(
         assert found == sorted(left.values())
 
 
-def test_what_was_there_is_kept(root: Path) -> None:
-    places = made(root)
-    queue = wrong_entry(root, places)
+def test_originals_are_kept(root: Path) -> None:
+    positions = made(root)
+    queue = wrong_entry(root, positions)
     was = queue.read_bytes()
     checkpoint = (root / "checkpoint").read_bytes()
-    told = run("repair", root, "--yes", "--json").told
-    removed = Path(told["removed"])
+    report = run("repair", root, "--yes", "--json").report
+    removed = Path(report["removed"])
     assert removed.parent == root
     assert removed.name.startswith("removed-")
     assert (removed / queue.relative_to(root)).read_bytes() == was
     assert (removed / "checkpoint").read_bytes() == checkpoint
-    assert "checkpoint" in told["kept"]
-    assert told["after"]["clean"]
+    assert "checkpoint" in report["kept"]
+    assert report["after"]["clean"]
 
 
-def test_damage_inside_the_log_is_not_touched_unasked(root: Path) -> None:
+def test_damage_inside_the_log_needs_an_option(root: Path) -> None:
     bad_body(root, made(root))
     before = files_of(root)
     ran = run("repair", root, "--yes")
@@ -107,39 +107,39 @@ def test_damage_inside_the_log_is_not_touched_unasked(root: Path) -> None:
     assert files_of(root) == before
 
 
-def test_a_torn_tail_is_cut_and_kept(root: Path) -> None:
+def test_a_torn_tail_is_truncated_and_kept(root: Path) -> None:
     last = made(root)[-1]
     path = sorted((root / "commitlog").iterdir())[-1]
     overwrite(path, last - int(path.name) + 4, bytes(8))
-    told = run("repair", root, "--yes", "--json").told
-    assert told["after"]["clean"], told
-    assert told["after"]["log"]["end"] == last
-    kept = (Path(told["removed"]) / path.relative_to(root)).read_bytes()
+    report = run("repair", root, "--yes", "--json").report
+    assert report["after"]["clean"], report
+    assert report["after"]["log"]["end"] == last
+    kept = (Path(report["removed"]) / path.relative_to(root)).read_bytes()
     assert kept.rstrip(b"\0")[-20:] in kept[last - int(path.name) :]
     assert body(MESSAGES - 1)[:20] in kept
     with open_store(root) as store:
         assert len(bodies(store, "Payments", 0)) == MESSAGES // 3 - 1
 
 
-def test_the_log_is_cut_where_it_was_asked_for(root: Path) -> None:
-    places = made(root)
-    at = places[60]
+def test_the_log_is_truncated_where_requested(root: Path) -> None:
+    positions = made(root)
+    at = positions[60]
     ran = run("repair", root, "--yes", "--json", "--cut-log-at", str(at), "--reset-offsets")
     assert ran.code == 0, ran
-    assert ran.told["after"]["log"]["end"] == at
-    assert list(log_bodies(root)) == places[:60]
-    kept = Path(ran.told["removed"]) / "commitlog"
+    assert ran.report["after"]["log"]["end"] == at
+    assert list(log_bodies(root)) == positions[:60]
+    kept = Path(ran.report["removed"]) / "commitlog"
     whole = b"".join(path.read_bytes() for path in sorted(kept.iterdir()))
     assert all(body(number) in whole for number in range(60, MESSAGES))
     with open_store(root) as store:
         assert bodies(store, "Orders", 0) == [body(number) for number in range(0, 60, 3)]
-    inside = run("repair", root, "--yes", "--cut-log-at", str(places[3] + 1))
+    inside = run("repair", root, "--yes", "--cut-log-at", str(positions[3] + 1))
     assert inside.code == 3
     assert "no record begins there" in inside.err
     assert run("repair", root, "--yes", "--cut-log-at", str(1 << 40)).code == 3
 
 
-def test_offsets_beyond_the_end_go_back_only_when_asked(root: Path) -> None:
+def test_offsets_beyond_the_end_are_reset_only_if_requested(root: Path) -> None:
     made(root)
     write_config(
         root, "consumerOffset.json", b'{"offsetTable":{"Orders@G":{0:5000,1:7}},"dataVersion":{"counter":3}}'
@@ -148,52 +148,52 @@ def test_offsets_beyond_the_end_go_back_only_when_asked(root: Path) -> None:
     assert ran.code == 1
     assert "--reset-offsets" in ran.out
     assert run("repair", root, "--yes", "--reset-offsets").code == 0
-    told = run("stat", root, "--json").told
-    assert {row["queue_id"]: row["offset"] for row in told["groups"]} == {0: 42, 1: 7}
-    assert told["versions"]["consumerOffset.json"] == {"counter": 3}
+    report = run("stat", root, "--json").report
+    assert {row["queue_id"]: row["offset"] for row in report["groups"]} == {0: 42, 1: 7}
+    assert report["versions"]["consumerOffset.json"] == {"counter": 3}
 
 
-def test_a_dry_run_and_a_no_change_nothing(root: Path) -> None:
+def test_a_dry_run_and_the_answer_no_change_nothing(root: Path) -> None:
     lost_queue_file(root, made(root))
     before = files_of(root)
     ran = run("repair", root, "--dry-run")
     assert ran.code == 1
     assert "rebuild queues, index and checkpoint from the log" in ran.out
     assert files_of(root) == before
-    assert run("repair", root).code == 2, "nobody said yes"
+    assert run("repair", root).code == 2, "no confirmation"
     assert files_of(root) == before
 
 
-def test_a_clean_store_is_left_as_it_is(root: Path) -> None:
+def test_a_clean_store_is_not_changed(root: Path) -> None:
     made(root)
     before = files_of(root)
     assert run("repair", root, "--yes").code == 0
     assert files_of(root) == before
 
 
-def test_a_killed_store_stays_one_for_its_journal(root: Path) -> None:
-    places = made(root)
+def test_a_killed_store_stays_killed_for_its_journal(root: Path) -> None:
+    positions = made(root)
     open_store(root).abandon()
     word = (root / "abort").read_bytes()
-    entry_beyond(root, places)
+    entry_beyond(root, positions)
     assert run("repair", root, "--yes").code == 0
     assert (root / "abort").read_bytes() == word
 
 
 def test_a_backup_that_shares_files_is_not_changed(root: Path, tmp_path: Path) -> None:
-    places = made(root)
+    positions = made(root)
     backup(str(root), tmp_path / "copy")
     before = (tmp_path / "copy" / LOG_0).read_bytes()
-    assert run("repair", root, "--yes", "--cut-log-at", str(places[3]), "--reset-offsets").code == 0
+    assert run("repair", root, "--yes", "--cut-log-at", str(positions[3]), "--reset-offsets").code == 0
     assert (tmp_path / "copy" / LOG_0).read_bytes() == before
     assert (root / LOG_0).read_bytes() != before
     assert verify(str(tmp_path / "copy")).clean
 
 
-def test_apaches_store_is_mended(tmp_path: Path) -> None:
+def test_apaches_store_is_repaired(tmp_path: Path) -> None:
     apache = unpacked("store-apache", tmp_path)
     ends = {
-        (row["topic"], row["queueId"]): row["end"] for row in run("stat", apache, "--json").told["queues"]
+        (row["topic"], row["queueId"]): row["end"] for row in run("stat", apache, "--json").report["queues"]
     }
     flip(queue_file(apache, "GoldenFill", 0), 25)
     flip(sorted((apache / "index").iterdir())[0], 40 + 4 * 1000 + 20 * 5 + 2)
@@ -202,19 +202,23 @@ def test_apaches_store_is_mended(tmp_path: Path) -> None:
     assert run("verify", apache).code == 1
     ran = run("repair", apache, "--yes", "--json")
     assert ran.code == 0, ran
-    now = {(row["topic"], row["queueId"]): row["end"] for row in run("stat", apache, "--json").told["queues"]}
+    now = {
+        (row["topic"], row["queueId"]): row["end"] for row in run("stat", apache, "--json").report["queues"]
+    }
     assert now == ends
     assert "GoldenFill" in json.loads((apache / "config" / "topics.json").read_bytes())["topicConfigTable"]
 
 
-def test_a_broker_starts_on_a_mended_store(root: Path) -> None:
+def test_a_broker_starts_on_a_repaired_store(root: Path) -> None:
     with BrokerProcess(root) as broker:
         with broker.connect() as connection:
             for number in range(30):
                 assert send(connection, "Orders", body(number), number % 2).code == 0
         assert broker.stop() == 0
-    place = next(record.physical_offset for record in records(str(root), RecordQuery("Orders", 1, 7), print))
-    overwrite(root / LOG_0, place + 4, b"\xee" * 4)
+    position = next(
+        record.physical_offset for record in records(str(root), RecordQuery("Orders", 1, 7), print)
+    )
+    overwrite(root / LOG_0, position + 4, b"\xee" * 4)
     assert run("repair", root, "--yes", "--drop-damaged").code == 0
     with BrokerProcess(root) as broker:
         with broker.connect() as connection:
@@ -227,7 +231,7 @@ def test_a_broker_starts_on_a_mended_store(root: Path) -> None:
 
 
 def pulled(connection: ClientSocket, queue_id: int) -> list[bytes]:
-    """A whole queue, as consumers go over it."""
+    """A whole queue, by pulls."""
     found: list[bytes] = []
     at = 0
     while (answer := pull(connection, "Orders", at, queue_id)).code != 19:
@@ -237,7 +241,7 @@ def pulled(connection: ClientSocket, queue_id: int) -> list[bytes]:
     return found
 
 
-def test_a_store_in_use_is_not_mended(root: Path) -> None:
+def test_a_store_in_use_is_not_repaired(root: Path) -> None:
     with BrokerProcess(root) as broker:
         ran = run("repair", broker.store, "--yes")
         assert ran.code == 3

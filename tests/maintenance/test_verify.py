@@ -1,4 +1,4 @@
-"""`verify`: clean stores are clean, each damage is named with its file and place, and nothing is ever written."""
+"""`verify`: clean stores have no findings, each damage is reported with file and offset, and nothing is written."""
 
 import os
 import random
@@ -22,7 +22,7 @@ from tests.maintenance.damaged import (
     made,
     overwrite,
     unpacked,
-)  # fmt: skip
+)
 from tests.maintenance.damages import DAMAGES, Damage, bad_body
 from tests.maintenance.tool import run
 from tests.support.broker_process import BrokerProcess
@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_a_clean_store_of_ours_is_clean_and_untouched(root: Path) -> None:
+def test_a_clean_store_of_ours_has_no_findings_and_is_not_changed(root: Path) -> None:
     made(root)
     before = files_of(root)
     verified = verify(str(root))
@@ -45,7 +45,7 @@ def test_a_clean_store_of_ours_is_clean_and_untouched(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["store-apache", "store-apache-crashed"])
-def test_apaches_stores_are_clean_and_the_killed_one_says_so(name: str, tmp_path: Path) -> None:
+def test_apaches_stores_are_clean_and_the_killed_one_is_reported_as_killed(name: str, tmp_path: Path) -> None:
     apache = unpacked(name, tmp_path)
     before = files_of(apache)
     verified = verify(str(apache))
@@ -55,19 +55,27 @@ def test_apaches_stores_are_clean_and_the_killed_one_says_so(name: str, tmp_path
 
 
 @pytest.mark.parametrize(("damage", "kinds"), DAMAGES, ids=lambda each: getattr(each, "__name__", ""))
-def test_each_damage_is_named_with_its_file(damage: Damage, kinds: set[Kind], root: Path) -> None:
+def test_each_damage_is_reported_with_its_file(damage: Damage, kinds: set[Kind], root: Path) -> None:
     path = damage(root, made(root))
     before = files_of(root)
     verified = verify(str(root))
     found = {each.kind for each in verified.findings}
     assert found & kinds, verified.findings
-    assert found <= kinds | {Kind.NO_KEY, Kind.WRONG_KEY, Kind.INDEX_CHAIN, Kind.INDEX_ORDER, Kind.CUT_FILE, Kind.HOLE,
-                             Kind.TORN, Kind.OFFSET_BEYOND}, verified.findings  # fmt: skip
+    assert found <= kinds | {
+        Kind.NO_KEY,
+        Kind.WRONG_KEY,
+        Kind.INDEX_CHAIN,
+        Kind.INDEX_ORDER,
+        Kind.CUT_FILE,
+        Kind.HOLE,
+        Kind.TORN,
+        Kind.OFFSET_BEYOND,
+    }, verified.findings
     assert str(path) in {each.file for each in verified.findings}, verified.findings
     assert files_of(root) == before
 
 
-def test_a_torn_tail_is_named(root: Path) -> None:
+def test_a_torn_tail_is_reported(root: Path) -> None:
     last = made(root)[-1]
     path = sorted((root / "commitlog").iterdir())[-1]
     overwrite(path, last - int(path.name) + 4, bytes(8))
@@ -75,7 +83,7 @@ def test_a_torn_tail_is_named(root: Path) -> None:
     assert (Kind.TORN_TAIL, str(path), last - int(path.name)) in found
 
 
-def test_every_kind_has_a_meaning() -> None:
+def test_every_kind_has_an_explanation() -> None:
     assert set(report.EXPLANATIONS) == set(Kind)
 
 
@@ -91,7 +99,7 @@ def test_processes_find_what_one_does(root: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("seed", range(12))
 def test_slots_are_derived_from_an_index_file(seed: int, root: Path) -> None:
-    """A file does not say how many it has; any other number would make findings of a good index."""
+    """A file does not state its number of slots; any other number would produce findings in a good index."""
     rng = random.Random(seed)
     slots = rng.choice((100, 101, 500, 1000))
     with open_store(root, index_slots=slots, index_entries=4 * slots, segment_bytes=1 << 20) as store:
@@ -107,23 +115,23 @@ def test_slots_are_derived_from_an_index_file(seed: int, root: Path) -> None:
 # ---- the command ----
 
 
-def test_the_command_tells_programs_all(root: Path) -> None:
-    places = made(root)
+def test_the_json_output_is_complete(root: Path) -> None:
+    positions = made(root)
     assert run("verify", root).code == 0
-    bad_body(root, places)
+    bad_body(root, positions)
     ran = run("verify", root, "--json")
     assert ran.code == 1, ran
-    [finding] = ran.told["findings"]
+    [finding] = ran.report["findings"]
     assert (finding["kind"], finding["position"], finding["physical_offset"]) == (
         "bad CRC",
-        places[3],
-        places[3],
+        positions[3],
+        positions[3],
     )
     assert finding["means"]
     assert finding["repair"]
     text = run("verify", root)
     assert text.code == 1
-    assert f"bad CRC: {root / LOG_0} at {places[3]}" in text.out
+    assert f"bad CRC: {root / LOG_0} at {positions[3]}" in text.out
 
 
 def test_a_folder_name_that_is_not_utf_8_is_reported(root: Path) -> None:
@@ -132,7 +140,7 @@ def test_a_folder_name_that_is_not_utf_8_is_reported(root: Path) -> None:
     odd.mkdir(parents=True)
     entry = (1 << 40).to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8)
     (odd / f"{0:020d}").write_bytes(entry.ljust(200, b"\0"))
-    [finding] = run("verify", root, "--json").told["findings"]
+    [finding] = run("verify", root, "--json").report["findings"]
     assert finding["kind"] == "queue entry without record"
     assert "Orde\ufffds" in finding["file"]
     assert "Orde·s" in run("verify", root).out
@@ -140,7 +148,7 @@ def test_a_folder_name_that_is_not_utf_8_is_reported(root: Path) -> None:
     assert run("stat", root).code == 0
 
 
-def test_wrong_folders_are_one_sentence(tmp_path: Path) -> None:
+def test_wrong_folders_give_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     for folder, says in (("nowhere", "is not a folder"), ("other", "is not a store")):
         ran = run("verify", tmp_path / folder)
@@ -152,7 +160,7 @@ def test_wrong_folders_are_one_sentence(tmp_path: Path) -> None:
     assert run("mend", tmp_path).code == 2
 
 
-def test_a_store_in_use_is_left_alone_but_for_live(root: Path) -> None:
+def test_a_store_in_use_is_refused_without_live(root: Path) -> None:
     with BrokerProcess(root) as broker:
         ran = run("verify", broker.store)
         assert ran.code == 3
@@ -162,7 +170,7 @@ def test_a_store_in_use_is_left_alone_but_for_live(root: Path) -> None:
     assert run("verify", root).code == 0
 
 
-def test_the_lock_keeps_others_away(root: Path) -> None:
+def test_the_lock_keeps_brokers_away(root: Path) -> None:
     made(root)
     executor = "import sys; from firearrow.broker.maintenance.lock import held\n"
     executor += f"with held({str(root)!r}): print('held', flush=True); sys.stdin.read()"
@@ -180,13 +188,13 @@ def test_the_lock_keeps_others_away(root: Path) -> None:
         assert alone
 
 
-def test_a_folder_without_a_log_is_no_store(tmp_path: Path) -> None:
+def test_a_folder_without_a_log_is_not_a_store(tmp_path: Path) -> None:
     with pytest.raises(StoreUnreadable, match="has no commitlog folder"):
         verify(str(tmp_path))
 
 
-def test_a_broker_loads_none_of_it() -> None:
-    """Start-up does not pay for tools."""
+def test_a_broker_does_not_import_the_tools() -> None:
+    """The start does not pay for tools."""
     modules = "[name for name in sys.modules if 'broker.maintenance' in name or '_native.audit' in name]"
     program = f"import sys, firearrow.broker.app.app, firearrow.broker.cli; print({modules})"
     done = subprocess.run(

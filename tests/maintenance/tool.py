@@ -1,4 +1,4 @@
-"""`firearrow store …` as people run it, in this process; what it prints and its code."""
+"""`firearrow store …` as users run it, in this process; returns its output and exit code."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ class Ran(NamedTuple):
     err: str
 
     @property
-    def told(self) -> Any:  # noqa: ANN401 (it is JSON)
+    def report(self) -> Any:  # noqa: ANN401 (it is JSON)
         return json.loads(self.out)
 
 

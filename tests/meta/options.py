@@ -106,7 +106,7 @@ def client_table(kind: type) -> str:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """Field → the string after it, those of base classes included."""
+    """Field → the string after it, including those of base classes."""
     found: dict[str, str] = {}
     for part in reversed(kind.__mro__[:-1]):
         [cls] = ast.parse(textwrap.dedent(inspect.getsource(part))).body

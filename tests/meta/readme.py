@@ -1,4 +1,4 @@
-"""The generated part of README.md: the table of figures. `python -m tests.meta.readme` brings it up to date."""
+"""The generated part of README.md: the table of figures. `python -m tests.meta.readme` updates it."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ FIGURES = (
 
 
 def figures_table() -> str:
-    """`FIGURES` from the newest full run that had Apache's broker in it."""
+    """`FIGURES` from the newest full run that included Apache's broker."""
     return report.apache_table(results.read(), FIGURES)
 
 

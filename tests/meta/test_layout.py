@@ -1,4 +1,4 @@
-"""The layout that a machine can check: who imports whom, how long files are, what is documented where.
+"""The layout that a machine can check: which package imports which, length of files, what is documented where.
 
 The table of imports is the one in ARCHITECTURE.md (section *Packages*); nothing else states it.
 """
@@ -23,7 +23,7 @@ ENTRY_POINTS = {
     "client": {"__init__", "blocking", "local_broker", "public", "pytest_plugin", "store"},
     "spark_tools": {"__init__", "commands", "pack", "sessions", "submit"},
 }
-"""All that the root of a package may hold."""
+"""Everything that the root of a package may contain."""
 CLIENT_NATIVE = ("wire.", "base.", "protocol.", "store.log.record", "store.log.received_message")
 """What of `_native` the client may import; `client/store.py` also reads a store's files."""
 WITH_SPARK = {"spark_tools.datasource", "spark_tools.jobs", "spark_tools.jobs.audit", "spark_tools"}
@@ -82,7 +82,7 @@ def edges() -> dict[str, set[str]]:
 
 
 def cycles(graph: dict[str, set[str]]) -> list[str]:
-    """What is left when everything is taken away that imports nothing that is left."""
+    """The modules that remain after all modules were removed that import no remaining one."""
     left = {node: set(targets) - {node} for node, targets in graph.items()}
     while True:
         free = {node for node in left if not left[node] & left.keys()}
@@ -125,7 +125,7 @@ def test_imports_follow_the_table() -> None:
     assert not wrong
 
 
-def test_the_table_has_no_more_than_is_imported() -> None:
+def test_the_table_has_no_unused_import() -> None:
     used: dict[str, set[str]] = defaultdict(set)
     for module, targets in edges().items():
         used[package_of(module)] |= {package_of(target) for target in targets}
@@ -164,7 +164,7 @@ def test_handlers_and_services_do_not_import_each_other() -> None:
             assert not [target for target in targets if package_of(target) == package], module
 
 
-def test_the_client_knows_brokers_by_the_wire() -> None:
+def test_the_client_knows_brokers_only_by_the_wire() -> None:
     for module, targets in edges().items():
         if module.startswith("client.") and module != "client.store":
             native = [target.removeprefix("_native.") for target in targets if target.startswith("_native.")]
@@ -234,7 +234,7 @@ def test_cython_functions_fit_a_screen() -> None:
             assert end - number <= FUNCTION_LINES_MAX, f"{path.name}: {head}: {end - number} lines"
 
 
-# ---- what is beside what ----
+# ---- stubs and docstrings ----
 
 
 def test_every_cython_module_has_a_stub() -> None:
@@ -243,7 +243,7 @@ def test_every_cython_module_has_a_stub() -> None:
 
 
 def test_no_native_return_needs_a_traceback() -> None:
-    """Where an `except` returns more than a constant, Cython releases a traceback; without memory there is none."""
+    """If an `except` returns more than a constant, Cython creates a traceback, which needs memory."""
     left = re.compile(
         r"__Pyx_DECREF\(__pyx_t_\d+\)[^\n]*\n\s*goto __pyx_L\d+_except_(return|continue|break);"
     )
@@ -272,7 +272,7 @@ def test_no_module_is_called_utils() -> None:
 
 
 def test_package_init_files_hold_no_code() -> None:
-    """Except the client's, whose names are loaded on first use."""
+    """Except the client's, whose names are loaded at first use."""
     for path in sources("__init__.py"):
         if path == ROOT / "client" / "__init__.py":
             continue

@@ -8,7 +8,7 @@ from tests.meta.readme import FIGURES, README, figures_table, section
 README_WORDS_MAX = 1_200
 
 
-def test_the_figures_are_those_of_the_last_comparison() -> None:
+def test_the_figures_are_from_the_last_comparison() -> None:
     table = figures_table()
     assert section(Path(README).read_text("utf-8"), "figures") == table
     assert all(f"| {name} | " in table for name in FIGURES)
@@ -19,7 +19,7 @@ def test_readme_is_short() -> None:
 
 
 def test_links_lead_to_files_and_headings() -> None:
-    """Of every document at the top, of bench/LIMITS.md, and the headings that they name."""
+    """In every document at the top and bench/LIMITS.md, with the headings that they name."""
     for page in (*README.parent.glob("*.md"), README.parent / "bench" / "LIMITS.md"):
         for target, heading in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text("utf-8")):
             file = page.parent / target if target else page
@@ -28,6 +28,6 @@ def test_links_lead_to_files_and_headings() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Of the headings, as GitHub makes them."""
+    """Of the headings, as GitHub generates them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -17,7 +17,7 @@ INVISIBLE_MS = 10_000
 
 
 class ReviveHarness(Harness):
-    """One revive queue; check points and acknowledgements are put into it by hand, as the timer would."""
+    """One revive queue; check points and acknowledgements are put into it by the test, as the timer would."""
 
     def __init__(self, folder: Path, offsets: bytes | None = None, now_ms: int = 1_700_000_000_000) -> None:
         super().__init__(folder, now_ms=now_ms)
@@ -39,7 +39,7 @@ class ReviveHarness(Harness):
             restorers[Kind(entry.kind)](entry.name, entry.number, entry.value)
         self.revive.start()
 
-    def take(self, *offsets: int, topic: str = "T", group: str = "G") -> PopCheckPoint:
+    def pop(self, *offsets: int, topic: str = "T", group: str = "G") -> PopCheckPoint:
         """As a pop at this moment."""
         point = PopCheckPoint(
             topic, group, 0, offsets[0], self.clock.now_ms(), INVISIBLE_MS, list(offsets), "b"

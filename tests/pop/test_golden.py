@@ -1,4 +1,4 @@
-"""Check points and acknowledgements as Apache stored them: read, and made again from what they say, byte by byte."""
+"""Check points and acknowledgements as Apache stored them: parsed, and rebuilt byte for byte."""
 
 from collections import Counter
 from pathlib import Path
@@ -29,7 +29,7 @@ STORES = {
 
 
 def stored(golden: Golden) -> list[Record]:
-    """What waits for its time, or waited, on its way to the revive topic."""
+    """Check points that wait, or waited, for their time on the way to the revive topic."""
     with MessageStore.open(golden.root, CONFIG) as store:
         found = [
             decode(store.reader.record_at(entry.physical_offset))
@@ -38,8 +38,8 @@ def stored(golden: Golden) -> list[Record]:
     return [record for record in found if record.properties.get("REAL_TOPIC") == REVIVE]
 
 
-def made_again(record: Record) -> Message:
-    """From its body alone, in the queue in which it was."""
+def rebuilt(record: Record) -> Message:
+    """From its body alone, in its queue."""
     queue_id = int(record.properties["REAL_QID"])
     if record.properties["TAGS"] == CHECK_POINT:
         return PopCheckPoint.of(record.body).message(REVIVE, queue_id, record.born_timestamp)
@@ -49,15 +49,17 @@ def made_again(record: Record) -> Message:
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_what_apache_stored_is_made_alike(name: str, tmp_path: Path) -> None:
+def test_what_apache_stored_is_rebuilt_byte_for_byte(name: str, tmp_path: Path) -> None:
     records = stored(Golden(name, tmp_path))
     assert Counter(record.properties["TAGS"] for record in records) == STORES[name]
     for record in records:
-        message = made_again(record)
+        message = rebuilt(record)
         schedule(message, record.born_timestamp, Options(), lambda out_ms: 0)
         assert message.body == record.body
         assert message.properties == record.properties
         assert (message.topic, message.queue_id) == (record.topic, record.queue_id)
         assert (message.flag, message.sys_flag, message.reconsume_times) == (
-            record.flag, record.sys_flag, record.reconsume_times,
-        )  # fmt: skip
+            record.flag,
+            record.sys_flag,
+            record.reconsume_times,
+        )

@@ -1,4 +1,4 @@
-"""Held pops with a manual clock: what wakes which, deadlines, bounds; and a pop whose write fails."""
+"""Held pops with a manual clock: what wakes which, deadlines, limits; and a pop whose write fails."""
 
 import asyncio
 import errno
@@ -23,7 +23,7 @@ from tests.support.peers import RecordedPeer
 
 
 class PopHoldsHarness:
-    """Pops of group G that wait; `ran` has the name of each that was tried again, `!` behind it at its deadline."""
+    """Held pops of group G; `ran` has the name of each that was retried, with `!` if at its deadline."""
 
     def __init__(self, count_max: int = 100, count_max_per_queue: int = 100) -> None:
         self.clock = ManualClock(1_700_000_000_000)
@@ -41,7 +41,7 @@ class PopHoldsHarness:
         ms: int = 10_000,
         peer: RecordedPeer | None = None,
     ) -> bool:
-        """Those in `again` wait once more when they are tried before their deadline."""
+        """Those in `again` are held again if they are retried before their deadline."""
         at = peer or RecordedPeer()
 
         def tried(final: bool) -> None:
@@ -57,7 +57,7 @@ def harness() -> PopHoldsHarness:
     return PopHoldsHarness()
 
 
-def test_news_wakes_one_of_the_queue_and_one_of_all(harness: PopHoldsHarness) -> None:
+def test_an_arrival_wakes_one_pop_of_the_queue_and_one_of_all(harness: PopHoldsHarness) -> None:
     for name, queue_id in (("all", -1), ("all too", -1), ("q0", 0), ("q0 too", 0), ("q1", 1)):
         harness.hold(name, queue_id)
     harness.hold_service.messages_arrived({("T", 0), ("other", 1)})
@@ -69,7 +69,7 @@ def test_news_wakes_one_of_the_queue_and_one_of_all(harness: PopHoldsHarness) ->
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%G_T", "%RETRY%G+T"])
-def test_news_of_the_retry_topic(harness: PopHoldsHarness, topic: str) -> None:
+def test_an_arrival_in_the_retry_topic(harness: PopHoldsHarness, topic: str) -> None:
     harness.hold("all")
     harness.hold_service.messages_arrived({(topic.replace("G", "H"), 0)})
     assert harness.ran == []
@@ -106,7 +106,7 @@ def test_bounds(harness: PopHoldsHarness) -> None:
     assert narrow.hold_service.waiting(("T", "G", 0)) == 2
 
 
-def test_who_left_is_forgotten(harness: PopHoldsHarness) -> None:
+def test_pops_of_closed_connections_are_dropped(harness: PopHoldsHarness) -> None:
     gone, here = RecordedPeer(), RecordedPeer()
     for name, peer in (("gone", gone), ("gone too", gone), ("here", here)):
         harness.hold(name, peer=peer)
@@ -126,7 +126,7 @@ def test_all_are_answered_at_the_end(harness: PopHoldsHarness) -> None:
     assert len(harness.hold_service) == 0
 
 
-# ---- taking ----
+# ---- popping ----
 
 
 class PopHarness(Harness):
@@ -137,9 +137,14 @@ class PopHarness(Harness):
         )
         self.delayed = 0
         self.pop_service = PopService(
-            self.store, self.appender, self.offsets, ConsumerOrderInfo(self.clock),
-            Config(Options()), self.clock, Stats("C", self.clock.now_ms()),
-        )  # fmt: skip
+            self.store,
+            self.appender,
+            self.offsets,
+            ConsumerOrderInfo(self.clock),
+            Config(Options()),
+            self.clock,
+            Stats("C", self.clock.now_ms()),
+        )
 
     def _schedule(self, message: object) -> None:  # type: ignore[override]
         self.delayed += 1
@@ -154,8 +159,8 @@ class PopHarness(Harness):
         return self.offsets.committed("G", "T", 0)
 
 
-def test_pops_of_a_turn_that_cannot_be_written_take_nothing(tmp_path: Path) -> None:
-    """All of them go back, to where the first began."""
+def test_a_write_batch_that_fails_pops_nothing(tmp_path: Path) -> None:
+    """All of them are rolled back to where the first began."""
     harness = PopHarness(tmp_path)
     for number in range(9):
         harness.put("T", b"%d" % number)
@@ -175,7 +180,7 @@ def test_pops_of_a_turn_that_cannot_be_written_take_nothing(tmp_path: Path) -> N
     assert harness.committed() == 2
 
 
-def test_one_that_fails_ends_its_connection_and_not_the_clock(
+def test_one_that_fails_ends_its_connection_and_not_the_others(
     harness: PopHoldsHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(final: bool) -> None:

@@ -1,4 +1,4 @@
-"""ConsumerOrderInfo with a manual clock: who is blocked, how far a queue is done, and the file that Apache reads."""
+"""ConsumerOrderInfo with a manual clock: blocked clients, a queue's progress, and the file that Apache reads."""
 
 import tarfile
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_the_offset_waits_for_the_first_that_is_missing(harness: OrderInfoHarnes
     assert [harness.ack(9), harness.ack(8), harness.ack(8), harness.ack(5)] == [5, 5, 5, 10]
 
 
-def test_a_queue_opens_when_its_messages_are_visible_again(harness: OrderInfoHarness) -> None:
+def test_a_queue_is_unlocked_when_its_messages_are_visible_again(harness: OrderInfoHarness) -> None:
     harness.pop(5, 6)
     harness.ack(5)
     harness.clock.advance(INVISIBLE_MS - 1)
@@ -82,7 +82,7 @@ def test_a_queue_opens_when_its_messages_are_visible_again(harness: OrderInfoHar
     assert not harness.blocked()
 
 
-def test_the_same_attempt_may_take_again(harness: OrderInfoHarness) -> None:
+def test_the_same_attempt_may_pop_again(harness: OrderInfoHarness) -> None:
     harness.pop(5, attempt="a")
     assert not harness.blocked("a")
     assert harness.blocked("b")
@@ -91,7 +91,7 @@ def test_the_same_attempt_may_take_again(harness: OrderInfoHarness) -> None:
     assert harness.blocked(None), "no attempt is not the same attempt"
 
 
-def test_what_is_not_of_this_pop(harness: OrderInfoHarness) -> None:
+def test_acknowledgements_of_another_pop(harness: OrderInfoHarness) -> None:
     assert harness.ack(41) == 42, "nothing is known of the queue"
     harness.pop(5, 6)
     assert harness.ack(4) == ILLEGAL
@@ -100,7 +100,7 @@ def test_what_is_not_of_this_pop(harness: OrderInfoHarness) -> None:
     assert harness.blocked()
 
 
-def test_how_often_a_message_came(harness: OrderInfoHarness) -> None:
+def test_counts_of_deliveries(harness: OrderInfoHarness) -> None:
     assert harness.pop(5, 6, attempt="a") == "0 0 0"
     assert harness.pop(5, 6, attempt="a") == "0 0 0"
     assert harness.pop(5, 6, attempt="b") == "0 qo0%5 1;0 qo0%6 1;0 0 1"
@@ -134,8 +134,11 @@ def test_the_unlock_time_of_a_queue_is_reported(harness: OrderInfoHarness) -> No
     harness.order_info.change_visible(T, G, 0, 5, NOW, NOW + 90_000)
     harness.ack(5)
     assert harness.opens == [
-        (0, NOW + INVISIBLE_MS), (0, NOW + INVISIBLE_MS), (0, NOW + 90_000), (0, NOW + 1000),
-    ]  # fmt: skip
+        (0, NOW + INVISIBLE_MS),
+        (0, NOW + INVISIBLE_MS),
+        (0, NOW + 90_000),
+        (0, NOW + 1000),
+    ]
     harness.ack(6)
     assert len(harness.opens) == 4, "it is open already"
     assert harness.changes == 5
@@ -150,7 +153,7 @@ def test_a_reset_forgets(harness: OrderInfoHarness) -> None:
     assert harness.changes == changes
 
 
-def test_what_is_swept(harness: OrderInfoHarness) -> None:
+def test_stale_entries_are_removed(harness: OrderInfoHarness) -> None:
     harness.pop(1)
     harness.pop(1, topic="gone")
     harness.order_info.sweep({T}, {G})
@@ -166,7 +169,7 @@ def test_what_is_swept(harness: OrderInfoHarness) -> None:
     assert len(harness.order_info) == 0
 
 
-def test_the_queue_used_longest_ago_makes_room() -> None:
+def test_the_least_recently_used_queue_is_dropped() -> None:
     harness = OrderInfoHarness(queues_max=3)
     for queue_id in range(3):
         harness.pop(1, queue_id=queue_id)
@@ -175,7 +178,7 @@ def test_the_queue_used_longest_ago_makes_room() -> None:
     assert [harness.blocked(queue_id=queue_id) for queue_id in range(4)] == [True, False, True, True]
 
 
-def test_long_attempts_are_cut(harness: OrderInfoHarness) -> None:
+def test_long_attempts_are_truncated(harness: OrderInfoHarness) -> None:
     harness.pop(1, attempt="x" * 10_000)
     assert len(harness.order_info.to_json()) < 1000
 
@@ -183,7 +186,7 @@ def test_long_attempts_are_cut(harness: OrderInfoHarness) -> None:
 # ---- the file ----
 
 
-def test_the_file_of_apache_is_taken(harness: OrderInfoHarness) -> None:
+def test_the_file_of_apache_is_loaded(harness: OrderInfoHarness) -> None:
     harness.order_info.load(APACHE)
     assert harness.blocked(), "101 is hidden until 1700000500000"
     assert not harness.blocked("first")
@@ -195,7 +198,7 @@ def test_the_file_of_apache_is_taken(harness: OrderInfoHarness) -> None:
     assert harness.pop(101, 102, attempt="next") == "0 qo0%101 3;0 qo0%102 1;0 0 1"
 
 
-def test_the_file_of_the_golden_store_is_taken_and_written_alike(harness: OrderInfoHarness) -> None:
+def test_the_file_of_the_golden_store_is_loaded_and_written_unchanged(harness: OrderInfoHarness) -> None:
     with tarfile.open(RECORDED) as archive:
         member = archive.extractfile("store-apache/config/consumerOrderInfo.json")
         assert member is not None
@@ -248,7 +251,7 @@ def test_what_is_written_is_read_back(offsets: list[int], acked: set[int], attem
         b'{"popTime":99999999999999999999,"o":[1]}',
     ],
 )
-def test_a_file_that_cannot_be_is_refused_whole(harness: OrderInfoHarness, order: bytes) -> None:
+def test_an_invalid_file_is_refused_as_a_whole(harness: OrderInfoHarness, order: bytes) -> None:
     harness.pop(5)
     with pytest.raises(ValueError, match=r"."):
         harness.order_info.load(b'{"table":{"T@G":{0:{"popTime":1,"o":[1]},1:' + order + b"}}}")

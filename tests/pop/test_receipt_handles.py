@@ -1,4 +1,4 @@
-"""Receipts, topic names and recoded records, as clients and Apache write them."""
+"""Receipt handles, topic names and rewritten records, as clients and Apache write them."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ NUMBERS = st.integers(0, 10**18 - 1)
 
 
 @given(NUMBERS, NUMBERS, NUMBERS, st.integers(0, 999), NAMES, NAMES, st.integers(0, 9))
-def test_what_is_written_is_read(
+def test_what_is_written_is_read_back(
     start: int, pop_ms: int, invisible_ms: int, revive_queue: int, topic: str, broker: str, queue_id: int
 ) -> None:
     for name, mark in (
@@ -81,9 +81,20 @@ def test_a_rewritten_record_differs_only_in_topic_and_receipt_handle(
     assert (after.topic, before.topic) == ("T", topic)
     assert after.properties == before.properties | {"POP_CK": "0 1 2 3 1 b 0 0"}
     for field in (
-        "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag", "born_timestamp", "born_host",
-        "store_timestamp", "store_host", "reconsume_times", "prepared_offset", "body",
-    ):  # fmt: skip
+        "body_crc",
+        "queue_id",
+        "flag",
+        "queue_offset",
+        "physical_offset",
+        "sys_flag",
+        "born_timestamp",
+        "born_host",
+        "store_timestamp",
+        "store_host",
+        "reconsume_times",
+        "prepared_offset",
+        "body",
+    ):
         assert getattr(after, field) == getattr(before, field), field
     again = decode(rewrite_record(rewrite_record(data, "T", "first 1"), "T", "second 2"))
     assert again.properties["POP_CK"] == "first 1"

@@ -1,4 +1,4 @@
-"""ReviveService with a manual clock: what is revived, when, where to, and that a kill repeats nothing."""
+"""ReviveService with a manual clock: what is revived, when, into which topic, and that a kill repeats nothing."""
 
 from pathlib import Path
 
@@ -15,10 +15,10 @@ def harness(tmp_path: Path) -> ReviveHarness:
     return ReviveHarness(tmp_path)
 
 
-def test_what_is_not_acknowledged_comes_back(harness: ReviveHarness) -> None:
+def test_unacknowledged_messages_are_revived(harness: ReviveHarness) -> None:
     filled(harness, 3)
     pop_ms = harness.clock.now_ms()
-    point = harness.take(0, 1, 2)
+    point = harness.pop(0, 1, 2)
     harness.ack(point, 1)
     harness.timers.run(INVISIBLE_MS)
     assert harness.revived() == []
@@ -27,24 +27,27 @@ def test_what_is_not_acknowledged_comes_back(harness: ReviveHarness) -> None:
     record: Record = harness.records(RETRY)[0]
     assert record.reconsume_times == 1
     assert record.properties == {
-        "KEYS": "k0", "TAGS": "t", "1ST_POP_TIME": str(pop_ms), "ORIGIN_GROUP": "G",
-    }  # fmt: skip
+        "KEYS": "k0",
+        "TAGS": "t",
+        "1ST_POP_TIME": str(pop_ms),
+        "ORIGIN_GROUP": "G",
+    }
     assert harness.offsets.committed("G", RETRY, 0) == 0
     assert harness.offsets.committed(GROUP, REVIVE, 0) == 0
 
 
 def test_all_acknowledged_at_once(harness: ReviveHarness) -> None:
     filled(harness, 3)
-    harness.ack(harness.take(0, 1, 2), 0, 1, 2)
+    harness.ack(harness.pop(0, 1, 2), 0, 1, 2)
     harness.timers.run(20_000)
     assert RETRY not in harness.topics
     assert harness.offsets.committed(GROUP, REVIVE, 0) == 0
 
 
-def test_a_late_timer_is_waited_for(harness: ReviveHarness) -> None:
+def test_revive_waits_for_a_late_timer(harness: ReviveHarness) -> None:
     filled(harness, 1)
     harness.behind = True
-    harness.take(0)
+    harness.pop(0)
     harness.timers.run(60_000)
     assert harness.revived() == []
     harness.behind = False
@@ -52,22 +55,22 @@ def test_a_late_timer_is_waited_for(harness: ReviveHarness) -> None:
     assert harness.revived() == [b"0"]
 
 
-def test_a_newer_message_settles_it_without_a_pause(harness: ReviveHarness) -> None:
+def test_a_newer_message_ends_the_wait(harness: ReviveHarness) -> None:
     filled(harness, 2)
     harness.behind = True
-    harness.take(0)
+    harness.pop(0)
     harness.clock.advance(4000)
-    harness.take(1)
+    harness.pop(1)
     harness.timers.run(1000)
     assert harness.revived() == [b"0"]
 
 
 def test_a_message_of_the_retry_topic_stays_there_and_counts(harness: ReviveHarness) -> None:
     filled(harness, 1)
-    harness.take(0)
+    harness.pop(0)
     harness.timers.run(14_000)
     first_ms = harness.records(RETRY)[0].properties["1ST_POP_TIME"]
-    harness.take(0, topic=RETRY)
+    harness.pop(0, topic=RETRY)
     harness.timers.run(14_000)
     _, again = harness.records(RETRY)
     assert (again.reconsume_times, again.properties["1ST_POP_TIME"]) == (2, first_ms)
@@ -82,9 +85,9 @@ def test_suspended_messages_do_not_count(harness: ReviveHarness) -> None:
 
 
 @pytest.mark.parametrize(("topic", "group"), [("Gone", "G"), ("T", "no/such/group")])
-def test_without_topic_or_group_nothing_comes_back(harness: ReviveHarness, topic: str, group: str) -> None:
+def test_without_topic_or_group_nothing_is_revived(harness: ReviveHarness, topic: str, group: str) -> None:
     filled(harness, 1)
-    harness.take(0, topic=topic, group=group)
+    harness.pop(0, topic=topic, group=group)
     harness.timers.run(20_000)
     assert [name for name in harness.topics if name.startswith("%RETRY%")] == []
     assert harness.offsets.committed(GROUP, REVIVE, 0) == 0
@@ -93,12 +96,12 @@ def test_without_topic_or_group_nothing_comes_back(harness: ReviveHarness, topic
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"t":1}', b'{"t":"T","c":"G","d":["x"]}', b'{"t":"T","c":"G","n":9999999}']
 )
-def test_what_cannot_be_read_is_passed_over(harness: ReviveHarness, body: bytes) -> None:
+def test_malformed_check_points_are_skipped(harness: ReviveHarness, body: bytes) -> None:
     filled(harness, 1)
     harness.put(REVIVE, body or b" ", TAGS="ck")
     harness.put(REVIVE, body or b" ", TAGS="ack")
     harness.put(REVIVE, body or b" ", TAGS="bAck")
-    harness.take(0)
+    harness.pop(0)
     harness.timers.run(20_000)
     assert harness.revived() == [b"0"]
 
@@ -108,7 +111,7 @@ def test_a_kill_at_any_time_repeats_nothing(tmp_path: Path, run_ms: int) -> None
     harness = ReviveHarness(tmp_path)
     filled(harness, 40)
     old = harness.offsets.to_json()
-    points = [harness.take(*range(at, at + 10)) for at in range(0, 40, 10)]
+    points = [harness.pop(*range(at, at + 10)) for at in range(0, 40, 10)]
     for point in points[1:]:
         harness.ack(point, *point.offsets[:9])
     harness.timers.run(run_ms)
@@ -121,7 +124,7 @@ def test_a_kill_at_any_time_repeats_nothing(tmp_path: Path, run_ms: int) -> None
 def test_many_at_once_are_revived_in_slices(harness: ReviveHarness) -> None:
     filled(harness, 600)
     for at in range(0, 600, 2):
-        harness.take(at, at + 1)
+        harness.pop(at, at + 1)
     harness.timers.run(14_000)
     assert len(harness.revived()) == 600
     assert harness.revive.pending == 0

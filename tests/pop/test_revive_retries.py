@@ -35,9 +35,9 @@ def harness(tmp_path: Path) -> FullTopicTableHarness:
     return harness
 
 
-def test_it_is_tried_again_later(harness: FullTopicTableHarness) -> None:
+def test_it_is_retried_later(harness: FullTopicTableHarness) -> None:
     filled(harness, 2)
-    harness.take(0, 1)
+    harness.pop(0, 1)
     harness.timers.run(INVISIBLE_MS + 20_000)
     assert RETRY not in harness.topics
     points = [PopCheckPoint.of(message.body) for message in harness.delayed]
@@ -46,7 +46,7 @@ def test_it_is_tried_again_later(harness: FullTopicTableHarness) -> None:
     for point, message in zip(points, harness.delayed, strict=True):
         assert deliver_ms(message.properties) == point.revive_ms - 1000
         assert (point.topic, point.group, point.start_offset) == ("T", "G", point.offsets[0])
-    assert harness.revive.pending == 0, "nobody waits for them"
+    assert harness.revive.pending == 0, "no message waits for them"
     harness.full(False)
     for message in harness.delayed:
         harness.appender.put(message, hooks=False)
@@ -54,9 +54,9 @@ def test_it_is_tried_again_later(harness: FullTopicTableHarness) -> None:
     assert harness.revived() == [b"0", b"1"]
 
 
-def test_the_time_between_tries_is_bounded(harness: FullTopicTableHarness) -> None:
+def test_the_time_between_retries_is_bounded(harness: FullTopicTableHarness) -> None:
     filled(harness, 1)
-    point = harness.take(0)
+    point = harness.pop(0)
     for _ in range(15):
         harness.clock.advance(point.invisible_ms)
         harness.timers.run(20_000)
@@ -66,7 +66,7 @@ def test_the_time_between_tries_is_bounded(harness: FullTopicTableHarness) -> No
     assert point.invisible_ms == RETRY_MS_MAX
 
 
-def test_retry_topics_of_the_second_kind_can_be_made(harness: FullTopicTableHarness) -> None:
+def test_retry_topics_of_the_second_kind_can_be_created(harness: FullTopicTableHarness) -> None:
     table = TopicTable(harness.clock)
     assert table.create("%RETRY%G+T", 1).name == "%RETRY%G+T"
     for name in ("T+T", "%RETRY%G+T+T", "%DLQ%G+T"):

@@ -1,1 +1,1 @@
-"""Stores that live long: what is deleted when, and what their readers learn of it."""
+"""Long-lived stores: what is deleted when, and how their readers learn of it."""

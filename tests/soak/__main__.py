@@ -1,4 +1,4 @@
-"""`python -m tests.soak`: a broker that lives fast. Exit code 1: a promise was broken."""
+"""`python -m tests.soak`: a broker with a fast clock. Exit code 1: a promise was broken."""
 
 import argparse
 import json

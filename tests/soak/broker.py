@@ -1,6 +1,6 @@
-"""A broker whose clock runs ahead and whose disk is told: `python -m tests.soak.broker --store DIR …`, with the
-arguments of `firearrow broker`. One second here is FIREARROW_CLOCK_RATE seconds there; times of files stay what they
-are and are read on that clock. The file DIR.disk says how full the disk is (0 to 1); without it nearly nothing is.
+"""A broker with a fast clock and a simulated disk: `python -m tests.soak.broker --store DIR …`, with the
+arguments of `firearrow broker`. One second here is FIREARROW_CLOCK_RATE seconds there; times of files do not change
+and are read on that clock. The file DIR.disk says how full the disk is (0 to 1); without it, it is nearly empty.
 """
 
 import os
@@ -19,7 +19,7 @@ BEGAN_MS = time.time_ns() // 1_000_000
 
 
 class FastClock(Clock):
-    """Monotonic time is real: peers that wait are real, too."""
+    """Monotonic time is real, because peers that wait are real."""
 
     def now_ms(self) -> int:
         return BEGAN_MS + (time.time_ns() // 1_000_000 - BEGAN_MS) * RATE
@@ -33,7 +33,7 @@ class FastRetention(Retention):
         return BEGAN_MS + (super().expired_ms() - BEGAN_MS) // RATE
 
 
-def told(log_folder: str, root: str) -> DiskUse:
+def measured_disk(log_folder: str, root: str) -> DiskUse:
     try:
         used = float(Path(f"{root}.disk").read_text())
     except FileNotFoundError:
@@ -42,5 +42,5 @@ def told(log_folder: str, root: str) -> DiskUse:
 
 
 if __name__ == "__main__":
-    vars(app).update(Clock=FastClock, Retention=FastRetention, measured=told)
+    vars(app).update(Clock=FastClock, Retention=FastRetention, measured=measured_disk)
     cli(["broker", *sys.argv[1:]])

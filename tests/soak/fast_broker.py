@@ -1,4 +1,4 @@
-"""FastBroker: the broker of `longlife.broker` as a process, with files so small that a second fills many."""
+"""FastBroker: the broker of `tests.soak.broker` as a process, with files so small that a second fills many."""
 
 import os
 from pathlib import Path
@@ -36,7 +36,7 @@ class FastBroker(LocalBroker):
         host, _, port = self.address.rpartition(":")
         return ClientSocket((host, int(port)))
 
-    def tell_disk(self, used: float) -> None:
+    def set_disk_used(self, used: float) -> None:
         """How full the disk is from now on."""
         fresh = Path(f"{self.store}.fresh")
         fresh.write_text(str(used))

@@ -35,7 +35,7 @@ class ProcessMetrics:
 
 
 def used_kib(folder: Path) -> int:
-    """Blocks on the disk; files come and go meanwhile."""
+    """Blocks on the disk; files may be created and deleted meanwhile."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:

@@ -1,7 +1,7 @@
-"""Writers and readers of a soak, each a thread with a connection of its own.
+"""Writers and readers of a soak, each a thread with a separate connection.
 
-A message's body begins with its topic, queue and the number it must have in its queue; a reader therefore knows of
-every message that it was not given, and forgives only those that it was told are gone.
+A message's body begins with its topic, queue and the number it must have in its queue; a reader therefore detects
+every message that it did not get, and accepts only those that the broker reported as deleted.
 """
 
 import random
@@ -28,12 +28,12 @@ class Tally:
     refused: int = 0
     moves: int = 0
     passed_over: int = 0
-    """Messages that were gone when the reader came."""
+    """Messages that were deleted before the reader read them."""
     wrong: list[str] = field(default_factory=list)
 
 
 class Working(threading.Thread):
-    """Works until `stopping` is set; an error ends it and is among what went wrong."""
+    """Works until `stopping` is set; an error ends it and is among its findings."""
 
     def __init__(self, broker: FastBroker, name: str, stopping: threading.Event) -> None:
         super().__init__(name=name, daemon=True)
@@ -53,7 +53,7 @@ class Working(threading.Thread):
 
 
 class Writer(Working):
-    """Sends to the queues of one topic in random order; the next number of a queue is taken when it was stored."""
+    """Sends to the queues of one topic in random order; a queue's next number is used after the last was stored."""
 
     def __init__(self, broker: FastBroker, number: int, seed: int, stopping: threading.Event) -> None:
         super().__init__(broker, f"writer {number}", stopping)
@@ -83,7 +83,7 @@ class Writer(Working):
 
 
 class Reader(Working):
-    """Reads all queues of one topic in turn and rests `pause_s` between two pulls."""
+    """Reads all queues of one topic in turn and pauses `pause_s` between two pulls."""
 
     def __init__(
         self, broker: FastBroker, writer: Writer, name: str, pause_s: float, stopping: threading.Event
@@ -91,7 +91,7 @@ class Reader(Working):
         super().__init__(broker, name, stopping)
         self._writer = writer
         self._pause_s = pause_s
-        self.places = [0] * QUEUES
+        self.offsets = [0] * QUEUES
 
     def work(self, peer: ClientSocket) -> None:
         while not self.stopping.is_set():
@@ -100,22 +100,21 @@ class Reader(Working):
                 self.stopping.wait(self._pause_s or AGAIN_S)
 
     def drain(self, peer: ClientSocket) -> None:
-        """Everything that is there still; the writers have stopped."""
+        """Everything that is left; the writers have stopped."""
         for queue_id in range(QUEUES):
             while self._read(peer, queue_id):
                 pass
-            if self.places[queue_id] != self._writer.ends[queue_id]:
-                self.tally.wrong.append(
-                    f"{self.name} ended at {self.places[queue_id]} of {self._writer.ends[queue_id]} in queue {queue_id}"
-                )
+            offset, end = self.offsets[queue_id], self._writer.ends[queue_id]
+            if offset != end:
+                self.tally.wrong.append(f"{self.name} ended at {offset} of {end} in queue {queue_id}")
 
     def _read(self, peer: ClientSocket, queue_id: int) -> bool:
-        """One pull; whether there may be more."""
-        place = self.places[queue_id]
-        answer = pull(peer, self._writer.topic, place, queue_id)
+        """One pull; returns whether there may be more."""
+        offset = self.offsets[queue_id]
+        answer = pull(peer, self._writer.topic, offset, queue_id)
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
             self._move(queue_id, int(answer.ext["nextBeginOffset"]), int(answer.ext["minOffset"]))
-            return self.places[queue_id] != place
+            return self.offsets[queue_id] != offset
         if answer.code in NO_NEWS or answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
         if answer.code != 0:
@@ -123,23 +122,23 @@ class Reader(Working):
             self.stopping.set()
             return False
         for record in records(answer.body):
-            wanted = head(self._writer.topic, queue_id, self.places[queue_id])
-            if record.queue_offset != self.places[queue_id] or not record.body.startswith(wanted):
+            wanted = head(self._writer.topic, queue_id, self.offsets[queue_id])
+            if record.queue_offset != self.offsets[queue_id] or not record.body.startswith(wanted):
                 self.tally.wrong.append(f"{self.name} got {record.body[:40]!r} for {wanted!r}")
                 self.stopping.set()
                 return False
-            self.places[queue_id] += 1
+            self.offsets[queue_id] += 1
             self.tally.messages += 1
         return True
 
     def _move(self, queue_id: int, to: int, low: int) -> None:
-        """Only messages that are gone may be passed over."""
-        place = self.places[queue_id]
-        if to < place or to > low:
-            self.tally.wrong.append(f"{self.name} was moved from {place} to {to}, the queue begins at {low}")
-        self.tally.moves += to > place
-        self.tally.passed_over += to - place
-        self.places[queue_id] = to
+        """Only deleted messages may be skipped."""
+        offset = self.offsets[queue_id]
+        if to < offset or to > low:
+            self.tally.wrong.append(f"{self.name} was moved from {offset} to {to}, the queue begins at {low}")
+        self.tally.moves += to > offset
+        self.tally.passed_over += to - offset
+        self.offsets[queue_id] = to
 
 
 def topic_of(number: int) -> str:

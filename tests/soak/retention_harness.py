@@ -24,7 +24,7 @@ def at_hour(hour: int) -> int:
 
 
 class RetentionHarness:
-    """Segments of 4096 bytes, queue files of 10 entries. `use` is what the disk says; an OSError in it is raised."""
+    """Segments of 4096 bytes, queue files of 10 entries. `use` is the disk usage, or an OSError that is raised."""
 
     def __init__(self, folder: Path, hour: int = 12, **options: Any) -> None:  # noqa: ANN401
         self.folder = folder
@@ -40,7 +40,7 @@ class RetentionHarness:
         self.moved: list[tuple[str, int]] = []
 
     def fill(self, count: int = 100, topic: str = "T") -> None:
-        """Messages of 200 bytes, in turn in two queues; all on the disk. Files are as old as the clock's now."""
+        """Messages of 200 bytes, in turn in two queues; all synced. Files get the clock's time."""
         for number in range(count):
             put(self.store, b"%0200d" % number, topic, number % 2, now_ms=self.clock.now_ms())
             self.store.write()
@@ -48,7 +48,7 @@ class RetentionHarness:
         self.age(0)
 
     def age(self, by_ms: int) -> None:
-        """Every segment's file was written to so long ago."""
+        """Every segment's file was last written that long ago."""
         at = (self.clock.now_ms() - by_ms) * 1_000_000
         for path in (self.folder / "commitlog").iterdir():
             os.utime(path, ns=(at, at))
@@ -64,7 +64,7 @@ class RetentionHarness:
 
     @property
     def spare(self) -> bytes | None:
-        """What the file holds that waits to be a segment."""
+        """The content of the file that waits to be recycled."""
         path = self.folder / "spare"
         return path.read_bytes() if path.exists() else None
 
@@ -86,7 +86,7 @@ class RetentionHarness:
             await retention.stop()
 
     def retention(self) -> Retention:
-        """For a loop that runs."""
+        """For a running loop."""
         return Retention(
             asyncio.get_running_loop(),
             self.store,

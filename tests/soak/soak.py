@@ -1,4 +1,4 @@
-"""A soak: writers, fast and slow readers, and retention that deletes behind all of them, segment after segment."""
+"""A soak: writers, fast and slow readers, and retention that deletes segment after segment."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ SLOW_PAUSE_S = 2.5
 FULL_EVERY_S, FULL_S = 20.0, 0.5
 SPARK_S = 150
 GROWTH_KIB = 24 << 10
-"""Memory may rise so much between the first half and the second."""
+"""Memory may rise by this much between the first half and the second."""
 MAPPINGS_MAX, DESCRIPTORS_MAX = 4000, 200
 
 
@@ -28,7 +28,7 @@ class Plan:
     seed: int
     spark: bool = False
     warm_s: float = 2.0
-    """Samples before that are not looked at."""
+    """Samples before that are ignored."""
 
 
 class Soak:
@@ -71,7 +71,7 @@ class Soak:
         return self._summary(time.monotonic() - began, last // SEGMENT_BYTES, verified)
 
     def _watch(self, began: float) -> None:
-        """Look at the process until the time is over; let the disk fill up now and then."""
+        """Sample the process until the time is over; fill the disk sometimes."""
         next_full = began + min(FULL_EVERY_S, self._plan.seconds / 2)
         while (now := time.monotonic()) < began + self._plan.seconds and not self._reading.is_set():
             time.sleep(SAMPLE_S)
@@ -82,16 +82,16 @@ class Soak:
                 self._say(json.dumps(asdict(self._samples[-1])))
 
     def _fill_disk(self) -> None:
-        """Messages are refused, old segments go by force; then there is room again."""
+        """Messages are refused, old segments are deleted by force; then there is space again."""
         before = sum(writer.tally.refused for writer in self._writers)
-        self._broker.tell_disk(0.95)
+        self._broker.set_disk_used(0.95)
         deadline = time.monotonic() + 10
         while sum(writer.tally.refused for writer in self._writers) == before:
             if time.monotonic() > deadline:
                 self._wrong.append("a full disk refused no message")
                 break
             time.sleep(0.01)
-        self._broker.tell_disk(0.10)
+        self._broker.set_disk_used(0.10)
         self._refusals += 1
 
     def _join(self, workers: list[Writer] | list[Reader]) -> None:
@@ -101,13 +101,13 @@ class Soak:
                 self._wrong.append(f"{worker.name} did not end")
 
     def _drain(self) -> None:
-        """Each reader gets what is there still, up to the last message."""
+        """Each reader reads what is left, up to the last message."""
         for reader in self._readers:
             if not reader.is_alive() and not reader.tally.wrong:
                 with self._broker.connect() as peer:
                     reader.drain(peer)
 
-    # ---- judgement ----
+    # ---- checks ----
 
     def _judge(self) -> None:
         for worker in (*self._writers, *self._readers):
@@ -151,7 +151,7 @@ class Soak:
             "refused while the disk was full": total(self._writers, "refused"),
             "times the disk was full": self._refusals,
             "read": total(self._readers, "messages"),
-            "told moves": total(self._readers, "moves"),
+            "reported moves": total(self._readers, "moves"),
             "messages gone before they were read": total(self._readers, "passed_over"),
             "segments rolled": rolled,
             "highest": asdict(ProcessMetrics.highest(self._samples)),
@@ -174,7 +174,7 @@ class Soak:
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
     def _end_spark(self, spark: "subprocess.Popen[str]") -> None:
-        """It has read the folder of the running broker over and over, and tells what was wrong."""
+        """It has read the folder of the running broker repeatedly, and reports what was wrong."""
         try:
             said, _ = spark.communicate(timeout=SPARK_S)
         except subprocess.TimeoutExpired:

@@ -1,5 +1,5 @@
-"""A Spark reader of a live store folder: `python -m tests.soak.spark_reader STORE SECONDS` loads all of it again
-and again while segments are deleted under it. What it reads must be what was sent; what is gone may be missing.
+"""A Spark reader of a live store folder: `python -m tests.soak.spark_reader STORE SECONDS` loads all of it
+repeatedly while segments are deleted. What it reads must be what was sent; deleted messages may be missing.
 """
 
 import json
@@ -14,15 +14,15 @@ from firearrow.spark_tools.sessions import session
 
 
 def load(spark: SparkSession, store: str) -> tuple[int, int]:
-    """How many messages were read, and how many are not what their place says."""
+    """How many messages were read, and how many are not what their offset says."""
     frame = spark.read.format("rocketmq").option("failOnDataLoss", "false").load(store)
-    place = f.concat_ws(
+    prefix = f.concat_ws(
         "/", "topic", f.col("queueId").cast("string"), f.col("queueOffset").cast("string"), f.lit("")
     )
     text = f.col("body").cast("string")
     row = (
         frame.where("topic LIKE 'Soak%'")
-        .agg(f.count("*").alias("read"), f.count_if(~text.startswith(place)).alias("wrong"))
+        .agg(f.count("*").alias("read"), f.count_if(~text.startswith(prefix)).alias("wrong"))
         .first()
     )
     assert row is not None

@@ -1,4 +1,4 @@
-"""How full a disk is, in Apache's figures, and at which ratio what follows."""
+"""How full a disk is, as Apache computes it, and what happens at which ratio."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from firearrow.broker.base.options import Options
 
 
 class About(NamedTuple):
-    """What the system tells of a file system."""
+    """The system's values of a file system."""
 
     f_blocks: int
     f_bfree: int
@@ -29,14 +29,14 @@ class About(NamedTuple):
         (About(0, 0, 0), 0.0),
     ],
 )
-def test_a_share_is_of_what_may_be_used_and_rounded_up(
+def test_a_ratio_is_of_usable_space_and_rounded_up(
     about: About, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda folder: about)
     assert used_share("/") == share
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         measured(str(tmp_path / "commitlog"), str(tmp_path))
 
@@ -53,5 +53,5 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
         (0.1, 1.0, Pressure.FULL),
     ],
 )
-def test_the_fuller_disk_says_what_follows(log: float, queues: float, level: Pressure) -> None:
+def test_the_fuller_disk_counts(log: float, queues: float, level: Pressure) -> None:
     assert pressure(DiskUse(log, queues, queues), Options()) is level

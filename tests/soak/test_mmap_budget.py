@@ -1,4 +1,4 @@
-"""Thousands of queues: so many files are mapped at most, and those that gave their mapping back lose nothing."""
+"""Thousands of queues: the number of mapped files is bounded, and unmapped files lose nothing."""
 
 import os
 from itertools import pairwise
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> MessageStore:
     return store
 
 
-def test_no_more_files_are_mapped_than_may_be(store: MessageStore, tmp_path: Path) -> None:
+def test_mapped_files_are_bounded(store: MessageStore, tmp_path: Path) -> None:
     fill(store, 25)
     assert 0 < queue_files_mapped(tmp_path) <= AT_MOST
     for queue_id in range(QUEUES):
@@ -42,9 +42,7 @@ def test_no_more_files_are_mapped_than_may_be(store: MessageStore, tmp_path: Pat
     store.close()
 
 
-def test_what_was_written_through_a_mapping_that_is_gone_is_there_after_a_kill(
-    store: MessageStore, tmp_path: Path
-) -> None:
+def test_data_of_an_unmapped_file_survives_a_kill(store: MessageStore, tmp_path: Path) -> None:
     fill(store, 25)
     store.flush_queues()
     fill(store, 5)
@@ -54,8 +52,8 @@ def test_what_was_written_through_a_mapping_that_is_gone_is_there_after_a_kill(
             assert len(bodies(again, queue_id=queue_id)) == 30
 
 
-def test_a_page_that_was_taken_back_is_read_alone(store: MessageStore, tmp_path: Path) -> None:
-    """`rr`: the mapping is told to be read at random."""
+def test_a_reclaimed_page_is_read_alone(store: MessageStore, tmp_path: Path) -> None:
+    """`rr`: the mapping is advised for random access."""
     fill(store, 1)
     maps = Path("/proc/self/smaps").read_text().split("\nVmFlags:")
     flags = [
@@ -67,7 +65,7 @@ def test_a_page_that_was_taken_back_is_read_alone(store: MessageStore, tmp_path:
 
 
 def test_queues_in_use_keep_their_mapping(store: MessageStore) -> None:
-    """One queue is used between any two others: its file is mapped once."""
+    """One queue is used between any two others: its file is mapped only once."""
     put(store, b"first", "busy")
     store.write()
     for queue_id in range(QUEUES):
@@ -97,7 +95,7 @@ def test_no_descriptor_stays_open_for_a_queue_or_a_full_segment(tmp_path: Path) 
         assert len(os.listdir("/proc/self/fd")) <= held
 
 
-def test_the_bound_leaves_half_of_what_the_system_grants() -> None:
+def test_the_budget_is_half_of_the_system_s_limit() -> None:
     granted = int(Path("/proc/sys/vm/max_map_count").read_text())
     assert Mappings().files_max == min(granted // 2, 32768)
     assert Mappings(5).files_max == 5

@@ -1,4 +1,4 @@
-"""What waits in the log while the log is deleted: delayed and timer messages whose record is gone are passed over."""
+"""Pending messages while the log is deleted: delayed and timer messages whose record is deleted are skipped."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ from tests.support.timer_harness import TimerHarness
 
 
 def delete_front(harness: Harness) -> None:
-    """The log rolls, and all but its last segment goes."""
+    """The log rolls, and all but its last segment is deleted."""
     for _ in range(40):
         harness.put("filling", b"0" * 60_000)
         harness.write_batch.commit()
     assert drop_segments(harness.store, force=True) > 0
 
 
-def test_a_level_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
+def test_a_level_continues_after_deleted_messages(tmp_path: Path) -> None:
     harness = DelayHarness(tmp_path)
     for number in range(5):
         harness.put("T", b"%d" % number, DELAY="1")
@@ -29,8 +29,8 @@ def test_a_level_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
     assert harness.offsets.get(1) == 6
 
 
-def test_the_timer_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
-    """One message was laid into the wheel, another had not been taken up."""
+def test_the_timer_continues_after_deleted_messages(tmp_path: Path) -> None:
+    """One message was in the wheel, another was not enqueued yet."""
     harness = TimerHarness(tmp_path)
     harness.send(b"1", 5000)
     harness.timers.run(10)
@@ -45,8 +45,8 @@ def test_the_timer_goes_on_behind_what_was_deleted(tmp_path: Path) -> None:
     harness.stop()
 
 
-def test_a_slot_whose_first_units_went_with_the_log_is_no_damage(tmp_path: Path) -> None:
-    """Its chain leads into files of the timer's log that are gone, as are the messages they named."""
+def test_a_slot_whose_first_records_were_deleted_is_no_damage(tmp_path: Path) -> None:
+    """Its chain leads into deleted files of the timer log, and their messages are deleted, too."""
     harness = TimerHarness(tmp_path)
     for number in range(230):
         harness.send(b"%d" % number, 60_000)

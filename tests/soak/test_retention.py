@@ -18,7 +18,7 @@ from tests.soak.retention_harness import RetentionHarness
 from tests.support.stores import needs_zeroing, open_store, put, read, split
 
 
-def test_expired_segments_go_in_the_hour(tmp_path: Path) -> None:
+def test_expired_segments_are_deleted_in_the_configured_hour(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=4)
     harness.fill()
     harness.age(73 * HOUR_MS)
@@ -28,7 +28,7 @@ def test_expired_segments_go_in_the_hour(tmp_path: Path) -> None:
     assert harness.store.min_physical == before[4]
 
 
-def test_nothing_goes_in_another_hour(tmp_path: Path) -> None:
+def test_nothing_is_deleted_in_another_hour(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=5, delete_when="04;23")
     harness.fill()
     harness.age(1000 * HOUR_MS)
@@ -37,7 +37,7 @@ def test_nothing_goes_in_another_hour(tmp_path: Path) -> None:
     assert harness.segments() == before
 
 
-def test_every_hour_of_the_list_counts(tmp_path: Path) -> None:
+def test_segments_are_deleted_in_every_hour_of_the_list(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=23, delete_when="04;23")
     harness.fill()
     harness.age(73 * HOUR_MS)
@@ -70,7 +70,7 @@ def test_the_active_segment_stays(tmp_path: Path) -> None:
     assert read(harness.store)[-1].body == b"more"
 
 
-def test_by_hand_goes_what_is_expired_at_any_hour(tmp_path: Path) -> None:
+def test_a_manual_run_deletes_expired_segments_at_any_hour(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=12, delete_files_max=2)
     harness.fill()
     before = harness.segments()
@@ -81,7 +81,7 @@ def test_by_hand_goes_what_is_expired_at_any_hour(tmp_path: Path) -> None:
     assert harness.segments() == before[6:]
 
 
-def test_the_queues_follow_and_readers_are_told(tmp_path: Path) -> None:
+def test_the_queues_follow_and_readers_get_the_first_offset(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=4)
     harness.fill()
     harness.age(73 * HOUR_MS)
@@ -99,8 +99,8 @@ def test_the_queues_follow_and_readers_are_told(tmp_path: Path) -> None:
     assert sorted(set(harness.moved)) == [("T", 0), ("T", 1)]
 
 
-def test_who_asks_before_the_queue_was_cleaned_is_told_too(tmp_path: Path) -> None:
-    """The log's start has moved, and the queue still names the deleted records first."""
+def test_readers_get_the_first_offset_before_the_queue_is_cleaned(tmp_path: Path) -> None:
+    """The log's start has moved, and the queue still begins with the deleted records."""
     harness = RetentionHarness(tmp_path)
     harness.fill()
     segment = harness.store.cleaner.detach_segment(modified_before_ms=harness.clock.now_ms())
@@ -114,7 +114,7 @@ def test_who_asks_before_the_queue_was_cleaned_is_told_too(tmp_path: Path) -> No
     assert got.next_offset == got.min_offset == harness.store.reader.min_offset("T", 0) > 0
 
 
-def test_a_mapping_of_a_deleted_segment_can_be_read_on(tmp_path: Path) -> None:
+def test_a_mapping_of_a_deleted_segment_can_still_be_read(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path)
     harness.fill()
     before = (tmp_path / "commitlog" / f"{0:020d}").read_bytes()
@@ -128,7 +128,7 @@ def test_a_mapping_of_a_deleted_segment_can_be_read_on(tmp_path: Path) -> None:
     assert outside[:] == before
 
 
-def test_what_was_deleted_stays_deleted(tmp_path: Path) -> None:
+def test_deleted_segments_stay_deleted(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=4)
     harness.fill()
     harness.age(73 * HOUR_MS)
@@ -140,7 +140,7 @@ def test_what_was_deleted_stays_deleted(tmp_path: Path) -> None:
         assert len(read(store)) == 50 - firsts[0]
 
 
-def test_a_queue_that_lost_all_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_an_emptied_queue_keeps_counting(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=4, delete_files_max=1000)
     harness.fill(4, topic="idle")
     harness.fill()
@@ -153,7 +153,7 @@ def test_a_queue_that_lost_all_goes_on_where_it_was(tmp_path: Path) -> None:
         assert put(store, b"3", "idle").queue_offset == 2
 
 
-def test_index_files_of_deleted_messages_go(tmp_path: Path) -> None:
+def test_index_files_of_deleted_messages_are_deleted(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=4)
     for number in range(100):
         put(
@@ -172,7 +172,7 @@ def test_index_files_of_deleted_messages_go(tmp_path: Path) -> None:
     assert len(harness.store.reader.query("T", "k99", 32, 0, 1 << 60)[0]) == 1
 
 
-def test_what_is_not_on_the_disk_does_not_go(tmp_path: Path) -> None:
+def test_unsynced_segments_are_not_deleted(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=4)
     for number in range(100):
         put(harness.store, b"%0200d" % number)
@@ -186,10 +186,10 @@ def test_what_is_not_on_the_disk_does_not_go(tmp_path: Path) -> None:
     assert harness.segments() == before[4:]
 
 
-# ---- segments that are written to again ----
+# ---- recycled segments ----
 
 
-def test_one_expired_segment_of_a_round_is_kept_for_the_log(tmp_path: Path) -> None:
+def test_one_expired_segment_of_a_round_is_recycled(tmp_path: Path) -> None:
     needs_zeroing(tmp_path)
     harness = RetentionHarness(tmp_path / "store", hour=4, delete_files_max=2)
     harness.fill()
@@ -208,7 +208,7 @@ def test_one_expired_segment_of_a_round_is_kept_for_the_log(tmp_path: Path) -> N
     assert [record.queue_offset for record in records] == list(range(records[0].queue_offset, 60))
 
 
-def test_whoever_reads_an_expired_segment_reads_on(tmp_path: Path) -> None:
+def test_readers_of_an_expired_segment_can_continue(tmp_path: Path) -> None:
     needs_zeroing(tmp_path)
     harness = RetentionHarness(tmp_path / "store", hour=4)
     harness.fill()
@@ -220,11 +220,11 @@ def test_whoever_reads_an_expired_segment_reads_on(tmp_path: Path) -> None:
         outside = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
     harness.rounds()
     assert outside[:] == before
-    assert (harness.folder / "spare").stat().st_ino == number, "the next one nobody reads"
+    assert (harness.folder / "spare").stat().st_ino == number, "the next one, which has no reader"
 
 
 @pytest.mark.parametrize("share", [0.76, 0.86, 0.91])
-def test_on_a_disk_that_fills_up_all_goes(tmp_path: Path, share: float) -> None:
+def test_on_a_filling_disk_all_segments_are_deleted(tmp_path: Path, share: float) -> None:
     needs_zeroing(tmp_path)
     harness = RetentionHarness(tmp_path / "store", hour=4, delete_files_max=2)
     harness.fill()
@@ -238,7 +238,7 @@ def test_on_a_disk_that_fills_up_all_goes(tmp_path: Path, share: float) -> None:
     assert harness.segments() == before[4:]
 
 
-def test_a_stop_leaves_no_file_that_waits(tmp_path: Path) -> None:
+def test_a_stop_leaves_no_spare_file(tmp_path: Path) -> None:
     needs_zeroing(tmp_path)
     harness = RetentionHarness(tmp_path / "store", hour=4)
     harness.fill()
@@ -252,7 +252,7 @@ def test_a_stop_leaves_no_file_that_waits(tmp_path: Path) -> None:
 # ---- the disk ----
 
 
-def test_above_the_first_ratio_expired_segments_go_at_any_hour(tmp_path: Path) -> None:
+def test_above_the_first_ratio_expired_segments_are_deleted_at_any_hour(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path)
     harness.fill()
     harness.use = DiskUse(0.76, 0.2, 0.2)
@@ -268,7 +268,7 @@ def test_above_the_first_ratio_expired_segments_go_at_any_hour(tmp_path: Path) -
     assert harness.segments() == before[4:]
 
 
-def test_above_the_second_ratio_all_go_if_that_is_allowed(tmp_path: Path) -> None:
+def test_above_the_second_ratio_all_are_deleted_if_allowed(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, clean_forcibly=False)
     harness.fill()
     harness.use = DiskUse(0.86, 0.2, 0.2)
@@ -293,14 +293,14 @@ def test_above_the_third_ratio_messages_are_refused(tmp_path: Path) -> None:
     assert read(harness.store), "readers are served"
     harness.use = DiskUse(0.86, 0.3, 0.3)
     harness.rounds()
-    assert harness.store.full, "as long as files go by force"
+    assert harness.store.full, "while segments are deleted by force"
     harness.use = DiskUse(0.85, 0.3, 0.3)
     harness.rounds()
     assert harness.store.full is None
     put(harness.store, b"taken")
 
 
-def test_ratios_beyond_apaches_bounds_are_taken_for_the_bounds(tmp_path: Path) -> None:
+def test_ratios_beyond_apaches_limits_are_clamped(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, disk_full_percent=100, disk_force_percent=0)
     harness.use = DiskUse(0.30, 0.3, 0.3)
     harness.fill()
@@ -312,7 +312,7 @@ def test_ratios_beyond_apaches_bounds_are_taken_for_the_bounds(tmp_path: Path) -
     assert harness.store.full
 
 
-def test_a_segment_that_cannot_be_deleted_is_tried_again_before_the_next(
+def test_a_segment_that_cannot_be_deleted_is_retried_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = RetentionHarness(tmp_path, redelete_interval_ms=0)
@@ -343,7 +343,7 @@ def test_a_segment_that_cannot_be_deleted_is_tried_again_before_the_next(
     assert harness.segments() == before[5:]
 
 
-def test_a_disk_that_cannot_be_asked_leaves_everything_as_it_is(tmp_path: Path) -> None:
+def test_if_the_disk_cannot_be_measured_nothing_changes(tmp_path: Path) -> None:
     harness = RetentionHarness(tmp_path, hour=4)
     harness.fill()
     harness.age(73 * HOUR_MS)
@@ -362,6 +362,6 @@ def test_hours(text: str, hours: set[int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "24", "-1", "4,5", "four", ";", "4;;5", "0" * 1000, "٤x"])
-def test_what_is_no_hour_is_refused(text: str) -> None:
+def test_invalid_hours_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="deleteWhen must be hours 0 to 23"):
         apply(Options(), {"deleteWhen": text})

@@ -1,4 +1,4 @@
-"""Consumers that are slower than retention: they are told where the queue begins now, and go on there."""
+"""Consumers that are slower than retention: they get the queue's new first offset, and continue there."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ def broker(tmp_path: Path) -> Iterator[FastBroker]:
 
 
 def bounds(peer: ClientSocket, topic: str) -> tuple[int, int]:
-    """The queue's first offset, and the one behind its last."""
+    """The queue's first offset, and the one after its last."""
     ext = {"topic": topic, "queueId": "0"}
     low, high = (
         peer.ask(code, ext).ext["offset"] for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
@@ -41,7 +41,7 @@ def fill(peer: ClientSocket, topic: str, count: int) -> None:
 
 
 def until_gone(peer: ClientSocket, topic: str, below: int) -> int:
-    """Messages come and go until the queue begins at `below` or later. Then nothing more goes; where it begins."""
+    """Send and delete until the queue begins at `below` or later; then deletion stops. Returns its first offset."""
     deadline = time.monotonic() + 20
     while bounds(peer, topic)[0] < below:
         assert time.monotonic() < deadline, "nothing was deleted"
@@ -50,12 +50,12 @@ def until_gone(peer: ClientSocket, topic: str, below: int) -> int:
     assert peer.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=1000000\n").code == 0
     fill(peer, topic, 1)
     low = -1
-    while low != (low := bounds(peer, topic)[0]):  # a round that had begun comes to its end
+    while low != (low := bounds(peer, topic)[0]):  # a round that had begun ends
         time.sleep(0.3)
     return low
 
 
-def test_a_pull_below_the_first_message_is_told_where_that_is(broker: FastBroker) -> None:
+def test_a_pull_below_the_first_message_gets_its_offset(broker: FastBroker) -> None:
     with broker.connect() as peer:
         fill(peer, "T", 200)
         low = until_gone(peer, "T", 100)
@@ -73,7 +73,7 @@ def test_a_pull_below_the_first_message_is_told_where_that_is(broker: FastBroker
 
 
 class Awaited(Seen):
-    """`came` is set when a message with that body was seen."""
+    """`came` is set when a message with that body was received."""
 
     def __init__(self, body: bytes) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ async def consume(member: PushConsumer, seen: Awaited) -> None:
         await seen.came.wait()
 
 
-def test_the_python_client_goes_on_at_the_new_first_message(broker: FastBroker) -> None:
+def test_the_python_client_continues_at_the_new_first_message(broker: FastBroker) -> None:
     with broker.connect() as peer:
         fill(peer, "T", 1)
     seen = Awaited(BODY)
@@ -110,7 +110,7 @@ def test_the_python_client_goes_on_at_the_new_first_message(broker: FastBroker) 
 
 
 @pytest.mark.interop
-def test_the_java_client_goes_on_at_the_new_first_message(broker: FastBroker, tmp_path: Path) -> None:
+def test_the_java_client_continues_at_the_new_first_message(broker: FastBroker, tmp_path: Path) -> None:
     need(lambda: java_class_path("client5"))
     with Driver("java5", broker.name_server, tmp_path / "java") as client, broker.connect() as peer:
         fill(peer, "T", 1)

@@ -43,7 +43,7 @@ def test_no_space_for_the_plan_is_one_sentence(
     assert ended.err == (
         f"firearrow: {path}: no space (No space left on device); free some space and run it again, it continues\n"
     )
-    disk.make_room()
+    disk.free_space()
     went_on = run(*words, checkpoint="disk/c")
     assert went_on.code == 0, went_on.err
     assert {number: len(found) for number, found in bodies(target.store, "T").items()} == {0: COUNT, 1: COUNT}
@@ -59,7 +59,7 @@ def test_no_space_for_the_marks_ends_tasks_with_a_sentence_and_they_go_on(
     output = " ".join(ended.stdout.split())
     assert f"failed: {disk.path / 'c' / 'marks'}/" in output
     assert "no space (No space left on device); free some space and run it again, it continues" in output
-    disk.make_room()
+    disk.free_space()
     assert run(export.cli, *words).exit_code == 0
     assert ExportManifest.read(tmp_path / "out").rows == len(store.messages)
 
@@ -70,7 +70,7 @@ def test_no_space_for_the_manifest_leaves_none(disk: SmallDisk) -> None:
     with pytest.raises(WriteFailed, match=r"_manifest\.json: no space .*free some space and run it again"):
         manifest.write(disk.path)
     assert not list(disk.path.glob(f"*{NAME}*"))
-    disk.make_room()
+    disk.free_space()
     manifest.write(disk.path)
     assert ExportManifest.read(disk.path) == manifest
 
@@ -100,7 +100,7 @@ def test_no_space_for_spark_s_checkpoint_of_a_copy_is_one_sentence(
     assert ended.exit_code == 1
     assert ended.stderr.count("\n") == 1
     assert "free some space" in ended.stderr
-    disk.make_room()
+    disk.free_space()
     assert run(copy_.cli, *words).exit_code == 0
     found = bodies(target.store, "T")
     assert {number: len(set(each)) for number, each in found.items()} == {0: 2 * COUNT, 1: 2 * COUNT}

@@ -11,9 +11,9 @@ import org.apache.rocketmq.filter.expression.Expression;
 import org.apache.rocketmq.filter.expression.MQFilterException;
 
 /**
- * Apache's own SQL92 filter as a process. A line asks: base64 of the expression, then base64 of each property set
- * (name 0x01 value 0x02 ...), blank separated. A line answers: one letter a set (T, F, N unknown, X failed), or
- * "! " and base64 of why the expression is none.
+ * Apache's own SQL92 filter as a process. An input line: base64 of the expression, then base64 of each property set
+ * (name 0x01 value 0x02 ...), separated by spaces. An output line: one letter for each set (T, F, N unknown, X failed),
+ * or "! " and base64 of why the expression is invalid.
  */
 public final class Judge {
     public static void main(String[] arguments) throws Exception {
@@ -56,10 +56,10 @@ public final class Judge {
         private final Map<String, Object> values = new HashMap<>();
 
         Properties(String text) {
-            for (String piece : text.split("\u0002")) {
-                int mark = piece.indexOf(1);
+            for (String part : text.split("\u0002")) {
+                int mark = part.indexOf(1);
                 if (mark > 0) {
-                    values.put(piece.substring(0, mark), piece.substring(mark + 1));
+                    values.put(part.substring(0, mark), part.substring(mark + 1));
                 }
             }
         }

@@ -12,15 +12,20 @@ ANSWER_S = 300
 
 
 def apache_results(cases: Iterable[Case]) -> list[str]:
-    """For each expression a letter a property set (T, F, N unknown, X failed), or `! ` and why it is none."""
+    """For each expression a letter per property set (T, F, N unknown, X failed), or `! ` and why it is invalid."""
     asked = "".join(
         " ".join([_coded(text), *(_coded(_joined(one)) for one in sets)]) + "\n" for text, sets in cases
     )
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", java_class_path("client5"), "Judge.java"]
     done = subprocess.run(
-        command, input=asked, capture_output=True, text=True, timeout=ANSWER_S, check=True,
+        command,
+        input=asked,
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_S,
+        check=True,
         cwd=Path(__file__).parent,
-    )  # fmt: skip
+    )
     return [
         "! " + base64.b64decode(line[2:]).decode() if line.startswith("! ") else line
         for line in done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Random expressions and property sets: mostly right, some nearly right, some not at all. Repeatable by a seed."""
+"""Random expressions and property sets: mostly valid, some nearly valid, some invalid. Reproducible by a seed."""
 
 import random
 
@@ -32,7 +32,7 @@ class Generator:
         self.pick = self.random.choice
 
     def properties(self) -> dict[str, str]:
-        """Some names stay without a value."""
+        """Some names have no value."""
         return {name: self.pick(VALUES) for name in NAMES[:-1] if self.random.random() < 0.8}
 
     def expression(self) -> str:

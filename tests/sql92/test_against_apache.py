@@ -1,4 +1,4 @@
-"""Random expressions and properties: the same truth and the same words for errors as Apache's own filter.
+"""Random expressions and properties: the same results and the same error messages as Apache's own filter.
 
 A longer run: `FIREARROW_FILTER_CASES=500000 FIREARROW_FILTER_SEED=7 pytest tests/sql92/test_against_apache.py`.
 """
@@ -21,7 +21,7 @@ SETS = 6
 BATCH = 50_000
 LETTERS = {True: "T", False: "F", None: "N"}
 HASHED = re.compile(r" IN \( ([^)]*, ){4}")
-"""A list of five or more, which Apache tells in the order of a HashMap."""
+"""A list of five or more, which Apache prints in the order of a HashMap."""
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(3000)]
 
@@ -44,7 +44,7 @@ def ours(text: str, sets: list[dict[str, str]]) -> str:
 
 
 def agree(text: str, ours: str, theirs: str) -> bool:
-    """Words may differ only for such lists, and for what stands behind a plus (Apache blames the plus first)."""
+    """Messages may differ only for such lists, and after a plus (Apache blames the plus first)."""
     if ours == theirs:
         return True
     both_wrong = ours.startswith("! ") and theirs.startswith("! ")
@@ -59,7 +59,7 @@ def agree(text: str, ours: str, theirs: str) -> bool:
     missing("java", "javac", "mvn") is not None and os.environ.get("FIREARROW_INTEROP") != "required",
     reason="needs Java 17 with Maven",
 )
-def test_every_verdict_is_that_of_apache() -> None:
+def test_every_result_equals_apaches() -> None:
     generator = Generator(SEED)
     seen = {"T": 0, "F": 0, "N": 0, "X": 0, "!": 0}
     for begin in range(0, CASES, BATCH):

@@ -1,4 +1,4 @@
-"""What expressions give of properties: three-valued logic, numbers in texts, and the quirks that are Apache's."""
+"""Evaluation of expressions: three-valued logic, numbers in strings, and Apache's quirks."""
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_compared_ends_the_evaluation(text: str) -> None:
         parse(text).evaluate(MESSAGE)
 
 
-def test_a_chain_stops_where_its_truth_is_known() -> None:
+def test_a_chain_stops_when_its_result_is_known() -> None:
     assert parse("a = 5 OR s > 1").evaluate(MESSAGE) is True
     assert parse("a = 6 AND s > 1").evaluate(MESSAGE) is False
 
@@ -76,7 +76,7 @@ def test_a_chain_stops_where_its_truth_is_known() -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("+5", 5), ("-5", -5), ("٣", 3), ("0" * 5000 + "7", 7), ("-0", 0)]
 )
-def test_whole_numbers_in_texts(text: str, value: int) -> None:
+def test_whole_numbers_in_strings(text: str, value: int) -> None:
     assert whole(text, -(1 << 31), (1 << 31) - 1) == value
 
 
@@ -95,7 +95,7 @@ def test_no_whole_numbers(text: str) -> None:
         ("0x1.8p1", 3), ("0x1p9999", float("inf")), ("-0x1p9999", float("-inf")), ("1e999", float("inf")),
     ],
 )  # fmt: skip
-def test_doubles_in_texts(text: str, value: float) -> None:
+def test_doubles_in_strings(text: str, value: float) -> None:
     assert double(text) == value
 
 
@@ -110,9 +110,16 @@ def test_no_doubles(text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (5.0, "5.0"), (0.001, "0.001"), (0.00012, "1.2E-4"), (1e7, "1.0E7"), (123456.789, "123456.789"),
-        (1.5e300, "1.5E300"), (5e-324, "4.9E-324"), (-12345678.5, "-1.23456785E7"), (1e-4, "1.0E-4"),
+        (5.0, "5.0"),
+        (0.001, "0.001"),
+        (0.00012, "1.2E-4"),
+        (1e7, "1.0E7"),
+        (123456.789, "123456.789"),
+        (1.5e300, "1.5E300"),
+        (5e-324, "4.9E-324"),
+        (-12345678.5, "-1.23456785E7"),
+        (1e-4, "1.0E-4"),
     ],
-)  # fmt: skip
+)
 def test_doubles_are_shown_as_java_shows_them(value: float, text: str) -> None:
     assert shown_double(value) == text

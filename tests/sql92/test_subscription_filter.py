@@ -1,4 +1,4 @@
-"""What filters ask of records, and how they keep compiled texts."""
+"""What filters read from records, and how they cache compiled expressions."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def record(root: Path, properties: bytes, topic: str = "T", **options: object) -
         (b"a\x01\x02\x01x\x02a\x02TAGS\x01=\x01\x02", {"TAGS": "=\x01"}),
     ],
 )
-def test_chosen_properties_of_a_record(tmp_path: Path, properties: bytes, found: dict[str, str]) -> None:
+def test_selected_properties_of_a_record(tmp_path: Path, properties: bytes, found: dict[str, str]) -> None:
     assert property_values(record(tmp_path, properties), NAMES) == found
 
 
@@ -51,7 +51,7 @@ def test_every_form_of_a_record(tmp_path: Path) -> None:
     assert property_values(long, NAMES) == {"a": "7"}
 
 
-def test_what_is_no_record_has_no_properties(tmp_path: Path) -> None:
+def test_malformed_records_have_no_properties(tmp_path: Path) -> None:
     whole = record(tmp_path, properties_of(a="5"))
     assert property_values(b"", NAMES) == {}
     for length in range(len(whole)):
@@ -74,12 +74,12 @@ def sql(text: str, topic: str = "T") -> Subscription:
     return Subscription(topic, text, expression_type="SQL92")
 
 
-def test_a_text_is_compiled_once_for_all_who_use_it() -> None:
+def test_an_expression_is_compiled_once_for_all_users() -> None:
     some = filters()
     assert some.compiled(sql("a > 1")) is some.compiled(sql("a > 1", "U"))
 
 
-def test_compiled_texts_are_bounded_and_the_last_used_stay() -> None:
+def test_compiled_expressions_are_bounded_and_the_last_used_stay() -> None:
     some = filters(filter_chars_max=LARGE)
     used = some.compiled(sql("a = 1"))
     texts = [f"a = '{n:09}{'x' * 1000}'" for n in range(100)]
@@ -90,7 +90,7 @@ def test_compiled_texts_are_bounded_and_the_last_used_stay() -> None:
     assert some.compiled(sql(texts[0])) is not first
 
 
-def test_texts_that_are_in_use_are_bounded() -> None:
+def test_expressions_in_use_are_bounded() -> None:
     some = filters(filter_chars_max=LARGE)
     most = ALIVE_MAX * LARGE // 1000 + 1
     texts = [f"a = '{n:09}{'x' * 985}'" for n in range(most + 1)]
@@ -102,14 +102,14 @@ def test_texts_that_are_in_use_are_bounded() -> None:
     assert some.compiled(sql("a > 1"))
 
 
-def test_an_expression_that_is_none_is_told_again_and_again() -> None:
+def test_an_invalid_expression_is_reported_each_time() -> None:
     some = filters()
-    told = set()
+    remarks = set()
     for _ in range(3):
         with pytest.raises(InvalidExpression) as wrong:
             some.compiled(sql("a ="))
-        told.add(str(wrong.value))
-    assert len(told) == 1
+        remarks.add(str(wrong.value))
+    assert len(remarks) == 1
 
 
 def test_an_expression_may_not_be_too_long() -> None:
@@ -118,7 +118,7 @@ def test_an_expression_may_not_be_too_long() -> None:
     assert filters().compiled(sql("a" * (1 << 16)))
 
 
-def test_tags_are_told_to_the_store_as_hashes() -> None:
+def test_tags_are_passed_to_the_store_as_hashes() -> None:
     chosen = filters().select(Subscription.of_expression("T", "x || y"), "G", given=True)
     assert chosen.tags is not None
     assert len(chosen.tags) == 2
@@ -127,13 +127,13 @@ def test_tags_are_told_to_the_store_as_hashes() -> None:
 
 
 @pytest.mark.parametrize(("given", "code"), [(True, 23), (False, 27)])
-def test_a_wrong_expression_is_refused_where_it_is_used(given: bool, code: int) -> None:
+def test_an_invalid_expression_is_refused_where_it_is_used(given: bool, code: int) -> None:
     with pytest.raises(Refusal) as refused:
         filters().select(sql("a ="), "G", given=given)
     assert refused.value.code == code
 
 
-def test_a_retried_message_is_asked_for_its_first_topic(tmp_path: Path) -> None:
+def test_a_retried_message_is_filtered_by_its_original_topic(tmp_path: Path) -> None:
     known = {("G", "First"): sql("a > 5", "First"), ("G", "Wrong"): sql("a >", "Wrong")}
     chosen = filters(known, filter_retries=True).select(sql("a = 0", "%RETRY%G"), "G", given=False)
     assert chosen.accept is not None

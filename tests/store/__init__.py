@@ -1,1 +1,1 @@
-"""Tests of the native store: its promises, seen from Python."""
+"""Tests of the native store: its promises, tested from Python."""

@@ -1,4 +1,4 @@
-"""A failing disk: nothing half-written is visible, positions go back, and the folder has one owner."""
+"""A failing disk: nothing half-written is visible, offsets are rolled back, and the folder has one owner."""
 
 import errno
 import subprocess
@@ -42,8 +42,8 @@ def test_a_failed_pwrite_leaves_everything_as_it_was(tmp_path: Path, partial_byt
         assert bodies(store, queue_id=1) == []
 
 
-def test_a_part_that_cannot_be_taken_back_stops_the_store(tmp_path: Path) -> None:
-    """The turn spans two files; the first takes its part, then the disk takes nothing more, not even zeros."""
+def test_a_part_that_cannot_be_rolled_back_stops_the_store(tmp_path: Path) -> None:
+    """The batch spans two files; the first takes its part, then the disk accepts nothing more, not even zeros."""
     store = open_store(tmp_path)
     put(store, b"before")
     store.write()
@@ -62,7 +62,7 @@ def test_a_part_that_cannot_be_taken_back_stops_the_store(tmp_path: Path) -> Non
         assert bodies(store) in ([b"before"], [b"before", b"a" * 3000])
 
 
-def test_a_segment_that_cannot_be_made_drops_the_whole_turn(tmp_path: Path) -> None:
+def test_a_segment_that_cannot_be_created_drops_the_whole_batch(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         put(store, b"a" * 3000)
         end = store.write()
@@ -83,7 +83,7 @@ def test_a_segment_that_cannot_be_made_drops_the_whole_turn(tmp_path: Path) -> N
         assert bodies(store) == [b"a" * 3000, b"d" * 3000]
 
 
-def test_no_room_for_queue_entries_refuses_the_message(tmp_path: Path) -> None:
+def test_no_space_for_queue_entries_refuses_the_message(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         fail_next("reserve", errno.ENOSPC)
         with pytest.raises(PutRefused, match="disk"):
@@ -94,7 +94,7 @@ def test_no_room_for_queue_entries_refuses_the_message(tmp_path: Path) -> None:
         assert bodies(store) == [b"b"]
 
 
-def test_a_batch_without_room_stages_nothing(tmp_path: Path) -> None:
+def test_a_batch_without_space_stages_nothing(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         for number in range(9):
             put(store, b"%d" % number)
@@ -149,12 +149,12 @@ def test_a_folder_has_one_owner(tmp_path: Path) -> None:
         assert locked_for_others(tmp_path)
         with pytest.raises(StoreLocked):
             open_store(tmp_path)
-        assert locked_for_others(tmp_path), "the refused opening let go of the owner's lock"
+        assert locked_for_others(tmp_path), "the refused open released the owner's lock"
     assert (tmp_path / "lock").read_bytes() == b"lock"
     assert not locked_for_others(tmp_path)
 
 
-def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").write_bytes(b"")
     with pytest.raises(StoreForeign, match="--store"):
         open_store(tmp_path)

@@ -1,4 +1,4 @@
-"""Entries that are damaged while a store runs: readers get every good record, entries are put right, each told once."""
+"""Entries damaged while a store runs: readers get every good record; each entry is repaired and logged once."""
 
 import os
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def encoded(physical: int, size: int, tags: int = 0) -> bytes:
 
 
 def neighbour(store: MessageStore, number: int) -> bytes:
-    """Of another queue: a good record stands there, of another place."""
+    """Of another queue: there is a good record, with another offset."""
     other = store.reader.entries("A", 0, number - 1 if number else 1, 1)[0]
     return encoded(other.physical_offset, other.size)
 
@@ -28,7 +28,7 @@ def neighbour(store: MessageStore, number: int) -> bytes:
 GARBLED: dict[str, Entry] = {
     "zeros": lambda store, number: bytes(20),
     "ones": lambda store, number: b"\xff" * 20,
-    "behind the log": lambda store, number: encoded(1 << 40, 300),
+    "past the log": lambda store, number: encoded(1 << 40, 300),
     "below it": lambda store, number: encoded(-5, 300),
     "another queue's": neighbour,
     "huge": lambda store, number: encoded(100, (1 << 31) - 2),
@@ -71,7 +71,7 @@ EXPECTED = {number: b"B%03d" % number for number in range(COUNT)}
 @pytest.mark.parametrize(
     "numbers", [[0], [1], [30], [COUNT - 1], [29, 30, 31, 32], [0, 1, 2], [55, 56, 57, 58, 59]]
 )
-def test_every_record_is_served_and_the_entries_are_put_right(
+def test_every_record_is_served_and_the_entries_are_repaired(
     tmp_path: Path, kind: str, numbers: list[int]
 ) -> None:
     with filled(tmp_path) as store:
@@ -93,12 +93,12 @@ def test_every_record_is_served_and_the_entries_are_put_right(
         assert found(store) == EXPECTED
 
 
-def test_a_record_that_is_damaged_itself_is_passed_over_and_told_once(tmp_path: Path) -> None:
+def test_a_damaged_record_is_skipped_and_logged_once(tmp_path: Path) -> None:
     with filled(tmp_path) as store:
-        place = store.reader.entries("B", 0, 30, 1)[0].physical_offset
-        segment = tmp_path / "commitlog" / f"{place - place % 4096:020d}"
+        offset = store.reader.entries("B", 0, 30, 1)[0].physical_offset
+        segment = tmp_path / "commitlog" / f"{offset - offset % 4096:020d}"
         with segment.open("r+b") as file:
-            os.pwrite(file.fileno(), b"\0\0\0\7", place % 4096)
+            os.pwrite(file.fileno(), b"\0\0\0\7", offset % 4096)
         for _ in range(3):
             assert found(store) == {number: body for number, body in EXPECTED.items() if number != 30}
         [line] = store.reader.drain_entry_repairs()
@@ -108,7 +108,7 @@ def test_a_record_that_is_damaged_itself_is_passed_over_and_told_once(tmp_path: 
         assert (got.count, got.next_offset) == (1, 32)
 
 
-def test_entries_below_the_log_s_start_are_no_strays(tmp_path: Path) -> None:
+def test_entries_below_the_log_s_start_are_not_wrong(tmp_path: Path) -> None:
     with filled(tmp_path) as store:
         store.sync()
         assert drop_segments(store, force=True, at_most=1) == 1

@@ -1,4 +1,4 @@
-"""Apache's own stores, clean and crashed: every message is where Apache says it is, and what we do not know stays."""
+"""Apache's own stores, clean and crashed: every message is where Apache says it is; unknown files are kept."""
 
 import gzip
 import hashlib
@@ -60,23 +60,23 @@ def text_of(host: bytes) -> str:
     return ".".join(str(byte) for byte in host[:-4]) + f":{int.from_bytes(host[-4:], 'big')}"
 
 
-def assert_same(record: Record, told: dict[str, Any]) -> None:
-    assert record.physical_offset == told["physicalOffset"]
-    assert record.size == told["storeSize"]
-    assert record.topic == told["topicInRecord"]
-    assert record.queue_id == told["queueIdInRecord"]
-    assert record.flag == told["flag"]
-    assert record.sys_flag == told["sysFlag"]
-    assert record.born_timestamp == told["bornTimestamp"]
-    assert text_of(record.born_host) == told["bornHost"]
-    assert record.store_timestamp == told["storeTimestamp"]
-    assert text_of(record.store_host) == told["storeHost"]
-    assert record.reconsume_times == told["reconsumeTimes"]
-    assert record.prepared_offset == told["preparedTransactionOffset"]
-    assert record.properties == told["properties"]
-    assert record.body_crc == told["bodyCrc"]
-    assert len(record.body) == told["storedBodyLength"]
-    assert hashlib.sha256(record.body).hexdigest() == told["storedBodySha256"]
+def assert_same(record: Record, expected: dict[str, Any]) -> None:
+    assert record.physical_offset == expected["physicalOffset"]
+    assert record.size == expected["storeSize"]
+    assert record.topic == expected["topicInRecord"]
+    assert record.queue_id == expected["queueIdInRecord"]
+    assert record.flag == expected["flag"]
+    assert record.sys_flag == expected["sysFlag"]
+    assert record.born_timestamp == expected["bornTimestamp"]
+    assert text_of(record.born_host) == expected["bornHost"]
+    assert record.store_timestamp == expected["storeTimestamp"]
+    assert text_of(record.store_host) == expected["storeHost"]
+    assert record.reconsume_times == expected["reconsumeTimes"]
+    assert record.prepared_offset == expected["preparedTransactionOffset"]
+    assert record.properties == expected["properties"]
+    assert record.body_crc == expected["bodyCrc"]
+    assert len(record.body) == expected["storedBodyLength"]
+    assert hashlib.sha256(record.body).hexdigest() == expected["storedBodySha256"]
 
 
 def check_queues(store: MessageStore, golden: Golden) -> None:
@@ -87,8 +87,8 @@ def check_queues(store: MessageStore, golden: Golden) -> None:
         assert store.reader.max_offset(topic, number) == queue["maxOffset"], topic
         records = read(store, topic, number)
         assert len(records) == len(queue["messages"]), topic
-        for record, told in zip(records, queue["messages"], strict=True):
-            assert_same(record, told)
+        for record, expected in zip(records, queue["messages"], strict=True):
+            assert_same(record, expected)
             seen += 1
     assert seen > 400
 
@@ -111,13 +111,15 @@ def test_queues_and_index_are_rebuilt_from_the_log(golden: Golden) -> None:
 def check_keys(store: MessageStore, golden: Golden) -> None:
     checked: Counter[str] = Counter()
     for topic, queue in golden.queues():
-        for told in queue["messages"]:
-            if topic != told["topicInRecord"]:
+        for expected in queue["messages"]:
+            if topic != expected["topicInRecord"]:
                 continue
-            wanted = told["physicalOffset"]
-            keys = [(key, False) for key in (told.get("keys") or "").split(" ") if key]
-            keys += [(told["properties"]["UNIQ_KEY"], False)] if "UNIQ_KEY" in told["properties"] else []
-            keys += [(told["tags"], True)] if told.get("tags") else []
+            wanted = expected["physicalOffset"]
+            keys = [(key, False) for key in (expected.get("keys") or "").split(" ") if key]
+            keys += (
+                [(expected["properties"]["UNIQ_KEY"], False)] if "UNIQ_KEY" in expected["properties"] else []
+            )
+            keys += [(expected["tags"], True)] if expected.get("tags") else []
             for key, tag in keys:
                 records, _, _ = store.reader.query(topic, key, 2000, 0, 1 << 50, tag)
                 assert wanted in {split(record)[0].physical_offset for record in records}, (topic, key, tag)
@@ -135,9 +137,9 @@ def test_tags_are_tested_on_the_queue_entry(golden: Golden) -> None:
     with MessageStore.open(golden.root, CONFIG) as store:
         tested = 0
         for topic, queue in golden.queues():
-            if topic == "SCHEDULE_TOPIC_XXXX":  # its entries hold deliver times
+            if topic == "SCHEDULE_TOPIC_XXXX":  # its entries contain delivery times
                 continue
-            for tag in {told["tags"] for told in queue["messages"] if told.get("tags")}:
+            for tag in {expected["tags"] for expected in queue["messages"] if expected.get("tags")}:
                 found: list[int] = []
                 at = queue["minOffset"]
                 while at < queue["maxOffset"]:

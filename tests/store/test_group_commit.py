@@ -1,4 +1,4 @@
-"""GroupCommit: what is asked for is on the disk when it is heard of, in as few syncs as may be; an error is the end."""
+"""GroupCommit: what is requested is synced when it is reported, in as few syncs as possible; an error is final."""
 
 import errno
 import os
@@ -37,88 +37,88 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 def stored(store: MessageStore, count: int = 1) -> int:
-    """Up to where the log is written then."""
+    """Returns the end of the log after the write."""
     for number in range(count):
         put(store, b"%d" % number)
         store.write()
     return store.written
 
 
-def heard(commits: GroupCommit, until: int) -> None:
+def wait_until_synced(commits: GroupCommit, until: int) -> None:
     while True:
         assert select.select([commits], [], [], WAIT_S)[0]
         if commits.collect_synced() >= until:
             return
 
 
-def test_what_is_asked_for_is_heard_of(store: MessageStore) -> None:
+def test_requested_syncs_are_reported(store: MessageStore) -> None:
     with committing(store) as commits:
         for _ in range(5):
             until = stored(store)
             assert store.flushed < until
             commits.request_sync()
-            heard(commits, until)
+            wait_until_synced(commits, until)
             assert store.flushed == until
 
 
-def test_many_segments_go_at_once_and_are_let_go(store: MessageStore) -> None:
+def test_many_segments_are_synced_at_once_and_released(store: MessageStore) -> None:
     until = stored(store, 300)
     assert until > 5 * SEGMENT_BYTES
     with committing(store) as commits:
         commits.request_sync()
-        heard(commits, until)
+        wait_until_synced(commits, until)
         until = stored(store, 300)
         commits.request_sync()
         commits.request_sync()
-        heard(commits, until)
+        wait_until_synced(commits, until)
     assert store.flushed == until
 
 
-def test_other_threads_may_sync_meanwhile(store: MessageStore) -> None:
+def test_other_threads_may_sync_concurrently(store: MessageStore) -> None:
     with committing(store) as commits:
         for _ in range(50):
             until = stored(store, 3)
             commits.request_sync()
             store.sync()
             assert store.flushed == until
-            heard(commits, until)
+            wait_until_synced(commits, until)
 
 
-def test_nothing_to_do_is_no_sync(store: MessageStore) -> None:
+def test_without_work_there_is_no_sync(store: MessageStore) -> None:
     with committing(store) as commits:
         commits.request_sync()
         assert not select.select([commits], [], [], 0.05)[0]
 
 
-def test_an_error_is_the_end_of_all_syncs(store: MessageStore) -> None:
+def test_an_error_ends_all_syncs(store: MessageStore) -> None:
     with committing(store) as commits:
         stored(store)
         fail_next("sync", errno.EIO)
         commits.request_sync()
         with pytest.raises(OSError, match="Input/output error"):
-            heard(commits, store.written)
-        heal()  # the kernel would call the next one good
+            wait_until_synced(commits, store.written)
+        heal()  # the kernel would report success for the next one
         assert not store.writable
         with pytest.raises(OSError, match="Input/output error"):
             store.sync()
         assert store.flushed < store.written
 
 
-def test_a_stop_ends_a_thread_that_nobody_asked(store: MessageStore) -> None:
+def test_a_stop_ends_an_idle_thread(store: MessageStore) -> None:
     with committing(store):
         pass
     GroupCommit(store).stop()
 
 
 def laid_out(path: Path) -> int:
-    """Bytes of a file's beginning that have blocks."""
+    """Allocated bytes at the beginning of a file."""
     with path.open("rb") as file:
         return os.lseek(file.fileno(), 0, os.SEEK_HOLE)
 
 
 @pytest.mark.parametrize("often", [True, False])
-def test_zeros_lie_behind_the_end_of_a_log_that_is_synced_often(tmp_path: Path, often: bool) -> None:
-    """And of no other. They are used up before there are more, stay in their segment, and are no part of the log."""
+def test_a_log_that_is_synced_often_has_zeros_after_its_end(tmp_path: Path, often: bool) -> None:
+    """No other log has. They are used up before more are written, end with their segment, and are not part of it."""
     large = 8 * ZEROS_AHEAD_BYTES
     with closing(open_store(tmp_path, segment_bytes=large)) as store:
         if often:

@@ -1,4 +1,4 @@
-"""Entries of the journal, written natively, against the standard library."""
+"""Entries of the journal, written natively, compared with the standard library."""
 
 import mmap
 import struct
@@ -26,7 +26,9 @@ def opened(page: bytearray, at: int = 0) -> JournalPage:
         (255, bytes(range(256)) * 200, -(1 << 31), -(1 << 63), (1 << 63) - 1),
     ],
 )
-def test_an_entry_is_what_the_layout_says(kind: int, name: bytes, number: int, value: int, end: int) -> None:
+def test_an_entry_has_the_documented_layout(
+    kind: int, name: bytes, number: int, value: int, end: int
+) -> None:
     page = bytearray(b"\xee" * 60_000)
     notes = opened(page, 3)
     assert notes.put(kind, name, number, value, end)
@@ -35,7 +37,7 @@ def test_an_entry_is_what_the_layout_says(kind: int, name: bytes, number: int, v
     assert set(page[:3] + page[notes.at :]) == {0xEE}
 
 
-def test_one_comes_behind_the_other() -> None:
+def test_entries_follow_each_other() -> None:
     page = bytearray(200)
     notes = opened(page)
     assert notes.put(2, b"a", 0, 1, 0)
@@ -45,7 +47,7 @@ def test_one_comes_behind_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "at", "name", "kept"),
+    ("capacity", "at", "name", "kept"),
     [
         (26, 0, b"", 0),
         (40, 14, b"", 0),
@@ -55,15 +57,15 @@ def test_one_comes_behind_the_other() -> None:
         (54, 1, b"", 27),
     ],
 )
-def test_what_does_not_fit_is_not_written(room: int, at: int, name: bytes, kept: int) -> None:
-    page = bytearray(room)
+def test_an_entry_that_does_not_fit_is_not_written(capacity: int, at: int, name: bytes, kept: int) -> None:
+    page = bytearray(capacity)
     notes = opened(page, at)
     assert not notes.put(1, name, 0, 0, 0, kept)
     assert notes.at == at
     assert not any(page)
 
 
-def test_what_just_fits_is() -> None:
+def test_an_entry_that_just_fits_is_written() -> None:
     notes = opened(bytearray(54))
     assert notes.put(1, b"", 0, 0, 0, 27)
     assert not notes.put(1, b"", 0, 0, 0, 27)
@@ -72,7 +74,7 @@ def test_what_just_fits_is() -> None:
 
 
 @pytest.mark.parametrize(("name", "kept"), [(bytes(65536), 0), (b"", -1)])
-def test_a_name_without_bounds_is_refused(name: bytes, kept: int) -> None:
+def test_a_name_that_is_too_long_is_refused(name: bytes, kept: int) -> None:
     page = bytearray(1 << 17)
     with pytest.raises(ValueError, match="name"):
         opened(page).put(1, name, 0, 0, 0, kept)
@@ -80,7 +82,7 @@ def test_a_name_without_bounds_is_refused(name: bytes, kept: int) -> None:
 
 
 @pytest.mark.parametrize("at", [-1, 101])
-def test_a_place_outside_of_the_page_is_refused(at: int) -> None:
+def test_an_offset_outside_the_page_is_refused(at: int) -> None:
     notes = JournalPage()
     with pytest.raises(ValueError, match="outside a page"):
         notes.open(bytearray(100), at)
@@ -94,7 +96,7 @@ def test_a_page_that_cannot_be_written_is_refused() -> None:
     assert not notes.put(1, b"", 0, 0, 0)
 
 
-def test_a_page_that_is_let_go_of_can_be_closed() -> None:
+def test_a_released_page_can_be_closed() -> None:
     page, notes = mmap.mmap(-1, 4096), JournalPage()
     notes.open(page, 0)
     assert notes.put(1, b"", 0, 0, 0)

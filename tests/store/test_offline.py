@@ -1,4 +1,4 @@
-"""Logs and queues read without a store: also while a broker writes, and without leaving a trace."""
+"""Logs and queues read without a store: also while a broker writes, and without changing anything."""
 
 from pathlib import Path
 
@@ -40,10 +40,10 @@ def test_arrays_are_views_of_the_files(tmp_path: Path) -> None:
         assert not arrays[0].flags.writeable
         assert not arrays[0].flags.owndata
         first = tuple(arrays[0][0].tolist())
-    assert tuple(arrays[0][0].tolist()) == first  # a view outlives the queue
+    assert tuple(arrays[0][0].tolist()) == first  # a view stays valid after the queue is closed
 
 
-def test_a_closed_segment_gives_no_views(tmp_path: Path) -> None:
+def test_a_closed_segment_has_no_views(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"abc" * 10)
     segment = Segment(str(tmp_path), 0, 30, "file")

@@ -1,4 +1,4 @@
-"""Many files are brought to the disk by several threads, and what fails is told as if there were one."""
+"""Many files are synced by several threads, and errors are raised as by one."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ def test_many_are_done_by_several_threads() -> None:
 
     def work(number: int) -> None:
         if number < THREADS:
-            together.wait()  # nobody goes on alone
+            together.wait()  # no thread continues alone
         names.add(threading.current_thread().name)
 
     for_each_parallel(work, range(SERIAL_MAX + 1))
@@ -34,7 +34,7 @@ def test_many_are_done_by_several_threads() -> None:
 
 
 @pytest.mark.parametrize("count", [SERIAL_MAX, 500])
-def test_an_error_is_raised_when_nothing_is_under_way(count: int) -> None:
+def test_an_error_is_raised_after_all_work_has_ended(count: int) -> None:
     begun, ended = [], []
 
     def work(number: int) -> None:
@@ -48,7 +48,7 @@ def test_an_error_is_raised_when_nothing_is_under_way(count: int) -> None:
     assert len(begun) == len(ended) + 1
 
 
-def test_without_more_threads_it_goes_on_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_more_threads_one_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     class None_(threading.Thread):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
@@ -59,8 +59,8 @@ def test_without_more_threads_it_goes_on_alone(monkeypatch: pytest.MonkeyPatch) 
     assert done == list(range(100))
 
 
-def test_queues_in_great_number_are_on_the_disk_before_the_checkpoint(tmp_path: Path) -> None:
-    """A sync that fails among many keeps the checkpoint from vouching for any."""
+def test_many_queues_are_synced_before_the_checkpoint(tmp_path: Path) -> None:
+    """A sync that fails among many prevents the checkpoint from covering any."""
     store = open_store(tmp_path)
     for number in range(200):
         put(store, b"first", f"T{number}")
@@ -84,7 +84,9 @@ def test_queues_in_great_number_are_on_the_disk_before_the_checkpoint(tmp_path: 
             assert [record.body for record in read(again, f"T{number}")] == [b"first", b"second"]
 
 
-def test_a_topic_that_goes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_deleted_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_store(tmp_path) as store:
         for number in range(100):
             put(store, b"x", f"T{number}")

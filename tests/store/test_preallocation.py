@@ -1,4 +1,4 @@
-"""Blocks: the log's file has room for what comes while a sync runs, and reads as if it had not."""
+"""Preallocation: the log's file has blocks for what arrives during a sync, and reads as if it had not."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ BODY = bytes(256 << 10)
 
 
 def taken(root: Path) -> list[int]:
-    """Bytes of disk that each segment has, in order."""
+    """Allocated bytes of each segment, in order."""
     return [path.stat().st_blocks * 512 for path in sorted((root / "commitlog").iterdir())]
 
 
@@ -26,7 +26,7 @@ def fill(store: MessageStore, size: int) -> None:
         store.write()
 
 
-def test_room_for_some_times_what_came(tmp_path: Path) -> None:
+def test_a_multiple_of_the_written_bytes_is_allocated(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
         fill(store, BYTES_MIN)
         store.prepare()
@@ -41,7 +41,7 @@ def test_room_for_some_times_what_came(tmp_path: Path) -> None:
         assert store.next_offset("T", 0) == 2 * (BYTES_MIN // len(BODY))
 
 
-def test_the_next_segment_has_its_share(tmp_path: Path) -> None:
+def test_the_next_segment_is_allocated_too(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
         fill(store, SEGMENT_BYTES * 3 // 4)
         store.prepare()
@@ -50,7 +50,7 @@ def test_the_next_segment_has_its_share(tmp_path: Path) -> None:
         assert second >= SEGMENT_BYTES
 
 
-def test_a_little_needs_none(tmp_path: Path) -> None:
+def test_little_data_allocates_nothing(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
         put(store, b"x")
         store.write()
@@ -58,7 +58,7 @@ def test_a_little_needs_none(tmp_path: Path) -> None:
         assert sum(taken(tmp_path)) < BYTES_MIN
 
 
-def test_where_syncs_are_many_zeros_are_written_instead(tmp_path: Path) -> None:
+def test_with_frequent_syncs_zeros_are_written_instead(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES, sync_flush=True) as store:
         GroupCommit(store)
         fill(store, BYTES_MIN)
@@ -66,7 +66,7 @@ def test_where_syncs_are_many_zeros_are_written_instead(tmp_path: Path) -> None:
         assert sum(taken(tmp_path)) < store.written + GROWTH_FACTOR * BYTES_MIN
 
 
-def test_a_disk_that_has_none_to_spare_is_no_error(tmp_path: Path) -> None:
+def test_a_disk_without_free_space_is_no_error(tmp_path: Path) -> None:
     with open_store(tmp_path, segment_bytes=SEGMENT_BYTES) as store:
         fill(store, BYTES_MIN)
         fail_next("reserve", errno.ENOSPC)
@@ -78,7 +78,7 @@ def test_a_disk_that_has_none_to_spare_is_no_error(tmp_path: Path) -> None:
         fill(store, BYTES_MIN)
 
 
-def test_no_more_is_given_than_is_free(tmp_path: Path) -> None:
+def test_no_more_is_allocated_than_is_free(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"")
     with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""What `put` takes and refuses, and every answer of `get`."""
+"""What `put` accepts and refuses, and every result of `get`."""
 
 import errno
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
         yield store
 
 
-def test_every_field_comes_back(store: MessageStore) -> None:
+def test_every_field_is_returned(store: MessageStore) -> None:
     properties = properties_of(KEYS="a b", TAGS="red", umlaut="ü€𝄞")
     placed = put(
         store,
@@ -63,7 +63,7 @@ def test_a_long_retry_topic_makes_a_v2_record(store: MessageStore) -> None:
             put(store, b"", topic=topic)
 
 
-def test_limits_at_and_one_past(store: MessageStore) -> None:
+def test_limits_at_their_value_and_one_past(store: MessageStore) -> None:
     put(store, b"x" * 1000)
     with pytest.raises(PutRefused, match="body"):
         put(store, b"x" * 1001)
@@ -180,7 +180,7 @@ def test_limits_of_a_pull(store: MessageStore) -> None:
     size = store.reader.entries("T", 0, 0, 1)[0].size
     assert (
         store.reader.get("T", 0, 0, 64).count == 10
-    )  # a get ends with the queue file: 200 bytes hold 10 entries
+    )  # a get ends with the queue file: 200 bytes are 10 entries
     assert store.reader.get("T", 0, 0, 5).count == 5
     assert store.reader.get("T", 0, 0, 5, max_bytes=3 * size).count == 3
     assert store.reader.get("T", 0, 0, 5, max_bytes=3 * size - 1).count == 2
@@ -194,7 +194,7 @@ def test_limits_of_a_pull(store: MessageStore) -> None:
     assert store.reader.get("T", 0, 0, 32).far_behind
 
 
-def test_tags_and_filters_choose(store: MessageStore) -> None:
+def test_tags_and_filters_select(store: MessageStore) -> None:
     for tag in ("a", "b", "a", "c"):
         put(store, tag.encode(), properties=properties_of(TAGS=tag))
     store.write()
@@ -208,7 +208,7 @@ def test_tags_and_filters_choose(store: MessageStore) -> None:
 
 
 def test_keys_and_tags_are_found_in_their_own_topics(tmp_path: Path) -> None:
-    """Whatever topic was written before: of the same length, a part of it, or one too long to be remembered."""
+    """Whatever topic was written before: of the same length, a part of it, or one too long for the cache."""
     topics = ["T", "TT", "TU", "T", "%RETRY%" + "g" * 248, "%RETRY%" + "g" * 247 + "h", "TU", "T"]
     with open_store(tmp_path, index_slots=1000, index_entries=1000) as store:
         for number, topic in enumerate(topics):
@@ -241,7 +241,7 @@ def test_search_by_time(store: MessageStore) -> None:
     assert store.reader.earliest_store_time() == 1000
 
 
-def test_a_place_that_is_no_record_gives_nothing(store: MessageStore) -> None:
+def test_an_offset_without_a_record_returns_nothing(store: MessageStore) -> None:
     inner = put(store, b"inner")
     store.write()
     raw = store.reader.record_at(inner.physical_offset)
@@ -252,10 +252,10 @@ def test_a_place_that_is_no_record_gives_nothing(store: MessageStore) -> None:
         assert store.reader.record_at(offset) is None
 
 
-def test_what_was_written_last_is_read_while_more_is_staged_and_after_a_failed_write(
+def test_the_last_batch_is_read_while_more_is_staged_and_after_a_failed_write(
     store: MessageStore,
 ) -> None:
-    """It stands in memory until the next message is staged there."""
+    """It is in memory until the next message is staged."""
 
     def seen() -> list[bytes]:
         return [record.body for record in read(store)]

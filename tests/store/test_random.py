@@ -1,4 +1,4 @@
-"""Random work against a plain model, and random bytes against every reader."""
+"""Random operations compared with a simple model, and random bytes for every parser."""
 
 import random
 import tempfile
@@ -67,10 +67,10 @@ PROPERTIES = some.lists(
 
 
 def tag_of(properties: bytes) -> str:
-    """As Java reads them: a piece without a value is none, the last of equal names stays."""
+    """As Java parses them: a part without a value is none, the last of equal names wins."""
     found = b""
-    for piece in properties.split(b"\2"):
-        name, _, value = piece.partition(b"\1")
+    for part in properties.split(b"\2"):
+        name, _, value = part.partition(b"\1")
         if name == b"TAGS" and value:
             found = value
     return found.decode()
@@ -78,7 +78,7 @@ def tag_of(properties: bytes) -> str:
 
 @settings(max_examples=60, deadline=None)
 @given(some.lists(PROPERTIES, max_size=60))
-def test_a_tag_is_found_wherever_it_stands(texts: list[bytes]) -> None:
+def test_a_tag_is_found_at_any_position(texts: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "store") as store:
         for text in texts:
             put(store, b"", properties=text)
@@ -112,13 +112,13 @@ def test_crc_of_long_and_unaligned_bodies_is_zlibs(length: int) -> None:
 
 
 @pytest.mark.parametrize("way", [-1, CRC_WAYS])
-def test_a_way_that_the_processor_has_not_is_refused(way: int) -> None:
+def test_an_unsupported_crc_implementation_is_refused(way: int) -> None:
     with pytest.raises(ValueError, match=f"way {way}: this processor has {CRC_WAYS}, from 0"):
         crc32(b"x" * 300, way)
 
 
 @given(some.lists(some.one_of(some.text(), some.text("aZ~\x7f#", min_size=6))).map("".join))
-def test_java_hash_goes_over_utf16_units(text: str) -> None:
+def test_java_hash_is_over_utf16_units(text: str) -> None:
     raw = text.encode("utf-16-be")
     value = 0
     for at in range(0, len(raw), 2):

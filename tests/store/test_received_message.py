@@ -1,4 +1,4 @@
-"""Messages of a pull answer: decoded when asked, as Apache's, and never believed."""
+"""Messages of a pull response: decoded on demand, as Apache's, and never trusted."""
 
 import json
 import struct
@@ -96,14 +96,31 @@ def test_a_message_shows_every_field_of_its_record() -> None:
     properties = b"TAGS\x01new\x02KEYS\x01a b\x02UNIQ_KEY\x01ID\x02TRAN_MSG\x01TRUE\x02"
     (message,) = decoded(record(b"\0body\xff", "Täst".encode(), properties))
     assert everything(message) == {
-        "topic": "Täst", "body": b"\0body\xff", "body_bytes": 6, "body_crc": 0, "store_size": 146,
-        "broker_name": "broker-a", "queue": None, "queue_id": 3, "queue_offset": 5, "physical_offset": 4096,
-        "flag": 9, "sys_flag": 0, "reconsume_times": 2, "born_timestamp": 1000, "store_timestamp": 2000,
-        "born_host": "10.0.0.7:5000", "store_host": "10.0.0.7:5000", "prepared_transaction_offset": 77,
-        "message_id": "ID", "offset_message_id": "0A00000700001388" + "0000000000001000", "transaction_id": "ID",
-        "tags": "new", "keys": ("a", "b"),
+        "topic": "Täst",
+        "body": b"\0body\xff",
+        "body_bytes": 6,
+        "body_crc": 0,
+        "store_size": 146,
+        "broker_name": "broker-a",
+        "queue": None,
+        "queue_id": 3,
+        "queue_offset": 5,
+        "physical_offset": 4096,
+        "flag": 9,
+        "sys_flag": 0,
+        "reconsume_times": 2,
+        "born_timestamp": 1000,
+        "store_timestamp": 2000,
+        "born_host": "10.0.0.7:5000",
+        "store_host": "10.0.0.7:5000",
+        "prepared_transaction_offset": 77,
+        "message_id": "ID",
+        "offset_message_id": "0A00000700001388" + "0000000000001000",
+        "transaction_id": "ID",
+        "tags": "new",
+        "keys": ("a", "b"),
         "properties": {"TAGS": "new", "KEYS": "a b", "UNIQ_KEY": "ID", "TRAN_MSG": "TRUE"},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -144,7 +161,7 @@ def test_properties_are_read_as_apache_reads_them() -> None:
     assert message.properties == {"b": "two", "last": "end"}
 
 
-def test_what_is_put_is_kept_and_seen_everywhere() -> None:
+def test_changed_properties_are_kept_and_visible_everywhere() -> None:
     (message,) = decoded(record(properties=b"TAGS\x01old\x02a\x011\x02"), min_offset=3, max_offset=70)
     message.put_property("TAGS", "new")
     message.put_property("KEYS", "k")
@@ -160,7 +177,7 @@ def test_what_is_put_is_kept_and_seen_everywhere() -> None:
     assert message.properties["b"] == "2"
 
 
-def test_the_queue_asked_is_set_and_offsets_are_shifted() -> None:
+def test_the_requested_queue_is_set_and_offsets_are_shifted() -> None:
     class Queue:
         queue_id = 11
 
@@ -179,7 +196,7 @@ def test_only_messages_with_a_wanted_tag_are_kept() -> None:
     assert len(decoded(b"".join(bodies), tags=frozenset())) == 3
 
 
-def test_a_compressed_body_is_opened_once() -> None:
+def test_a_compressed_body_is_decompressed_once() -> None:
     calls = []
 
     def opener(sys_flag: int, stored: bytes) -> bytes:
@@ -229,7 +246,7 @@ def test_a_broken_inner_batch_is_refused(inner: bytes) -> None:
         decoded(record(inner, sys_flag=0xC0))
 
 
-def test_every_recorded_answer_is_read_as_the_record_says() -> None:
+def test_every_recorded_response_equals_its_records() -> None:
     count = 0
     for body in pulled():
         at = 0
@@ -246,7 +263,7 @@ def test_every_recorded_answer_is_read_as_the_record_says() -> None:
     assert count > 200
 
 
-def test_an_answer_cut_anywhere_is_refused() -> None:
+def test_a_response_cut_anywhere_is_refused() -> None:
     whole = record(properties=b"a\x01b\x02")
     for end in range(1, len(whole)):
         with pytest.raises(RecordError):
@@ -271,14 +288,14 @@ def test_garbled_answers_are_refused_or_read_to_the_end(data: st.DataObject) -> 
         assert json.dumps({name: repr(value) for name, value in everything(message).items()})
 
 
-def test_nobody_makes_one_by_hand() -> None:
+def test_it_cannot_be_constructed() -> None:
     with pytest.raises(TypeError, match="decode_messages"):
         ReceivedMessage()
     bare = ReceivedMessage.__new__(ReceivedMessage)
     assert (bare.topic, bare.body, bare.properties) == ("", b"", {})
 
 
-def test_a_message_shows_what_it_is() -> None:
+def test_the_repr_of_a_message() -> None:
     assert repr(decoded(record(properties=b"UNIQ_KEY\x01ID\x02"))[0]) == (
         "ReceivedMessage('T', 'broker-a', queue 3, offset 5, id ID, 4 bytes)"
     )

@@ -1,4 +1,4 @@
-"""What an open store promises after a stop, a kill, a torn tail and lost files."""
+"""What a store promises after a stop, a kill, a torn tail and lost files."""
 
 import os
 import shutil
@@ -99,11 +99,11 @@ def text_at(record: Record) -> int:
 
 
 @pytest.mark.parametrize("stale", [b"\0", b"\xff"])
-def test_a_tail_torn_at_every_byte_is_cut(tmp_path: Path, stale: bytes) -> None:
-    """The last two records, cut at every byte; behind the cut stand zeros, or other bytes.
+def test_a_tail_torn_at_any_byte_is_truncated(tmp_path: Path, stale: bytes) -> None:
+    """The last two records, cut at every byte; after the cut there are zeros, or other bytes.
 
-    A record's CRC covers its body alone: a tear inside the text of the properties, its last part, shows by the zeros
-    where nothing was written. Other bytes there cannot be told from properties; we never leave any behind the end.
+    A record's CRC covers its body alone: a tear inside the properties, its last part, shows by the zeros where nothing
+    was written. Other bytes there cannot be distinguished from properties; we never leave any after the end.
     """
     origin = tmp_path / "origin"
     sent = fill(origin, 9, kill=True, body_bytes=5)
@@ -126,8 +126,8 @@ def test_a_tail_torn_at_every_byte_is_cut(tmp_path: Path, stale: bytes) -> None:
         shutil.rmtree(root)
 
 
-def test_a_stale_record_behind_the_tear_never_comes_back(tmp_path: Path) -> None:
-    """A record of equal size is put where the torn one stood: the whole one behind it must not join it."""
+def test_a_stale_record_after_the_tear_is_never_served(tmp_path: Path) -> None:
+    """A record of equal size is put where the torn one was: the complete one after it must not join it."""
     fill(tmp_path, 6, kill=True)
     torn, stale = log_records(tmp_path)[-2:]
     path = tmp_path / "commitlog" / ("0" * 20)
@@ -154,7 +154,7 @@ def test_a_stale_record_behind_the_tear_never_comes_back(tmp_path: Path) -> None
     ]
 
 
-def test_sync_flush_shows_nothing_that_a_crash_can_take_back(tmp_path: Path) -> None:
+def test_sync_flush_shows_nothing_that_a_crash_can_lose(tmp_path: Path) -> None:
     with open_store(tmp_path, sync_flush=True) as store:
         placed = put(store, b"one")
         put(store, b"two")
@@ -187,7 +187,7 @@ def test_an_empty_last_file_is_deleted(tmp_path: Path) -> None:
     assert not empty.exists()
 
 
-def test_old_segments_go_and_the_queues_follow(tmp_path: Path) -> None:
+def test_old_segments_are_deleted_and_the_queues_follow(tmp_path: Path) -> None:
     sent = fill(tmp_path)
     with open_store(tmp_path) as store:
         segments = len(os.listdir(tmp_path / "commitlog"))
@@ -203,7 +203,7 @@ def test_old_segments_go_and_the_queues_follow(tmp_path: Path) -> None:
         assert [record.queue_offset for record in read(store)] == list(range(first, COUNT // 2))
 
 
-def test_a_dropped_topic_begins_anew(tmp_path: Path) -> None:
+def test_a_dropped_topic_starts_at_zero(tmp_path: Path) -> None:
     fill(tmp_path)
     with open_store(tmp_path) as store:
         put(store, b"other", topic="U")

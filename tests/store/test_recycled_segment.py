@@ -1,4 +1,4 @@
-"""The spare: an expired segment is zeroed and used again, or deleted where anybody else may still want its bytes."""
+"""Recycled segment: an expired segment is zeroed and reused, or deleted if any other user may want its bytes."""
 
 import errno
 import fcntl
@@ -55,7 +55,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def segment_of(root: Path) -> Segment:
-    """One that its owner let go of."""
+    """One that its owner has released."""
     (root / "commitlog" / f"{0:020d}").write_bytes(OLD)
     return Segment(str(root / "commitlog"), 0, SEGMENT_BYTES)
 
@@ -87,12 +87,12 @@ class Holder:
         return self._process.stdout
 
     def read(self) -> bytes:
-        """All of it as it sees it now; then it ends."""
+        """Its content as the process reads it now; then it ends."""
         return self._process.communicate(b"\n", timeout=30)[0]
 
 
 class Overlay:
-    """A folder for stores, laid over another one. Skips where it cannot be mounted."""
+    """A folder for stores, an overlay mount. Skips where it cannot be mounted."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -105,7 +105,7 @@ class Overlay:
         options = f"lowerdir={under},upperdir={over},workdir={work}"
         asked = ["mount", "-t", "overlay", "none", "-o", options, str(self._at)]
         if os.geteuid() != 0 or subprocess.run(asked, capture_output=True, check=False).returncode != 0:
-            pytest.skip("needs root to lay a file system over another")
+            pytest.skip("needs root to mount an overlay file system")
         (self._at / "commitlog").mkdir()
         return self._at
 
@@ -126,7 +126,7 @@ def test_an_old_segment_becomes_the_next_all_zeros(root: Path) -> None:
     assert taken(recycled, root) is None
 
 
-def test_it_is_zeroed_in_pieces(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_zeroed_in_chunks(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK_BYTES", 1000)
     recycled = RecycledSegment(str(root), SEGMENT_BYTES)
     recycled.recycle(segment_of(root))
@@ -144,7 +144,7 @@ def test_one_is_enough(root: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["mapped", "open"])
-def test_what_another_process_has_is_deleted_and_it_reads_on(root: Path, how: str) -> None:
+def test_a_file_that_another_process_has_is_deleted_and_stays_readable_there(root: Path, how: str) -> None:
     recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     holder = Holder(Path(segment.path), how)
     recycled.recycle(segment)
@@ -154,7 +154,7 @@ def test_what_another_process_has_is_deleted_and_it_reads_on(root: Path, how: st
 
 
 @pytest.mark.parametrize("how", ["mapped", "open"])
-def test_what_is_deleted_is_cut_for_nobody_who_has_it(root: Path, how: str) -> None:
+def test_a_deleted_file_is_not_truncated_for_its_users(root: Path, how: str) -> None:
     segment = segment_of(root)
     holder = Holder(Path(segment.path), how)
     delete_recycled(segment)
@@ -162,7 +162,7 @@ def test_what_is_deleted_is_cut_for_nobody_who_has_it(root: Path, how: str) -> N
     assert holder.read() == OLD
 
 
-def test_what_this_process_looks_at_is_left_alone(root: Path) -> None:
+def test_a_file_that_this_process_has_mapped_is_not_recycled(root: Path) -> None:
     recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     view = memoryview(segment)
     recycled.recycle(segment)
@@ -170,7 +170,7 @@ def test_what_this_process_looks_at_is_left_alone(root: Path) -> None:
     assert (bytes(view), names(root)) == (OLD, set())
 
 
-def test_what_a_backup_shares_is_left_alone(root: Path, tmp_path: Path) -> None:
+def test_a_file_that_a_backup_links_is_not_recycled(root: Path, tmp_path: Path) -> None:
     recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     os.link(segment.path, tmp_path / "kept")
     recycled.recycle(segment)
@@ -179,7 +179,7 @@ def test_what_a_backup_shares_is_left_alone(root: Path, tmp_path: Path) -> None:
     assert (names(root), (tmp_path / "kept").read_bytes()) == (set(), OLD)
 
 
-def test_a_link_that_comes_in_between_keeps_its_bytes(
+def test_a_link_created_in_between_keeps_its_bytes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rename = os.rename
@@ -201,7 +201,7 @@ def test_a_file_of_another_size_is_not_used(root: Path) -> None:
     assert names(root) == {f"commitlog/{0:020d}"}
 
 
-def test_what_was_changed_meanwhile_is_not_taken(root: Path) -> None:
+def test_a_file_that_was_changed_meanwhile_is_not_used(root: Path) -> None:
     recycled = RecycledSegment(str(root), SEGMENT_BYTES)
     recycled.recycle(segment_of(root))
     os.truncate(root / "spare", 100)
@@ -210,12 +210,12 @@ def test_what_was_changed_meanwhile_is_not_taken(root: Path) -> None:
     assert taken(recycled, root) is not None
 
 
-def test_a_name_that_is_used_is_not_taken(root: Path) -> None:
+def test_an_existing_name_is_not_replaced(root: Path) -> None:
     recycled = RecycledSegment(str(root), SEGMENT_BYTES)
     recycled.recycle(segment_of(root))
-    (root / "commitlog" / NEXT).write_bytes(b"somebody's")
+    (root / "commitlog" / NEXT).write_bytes(b"another file")
     assert taken(recycled, root) is None
-    assert (root / "commitlog" / NEXT).read_bytes() == b"somebody's"
+    assert (root / "commitlog" / NEXT).read_bytes() == b"another file"
 
 
 def test_one_that_a_killed_process_left_is_deleted(root: Path) -> None:
@@ -224,7 +224,7 @@ def test_one_that_a_killed_process_left_is_deleted(root: Path) -> None:
     assert names(root) == set()
 
 
-def test_a_folder_in_its_place_is_left_there(root: Path) -> None:
+def test_a_folder_with_its_name_is_kept(root: Path) -> None:
     (root / "spare").mkdir()
     recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     recycled.recycle(segment)
@@ -234,7 +234,7 @@ def test_a_folder_in_its_place_is_left_there(root: Path) -> None:
     assert (recycled.is_ready, names(root)) == (False, set())
 
 
-def test_a_file_system_that_cannot_zero_has_it_deleted(root: Path) -> None:
+def test_without_zeroing_support_it_is_deleted(root: Path) -> None:
     recycled = RecycledSegment(str(root), SEGMENT_BYTES)
     fail_next("zero", errno.EOPNOTSUPP)
     recycled.recycle(segment_of(root))
@@ -250,7 +250,7 @@ def test_half_zeroed_it_is_deleted(root: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("good", "is_told"), [(0, True), (1, True), (2, False)])
-def test_what_cannot_be_synced_is_deleted(
+def test_a_file_that_cannot_be_synced_is_deleted(
     root: Path, monkeypatch: pytest.MonkeyPatch, good: int, is_told: bool
 ) -> None:
     """The folders of both names, then the zeros."""
@@ -276,7 +276,7 @@ def test_what_cannot_be_synced_is_deleted(
     delete_recycled(segment)
 
 
-def test_a_log_of_another_file_system_is_deleted_as_ever(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_on_another_file_system_is_deleted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refusing(old: str, new: str) -> None:
         raise OSError(errno.EXDEV, "another file system")
 
@@ -288,10 +288,10 @@ def test_a_log_of_another_file_system_is_deleted_as_ever(root: Path, monkeypatch
     assert names(root) == set()
 
 
-def test_where_leases_know_of_no_mappings_nothing_is_sole(
+def test_where_leases_ignore_mappings_no_file_is_exclusive(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where files lie over others: a lease is given for what is mapped."""
+    """As on overlay file systems: a lease is granted for mapped files."""
     recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
     monkeypatch.setattr(fcntl, "fcntl", lambda *given: 0)
     with exclusive_file(segment.path, SEGMENT_BYTES) as file:
@@ -300,7 +300,7 @@ def test_where_leases_know_of_no_mappings_nothing_is_sole(
     assert (recycled.is_ready, names(root)) == (False, set())
 
 
-def test_where_files_lie_over_others_whoever_reads_reads_on(tmp_path: Path) -> None:
+def test_on_overlay_file_systems_readers_can_continue(tmp_path: Path) -> None:
     with Overlay(tmp_path) as root:
         for held in (True, False):
             recycled, segment = RecycledSegment(str(root), SEGMENT_BYTES), segment_of(root)
@@ -311,7 +311,7 @@ def test_where_files_lie_over_others_whoever_reads_reads_on(tmp_path: Path) -> N
             assert holder is None or holder.read() == OLD
 
 
-def test_a_lease_ends_and_its_break_kills_nobody(root: Path) -> None:
+def test_a_lease_ends_and_its_break_kills_no_process(root: Path) -> None:
     segment = segment_of(root)
     script = "import sys; open(sys.argv[1], 'rb').read(); print('read')"
     opening = [sys.executable, "-c", script, segment.path]

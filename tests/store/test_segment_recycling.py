@@ -1,4 +1,4 @@
-"""A log that goes on in its old files: in a store that runs, that is stopped, and that is killed at any step."""
+"""A log that continues in its old files: in a store that runs, that is stopped, and that is killed at any step."""
 
 import errno
 import signal
@@ -71,7 +71,7 @@ def inodes(root: Path) -> dict[int, int]:
     return {int(path.name): path.stat().st_ino for path in sorted((root / "commitlog").iterdir())}
 
 
-def test_the_log_goes_on_in_its_old_files(root: Path) -> None:
+def test_the_log_continues_in_its_old_files(root: Path) -> None:
     with open_store(root) as store:
         fill(store)
         for first in range(40, 200, 8):
@@ -87,7 +87,7 @@ def test_the_log_goes_on_in_its_old_files(root: Path) -> None:
         assert (store.written, bodies(store)) == (log, kept)
 
 
-def test_a_clean_stop_leaves_none(root: Path) -> None:
+def test_a_clean_stop_leaves_no_spare_file(root: Path) -> None:
     with open_store(root) as store:
         fill(store)
         drop_segments(store, at_most=1)
@@ -95,8 +95,8 @@ def test_a_clean_stop_leaves_none(root: Path) -> None:
     assert "spare" not in names(root)
 
 
-def test_a_store_that_was_left_at_any_step_opens_whole(root: Path, tmp_path: Path) -> None:
-    """Killed before and behind each call that makes and takes the spare."""
+def test_a_store_killed_at_any_step_opens_complete(root: Path, tmp_path: Path) -> None:
+    """Killed before and after each call that creates and takes the spare file."""
     step = 0
     while True:
         step += 1
@@ -115,7 +115,7 @@ def test_a_store_that_was_left_at_any_step_opens_whole(root: Path, tmp_path: Pat
     assert step > 20
 
 
-def test_where_its_new_name_cannot_be_synced_a_new_file_is_made(
+def test_if_its_new_name_cannot_be_synced_a_new_file_is_created(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(root) as store:

@@ -1,4 +1,4 @@
-"""BrokerProcess: a real `firearrow broker` in a process of its own, on free ports."""
+"""BrokerProcess: a real `firearrow broker` in a separate process, on free ports."""
 
 import os
 import re
@@ -13,7 +13,7 @@ WAYS = {
     "transports": ("fastPath=true", "fastSockets=false"),
     "engine": ("fastPath=true", "fastSockets=true"),
 }
-"""How requests come to the store: every test of a process can go another way by FIREARROW_TEST_WAY."""
+"""The request path: FIREARROW_TEST_WAY selects another one for every test of a process."""
 WAY = WAYS[os.environ.get("FIREARROW_TEST_WAY", "engine")]
 
 

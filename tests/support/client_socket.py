@@ -10,7 +10,7 @@ from firearrow._native.wire.command import RemotingCommand
 class ClientSocket:
     """A blocking connection; `ask` sends one request and reads its answer.
 
-    What the broker asks of us meanwhile is kept in `requests`.
+    Requests of the broker that arrive meanwhile are kept in `requests`.
     """
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
@@ -27,7 +27,7 @@ class ClientSocket:
         return self._opaque
 
     def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> int:
-        """Without waiting for the answer; gives its opaque."""
+        """Without waiting for the response; returns its opaque."""
         return self.send(RemotingCommand(code, ext, body))
 
     def send_raw(self, data: bytes) -> None:
@@ -41,10 +41,10 @@ class ClientSocket:
                 if len(self._rest) >= size:
                     frame, self._rest = self._rest[:size], self._rest[size:]
                     return RemotingCommand.decode(frame)
-            piece = self.socket.recv(1 << 18)
-            if not piece:
+            chunk = self.socket.recv(1 << 18)
+            if not chunk:
                 raise ConnectionError("closed by the broker")
-            self._rest += piece
+            self._rest += chunk
 
     def answer_to(self, opaque: int) -> RemotingCommand:
         while True:

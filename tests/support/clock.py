@@ -1,4 +1,4 @@
-"""ManualClock: a clock that stands still until a test moves it, for broker, client and Spark tools alike."""
+"""ManualClock: a clock that moves only when a test moves it, for broker, client and Spark tools."""
 
 from firearrow.broker.base.clock import Clock
 
@@ -6,9 +6,9 @@ NOW_MS = 1_700_000_000_000
 
 
 class ManualClock(Clock):
-    """A `Clock` of the broker; called, it gives seconds, as clients and Spark tools take them.
+    """A `Clock` of the broker; called, it returns seconds, as clients and Spark tools need them.
 
-    With `step_ms` each reading is that much later than the one before.
+    With `step_ms` each reading is that much later than the previous one.
     """
 
     def __init__(self, now_ms: float = NOW_MS, *, step_ms: float = 0) -> None:
@@ -31,7 +31,7 @@ class ManualClock(Clock):
 
     @property
     def now(self) -> float:
-        """Monotonic seconds; looking at them takes no time."""
+        """Monotonic seconds; reading them takes no time."""
         return self._now_ms / 1000
 
     @property
@@ -51,5 +51,5 @@ class ManualClock(Clock):
         self.advance(seconds * 1000)
 
     def set_by(self, by_ms: int) -> None:
-        """Somebody sets the wall clock; monotonic time goes on as it was."""
+        """Sets the wall clock; monotonic time is not affected."""
         self._set_by_ms += by_ms

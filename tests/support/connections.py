@@ -1,4 +1,4 @@
-"""Connections without a socket: an echo, and functions that feed one and let its loop turn."""
+"""Connections without a socket: an echo, and functions that feed one and run its loop."""
 
 import asyncio
 from typing import Any
@@ -44,14 +44,14 @@ def connected(conn: Echo) -> RecordingTransport:
 def feed(conn: Connection, data: bytes) -> None:
     while data:
         buffer = conn.get_buffer(-1)
-        piece = data[: len(buffer)]
-        buffer[: len(piece)] = piece
+        chunk = data[: len(buffer)]
+        buffer[: len(chunk)] = chunk
         buffer.release()
-        conn.buffer_updated(len(piece))
-        data = data[len(piece) :]
+        conn.buffer_updated(len(chunk))
+        data = data[len(chunk) :]
 
 
-def turn(loop: asyncio.AbstractEventLoop) -> None:
+def run_once(loop: asyncio.AbstractEventLoop) -> None:
     loop.call_soon(loop.stop)
     loop.run_forever()
 

@@ -21,7 +21,7 @@ from tests.support.transport import RecordingTransport
 
 
 class FastPathConnection(FastConnection):
-    """One connection. `slow` has what the fast path did not take; its answer is parked, as a handler would do."""
+    """One connection. `slow` has what the fast path did not take; its response is queued, as a handler would do."""
 
     def __init__(self, harness: "FastPathHarness") -> None:
         super().__init__(harness.loop, high_water=1 << 20)

@@ -1,6 +1,6 @@
-"""Harness: a store, a journal, a write turn and an appender in this process, around the service under test.
+"""Harness: a store, a journal, a write batch and an appender in this process, around the service under test.
 
-Its loop and clock stand still until a test moves them. Other harnesses are built on it.
+Its loop and clock advance only when a test moves them. Other harnesses are built on it.
 """
 
 import asyncio
@@ -68,9 +68,15 @@ class Harness:
         arrivals = ArrivalNotifier()
         arrivals.listen(self._notify, waiters=("all",))
         self.write_batch = WriteBatch(
-            self.loop, self.store, self.clock, sync_timeout_ms=sync_timeout_ms, arrivals=arrivals,
-            request_sync=self._sync_soon, full=str, journal=self.journal,
-        )  # fmt: skip
+            self.loop,
+            self.store,
+            self.clock,
+            sync_timeout_ms=sync_timeout_ms,
+            arrivals=arrivals,
+            request_sync=self._sync_soon,
+            full=str,
+            journal=self.journal,
+        )
         self.appender = Appender(
             self.store, self.write_batch, self.clock, HOST, levels=len(levels_ms), schedule=self._schedule
         )

@@ -12,16 +12,16 @@ class Killed(BaseException):
 
 
 @contextmanager
-def killed_behind(writes: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """While this is entered so many calls of pwrite are good, the next one raises Killed."""
+def killed_after(writes: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In this context `writes` calls of pwrite succeed, the next one raises Killed."""
     left, pwrite = writes, os.pwrite
 
-    def killing(fd: int, data: bytes, place: int) -> int:
+    def killing(fd: int, data: bytes, offset: int) -> int:
         nonlocal left
         if left == 0:
             raise Killed
         left -= 1
-        return pwrite(fd, data, place)
+        return pwrite(fd, data, offset)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", killing)

@@ -1,4 +1,4 @@
-"""ManualLoop: what services use of an event loop; callbacks run only when a test lets time pass."""
+"""ManualLoop: what services use of an event loop; callbacks run only when a test advances time."""
 
 import heapq
 import itertools

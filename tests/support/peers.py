@@ -7,7 +7,7 @@ from firearrow.broker.base.peer import Address, Peer
 
 
 class RecordedPeer:
-    """A `Peer` whose answers and requests can be looked at; `asked` answers what we ask of it."""
+    """A `Peer` whose responses and requests can be inspected; `asked` answers our requests to it."""
 
     def __init__(
         self,

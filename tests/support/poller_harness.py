@@ -1,4 +1,4 @@
-"""PollerHarness: an engine on a loop, the connections that it serves, and their peers' sockets."""
+"""PollerHarness: a poller on a loop, the connections that it serves, and their peers' sockets."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from tests.support.frames import split_frames
 
 
 class PollerHarness:
-    """`peers` are the other ends of the connections; `faults` what the loop's exception handler was given."""
+    """`peers` are the other ends of the connections; `faults` what the loop's exception handler got."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -49,7 +49,7 @@ class PollerHarness:
 
         self.loop.run_until_complete(waiting())
 
-    def turns(self, count: int = 5) -> None:
+    def iterate(self, count: int = 5) -> None:
         async def some() -> None:
             for _ in range(count):
                 await asyncio.sleep(0)
@@ -68,9 +68,9 @@ def answers(peer: socket.socket, count: int) -> list[RemotingCommand]:
     found: list[RemotingCommand] = []
     rest = b""
     while len(found) < count:
-        piece = peer.recv(1 << 16)
-        assert piece, "closed"
-        commands, rest = split_frames(rest + piece)
+        chunk = peer.recv(1 << 16)
+        assert chunk, "closed"
+        commands, rest = split_frames(rest + chunk)
         found += commands
     assert rest == b""
     return found

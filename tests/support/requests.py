@@ -25,10 +25,19 @@ class Record(NamedTuple):
 def send_ext(topic: str, queue_id: int = 0, tag: str = "", **more: str) -> dict[str, str]:
     """For SEND_MESSAGE_V2; `more` replaces fields by their letter."""
     fields = {
-        "a": "PG", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
-        "g": str(time.time_ns() // 1_000_000), "h": "0", "i": f"TAGS\x01{tag}\x02" if tag else "", "j": "0",
-        "k": "false", "m": "false",
-    }  # fmt: skip
+        "a": "PG",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue_id),
+        "f": "0",
+        "g": str(time.time_ns() // 1_000_000),
+        "h": "0",
+        "i": f"TAGS\x01{tag}\x02" if tag else "",
+        "j": "0",
+        "k": "false",
+        "m": "false",
+    }
     return fields | more
 
 
@@ -41,10 +50,18 @@ def send(
 def pull_ext(topic: str, offset: int = 0, queue_id: int = 0, **more: str) -> dict[str, str]:
     """Its own subscription to everything, at most 32 messages, no waiting; `more` replaces fields."""
     fields = {
-        "consumerGroup": "CG", "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
-        "maxMsgNums": "32", "sysFlag": str(SUBSCRIPTION), "commitOffset": "0", "suspendTimeoutMillis": "0",
-        "subscription": "*", "subVersion": "0", "expressionType": "TAG",
-    }  # fmt: skip
+        "consumerGroup": "CG",
+        "topic": topic,
+        "queueId": str(queue_id),
+        "queueOffset": str(offset),
+        "maxMsgNums": "32",
+        "sysFlag": str(SUBSCRIPTION),
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
     return fields | more
 
 
@@ -83,6 +100,12 @@ def read_queue(connection: ClientSocket, topic: str, queue_id: int) -> list[Reco
 def topic_ext(topic: str, queues: int = 4) -> dict[str, str]:
     """For UPDATE_AND_CREATE_TOPIC."""
     return {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
-        "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-    }  # fmt: skip
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }

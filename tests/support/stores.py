@@ -30,7 +30,7 @@ def open_store(root: Path, **options: Any) -> MessageStore:  # noqa: ANN401
 
 
 def needs_zeroing(folder: Path) -> None:
-    """Skips where files cannot be made zeros in place (in memory)."""
+    """Skips where files cannot be zeroed in place (in memory)."""
     path = folder / "tried"
     path.write_bytes(bytes(SEGMENT_BYTES))
     file = os.open(path, os.O_RDWR)
@@ -65,8 +65,8 @@ def put(
 def drop_segments(
     store: MessageStore, *, modified_before_ms: int = 1 << 60, force: bool = False, at_most: int = 10
 ) -> int:
-    """Delete the log's oldest segments at once, as retention does bit by bit: queues and index follow. How many.
-    `force`: as on a full disk, which keeps no segment for the log."""
+    """Delete the log's oldest segments at once, as retention does in steps: queues and index follow. How many.
+    `force`: as on a full disk, where no segment is recycled."""
     store.flush_queues()
     dropped = 0
     while dropped < at_most:

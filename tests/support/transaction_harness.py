@@ -63,26 +63,32 @@ class TransactionHarness(Harness):
 
     def prepare(self, body: bytes = b"x", topic: str = "T", **properties: str) -> Record:
         message = Message(
-            topic, 1, body, {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U"} | properties,
+            topic,
+            1,
+            body,
+            {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U"} | properties,
             born_ms=self.clock.now_ms(),
-        )  # fmt: skip
+        )
         self.service.prepare(message)
         self.appender.put(message)
         self.timers.run()
         return self.records(HALF)[-1]
 
     def end(self, half: Record, what: int, checked: bool = False, **fields: object) -> RemotingCommand | None:
-        """End a transaction as a producer does; the answer, if there is one."""
-        self.tell(half, what, checked, **fields)
+        """End a transaction as a producer does; returns the response, if there is one."""
+        self.decide(half, what, checked, **fields)
         self.timers.run()
         return self.peer.replies.pop() if self.peer.replies else None
 
-    def tell(self, half: Record, what: int, checked: bool = False, **fields: object) -> None:
+    def decide(self, half: Record, what: int, checked: bool = False, **fields: object) -> None:
         ext = {
-            "producerGroup": "PG", "tranStateTableOffset": half.queue_offset, "msgId": "U",
-            "commitLogOffset": half.physical_offset, "commitOrRollback": what,
+            "producerGroup": "PG",
+            "tranStateTableOffset": half.queue_offset,
+            "msgId": "U",
+            "commitLogOffset": half.physical_offset,
+            "commitOrRollback": what,
             "fromTransactionCheck": str(checked).lower(),
-        } | fields  # fmt: skip
+        } | fields
         request = RemotingCommand(RequestCode.END_TRANSACTION, {key: str(ext[key]) for key in ext})
         answer = self.routes[request.code](request, self.peer)
         if answer is not None:
@@ -90,7 +96,7 @@ class TransactionHarness(Harness):
             self.peer.reply(answer)
 
     def next_round(self, asked: RecordedPeer | None = None) -> list[RemotingCommand]:
-        """Let the next round of checks pass; the requests that it sent to `asked`."""
+        """Run the next round of checks; returns the requests that it sent to `asked`."""
         if asked is not None:
             asked.requests.clear()
         self.timers.run(ROUND_MS)

@@ -1,4 +1,4 @@
-"""Damaged files of the timer: the start goes on and says so; nothing that waits is lost, nothing recalled comes."""
+"""Damaged timer files: the broker starts and logs it; no pending message is lost, no recalled one is delivered."""
 
 import itertools
 import logging
@@ -17,7 +17,7 @@ from firearrow.broker.maintenance.repair import Repair, RepairOptions
 from firearrow.broker.maintenance.verify import VerifyOptions, verify
 from firearrow.broker.timers.wheel import SLOT, SLOTS
 from tests.support import timer_harness
-from tests.support.killed_writes import Killed, killed_behind
+from tests.support.killed_writes import Killed, killed_after
 from tests.support.timer_harness import NOW, TimerHarness
 
 WHEEL, LOG, CHECK = Path("timerwheel"), Path("timerlog"), Path("config/timercheck")
@@ -31,9 +31,9 @@ def garble(path: Path, start: int = 0, length: int | None = None) -> None:
     overwrite(path, start, random.Random(5).randbytes(size))
 
 
-def overwrite(path: Path, place: int, data: bytes) -> None:
+def overwrite(path: Path, position: int, data: bytes) -> None:
     with path.open("r+b") as file:
-        file.seek(place)
+        file.seek(position)
         file.write(data)
 
 
@@ -46,7 +46,7 @@ def remove(path: Path) -> None:
 
 
 def slots_of_wheel(root: Path, data: Callable[[], bytes]) -> None:
-    """Another content for all slots of the minute in which everything happens."""
+    """Replaces all slots of the minute in which everything happens."""
     for time in range(NOW // 1000, NOW // 1000 + 60):
         overwrite(root / WHEEL, time % SLOTS * SLOT.size, data())
 
@@ -113,7 +113,7 @@ def filled(folder: Path, end: str, **more: object) -> TimerHarness:
 @pytest.mark.parametrize(
     ("damage", "end"), list(zip(sorted(DAMAGES), itertools.cycle(["stop", "kill"]), strict=False))
 )
-def test_what_waits_comes_once(
+def test_pending_messages_are_delivered_once(
     tmp_path: Path, damage: str, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness = filled(tmp_path, end)
@@ -142,7 +142,7 @@ def test_what_waits_comes_once(
 def test_a_kill_during_the_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     harness = filled(tmp_path, "kill")
     garble(harness.folder / FIRST, 52 * 30, 4)
-    with killed_behind(writes, monkeypatch), pytest.raises(Killed):
+    with killed_after(writes, monkeypatch), pytest.raises(Killed):
         harness.again(3000, **OPTIONS)
     timer_harness.OPEN[-1].kill()
     harness = harness.again(100, **OPTIONS)
@@ -151,10 +151,10 @@ def test_a_kill_during_the_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("field", "size"), [(4, 8), (28, 8)])
-def test_damage_while_it_runs_is_said_once_and_mended_by_the_next_start(
+def test_damage_while_it_runs_is_logged_once_and_repaired_by_the_next_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, field: int, size: int
 ) -> None:
-    """A timer record that is chained elsewhere, or refers to no message."""
+    """A timer record that is linked elsewhere, or refers to no message."""
     harness = TimerHarness(tmp_path)
     for number in range(40):
         harness.send(b"%d" % number, 2000)
@@ -170,7 +170,7 @@ def test_damage_while_it_runs_is_said_once_and_mended_by_the_next_start(
     assert sorted(harness.found()) == list(range(40))
 
 
-def test_without_an_index_it_comes_twice_rather_than_never(tmp_path: Path) -> None:
+def test_without_an_index_it_is_delivered_twice_rather_than_never(tmp_path: Path) -> None:
     harness = filled(tmp_path, "stop")
     shutil.rmtree(tmp_path / "index")
     for path in (CHECK, WHEEL):
@@ -187,7 +187,7 @@ def test_without_an_index_it_comes_twice_rather_than_never(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "damage", ["log cut", "log's form garbled", "wheel cut", "check cut", "check missing"]
 )
-def test_a_repair_and_a_start_bring_all_of_it(tmp_path: Path, damage: str) -> None:
+def test_a_repair_and_a_start_deliver_all(tmp_path: Path, damage: str) -> None:
     root = tmp_path / "store"
     filled(root, "stop")
     checks = VerifyOptions(jobs=1)

@@ -36,7 +36,7 @@ def check_point(root: Path) -> tuple[int, ...]:
     return struct.unpack_from(">4q", (root / "config" / "timercheck").read_bytes())
 
 
-def test_units_and_slots_are_apaches_bytes(golden: Golden) -> None:
+def test_records_and_slots_equal_apaches_bytes(golden: Golden) -> None:
     """Each message is enqueued again, at the times at which Apache enqueued it."""
     (golden.root / "abort").unlink(missing_ok=True)
     raw = next((golden.root / "timerlog").iterdir()).read_bytes()
@@ -73,8 +73,8 @@ def test_units_and_slots_are_apaches_bytes(golden: Golden) -> None:
         assert SLOT.pack(*slot) == theirs[at : at + SLOT.size]
 
 
-def test_what_apache_left_pending_is_delivered(golden: Golden) -> None:
-    """Due in an hour, and in 2.9 days, which Apache would roll once; the recalled one stays away."""
+def test_apaches_pending_messages_are_delivered(golden: Golden) -> None:
+    """Due in an hour, and in 2.9 days, which Apache would roll once; the recalled one is not delivered."""
     read_ms, _, taken, _ = check_point(golden.root)
     harness = GoldenTiming(golden.root, read_ms + 500)
     assert harness.service.runtime()["timerOffsetBehind"] == str(
@@ -98,7 +98,7 @@ def test_what_apache_left_pending_is_delivered(golden: Golden) -> None:
     assert harness.service.runtime()["timerCongestNum"] == "0"
 
 
-def test_a_lost_wheel_is_made_from_the_log(golden: Golden) -> None:
+def test_a_lost_wheel_is_rebuilt_from_the_log(golden: Golden) -> None:
     read_ms, *_ = check_point(golden.root)
     (golden.root / "timerwheel").unlink()
     harness = GoldenTiming(golden.root, read_ms + 500)
@@ -109,17 +109,17 @@ def test_a_lost_wheel_is_made_from_the_log(golden: Golden) -> None:
 
 
 def test_without_the_check_point_nothing_is_lost(golden: Golden) -> None:
-    """Which slots were delivered is unknown then: the last seven days are delivered again, as by Apache."""
+    """Which slots were delivered is unknown then: the last seven days are delivered again, as in Apache's broker."""
     read_ms, *_ = check_point(golden.root)
     (golden.root / "config" / "timercheck").unlink()
     harness = GoldenTiming(golden.root, read_ms + 500)
     harness.timers.run(3 * 24 * HOUR_MS)
     found = {body for queue_id in range(4) for body in harness.bodies("GoldenTimer", queue_id)}
     assert {b"in 1 h: stays pending", b"in 2.9 days: is rolled"} < found
-    assert harness.store.reader.max_offset(TIMER, 0) < 60  # the queue is not taken up from its start
+    assert harness.store.reader.max_offset(TIMER, 0) < 60  # the queue is not read from its start
 
 
-def test_recovery_leaves_apaches_bytes_alone(golden: Golden, tmp_path: Path) -> None:
+def test_recovery_does_not_change_apaches_bytes(golden: Golden, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(golden.root, copy)
     read_ms, *_ = check_point(golden.root)
@@ -130,7 +130,7 @@ def test_recovery_leaves_apaches_bytes_alone(golden: Golden, tmp_path: Path) -> 
     assert check_point(copy)[2:] == check_point(golden.root)[2:]
 
 
-def test_the_wheel_finds_the_slots_that_wait(golden: Golden) -> None:
+def test_the_wheel_finds_the_pending_slots(golden: Golden) -> None:
     read_ms, *_ = check_point(golden.root)
     wheel = TimerWheel(golden.root / "timerwheel", 1000)
     found = wheel.load(read_ms)

@@ -1,4 +1,4 @@
-"""The timer after a stop, a kill, a power cut: nothing lost, nothing twice, at whatever moment it came."""
+"""The timer after a stop, a kill, a power cut: nothing lost, nothing twice, at any moment."""
 
 import contextlib
 import random
@@ -11,7 +11,7 @@ import pytest
 
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.timers import checkpoint
-from tests.support.killed_writes import Killed, killed_behind
+from tests.support.killed_writes import Killed, killed_after
 from tests.support.timer_harness import DAY_MS, NOW, TIMER, TimerHarness
 
 
@@ -22,7 +22,7 @@ def harness(tmp_path: Path) -> TimerHarness:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("by_ms", [0, 2000, 6 * DAY_MS, 8 * DAY_MS, 20 * DAY_MS, 400 * DAY_MS])
-def test_pending_ones_outlive_a_restart(harness: TimerHarness, end: str, by_ms: int) -> None:
+def test_pending_messages_survive_a_restart(harness: TimerHarness, end: str, by_ms: int) -> None:
     for number in range(20):
         harness.send(b"%d" % number, 5000 + number * 1000)
     harness.timers.run(1)
@@ -35,8 +35,8 @@ def test_pending_ones_outlive_a_restart(harness: TimerHarness, end: str, by_ms: 
 @pytest.mark.parametrize("end", ["kill", "sleep"])
 @pytest.mark.parametrize("days", [8, 12, 13, 14, 27, 100])
 def test_after_a_long_stop_nothing_shares_a_slot(harness: TimerHarness, days: int, end: str) -> None:
-    """The wheel comes round in fourteen days: after 13, 14 and 27, new records would be where old ones are pending.
-    A machine that slept is as one that stood still."""
+    """The wheel wraps around after fourteen days: after 13, 14 and 27, new records would share slots with pending ones.
+    A suspended machine has the same effect."""
     old = [harness.send(b"%d" % number, 5000 + number * 1000) for number in range(4)]
     harness.recall(old[3])
     harness.timers.run(1)
@@ -59,14 +59,14 @@ def test_after_a_long_stop_nothing_shares_a_slot(harness: TimerHarness, days: in
     assert sorted(later.found()) == [0, 1, 2, 10, 11, 12]
 
 
-def test_a_check_point_of_another_time_is_no_reason_to_lose_anything(harness: TimerHarness) -> None:
-    """It is Apache's then, and the wheel's last round is delivered, as by Apache's broker."""
+def test_a_check_point_of_another_time_loses_nothing(harness: TimerHarness) -> None:
+    """It is Apache's then, and the wheel's last round is delivered, as in Apache's broker."""
     harness.send(b"1", 5000)
     harness.timers.run(1)
     harness.kill()
-    place = harness.folder / "config" / "timercheck"
+    path = harness.folder / "config" / "timercheck"
     fields = harness.check()
-    place.write_bytes(struct.pack(">7q", NOW - 400 * DAY_MS, *fields[1:]).ljust(4096, b"\0"))
+    path.write_bytes(struct.pack(">7q", NOW - 400 * DAY_MS, *fields[1:]).ljust(4096, b"\0"))
     later = harness.again(2 * DAY_MS)
     later.timers.run(3000)
     assert later.found() == [1]
@@ -74,9 +74,7 @@ def test_a_check_point_of_another_time_is_no_reason_to_lose_anything(harness: Ti
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("after", [1, 3, 6, 11, 16])
-def test_a_slot_that_is_left_in_the_middle_is_gone_on_with(
-    harness: TimerHarness, end: str, after: int
-) -> None:
+def test_a_partly_delivered_slot_is_continued(harness: TimerHarness, end: str, after: int) -> None:
     messages = [harness.send(b"%d" % number, 3000) for number in range(700)]
     harness.timers.run(10)
     for number in (5, 200, 300, 690):
@@ -98,14 +96,14 @@ def assert_all(harness: TimerHarness, expected: set[int]) -> None:
 
 
 def step(harness: TimerHarness, count: int) -> None:
-    """So many turns of the loop, a second later."""
+    """`count` steps of the loop, a second later."""
     harness.clock.advance(1)
     for _ in range(count):
         harness.timers.step()
 
 
 @pytest.mark.parametrize("after", range(1, 9))
-def test_late_ones_are_not_repeated(harness: TimerHarness, after: int) -> None:
+def test_late_messages_are_not_repeated(harness: TimerHarness, after: int) -> None:
     for number in range(200):
         harness.put(TIMER, b"%d" % number, TIMER_OUT_MS=str(NOW - 5000), REAL_TOPIC="T", REAL_QID="0")
     for _ in range(after):
@@ -116,7 +114,7 @@ def test_late_ones_are_not_repeated(harness: TimerHarness, after: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_kills_at_any_moment(tmp_path: Path, seed: int) -> None:
-    """Sent, rolled, recalled and killed in between, over and over: what was not recalled in time comes once."""
+    """Sent, rolled, recalled and killed in between, repeatedly: what was not recalled in time is delivered once."""
     rng = random.Random(seed)
     harness = TimerHarness(tmp_path, timer_roll_slots=8)
     recalled: set[int] = set()
@@ -128,7 +126,7 @@ def test_kills_at_any_moment(tmp_path: Path, seed: int) -> None:
                 harness.recall(message)
                 recalled.add(number)
             number += 1
-        harness.timers.run()  # written, and so promised
+        harness.timers.run()  # written, and therefore promised
         harness.clock.advance(rng.choice((0, 0, 900, 3000)))
         for _ in range(rng.randrange(60)):
             harness.timers.step()
@@ -140,7 +138,7 @@ def test_kills_at_any_moment(tmp_path: Path, seed: int) -> None:
     assert [body for body, times in found.items() if times > 1] == []
     assert (
         len(recalled & set(found)) <= 1 + len(recalled) // 4
-    )  # a recall can come when its slot was due already
+    )  # a recall may arrive when its slot was due already
     assert harness.service.runtime()["timerCongestNum"] == "0"
 
 
@@ -152,7 +150,7 @@ def test_a_kill_between_any_two_writes(tmp_path: Path, monkeypatch: pytest.Monke
     for number in (11, 29, 203):
         harness.recall(messages[number - 1])
     harness.write_batch.commit()
-    with contextlib.suppress(Killed), killed_behind(writes, monkeypatch):
+    with contextlib.suppress(Killed), killed_after(writes, monkeypatch):
         harness.timers.run(20_000)
     harness.kill()
     assert_all(harness, set(range(300)) - {11, 29, 203})
@@ -182,7 +180,7 @@ def test_a_power_cut_may_lose_the_timer_s_files_but_no_message(tmp_path: Path, b
     assert sorted(harness.found()) == list(range(30))
 
 
-def test_a_power_cut_that_takes_deliveries_repeats_them(tmp_path: Path, boot: Path) -> None:
+def test_a_power_cut_that_loses_deliveries_repeats_them(tmp_path: Path, boot: Path) -> None:
     harness = TimerHarness(tmp_path / "store")
     for number in range(30):
         harness.send(b"%d" % number, 2000)
@@ -202,7 +200,7 @@ def test_a_power_cut_that_takes_deliveries_repeats_them(tmp_path: Path, boot: Pa
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_power_cut_under_sync_flush(tmp_path: Path, boot: Path, seed: int) -> None:
-    """Messages and journal are on the disk, each of the timer's files is as it is or as it was flushed last."""
+    """Messages and journal are synced, each of the timer's files is as it is or as it was last flushed."""
     rng = random.Random(seed)
     files = ("timerwheel", "timerlog", "config/timercheck")
     store, old = tmp_path / "store", tmp_path / "old"
@@ -236,7 +234,7 @@ def test_a_power_cut_under_sync_flush(tmp_path: Path, boot: Path, seed: int) -> 
 def test_messages_in_the_log_are_not_enqueued_again_where_a_file_of_it_ends(
     tmp_path: Path, boot: Path
 ) -> None:
-    """A slice of messages, some in the log already, some not, of which only a part finds room in the log's file."""
+    """A slice of messages, some in the log already, some not, of which only a part fits into the log's file."""
     store, old = tmp_path / "store", tmp_path / "old"
     harness = TimerHarness(store, flush_disk_type="SYNC_FLUSH")
     copy(store / "config" / "timercheck", old)
@@ -255,8 +253,8 @@ def test_messages_in_the_log_are_not_enqueued_again_where_a_file_of_it_ends(
     assert sorted(harness.found()) == list(range(205))
 
 
-def test_a_kill_while_the_last_moments_are_taken_up_again(tmp_path: Path, boot: Path) -> None:
-    """Behind one that still waits come many that the journal calls delivered: they are passed over, and are no gap."""
+def test_a_kill_while_the_last_moments_are_processed_again(tmp_path: Path, boot: Path) -> None:
+    """After a pending message come many that the journal calls delivered: they are skipped, and are no gap."""
     store = tmp_path / "store"
     harness = TimerHarness(store)
     harness.send(b"0", 60_000)
@@ -300,7 +298,7 @@ def lose_from(folder: Path, physical_offset: int) -> None:
     (folder / "checkpoint").unlink(missing_ok=True)
 
 
-def test_another_precision_is_refused_while_messages_wait(harness: TimerHarness) -> None:
+def test_another_precision_is_refused_while_messages_are_pending(harness: TimerHarness) -> None:
     harness.send(b"1", 5000)
     harness.timers.run(10)
     harness.kill()
@@ -309,7 +307,7 @@ def test_another_precision_is_refused_while_messages_wait(harness: TimerHarness)
     harness.store.abandon()
 
 
-def test_another_precision_is_fine_when_none_waits(harness: TimerHarness) -> None:
+def test_another_precision_is_accepted_when_none_is_pending(harness: TimerHarness) -> None:
     harness.send(b"1", 5000)
     harness.timers.run(6000)
     harness.stop()

@@ -1,4 +1,4 @@
-"""Which messages the timer takes, when they fall due, and what names them for a recall."""
+"""Which messages the timer accepts, when they are due, and what identifies them for a recall."""
 
 import dataclasses
 import random
@@ -47,14 +47,14 @@ def test_the_slot_of_a_message(properties: dict[str, str], out_ms: int) -> None:
 @pytest.mark.parametrize(
     "properties", [{"TIMER_DELAY_SEC": "0"}, {"TIMER_DELAY_MS": "-5"}, {"TIMER_DELIVER_MS": "1"}]
 )
-def test_what_is_due_goes_straight_to_its_topic(properties: dict[str, str]) -> None:
+def test_due_messages_go_directly_to_their_topic(properties: dict[str, str]) -> None:
     message = scheduled(**properties)
     assert (message.topic, message.queue_id, message.properties) == ("T", 3, properties)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", " 1", "1 ", "1e3", "٣", "--1", "9" * 19])
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
-def test_times_that_are_none_are_refused(name: str, text: str) -> None:
+def test_invalid_times_are_refused(name: str, text: str) -> None:
     with pytest.raises(Refusal, match="timer message illegal"):
         scheduled(**{name: text})
 
@@ -66,7 +66,7 @@ def test_the_longest_delay() -> None:
         scheduled(options=options, TIMER_DELAY_MS="10001")
 
 
-def test_a_crowded_slot_refuses_the_more_the_fuller_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crowded_slot_refuses_more_the_fuller_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "random", random.Random(3))
     refused = [
         sum(rules.is_crowded(count, 100) for _ in range(1000)) for count in (100, 110, 150, 190, 200, 300)
@@ -84,11 +84,13 @@ def test_precisions_are_rounded_as_apache_does(text: str, step_ms: int) -> None:
     assert value_of(options_by_key()["timerPrecisionMs"], text) == step_ms
 
 
-def test_a_handle_is_apaches() -> None:
+def test_a_handle_equals_apaches() -> None:
     """From the recorded session `producer-timer`."""
     properties = {
-        "TIMER_OUT_MS": "1795229115000", "REAL_TOPIC": "GoldenTimer", "UNIQ_KEY": "C00002025FFF4E0E2F2A67965C560033",
-    }  # fmt: skip
+        "TIMER_OUT_MS": "1795229115000",
+        "REAL_TOPIC": "GoldenTimer",
+        "UNIQ_KEY": "C00002025FFF4E0E2F2A67965C560033",
+    }
     text = recall_handle(Message("rmq_sys_wheel_timer", 0, b"", properties), "broker-a")
     assert text == (
         "djEgR29sZGVuVGltZXIgYnJva2VyLWEgMTc5NTIyOTExNTAwMSBDMDAwMDIwMjVGRkY0RTBFMkYyQTY3OTY1QzU2MDAzMw=="
@@ -103,12 +105,12 @@ def test_a_retried_message_has_no_handle() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "!", "djE", "djEgYSBiIGM", "djIgYSBiIDEgaw==", "/w==", "é", "a"])
-def test_what_is_no_handle(text: str) -> None:
+def test_invalid_handles(text: str) -> None:
     with pytest.raises(InvalidRecallHandle, match="recall handle is invalid"):
         RecallHandle.parse(text)
 
 
-def test_metrics_are_apaches_file() -> None:
+def test_the_metrics_file_has_apaches_format() -> None:
     metrics = TimerMetrics(ManualClock(5), lambda: None)
     metrics.load(
         b'{"dataVersion":{"counter":56,"stateVersion":0,"timestamp":1},"timingCount":{"A":{"count":2,"timeStamp":3}}}'

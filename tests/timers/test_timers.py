@@ -43,17 +43,24 @@ def test_an_exact_time_is_met_exactly(harness: TimerHarness) -> None:
     assert harness.found() == [1]
 
 
-def test_what_is_delivered_is_what_apache_stores(harness: TimerHarness) -> None:
+def test_delivered_messages_equal_apaches(harness: TimerHarness) -> None:
     harness.put("T", b"1", 3, TIMER_DELAY_SEC="2", TAGS="t", WAIT="true", UNIQ_KEY="K")
     harness.timers.run(2000)
     [record] = harness.records("T", 3)
     assert record.properties == {
-        "TIMER_DELAY_SEC": "2", "TAGS": "t", "WAIT": "true", "UNIQ_KEY": "K", "TIMER_OUT_MS": str(NOW + 1000),
-        "REAL_TOPIC": "T", "REAL_QID": "3", "TIMER_ENQUEUE_MS": str(NOW), "TIMER_DEQUEUE_MS": str(NOW + 2000),
-    }  # fmt: skip
+        "TIMER_DELAY_SEC": "2",
+        "TAGS": "t",
+        "WAIT": "true",
+        "UNIQ_KEY": "K",
+        "TIMER_OUT_MS": str(NOW + 1000),
+        "REAL_TOPIC": "T",
+        "REAL_QID": "3",
+        "TIMER_ENQUEUE_MS": str(NOW),
+        "TIMER_DEQUEUE_MS": str(NOW + 2000),
+    }
 
 
-def test_what_is_due_when_it_is_taken_up_never_waits(harness: TimerHarness) -> None:
+def test_messages_that_are_already_due_never_wait(harness: TimerHarness) -> None:
     harness.put(TIMER, b"1", TIMER_OUT_MS=str(NOW - 5000), REAL_TOPIC="T", REAL_QID="0")
     harness.timers.run(1)
     assert harness.found() == [1]
@@ -73,7 +80,7 @@ def test_a_slot_keeps_its_order_over_many_slices_and_files(harness: TimerHarness
     assert harness.metrics.count("T") == 0
 
 
-def test_far_ones_are_rolled(tmp_path: Path) -> None:
+def test_distant_messages_are_rolled(tmp_path: Path) -> None:
     harness = TimerHarness(tmp_path, timer_roll_slots=10)
     harness.send(b"1", 35_000)
     harness.timers.run(34_999)
@@ -124,7 +131,7 @@ def test_a_rolled_message_can_be_recalled(tmp_path: Path) -> None:
 def test_a_recall_holds_over_a_stop_that_is_longer_than_the_delay(
     tmp_path: Path, roll_slots: int, end: str
 ) -> None:
-    """Message and recall lie in different slots, from which they are rolled, or in one."""
+    """Message and recall are in different slots, from which they are rolled, or in one."""
     harness = TimerHarness(tmp_path, timer_roll_slots=roll_slots)
     recalled = harness.send(b"1", 25_000)
     harness.send(b"2", 25_000)
@@ -146,7 +153,7 @@ def test_a_recall_after_the_delivery_does_nothing(harness: TimerHarness) -> None
 
 
 def full_disk(harness: TimerHarness, for_ms: int) -> None:
-    """A limit of the size of files stands for it."""
+    """A file size limit simulates it."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
     try:
@@ -155,7 +162,7 @@ def full_disk(harness: TimerHarness, for_ms: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_waited_for_when_messages_come(harness: TimerHarness) -> None:
+def test_a_full_disk_delays_enqueuing(harness: TimerHarness) -> None:
     for number in range(100):
         harness.put(TIMER, b"%d" % number, TIMER_OUT_MS=str(NOW + 3000), REAL_TOPIC="T", REAL_QID="0")
     harness.write_batch.commit()
@@ -168,7 +175,7 @@ def test_a_full_disk_is_waited_for_when_messages_come(harness: TimerHarness) -> 
     assert harness.found() == list(range(100))
 
 
-def test_a_full_disk_is_waited_for_when_they_go(harness: TimerHarness) -> None:
+def test_a_full_disk_delays_deliveries(harness: TimerHarness) -> None:
     for number in range(100):
         harness.send(b"%d" % number, 2000)
     harness.timers.run(10)
@@ -195,7 +202,7 @@ def test_a_clock_that_was_set_back_repeats_nothing(harness: TimerHarness) -> Non
     assert sorted(harness.found()) == list(range(11))
 
 
-def test_a_clock_that_jumps_ahead_makes_all_due(harness: TimerHarness) -> None:
+def test_a_clock_that_jumps_ahead_makes_all_messages_due(harness: TimerHarness) -> None:
     for number in range(10):
         harness.send(b"%d" % number, 10_000 + 10_000 * number)
     harness.timers.run(1)
@@ -229,7 +236,7 @@ def test_messages_without_a_valid_destination_are_skipped(
     assert harness.service.runtime()["timerOffsetBehind"] == "0"
 
 
-def test_times_between_the_steps_are_their_slot_s(harness: TimerHarness) -> None:
+def test_times_between_the_steps_belong_to_their_slot(harness: TimerHarness) -> None:
     for number in range(3):
         out_ms = str(NOW + 3000 + number * 300)
         harness.put(TIMER, b"%d" % number, TIMER_OUT_MS=out_ms, REAL_TOPIC="T", REAL_QID="0")
@@ -239,7 +246,7 @@ def test_times_between_the_steps_are_their_slot_s(harness: TimerHarness) -> None
     assert harness.found() == [0, 1, 2]
 
 
-def test_properties_that_leave_no_room_for_the_timer_s_are_delivered(harness: TimerHarness) -> None:
+def test_messages_without_space_for_timer_properties_are_delivered(harness: TimerHarness) -> None:
     harness.put("T", b"1", TIMER_DELAY_SEC="1", PAD="x" * 32_660)
     harness.timers.run(1000)
     [record] = harness.records("T")
@@ -247,7 +254,7 @@ def test_properties_that_leave_no_room_for_the_timer_s_are_delivered(harness: Ti
     assert record.properties["REAL_TOPIC"] == "T"
 
 
-def test_what_is_in_a_crowded_slot_is_counted(tmp_path: Path) -> None:
+def test_messages_in_a_crowded_slot_are_counted(tmp_path: Path) -> None:
     harness = TimerHarness(tmp_path, timer_slot_messages=5)
     for number in range(10):
         harness.put(TIMER, b"%d" % number, TIMER_OUT_MS=str(NOW + 4000), REAL_TOPIC="T", REAL_QID="0")
@@ -259,7 +266,7 @@ def test_what_is_in_a_crowded_slot_is_counted(tmp_path: Path) -> None:
     assert len(harness.found()) == 11
 
 
-def test_old_log_files_go_with_the_messages(harness: TimerHarness) -> None:
+def test_old_log_files_are_deleted_with_the_messages(harness: TimerHarness) -> None:
     for number in range(500):
         harness.send(b"%d" % number, 1000)
     harness.timers.run(2000)

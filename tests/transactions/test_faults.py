@@ -1,4 +1,4 @@
-"""TransactionService without room: the log's file cannot grow, a message or a mark is refused."""
+"""TransactionService without space: the log's file cannot grow, a message or an op message is refused."""
 
 import resource
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def harness(tmp_path: Path) -> Iterator[TransactionHarness]:
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """A limit of the size of files stands for it."""
+    """A file size limit simulates it."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
     try:
@@ -34,12 +34,12 @@ def full_disk() -> Iterator[None]:
 
 
 def test_a_full_disk_leaves_it_open(harness: TransactionHarness) -> None:
-    """The write fails: neither message nor mark is there."""
+    """The write fails: neither the message nor the op message is there."""
     harness.end(harness.prepare(b"0"), COMMIT)
     first, second = harness.prepare(b"1"), harness.prepare(b"2")
     with full_disk():
-        harness.tell(first, COMMIT)
-        harness.tell(second, ROLLBACK)
+        harness.decide(first, COMMIT)
+        harness.decide(second, ROLLBACK)
         harness.timers.run()
     codes = [answer.code for answer in harness.peer.replies]
     assert codes == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
@@ -51,7 +51,7 @@ def test_a_full_disk_leaves_it_open(harness: TransactionHarness) -> None:
 
 
 def test_a_full_disk_that_refuses_the_message_leaves_it_open(harness: TransactionHarness) -> None:
-    """There is no room for the first entry of the topic's queue."""
+    """There is no space for the first entry of the topic's queue."""
     half = harness.prepare()
     with full_disk(), pytest.raises(Refusal, match="not available"):
         harness.end(half, COMMIT)
@@ -61,10 +61,10 @@ def test_a_full_disk_that_refuses_the_message_leaves_it_open(harness: Transactio
 
 
 @pytest.mark.parametrize("fault", [PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk"), MemoryError()])
-def test_a_mark_that_finds_no_room_comes_later(
+def test_an_op_message_without_space_is_written_later(
     harness: TransactionHarness, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
-    """The final message is staged, its mark is refused: it stays decided. A rollback is refused with its mark."""
+    """The final message is staged, its op message is refused: it stays decided. A rollback is refused with its op."""
     first, second = harness.prepare(b"1"), harness.prepare(b"2")
     put = harness.appender.put
 
@@ -75,8 +75,8 @@ def test_a_mark_that_finds_no_room_comes_later(
 
     with monkeypatch.context() as patch:
         patch.setattr(harness.appender, "put", refuse)
-        harness.tell(first, COMMIT)
-        harness.tell(second, ROLLBACK)
+        harness.decide(first, COMMIT)
+        harness.decide(second, ROLLBACK)
         harness.timers.run()
     codes = sorted(answer.code for answer in harness.peer.replies)
     assert codes == [0, ResponseCode.SERVICE_NOT_AVAILABLE]

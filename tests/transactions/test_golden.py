@@ -1,4 +1,4 @@
-"""Transactions as Apache stored them: made again from their half messages, and taken over where they are pending."""
+"""Transactions as Apache stored them: rebuilt from their half messages, and continued if they are pending."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ def same(message: Message, stored: Record) -> bool:
     return message == Message.of_record(stored)
 
 
-def test_final_messages_are_made_alike(store: MessageStore) -> None:
+def test_final_messages_equal_apaches(store: MessageStore) -> None:
     finals = [
         record
         for topic, queue_id in store.reader.queues()
@@ -54,7 +54,7 @@ def test_final_messages_are_made_alike(store: MessageStore) -> None:
         assert same(half_message.committed(decode(raw)), final)
 
 
-def test_copies_are_made_alike(store: MessageStore) -> None:
+def test_copies_equal_apaches(store: MessageStore) -> None:
     halves = records(store, HALF)
     copies = [record for record in halves if "TRANSACTION_CHECK_TIMES" in record.properties]
     assert len(copies) >= 6
@@ -63,7 +63,7 @@ def test_copies_are_made_alike(store: MessageStore) -> None:
         assert any(same(half_message.check_copy(one, immune=False), copy) for one in before)
 
 
-def test_half_messages_are_made_alike(store: MessageStore) -> None:
+def test_half_messages_equal_apaches(store: MessageStore) -> None:
     for record in records(store, HALF):
         if "TRANSACTION_CHECK_TIMES" in record.properties:
             continue
@@ -76,7 +76,7 @@ def test_half_messages_are_made_alike(store: MessageStore) -> None:
         assert same(message, record)
 
 
-def test_marks_are_read(store: MessageStore) -> None:
+def test_op_messages_are_read(store: MessageStore) -> None:
     ops = records(store, OP)
     halves = records(store, HALF)
     ended = [offset for record in ops for offset in op_half_offsets(record.body)]
@@ -86,8 +86,8 @@ def test_marks_are_read(store: MessageStore) -> None:
 
 
 @pytest.mark.parametrize(("name", "open_ones"), [("store-apache", 1), ("store-apache-crashed", 2)])
-def test_pending_ones_are_taken_over(tmp_path: Path, name: str, open_ones: int) -> None:
-    """Apache's kill left two copies of one; of what was decided nothing is asked."""
+def test_pending_transactions_are_continued(tmp_path: Path, name: str, open_ones: int) -> None:
+    """Apache's kill left two copies of one; decided ones are not checked."""
     golden = Golden(name, tmp_path)
     store = MessageStore.open(golden.root, CONFIG)
     last = records(store, HALF)[-1]

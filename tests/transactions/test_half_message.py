@@ -1,4 +1,4 @@
-"""Half messages as values: how they begin, what the final message keeps, what a copy counts."""
+"""Half messages as values: how they are created, what the final message keeps, what a copy counts."""
 
 from dataclasses import replace
 
@@ -12,36 +12,58 @@ from firearrow.broker.transactions.check_sender import encoded
 from tests.support.harness import HOST
 
 PREPARED = {
-    "TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "U", "TAGS": "t", "WAIT": "true", "__transactionId__": "U",
-    "REAL_TOPIC": "T", "REAL_QID": "3",
-}  # fmt: skip
+    "TRAN_MSG": "true",
+    "PGROUP": "PG",
+    "UNIQ_KEY": "U",
+    "TAGS": "t",
+    "WAIT": "true",
+    "__transactionId__": "U",
+    "REAL_TOPIC": "T",
+    "REAL_QID": "3",
+}
 
 
 def record(**properties: str) -> Record:
     return Record(
-        size=0, body_crc=77, queue_id=0, flag=5, queue_offset=12, physical_offset=900, sys_flag=0x1,
-        born_timestamp=1000, born_host=HOST, store_timestamp=2000, store_host=HOST, reconsume_times=2,
-        prepared_offset=0, body=b"body", topic="RMQ_SYS_TRANS_HALF_TOPIC",
+        size=0,
+        body_crc=77,
+        queue_id=0,
+        flag=5,
+        queue_offset=12,
+        physical_offset=900,
+        sys_flag=0x1,
+        born_timestamp=1000,
+        born_host=HOST,
+        store_timestamp=2000,
+        store_host=HOST,
+        reconsume_times=2,
+        prepared_offset=0,
+        body=b"body",
+        topic="RMQ_SYS_TRANS_HALF_TOPIC",
         properties_bytes=properties_text(PREPARED | properties),
-    )  # fmt: skip
+    )
 
 
-def test_a_message_becomes_half() -> None:
+def test_a_message_becomes_a_half_message() -> None:
     message = Message("T", 3, b"body", {"TRAN_MSG": "true", "UNIQ_KEY": "U"}, sys_flag=0x5)
     half_message.make_half(message)
     assert (message.topic, message.queue_id, message.sys_flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 0x1)
     assert message.properties == {
-        "TRAN_MSG": "true", "UNIQ_KEY": "U", "__transactionId__": "U", "REAL_TOPIC": "T", "REAL_QID": "3",
-    }  # fmt: skip
+        "TRAN_MSG": "true",
+        "UNIQ_KEY": "U",
+        "__transactionId__": "U",
+        "REAL_TOPIC": "T",
+        "REAL_QID": "3",
+    }
 
 
-def test_a_delay_that_is_no_number_is_refused_before_it_is_half() -> None:
+def test_a_delay_that_is_not_a_number_is_refused_before() -> None:
     with pytest.raises(Refusal, match="DELAY"):
         half_message.make_half(Message("T", 0, b"", {"TRAN_MSG": "true", "DELAY": "soon"}))
 
 
 def test_the_final_message() -> None:
-    """As 5.5.0 stores it: TRAN_MSG stays, REAL_* go."""
+    """As 5.5.0 stores it: TRAN_MSG stays, REAL_* are removed."""
     final = half_message.committed(record())
     assert (final.topic, final.queue_id, final.sys_flag, final.flag) == ("T", 3, 0x9, 5)
     assert (final.prepared_offset, final.born_ms, final.reconsume_times) == (900, 1000, 2)
@@ -73,13 +95,13 @@ def test_a_half_message_without_a_real_queue_cannot_be_committed(broken: dict[st
 
 
 @pytest.mark.parametrize(("before", "after"), [({}, "1"), ({"TRANSACTION_CHECK_TIMES": "4"}, "5")])
-def test_a_copy_counts(before: dict[str, str], after: str) -> None:
+def test_a_copy_counts_checks(before: dict[str, str], after: str) -> None:
     copy = half_message.check_copy(record(**before), immune=False)
     assert (copy.topic, copy.queue_id, copy.flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 5)
     assert copy.properties == PREPARED | {"TRANSACTION_CHECK_TIMES": after}
 
 
-def test_an_immune_copy_remembers_where_it_stood_first() -> None:
+def test_an_immune_copy_keeps_its_first_offset() -> None:
     first = half_message.check_copy(record(), immune=True)
     assert first.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "12"
     again = half_message.check_copy(record(TRAN_PREPARED_QUEUE_OFFSET="4"), immune=True)
@@ -95,7 +117,7 @@ def test_immunity(text: str | None, ms: int | None) -> None:
 
 
 @pytest.mark.parametrize("topic", ["T", "L" * 127, "%RETRY%" + "L" * 200])
-def test_what_a_producer_is_shown_decodes(topic: str) -> None:
+def test_the_message_of_a_check_can_be_decoded(topic: str) -> None:
     shown = decode(encoded(replace(record(), topic=topic)), False)
     assert (shown.topic, shown.body, shown.properties) == (topic, b"body", PREPARED)
     assert (shown.born_timestamp, shown.store_timestamp, shown.physical_offset) == (1000, 2000, 900)

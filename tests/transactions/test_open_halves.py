@@ -1,4 +1,4 @@
-"""Ledger: what is open, what ended, which copy a decision ends; how far both queues are worked off."""
+"""OpenHalfMessages: what is open, what ended, which copy a decision ends; the progress of both queues."""
 
 import random
 
@@ -16,7 +16,7 @@ def open_below(open_halves: OpenHalfMessages, high: int) -> list[int]:
     return found
 
 
-def test_the_base_moves_over_what_ended() -> None:
+def test_the_base_moves_past_ended_messages() -> None:
     open_halves = OpenHalfMessages(10, 0)
     open_halves.end([11, 12])
     assert (open_halves.base, open_below(open_halves, 15)) == (10, [10, 13, 14])
@@ -25,7 +25,7 @@ def test_the_base_moves_over_what_ended() -> None:
     assert not open_halves.is_open(12)
 
 
-def test_what_is_ending_is_not_open_and_holds_the_base() -> None:
+def test_ending_messages_are_not_open_and_hold_the_base() -> None:
     open_halves = OpenHalfMessages(0, 0)
     open_halves.begin(0)
     assert not open_halves.is_open(0)
@@ -46,7 +46,7 @@ def test_a_decision_for_any_copy_ends_the_newest() -> None:
     assert not any(map(open_halves.is_open, (0, 3, 7)))
 
 
-def test_a_copy_that_was_not_stored_is_none() -> None:
+def test_a_copy_that_was_not_stored_does_not_count() -> None:
     open_halves = OpenHalfMessages(0, 0)
     open_halves.copy(0, 3)
     open_halves.end([0])
@@ -67,7 +67,7 @@ def test_copies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert known == list(range(90, 100))
 
 
-def test_op_messages_are_worked_off_in_order() -> None:
+def test_op_messages_are_processed_in_order() -> None:
     open_halves = OpenHalfMessages(0, 5)
     open_halves.load(5, [1, 2])
     assert open_halves.op_base == 5
@@ -77,7 +77,7 @@ def test_op_messages_are_worked_off_in_order() -> None:
     assert open_halves.op_base == 7
 
 
-def test_marks_below_the_base_are_known_as_early() -> None:
+def test_op_offsets_below_the_base_are_recognized() -> None:
     open_halves = OpenHalfMessages(10, 0)
     open_halves.load(0, [3, 12])
     assert open_halves.was_ended_early(3)
@@ -86,7 +86,7 @@ def test_marks_below_the_base_are_known_as_early() -> None:
     assert open_halves.is_open(13)
 
 
-def test_the_log_dropped_the_front() -> None:
+def test_the_log_deleted_the_front() -> None:
     open_halves = OpenHalfMessages(0, 0)
     open_halves.load(0, [5])
     open_halves.skip_to(5)
@@ -95,7 +95,7 @@ def test_the_log_dropped_the_front() -> None:
     assert open_halves.next_open(0) == 6
 
 
-def test_any_order_of_ends_against_a_plain_model() -> None:
+def test_any_order_of_ends_compared_with_a_simple_model() -> None:
     rng = random.Random(7)
     for _ in range(50):
         open_halves, ended = OpenHalfMessages(0, 0), set[int]()

@@ -1,4 +1,4 @@
-"""TransactionService after a stop or a kill, and after another broker: what was decided stays decided."""
+"""TransactionService after a stop, a kill, or another broker: decided transactions stay decided."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def again(harness: TransactionHarness, folder: Path, offsets: bytes | None = Non
     return TransactionHarness(folder, offsets, harness.clock.now_ms())
 
 
-def test_what_was_decided_before_a_kill_stays_decided(tmp_path: Path) -> None:
+def test_decisions_survive_a_kill(tmp_path: Path) -> None:
     harness = TransactionHarness(tmp_path)
     halves = [harness.prepare(b"%d" % number) for number in range(30)]
     for half in halves[:20]:
@@ -31,8 +31,8 @@ def test_what_was_decided_before_a_kill_stays_decided(tmp_path: Path) -> None:
     assert [int(body) for body in harness.bodies("T", 1)] == list(range(1, 20, 2))
 
 
-def test_a_kill_after_a_check_asks_for_one_copy(tmp_path: Path) -> None:
-    """The file of the offsets is older than the check."""
+def test_after_a_kill_only_one_copy_is_checked(tmp_path: Path) -> None:
+    """The offsets file is older than the check."""
     harness = TransactionHarness(tmp_path)
     old = harness.offsets.to_json()
     harness.prepare()
@@ -45,8 +45,8 @@ def test_a_kill_after_a_check_asks_for_one_copy(tmp_path: Path) -> None:
     assert harness.bodies("T", 1) == [b"x"]
 
 
-def test_a_lost_mark_is_written_at_start(tmp_path: Path) -> None:
-    """The write was torn between the final message and its mark."""
+def test_a_lost_op_message_is_written_at_start(tmp_path: Path) -> None:
+    """The write was torn between the final message and its op message."""
     harness = TransactionHarness(tmp_path)
     half = harness.prepare()
     message = Message("T", 1, b"x", sys_flag=8)
@@ -64,15 +64,15 @@ def test_a_lost_mark_is_written_at_start(tmp_path: Path) -> None:
 def test_a_commit_that_the_log_lacks_is_void(tmp_path: Path) -> None:
     harness = TransactionHarness(tmp_path)
     half = harness.prepare()
-    harness.tell(half, COMMIT)
+    harness.decide(half, COMMIT)
     harness = again(harness, tmp_path)
     harness.timers.run()
     assert (harness.bodies("T", 1), harness.marks()) == ([], [])
     [_] = harness.next_round(harness.join())
 
 
-def test_apaches_offsets_and_marks_are_taken_over(tmp_path: Path) -> None:
-    """A batch of marks, some of them below the offset; a copy whose first place was marked."""
+def test_apaches_offsets_and_op_messages_are_continued(tmp_path: Path) -> None:
+    """An op message with several offsets, some below the group's offset; a copy whose first offset was ended."""
     harness = TransactionHarness(tmp_path)
     for _ in range(6):
         harness.prepare()
@@ -96,17 +96,17 @@ def test_apaches_offsets_and_marks_are_taken_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("last", "marks"), [(b"0", [b"0", b"1", b"2", b"3"]), (b"0,", [b"0,", b"1,2,3,"])], ids=["4", "5"]
 )
-def test_marks_are_put_as_the_broker_before_us_reads_them(
+def test_op_messages_have_the_form_of_the_previous_broker(
     tmp_path: Path, last: bytes, marks: list[bytes]
 ) -> None:
-    """Apache 4 takes a mark that names more than one for none, and would ask again for what was decided."""
+    """Apache 4 ignores an op message with more than one offset, and would check what was decided."""
     harness = TransactionHarness(tmp_path)
     halves = [harness.prepare() for _ in range(4)]
     harness.put(OP, last, TAGS="d")
     harness.timers.run()
     harness = again(harness, tmp_path)
     for half in halves[1:]:
-        harness.tell(half, ROLLBACK)
+        harness.decide(half, ROLLBACK)
     harness.timers.run()
     assert harness.marks() == marks
     assert harness.offset(HALF) == 4

@@ -1,4 +1,4 @@
-"""TransactionService with a manual clock: endings, check-backs, discards."""
+"""TransactionService with a manual clock: decisions, checks, discards."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,9 @@ def harness(tmp_path: Path) -> Iterator[TransactionHarness]:
 # ---- decisions ----
 
 
-def test_a_commit_is_visible_once_and_marked_in_the_same_turn(harness: TransactionHarness) -> None:
+def test_a_commit_is_visible_once_and_its_op_message_is_in_the_same_batch(
+    harness: TransactionHarness,
+) -> None:
     half = harness.prepare(b"paid")
     assert harness.bodies("T", 1) == []
     answer = harness.end(half, COMMIT)
@@ -64,7 +66,7 @@ def test_unknown_changes_nothing(harness: TransactionHarness) -> None:
 
 
 @pytest.mark.parametrize("what", [4, 1, -8])
-def test_what_is_no_decision_is_refused(harness: TransactionHarness, what: int) -> None:
+def test_invalid_decisions_are_refused(harness: TransactionHarness, what: int) -> None:
     half = harness.prepare()
     with pytest.raises(Refusal, match="commitOrRollback"):
         harness.end(half, what)
@@ -77,20 +79,20 @@ def test_the_first_decision_counts(
     harness: TransactionHarness, first: int, second: int, same_turn: bool
 ) -> None:
     half = harness.prepare()
-    harness.tell(half, first)
+    harness.decide(half, first)
     if not same_turn:
         harness.timers.run()
-    harness.tell(half, second)
+    harness.decide(half, second)
     harness.timers.run()
     assert [answer.code for answer in harness.peer.replies] == [0, 0]
     assert harness.bodies("T", 1) == ([b"x"] if first == COMMIT else [])
     assert harness.marks() == [b"0,"]
 
 
-def test_decisions_of_a_turn_share_an_op_message(harness: TransactionHarness) -> None:
+def test_decisions_of_a_batch_share_an_op_message(harness: TransactionHarness) -> None:
     halves = [harness.prepare(b"%d" % number) for number in range(20)]
     for half in halves:
-        harness.tell(half, COMMIT if half.queue_offset % 2 else ROLLBACK)
+        harness.decide(half, COMMIT if half.queue_offset % 2 else ROLLBACK)
     harness.timers.run()
     assert harness.marks() == [b"".join(b"%d," % number for number in range(20))]
     assert [int(body) for body in harness.bodies("T", 1)] == list(range(1, 20, 2))
@@ -101,7 +103,7 @@ def test_op_messages_are_bounded(tmp_path: Path) -> None:
     harness = TransactionHarness(tmp_path, transaction_op_bytes=5)
     halves = [harness.prepare() for _ in range(7)]
     for half in halves:
-        harness.tell(half, ROLLBACK)
+        harness.decide(half, ROLLBACK)
     harness.timers.run()
     assert harness.marks() == [b"0,1,2,", b"3,4,5,", b"6,"]
 
@@ -161,7 +163,7 @@ def test_transactions_can_be_forbidden(tmp_path: Path) -> None:
     assert refusal.value.code == ResponseCode.NO_PERMISSION
 
 
-def test_half_messages_that_wait_are_bounded(tmp_path: Path) -> None:
+def test_pending_half_messages_are_bounded(tmp_path: Path) -> None:
     harness = TransactionHarness(tmp_path, halves_max=3)
     halves = [harness.prepare() for _ in range(3)]
     with pytest.raises(Refusal, match="at most 3"):
@@ -170,10 +172,10 @@ def test_half_messages_that_wait_are_bounded(tmp_path: Path) -> None:
     assert harness.prepare().queue_offset == 3
 
 
-# ---- check-backs ----
+# ---- checks ----
 
 
-def test_an_open_one_is_asked_for_and_its_answer_counts(harness: TransactionHarness) -> None:
+def test_an_open_transaction_is_checked_and_the_response_counts(harness: TransactionHarness) -> None:
     asked = harness.join()
     first = harness.prepare(b"when asked")
     [request] = harness.next_round(asked)
@@ -200,7 +202,7 @@ def test_a_late_decision_ends_the_copy(harness: TransactionHarness, late: int) -
     assert harness.next_round(asked) == []
 
 
-def test_young_ones_and_what_is_decided_are_not_asked_for(harness: TransactionHarness) -> None:
+def test_young_and_decided_transactions_are_not_checked(harness: TransactionHarness) -> None:
     asked = harness.join()
     harness.end(harness.prepare(), COMMIT)
     harness.end(harness.prepare(), ROLLBACK)
@@ -212,7 +214,7 @@ def test_young_ones_and_what_is_decided_are_not_asked_for(harness: TransactionHa
     [_] = harness.next_round(asked)
 
 
-def test_after_enough_checks_it_is_given_up(tmp_path: Path) -> None:
+def test_after_enough_checks_it_is_discarded(tmp_path: Path) -> None:
     harness = TransactionHarness(tmp_path, transaction_check_max=3)
     asked = harness.join()
     harness.prepare(b"forgotten")
@@ -235,7 +237,7 @@ def test_three_days_are_too_old(harness: TransactionHarness) -> None:
     assert harness.bodies(DISCARD) == [b"x"]
 
 
-def test_who_keeps_files_for_longer_asks_for_longer(tmp_path: Path) -> None:
+def test_a_longer_retention_allows_longer_checks(tmp_path: Path) -> None:
     harness = TransactionHarness(tmp_path, reserved_hours=100)
     asked = harness.join()
     harness.prepare()
@@ -247,7 +249,7 @@ def test_who_keeps_files_for_longer_asks_for_longer(tmp_path: Path) -> None:
     harness.close()
 
 
-def test_without_a_producer_it_is_counted_all_the_same(harness: TransactionHarness) -> None:
+def test_without_a_producer_the_check_is_still_counted(harness: TransactionHarness) -> None:
     harness.prepare()
     harness.next_round()
     assert harness.records(HALF)[-1].properties["TRANSACTION_CHECK_TIMES"] == "1"
@@ -255,7 +257,7 @@ def test_without_a_producer_it_is_counted_all_the_same(harness: TransactionHarne
     assert asked_for(harness, request).properties["TRANSACTION_CHECK_TIMES"] == "2"
 
 
-def test_the_producers_of_a_group_are_asked_in_turn(harness: TransactionHarness) -> None:
+def test_the_producers_of_a_group_are_checked_in_turn(harness: TransactionHarness) -> None:
     peers = [harness.join() for _ in range(3)]
     stranger = harness.join("other")
     for _ in range(9):
@@ -264,7 +266,7 @@ def test_the_producers_of_a_group_are_asked_in_turn(harness: TransactionHarness)
     assert [len(peer.requests) for peer in [*peers, stranger]] == [3, 3, 3, 0]
 
 
-def test_who_does_not_read_is_not_asked(harness: TransactionHarness) -> None:
+def test_producers_that_do_not_read_get_no_checks(harness: TransactionHarness) -> None:
     deaf, living = harness.join(), harness.join()
     deaf.write_paused = True
     for _ in range(4):
@@ -273,7 +275,7 @@ def test_who_does_not_read_is_not_asked(harness: TransactionHarness) -> None:
     assert (len(deaf.requests), len(living.requests)) == (0, 4)
 
 
-def test_an_immune_one_is_put_again_and_not_asked_for(harness: TransactionHarness) -> None:
+def test_an_immune_transaction_is_copied_and_not_checked(harness: TransactionHarness) -> None:
     asked = harness.join()
     first = harness.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="40")
     assert harness.next_round(asked) == []
@@ -286,7 +288,7 @@ def test_an_immune_one_is_put_again_and_not_asked_for(harness: TransactionHarnes
     assert harness.marks() == [b"%d," % copy.queue_offset]
 
 
-def test_an_immune_one_is_asked_for_afterwards(harness: TransactionHarness) -> None:
+def test_an_immune_transaction_is_checked_afterwards(harness: TransactionHarness) -> None:
     asked = harness.join()
     harness.prepare(CHECK_IMMUNITY_TIME_IN_SECONDS="40")
     harness.next_round(asked)
@@ -295,7 +297,7 @@ def test_an_immune_one_is_asked_for_afterwards(harness: TransactionHarness) -> N
     assert harness.bodies("T", 1) == [b"x"]
 
 
-def test_slices_go_through_many(harness: TransactionHarness) -> None:
+def test_many_are_checked_in_slices(harness: TransactionHarness) -> None:
     asked = harness.join()
     for _ in range(100):
         harness.prepare()
@@ -304,7 +306,7 @@ def test_slices_go_through_many(harness: TransactionHarness) -> None:
     assert harness.offset(HALF) == 200
 
 
-def test_a_resumed_one_is_asked_for_again(tmp_path: Path) -> None:
+def test_a_resumed_transaction_is_checked_again(tmp_path: Path) -> None:
     harness = TransactionHarness(tmp_path, transaction_check_max=1)
     asked = harness.join()
     harness.prepare(b"late")
@@ -321,7 +323,7 @@ def test_a_resumed_one_is_asked_for_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("message_id", ["", "x", "0" * 32, "F" * 32])
-def test_only_what_was_discarded_is_resumed(harness: TransactionHarness, message_id: str) -> None:
+def test_only_discarded_transactions_are_resumed(harness: TransactionHarness, message_id: str) -> None:
     harness.prepare()
     request = RemotingCommand(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": message_id})
     with pytest.raises(Refusal, match="Exception was thrown"):

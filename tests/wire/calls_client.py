@@ -48,5 +48,5 @@ def run(test: Callable[[CallsClient, RecordingTransport], Awaitable[None]], pend
 
 
 def asked(transport: RecordingTransport) -> list[RemotingCommand]:
-    """The requests written so far, each in a write of its own or several in one."""
+    """The requests written so far, each in a separate write or several in one."""
     return commands_in(b"".join(transport.writes))

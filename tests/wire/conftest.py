@@ -1,4 +1,4 @@
-"""A harness with an engine, on each kind of loop."""
+"""A harness with a poller, on each kind of loop."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -27,5 +27,5 @@ def harness(loop: asyncio.AbstractEventLoop) -> Iterator[PollerHarness]:
     yield harness
     for peer in harness.peers:
         peer.close()
-    harness.turns(20)
+    harness.iterate(20)
     harness.engine.close()

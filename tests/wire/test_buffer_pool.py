@@ -1,4 +1,4 @@
-"""Shelf: rooms of large frames are used again, and what is kept of them is bounded."""
+"""BufferPool: buffers of large frames are reused, and the pool is bounded."""
 
 import asyncio
 import threading
@@ -10,7 +10,7 @@ LARGE = 3 << 20
 BEGUN = 400_000
 
 
-def test_the_smallest_room_that_is_large_enough() -> None:
+def test_the_smallest_buffer_that_is_large_enough() -> None:
     pool, buffers = BufferPool(), [bytearray(size) for size in (500, 300, 400)]
     for buffer in buffers:
         pool.release(buffer)
@@ -22,7 +22,7 @@ def test_the_smallest_room_that_is_large_enough() -> None:
     assert (pool.bytes, pool.acquire(0)) == (0, None)
 
 
-def test_what_is_kept_has_a_bound_and_small_ones_go_first() -> None:
+def test_the_pool_is_bounded_and_drops_small_buffers_first() -> None:
     pool = BufferPool()
     half, quarter = bytearray(KEPT_BYTES // 2), bytearray(KEPT_BYTES // 4)
     pool.release(quarter)
@@ -34,14 +34,14 @@ def test_what_is_kept_has_a_bound_and_small_ones_go_first() -> None:
     assert pool.bytes == KEPT_BYTES // 2
 
 
-def test_a_large_frame_comes_to_lie_where_another_connections_was() -> None:
-    frame, first, second = _in_a_thread_of_its_own()
-    assert first < frame, "nothing lay ready: the room grows with what comes"
-    assert second >= frame, "the room of the frame before, taken as soon as the next has begun"
+def test_a_large_frame_reuses_the_buffer_of_another_connection() -> None:
+    frame, first, second = _in_a_separate_thread()
+    assert first < frame, "no pooled buffer: it grows with the received bytes"
+    assert second >= frame, "the previous frame's buffer, taken when the next frame begins"
 
 
-def _in_a_thread_of_its_own() -> tuple[int, int, int]:
-    """Bytes of the frame; what the connections hold when a part of it has come."""
+def _in_a_separate_thread() -> tuple[int, int, int]:
+    """Bytes of the frame; bytes that the connections hold after a part of it has arrived."""
     held: list[int] = []
 
     def receive() -> None:

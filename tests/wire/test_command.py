@@ -1,4 +1,4 @@
-"""Commands: what peers send is read as they meant it, what we write is read back the same, nothing bad gets through."""
+"""Commands: parsed as peers meant them, encoded so that they are read back the same; malformed ones are refused."""
 
 import json
 import struct
@@ -23,7 +23,7 @@ def same(one: RemotingCommand, other: RemotingCommand) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-def test_every_recorded_frame_is_read_as_apache_meant_it_and_survives_a_round_trip() -> None:
+def test_every_recorded_frame_is_read_as_apache_does_and_survives_a_round_trip() -> None:
     count = 0
     for _, recorded, raw in golden.whole_frames():
         line = recorded.line
@@ -38,7 +38,7 @@ def test_every_recorded_frame_is_read_as_apache_meant_it_and_survives_a_round_tr
     assert count > 5000
 
 
-def test_the_worked_frames_of_the_protocol() -> None:
+def test_the_example_frames_of_the_protocol() -> None:
     raw = frame(
         b'{"code":105,"extFields":{"topic":"TopicTest"},"flag":0,"language":"JAVA","opaque":7,'
         b'"serializeTypeCurrentRPC":"JSON","version":401}'
@@ -175,7 +175,7 @@ def test_a_json_answer_is_what_a_json_parser_reads() -> None:
     assert (header["remark"], header["opaque"], header["language"]) == ('"', -1, "PYTHON")
 
 
-def test_pop_codes_do_not_fit_a_binary_header_and_go_out_as_json() -> None:
+def test_pop_codes_do_not_fit_a_binary_header_and_are_sent_as_json() -> None:
     command = RemotingCommand(RequestCode.POP_MESSAGE, serializer=1)
     assert RemotingCommand.decode(command.encode()).code == RequestCode.POP_MESSAGE
 
@@ -188,7 +188,7 @@ def test_an_answer_mirrors_opaque_and_serializer() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " 1", "1 ", "1_0", "٣", "0x1", "1.0", "+", "-", "9" * 21, str(2**63)])
-def test_a_field_that_is_no_number_is_named(text: str) -> None:
+def test_a_field_that_is_not_a_number_is_named(text: str) -> None:
     with pytest.raises(FieldError, match="queueOffset"):
         RemotingCommand(11, {"queueOffset": text}).integer("queueOffset")
 

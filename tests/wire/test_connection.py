@@ -1,4 +1,4 @@
-"""Conn: frames come out whole whatever the cuts, answers leave together, a peer that does not read is not read."""
+"""Connection: frames come out whole at any cut, responses are sent together, a peer that does not read is not read."""
 
 import asyncio
 import struct
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from firearrow._native.wire.command import RemotingCommand
-from tests.support.connections import Echo, connected, feed, requests, turn
+from tests.support.connections import Echo, connected, feed, requests, run_once
 
 FRAMES_PER_PASS = 256
 
@@ -20,7 +20,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.close()
 
 
-def test_frames_fed_in_two_pieces_at_every_cut(loop: asyncio.AbstractEventLoop) -> None:
+def test_frames_fed_in_two_parts_at_every_cut(loop: asyncio.AbstractEventLoop) -> None:
     data = requests(3, 5)
     for cut in range(len(data) + 1):
         connection = Echo(loop)
@@ -39,21 +39,23 @@ def test_frames_fed_byte_by_byte(loop: asyncio.AbstractEventLoop) -> None:
     assert [c.opaque for c in connection.commands] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("piece", [1 << 14, 1 << 17, (1 << 18) - 1, 1 << 18, 1 << 20])
-def test_a_big_frame_among_small_ones_in_pieces_of_any_size(
-    loop: asyncio.AbstractEventLoop, piece: int
+@pytest.mark.parametrize("chunk", [1 << 14, 1 << 17, (1 << 18) - 1, 1 << 18, 1 << 20])
+def test_a_big_frame_among_small_ones_in_chunks_of_any_size(
+    loop: asyncio.AbstractEventLoop, chunk: int
 ) -> None:
     big = RemotingCommand(10, body=bytes(range(256)) * 4096 * 4, opaque=7).encode()
     data = requests(2) + big + requests(2)
     connection = Echo(loop)
     connected(connection)
-    for at in range(0, len(data), piece):
-        feed(connection, data[at : at + piece])
+    for at in range(0, len(data), chunk):
+        feed(connection, data[at : at + chunk])
     assert [c.opaque for c in connection.commands] == [0, 1, 7, 0, 1]
     assert connection.commands[2].body == bytes(range(256)) * 4096 * 4
 
 
-def test_two_connections_share_the_window_and_not_their_bytes(loop: asyncio.AbstractEventLoop) -> None:
+def test_two_connections_share_the_receive_window_and_not_their_bytes(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
     one, other = Echo(loop), Echo(loop)
     connected(one)
     connected(other)
@@ -66,30 +68,30 @@ def test_two_connections_share_the_window_and_not_their_bytes(loop: asyncio.Abst
     assert [len(c.body) for c in other.commands] == [40_000] * 2
 
 
-def test_answers_of_one_turn_leave_as_one_write(loop: asyncio.AbstractEventLoop) -> None:
+def test_responses_of_one_batch_are_one_write(loop: asyncio.AbstractEventLoop) -> None:
     connection = Echo(loop, answer_bytes=10)
     transport = connected(connection)
     feed(connection, requests(20))
     assert transport.writes == []
-    turn(loop)
+    run_once(loop)
     assert len(transport.writes) == 1
 
 
-def test_a_flood_on_one_connection_lets_the_others_have_their_turn(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_flood_on_one_connection_does_not_starve_the_others(loop: asyncio.AbstractEventLoop) -> None:
     connection = Echo(loop, reads_always=True)  # for which time does not count
     transport = connected(connection)
     feed(connection, requests(FRAMES_PER_PASS * 2 + 5))
     assert len(connection.commands) == FRAMES_PER_PASS
     assert not transport.reading
-    turn(loop)
+    run_once(loop)
     assert len(connection.commands) == FRAMES_PER_PASS * 2
-    turn(loop)
+    run_once(loop)
     assert len(connection.commands) == FRAMES_PER_PASS * 2 + 5
     assert transport.reading
 
 
 class Slow(Echo):
-    """Works on each command for longer than its share of a turn."""
+    """Works on each command for longer than its share of a pass."""
 
     def received(self, command: RemotingCommand) -> None:
         super().received(command)
@@ -98,15 +100,15 @@ class Slow(Echo):
             pass
 
 
-def test_hard_work_on_one_connection_lets_the_others_have_their_turn(loop: asyncio.AbstractEventLoop) -> None:
+def test_expensive_work_on_one_connection_does_not_starve_the_others(loop: asyncio.AbstractEventLoop) -> None:
     connection = Slow(loop)
     transport = connected(connection)
     feed(connection, requests(5))
     assert len(connection.commands) == 2
     assert not transport.reading
-    turn(loop)
+    run_once(loop)
     assert len(connection.commands) == 4
-    turn(loop)
+    run_once(loop)
     assert [command.opaque for command in connection.commands] == list(range(5))
     assert transport.reading
 
@@ -118,14 +120,14 @@ def test_a_peer_that_does_not_read_is_not_read(loop: asyncio.AbstractEventLoop) 
     answered_at_once = len(connection.commands)
     assert answered_at_once <= 11
     connection.pause_writing()
-    turn(loop)
-    turn(loop)
+    run_once(loop)
+    run_once(loop)
     assert len(connection.commands) == answered_at_once
     assert not transport.reading
     assert connection.write_paused
     connection.resume_writing()
     for _ in range(40):
-        turn(loop)
+        run_once(loop)
     assert [c.opaque for c in connection.commands] == list(range(100))
     assert transport.reading
 
@@ -145,7 +147,7 @@ def test_a_lost_frame_boundary_closes_after_the_answers_before_it(
     assert len(connection.faults) == 1
 
 
-def test_room_grows_with_what_came_and_not_with_what_was_claimed(loop: asyncio.AbstractEventLoop) -> None:
+def test_buffers_grow_with_received_and_not_with_declared_bytes(loop: asyncio.AbstractEventLoop) -> None:
     connection = Echo(loop)
     connected(connection)
     feed(connection, struct.pack(">iI", 15 << 20, 2) + b"{}")
@@ -159,5 +161,5 @@ def test_nothing_is_sent_after_the_connection_is_lost(loop: asyncio.AbstractEven
     transport = connected(connection)
     connection.connection_lost(None)
     connection.send(b"x")
-    turn(loop)
+    run_once(loop)
     assert (transport.writes, connection.closed, connection.losses) == ([], True, 1)

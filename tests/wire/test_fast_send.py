@@ -1,4 +1,4 @@
-"""A lane alone: what it does not do leaves no trace."""
+"""TopicFastSend alone: a send that it does not handle has no side effects."""
 
 import asyncio
 from typing import NamedTuple
@@ -33,9 +33,17 @@ def topic_send(
 ) -> "tuple[TopicFastSend[Message, str, Sent], InFlightLimit]":
     limit = InFlightLimit(count_max, 1000)
     made: TopicFastSend[Message, str, Sent] = TopicFastSend(
-        asyncio.get_running_loop(), "t", SendFrames("g", "t"), ids(), limit,
-        infos=infos, special=frozenset({"S"}), body_bytes_max=10, result_type=Sent, stored="stored",
-    )  # fmt: skip
+        asyncio.get_running_loop(),
+        "t",
+        SendFrames("g", "t"),
+        ids(),
+        limit,
+        infos=infos,
+        special=frozenset({"S"}),
+        body_bytes_max=10,
+        result_type=Sent,
+        stored="stored",
+    )
     return made, limit
 
 
@@ -43,7 +51,7 @@ def slow_path(*outcome: object) -> None:
     raise AssertionError(outcome)
 
 
-def test_a_lane_that_leads_nowhere_does_nothing() -> None:
+def test_a_fast_send_without_a_connection_does_nothing() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         infos: dict[str, object] = {}
         made, _ = topic_send(client, infos)
@@ -64,7 +72,7 @@ def test_a_lane_that_leads_nowhere_does_nothing() -> None:
     run(test)
 
 
-def test_what_is_refused_takes_no_room_and_no_number() -> None:
+def test_a_refused_send_takes_no_capacity_and_no_opaque() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         made, limit = topic_send(client, {"t": ROUTE}, count_max=1)
         made.set_queues(ROUTE, [(0, "b", "q0", client)])
@@ -82,8 +90,8 @@ def test_what_is_refused_takes_no_room_and_no_number() -> None:
         assert first is not None
         assert made.submit(Message("t", b"x"), 5, slow_path) is None
         assert (limit.count, client.pending) == (1, 1)
-        place = {"queueId": "0", "queueOffset": "7", "msgId": "ID", "recallHandle": "R"}
-        client.feed(asked(transport)[0].answer(0, None, place).encode())
+        fields = {"queueId": "0", "queueOffset": "7", "msgId": "ID", "recallHandle": "R"}
+        client.feed(asked(transport)[0].answer(0, None, fields).encode())
         result = await first
         assert (type(result), result.status, result.queue, result.queue_offset) == (Sent, "stored", "q0", 7)
         assert (result.offset_message_id, result.recall_handle, limit.count) == ("ID", "R", 0)
@@ -91,7 +99,7 @@ def test_what_is_refused_takes_no_room_and_no_number() -> None:
     run(test)
 
 
-def test_all_but_success_goes_beyond_and_keeps_its_room() -> None:
+def test_all_results_except_success_take_the_slow_path_and_keep_their_capacity() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         outcomes: list[object] = []
         made, limit = topic_send(client, {"t": ROUTE})

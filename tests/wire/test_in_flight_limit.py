@@ -1,9 +1,9 @@
-"""How much may be on the way."""
+"""Limits of messages and bytes in flight."""
 
 from firearrow._native.wire.fast_send import InFlightLimit
 
 
-def test_an_allowance_counts_messages_and_bytes_but_lets_one_alone() -> None:
+def test_the_limit_counts_messages_and_bytes_but_admits_a_single_one() -> None:
     freed: list[int] = []
 
     class Recording(InFlightLimit):

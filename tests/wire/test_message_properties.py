@@ -1,4 +1,4 @@
-"""Messages on their way out: properties as text, batch bodies, unique ids."""
+"""Messages to be sent: properties as text, batch bodies, unique ids."""
 
 import struct
 import time
@@ -38,7 +38,7 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     time.tzset()
 
 
-def test_an_id_tells_address_process_salt_time_and_number() -> None:
+def test_an_id_contains_address_process_salt_time_and_number() -> None:
     made, elapsed = ids(), since_month(MIDDLE)
     assert made.at(ms(MIDDLE)) == "0A000007" + "2345" + "ABCDEF01" + f"{elapsed:08X}" + "0000"
     assert made.at(ms(MIDDLE) + 1) == "0A000007" + "2345" + "ABCDEF01" + f"{elapsed + 1:08X}" + "0001"
@@ -55,7 +55,7 @@ def test_the_number_wraps_and_ids_of_one_moment_differ() -> None:
 
 @pytest.mark.parametrize("month", range(1, 13))
 def test_time_counts_from_the_month_of_the_local_clock(zone: str, month: int) -> None:
-    """Clocks are put forward and back in some."""
+    """In some zones clocks change during the month."""
     made = ids()
     last = datetime(2026 + month // 12, month % 12 + 1, 1) - timedelta(milliseconds=1)
     for moment in (datetime(2026, month, 1), datetime(2026, month, 28, 3, 4, 5), last):
@@ -63,20 +63,20 @@ def test_time_counts_from_the_month_of_the_local_clock(zone: str, month: int) ->
     assert made.at(ms(last) + 1)[20:28] == "00000000"
 
 
-def test_a_clock_that_steps_back_a_little_stands_still() -> None:
+def test_a_small_step_back_of_the_clock_is_ignored() -> None:
     made, first = ids(), MIDDLE.replace(day=1, hour=0)
     made.at(ms(first))
     assert made.at(ms(first) - 999_999)[20:28] == "00000000"
     assert made.at(ms(first) - 1_000_000)[20:28] == struct.pack(">i", -1_000_000).hex().upper()
 
 
-def test_an_id_of_now_tells_the_time() -> None:
+def test_an_id_of_now_contains_the_time() -> None:
     before = datetime.now()
     assert 0 <= int(ids().next()[20:28], 16) - since_month(before) < 60_000
 
 
 @pytest.mark.parametrize(("host", "salt"), [(bytes(5), bytes(4)), (bytes(4), bytes(3))])
-def test_ids_want_an_address_and_a_salt(host: bytes, salt: bytes) -> None:
+def test_ids_need_an_address_and_a_salt(host: bytes, salt: bytes) -> None:
     with pytest.raises(ValueError, match="unique id"):
         UniqueIds(host, 1, salt)
 
@@ -90,16 +90,31 @@ def test_ids_want_an_address_and_a_salt(host: bytes, salt: bytes) -> None:
         ({"deliver_at_ms": 77}, "TIMER_DELIVER_MS", "77"),
     ],
 )
-def test_all_that_a_message_says_becomes_properties(delay: dict[str, Any], name: str, value: str) -> None:
+def test_all_fields_of_a_message_become_properties(delay: dict[str, Any], name: str, value: str) -> None:
     message = Message(
-        "t", b"", tags="tag", keys=["a", "b"], properties={"own": "ö"}, sharding_key="s", priority=2,
-        wait_store=False, unique_id="ID", **delay,
-    )  # fmt: skip
+        "t",
+        b"",
+        tags="tag",
+        keys=["a", "b"],
+        properties={"own": "ö"},
+        sharding_key="s",
+        priority=2,
+        wait_store=False,
+        unique_id="ID",
+        **delay,
+    )
     text = message_properties(message, ids(), {"PGROUP": "g"})
     assert decode_properties(text) == {
-        "own": "ö", "KEYS": "a b", "UNIQ_KEY": "ID", "WAIT": "false", "TAGS": "tag", "__SHARDINGKEY": "s",
-        "_SYS_MSG_PRIORITY_": "2", "PGROUP": "g", name: value,
-    }  # fmt: skip
+        "own": "ö",
+        "KEYS": "a b",
+        "UNIQ_KEY": "ID",
+        "WAIT": "false",
+        "TAGS": "tag",
+        "__SHARDINGKEY": "s",
+        "_SYS_MSG_PRIORITY_": "2",
+        "PGROUP": "g",
+        name: value,
+    }
 
 
 @pytest.mark.parametrize(
@@ -125,7 +140,7 @@ def test_all_that_a_message_says_becomes_properties(delay: dict[str, Any], name:
         ({"properties": {1: "v"}}, "property 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_its_name(extras: dict[str, Any], named: str) -> None:
+def test_invalid_values_are_refused_by_name(extras: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         message_properties(Message("t", b"", **extras), ids())
 
@@ -139,7 +154,7 @@ def test_what_makes_no_sense_is_refused_by_its_name(extras: dict[str, Any], name
         {"priority": (1 << 31) - 1},
     ],
 )
-def test_numbers_at_their_limits_are_taken(extras: dict[str, Any]) -> None:
+def test_numbers_at_their_limits_are_accepted(extras: dict[str, Any]) -> None:
     assert (
         str(*extras.values())
         in decode_properties(message_properties(Message("t", b"", **extras), ids())).values()
@@ -163,7 +178,7 @@ def test_a_message_gets_its_id_once() -> None:
         Message("t", b"", tags="\ud800"),
     ],
 )
-def test_separators_and_what_is_no_text_are_refused(message: Message) -> None:
+def test_separators_and_non_strings_are_refused(message: Message) -> None:
     with pytest.raises(ValueError, match=r"property|surrogates"):
         message_properties(message, ids())
 
@@ -178,7 +193,7 @@ def test_properties_have_a_limit() -> None:
         message_properties(fits, ids())
 
 
-def test_a_batch_holds_every_message_with_its_own_properties() -> None:
+def test_a_batch_contains_every_message_with_its_own_properties() -> None:
     messages = [
         Message("t", b"", flag=-1),
         Message("t", bytes(range(256)), tags="x"),

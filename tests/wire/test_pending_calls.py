@@ -1,4 +1,4 @@
-"""Calls: every call ends once, with its answer, its time-out or the loss of the connection."""
+"""PendingCalls: every call ends once, with its response, its timeout or the loss of the connection."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from tests.support.transport import RecordingTransport
 from tests.wire.calls_client import CallsClient, Failed, asked, run
 
 
-def test_answers_go_to_who_asked_in_whatever_order() -> None:
+def test_responses_go_to_their_callers_in_any_order() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         calls = [client.call(RemotingCommand.request(10 + n), 5) for n in range(3)]
         await asyncio.sleep(0)
@@ -28,7 +28,7 @@ def test_answers_go_to_who_asked_in_whatever_order() -> None:
     run(test)
 
 
-def test_requests_of_the_peer_are_handed_on() -> None:
+def test_requests_of_the_peer_are_passed_on() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         call = client.call(RemotingCommand.request(10), 5)
         client.feed(RemotingCommand.request(40, {"k": "v"}).encode())
@@ -40,7 +40,7 @@ def test_requests_of_the_peer_are_handed_on() -> None:
     run(test)
 
 
-def test_a_late_call_ends_and_its_answer_is_dropped() -> None:
+def test_a_call_times_out_and_its_late_response_is_dropped() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         slow, fast = client.call(RemotingCommand.request(10), 30), client.call(RemotingCommand.request(11), 0)
         with pytest.raises(Failed) as error:
@@ -54,7 +54,7 @@ def test_a_late_call_ends_and_its_answer_is_dropped() -> None:
     run(test)
 
 
-def test_time_outs_are_kept_while_others_wait_longer() -> None:
+def test_timeouts_expire_while_others_wait_longer() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -69,7 +69,7 @@ def test_time_outs_are_kept_while_others_wait_longer() -> None:
     run(test)
 
 
-def test_a_cancelled_call_disturbs_nobody() -> None:
+def test_a_cancelled_call_does_not_affect_others() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         call, other = (client.call(RemotingCommand.request(10), 5) for _ in range(2))
         call.cancel()
@@ -81,7 +81,7 @@ def test_a_cancelled_call_disturbs_nobody() -> None:
     run(test)
 
 
-def test_all_who_wait_hear_of_the_loss() -> None:
+def test_all_pending_calls_fail_when_the_connection_is_lost() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         calls = [client.call(RemotingCommand.request(10), 5) for _ in range(3)]
         reason = OSError("reset")
@@ -95,7 +95,7 @@ def test_all_who_wait_hear_of_the_loss() -> None:
     run(test)
 
 
-def test_no_more_calls_than_allowed_wait() -> None:
+def test_pending_calls_are_bounded() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         calls = [client.call(RemotingCommand.request(10), 5) for _ in range(3)]
         with pytest.raises(Failed) as error:
@@ -110,7 +110,7 @@ def test_no_more_calls_than_allowed_wait() -> None:
     run(test, pending_max=2)
 
 
-def test_a_retired_connection_closes_behind_the_last_answer() -> None:
+def test_a_retired_connection_closes_after_the_last_response() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         call = client.call(RemotingCommand.request(10), 5)
         await asyncio.sleep(0)
@@ -123,7 +123,7 @@ def test_a_retired_connection_closes_behind_the_last_answer() -> None:
     run(test)
 
 
-def test_a_retired_connection_does_not_wait_for_the_cancelled() -> None:
+def test_a_retired_connection_does_not_wait_for_cancelled_calls() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         client.call(RemotingCommand.request(10), 30).cancel()
         client.retire()
@@ -147,7 +147,7 @@ def test_a_broken_answer_ends_all_calls() -> None:
     run(test)
 
 
-def test_a_client_reads_on_while_its_writing_is_stuck() -> None:
+def test_a_client_keeps_reading_while_writes_are_paused() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         call = client.call(RemotingCommand.request(10), 5)
         await asyncio.sleep(0)
@@ -159,7 +159,7 @@ def test_a_client_reads_on_while_its_writing_is_stuck() -> None:
     run(test)
 
 
-def test_each_thread_receives_into_a_window_of_its_own() -> None:
+def test_each_thread_has_a_separate_receive_window() -> None:
     windows: list[memoryview] = []
 
     def thread() -> None:

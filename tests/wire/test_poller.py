@@ -1,4 +1,4 @@
-"""Engine: many sockets in one pass, one write each; floods, slow readers and cut frames harm nobody else."""
+"""EpollPoller: many sockets in one pass, one write each; floods, slow readers and cut frames affect no other peer."""
 
 import socket
 import time
@@ -23,7 +23,7 @@ def test_requests_of_one_pass_are_answered_by_one_write_each(harness: PollerHarn
         assert [answer.opaque for answer in answers(peer, 20)] == list(range(20))
 
 
-def test_what_is_planned_in_a_pass_runs_behind_its_last_socket(harness: PollerHarness) -> None:
+def test_callbacks_scheduled_in_a_pass_run_after_its_last_socket(harness: PollerHarness) -> None:
     seen: list[str] = []
 
     class Planning(Connection):
@@ -32,7 +32,7 @@ def test_what_is_planned_in_a_pass_runs_behind_its_last_socket(harness: PollerHa
             seen.append("frame")
             harness.engine.call_soon(lambda: seen.append("planned"))
 
-    for _ in range(4):  # so many are served before a pass looks at the clock
+    for _ in range(4):  # that many are served before a pass reads the clock
         peer, _ = harness.join(Planning(harness.loop))
         peer.sendall(frame())
     harness.until(lambda: len(seen) == 8)
@@ -41,7 +41,7 @@ def test_what_is_planned_in_a_pass_runs_behind_its_last_socket(harness: PollerHa
     harness.until(lambda: seen[-1] == "later")
 
 
-def test_what_that_plans_comes_right_behind_it_and_the_rest_in_the_loops_next_turn(
+def test_callbacks_they_schedule_run_next_and_later_ones_in_the_next_iteration(
     harness: PollerHarness,
 ) -> None:
     seen: list[str] = []
@@ -66,17 +66,17 @@ def test_what_that_plans_comes_right_behind_it_and_the_rest_in_the_loops_next_tu
 
 
 @pytest.mark.parametrize("cut", [1, 3, 7, 50])
-def test_frames_come_out_whole_whatever_the_cuts(harness: PollerHarness, cut: int) -> None:
+def test_frames_come_out_whole_at_any_cut(harness: PollerHarness, cut: int) -> None:
     connection, peer, _ = harness.echo(None)
     data = b"".join(frame(number, BODY) for number in range(3))
     for at in range(0, len(data), cut):
         peer.sendall(data[at : at + cut])
-        harness.turns(3)
+        harness.iterate(3)
     harness.until(lambda: len(connection.commands) == 3)
     assert [command.body for command in connection.commands] == [BODY] * 3
 
 
-def test_a_frame_larger_than_the_window_comes_whole(harness: PollerHarness) -> None:
+def test_a_frame_larger_than_the_window_is_received_whole(harness: PollerHarness) -> None:
     connection, peer, _ = harness.echo(None)
     body = bytes(3_000_000)
     peer.setblocking(False)
@@ -110,8 +110,8 @@ def test_a_slow_reader_is_not_read_and_gets_everything_in_the_end(harness: Polle
 
     harness.until(full)
     taken = len(connection.commands)
-    harness.turns(50)
-    assert len(connection.commands) == taken < 100, "nobody reads for who does not read"
+    harness.iterate(50)
+    assert len(connection.commands) == taken < 100, "a peer that does not read is not read"
     found = bytearray()
 
     def everything() -> bool:
@@ -131,7 +131,7 @@ def test_a_slow_reader_is_not_read_and_gets_everything_in_the_end(harness: Polle
     assert not connection.write_paused
 
 
-def test_a_flood_on_one_connection_keeps_nobody_waiting(harness: PollerHarness) -> None:
+def test_a_flood_on_one_connection_delays_no_other(harness: PollerHarness) -> None:
     flooding, flood, _ = harness.echo(None)
     calm, peer, _ = harness.echo()
     data = b"".join(frame(number) for number in range(5000))
@@ -162,7 +162,7 @@ def test_a_flood_on_one_connection_keeps_nobody_waiting(harness: PollerHarness) 
     assert len(answers(peer, 1)) == 1
 
 
-def test_a_fault_of_what_is_planned_stops_no_other(harness: PollerHarness) -> None:
+def test_a_failing_callback_stops_no_other(harness: PollerHarness) -> None:
     seen: list[int] = []
 
     class Planning(Connection):
@@ -176,32 +176,32 @@ def test_a_fault_of_what_is_planned_stops_no_other(harness: PollerHarness) -> No
     assert isinstance(harness.faults[0]["exception"], ZeroDivisionError)
 
 
-def test_who_stops_reading_sends_on(harness: PollerHarness) -> None:
+def test_a_connection_that_stops_reading_still_sends(harness: PollerHarness) -> None:
     connection, peer, _ = harness.echo()
     connection.stop_reading()
     peer.sendall(frame())
-    harness.turns(20)
+    harness.iterate(20)
     assert connection.commands == []
     connection.send(frame(5))
-    harness.turns(5)
+    harness.iterate(5)
     assert [each.opaque for each in answers(peer, 1)] == [5]
 
 
-def test_more_than_one_read_takes_is_read_on_though_nothing_more_comes(harness: PollerHarness) -> None:
+def test_more_than_one_read_returns_is_read_without_new_events(harness: PollerHarness) -> None:
     several = [harness.echo(None) for _ in range(3)]
     whole = frame(1, bytes(300_000))
     for connection, peer, _ in several:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         peer.sendall(whole[:120_000])
-        harness.turns()
+        harness.iterate()
         peer.setblocking(False)
         assert peer.send(whole[120_000:] + frame(2)) == len(whole[120_000:] + frame(2))
         assert connection.commands == []
     harness.until(lambda: all(len(connection.commands) == 2 for connection, _, _ in several))
 
 
-def test_those_that_a_pass_has_no_time_for_go_on_later(harness: PollerHarness) -> None:
-    """Their bytes were read already. The handler sleeps for what would be work: a pass has 2 ms."""
+def test_sockets_left_over_from_a_pass_are_served_later(harness: PollerHarness) -> None:
+    """Their bytes were read already. The handler sleeps to simulate work: a pass has 2 ms."""
     seen: list[str] = []
 
     class Slow(Echo):
@@ -220,10 +220,10 @@ def test_those_that_a_pass_has_no_time_for_go_on_later(harness: PollerHarness) -
     harness.loop.call_soon(tick)
     harness.until(lambda: seen.count("frame") == 30)
     together = max(len(run) for run in "".join("f" if each == "frame" else " " for each in seen).split())
-    assert together <= 10, "the loop gets its turn between"
+    assert together <= 10, "the loop runs other callbacks in between"
     for number, (_, peer, _) in enumerate(several):
         peer.sendall(frame(100 + number)[7:])
     harness.until(lambda: seen.count("frame") == 60)
-    harness.turns()
+    harness.iterate()
     for number, (_, peer, _) in enumerate(several):
         assert [answer.opaque for answer in answers(peer, 2)] == [number, 100 + number]

@@ -1,4 +1,4 @@
-"""Engine: how connections end, by the peer, by us, by a fault; nobody else hears of it."""
+"""EpollPoller: how connections end, by the peer, by us, by an error; no other connection is affected."""
 
 import errno
 import socket
@@ -27,7 +27,7 @@ def test_a_fault_of_one_handler_ends_that_connection_only(harness: PollerHarness
     assert not other.losses
 
 
-def test_bytes_that_are_no_frame_close_the_connection(harness: PollerHarness) -> None:
+def test_malformed_frames_close_the_connection(harness: PollerHarness) -> None:
     connection, peer, _ = harness.echo()
     peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
     harness.until(lambda: connection.losses)
@@ -35,22 +35,22 @@ def test_bytes_that_are_no_frame_close_the_connection(harness: PollerHarness) ->
     assert peer.recv(1) == b""
 
 
-def test_a_peer_that_goes_is_lost_once(harness: PollerHarness) -> None:
+def test_a_lost_peer_is_reported_once(harness: PollerHarness) -> None:
     for go in (socket.socket.close, lambda peer: peer.shutdown(socket.SHUT_WR)):
         connection, peer, transport = harness.echo()
         peer.sendall(frame()[:10])
-        harness.turns()
+        harness.iterate()
         go(peer)
         harness.until(lambda: connection.losses)  # noqa: B023
         transport.abort()
         transport.close()
-        transport.write(b"nobody hears it")
-        harness.turns()
+        transport.write(b"not received")
+        harness.iterate()
         assert connection.losses == 1
         assert connection.closed
 
 
-def test_a_close_lets_the_backlog_leave_first(harness: PollerHarness) -> None:
+def test_a_close_sends_the_backlog_first(harness: PollerHarness) -> None:
     connection, peer, transport = harness.echo()
     peer.setblocking(True)
     whole = bytes(5_000_000)
@@ -63,8 +63,8 @@ def test_a_close_lets_the_backlog_leave_first(harness: PollerHarness) -> None:
 
     def ended() -> bool:
         try:
-            while piece := peer.recv(1 << 20):
-                found.extend(piece)
+            while chunk := peer.recv(1 << 20):
+                found.extend(chunk)
         except BlockingIOError:
             return False
         return True
@@ -74,8 +74,8 @@ def test_a_close_lets_the_backlog_leave_first(harness: PollerHarness) -> None:
     harness.until(lambda: connection.losses == 1)
 
 
-def test_an_abort_in_a_pass_leaves_the_pass_whole(harness: PollerHarness) -> None:
-    """Each connection cuts all the others off when it is served: events of the cut ones are passed over."""
+def test_an_abort_in_a_pass_does_not_break_the_pass(harness: PollerHarness) -> None:
+    """Each connection aborts all others when it is served: events of aborted ones are skipped."""
     cut: list[Echo] = []
 
     class Cutting(Echo):
@@ -93,7 +93,7 @@ def test_an_abort_in_a_pass_leaves_the_pass_whole(harness: PollerHarness) -> Non
     assert sum(len(connection.commands) for connection in cut) == 1
 
 
-def test_a_reset_says_why(harness: PollerHarness) -> None:
+def test_a_reset_has_a_reason(harness: PollerHarness) -> None:
     reasons: list[Exception | None] = []
 
     class Recording(Echo):
@@ -114,7 +114,7 @@ def test_a_reset_says_why(harness: PollerHarness) -> None:
     assert reason.errno == errno.ECONNRESET
 
 
-def test_what_came_beside_the_end_is_answered_and_the_end_heard(harness: PollerHarness) -> None:
+def test_data_that_arrives_with_the_end_is_answered_and_the_end_is_reported(harness: PollerHarness) -> None:
     several = [Echo(harness.loop, 0) for _ in range(3)]
     peers = [harness.join_by_tcp(connection)[0] for connection in several]
     for peer in peers:

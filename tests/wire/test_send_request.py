@@ -1,4 +1,4 @@
-"""Frames that send, byte for byte as Java's client writes them, and what brokers answer."""
+"""Send request frames, byte for byte as Java's client writes them, and the brokers' responses."""
 
 import asyncio
 import base64
@@ -63,7 +63,7 @@ def written_again(line: dict[str, object], body: bytes) -> bytes:
     )
 
 
-def test_frames_are_those_that_java_writes() -> None:
+def test_frames_equal_java_s() -> None:
     count = 0
     for recorded in recorded_sends():
         line, raw = recorded.line, recorded.raw
@@ -83,15 +83,32 @@ def test_every_field_of_a_frame_is_read_back(binary: bool) -> None:
     frames = SendFrames('g"\\', "tö\x01", default_topic="D", default_queues=9, unit_mode=True, binary=binary)
     for body in (b"", bytes(range(256)) * 100):
         frame = frames.frame(
-            7, 3, -5, b'a\x01"\x02', body,
+            7,
+            3,
+            -5,
+            b'a\x01"\x02',
+            body,
             SendFields(code=320, sys_flag=1, flag=-2, reconsume_times=4, max_reconsume_times=16),
-            broker_name="b\n", oneway=True,
-        )  # fmt: skip
+            broker_name="b\n",
+            oneway=True,
+        )
         command = RemotingCommand.decode(frame)
         assert command.ext == {
-            "a": 'g"\\', "b": "tö\x01", "c": "D", "d": "9", "e": "3", "f": "1", "g": "-5", "h": "-2",
-            "i": 'a\x01"\x02', "j": "4", "k": "true", "l": "16", "m": "true", "n": "b\n",
-        }  # fmt: skip
+            "a": 'g"\\',
+            "b": "tö\x01",
+            "c": "D",
+            "d": "9",
+            "e": "3",
+            "f": "1",
+            "g": "-5",
+            "h": "-2",
+            "i": 'a\x01"\x02',
+            "j": "4",
+            "k": "true",
+            "l": "16",
+            "m": "true",
+            "n": "b\n",
+        }
         assert (command.code, command.opaque, command.flag, command.body) == (320, 7, 2, body)
         assert command.serializer == binary
 
@@ -131,9 +148,16 @@ def outcomes_of(
 
 def test_an_answer_is_read_whole() -> None:
     ext = {
-        "msgId": "ID", "queueId": "3", "queueOffset": "12345678901234", "transactionId": "T", "MSG_REGION": "r",
-        "TRACE_ON": "false", "batchUniqId": "B", "recallHandle": "H", "other": "x",
-    }  # fmt: skip
+        "msgId": "ID",
+        "queueId": "3",
+        "queueOffset": "12345678901234",
+        "transactionId": "T",
+        "MSG_REGION": "r",
+        "TRACE_ON": "false",
+        "batchUniqId": "B",
+        "recallHandle": "H",
+        "other": "x",
+    }
     (answer,) = outcomes_of(ext, remark="so")
     assert isinstance(answer, SendAnswer)
     assert (answer.code, answer.remark, answer.queue_id, answer.queue_offset) == (0, "so", 3, 12345678901234)
@@ -141,7 +165,7 @@ def test_an_answer_is_read_whole() -> None:
     assert (answer.recall_handle, answer.region, answer.trace_on) == ("H", "r", False)
 
 
-def test_an_answer_may_say_nothing() -> None:
+def test_a_response_may_be_empty() -> None:
     (answer,) = outcomes_of({}, code=2)
     assert isinstance(answer, SendAnswer)
     assert (answer.code, answer.remark, answer.queue_id, answer.queue_offset) == (2, None, -1, -1)
@@ -158,7 +182,7 @@ def test_an_answer_with_a_wrong_number_is_an_error_that_names_it(ext: dict[str, 
     assert next(iter(ext)) in str(error)
 
 
-def test_who_waits_hears_of_the_loss_and_of_the_time() -> None:
+def test_waiters_are_notified_of_the_loss_and_of_the_timeout() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         outcomes: list[SendAnswer | BaseException] = []
         loop = asyncio.get_running_loop()
@@ -175,7 +199,7 @@ def test_who_waits_hears_of_the_loss_and_of_the_time() -> None:
     run(test)
 
 
-def test_one_who_fails_disturbs_nobody() -> None:
+def test_a_failing_callback_does_not_affect_others() -> None:
     async def test(client: CallsClient, transport: RecordingTransport) -> None:
         reports: list[object] = []
         outcomes: list[SendAnswer | BaseException] = []

@@ -1,7 +1,8 @@
-"""Compares what Apache sent with what we sent, value by value. A difference has a path. What may be is not said here.
+"""Compares what Apache sent with what we sent, value by value. A difference has a path. Which ones are allowed is
+decided elsewhere.
 
 JSON is compared as values, lists of Java's sets without their order, message bodies record by record. The language
-of the header is not compared here: it is another in every frame.
+of the header is not compared here: it differs in every frame.
 """
 
 import base64
@@ -41,7 +42,7 @@ class Difference:
 
     @property
     def asked(self) -> int:
-        """The code of the request, whoever asked."""
+        """The code of the request, whoever sent it."""
         return self.exchange.theirs.command.code if self.request is None else self.request.code
 
     @property
@@ -104,11 +105,11 @@ class Comparison:
             len(theirs) if whole else cut_at - (exchange.theirs.line["bodyLength"] and _header(exchange))
         )
         expected, got = records(theirs, body_end), records(ours, len(ours))
-        if exchange.theirs.line.get("answers") == "POP_MESSAGE":  # the walk over the queues begins by chance
+        if exchange.theirs.line.get("answers") == "POP_MESSAGE":  # the walk over the queues begins at random
             expected, got = (sorted(found, key=lambda one: one.queue_id) for found in (expected, got))
         if whole and len(expected) != len(got):
             yield ("body", "records"), len(expected), len(got)
-        self._translation.learn_places(
+        self._translation.learn_positions(
             (a.physical_offset, b.physical_offset) for a, b in zip(expected, got, strict=False)
         )
         for n, (a, b) in enumerate(zip(expected, got, strict=False)):
@@ -119,7 +120,7 @@ Found = tuple[tuple[Key, ...], Any, Any]
 
 
 def _header(exchange: Exchange) -> int:
-    """Bytes in front of the body of a recorded frame."""
+    """Number of bytes before the body of a recorded frame."""
     line = exchange.theirs.line
     return 8 + (int.from_bytes(base64.b64decode(line["raw64"])[4:8]) & 0xFFFFFF)
 
@@ -166,7 +167,7 @@ def _values(theirs: Any, ours: Any, path: tuple[Key, ...]) -> Iterator[Found]:  
 
 
 def _lists(theirs: list[Any], ours: list[Any], path: tuple[Key, ...]) -> Iterator[Found]:
-    """As bags of scalars, or of objects paired by what names them."""
+    """As multisets of scalars, or of objects paired by what identifies them."""
     if all(isinstance(one, dict) for one in theirs + ours):
         a, b = ({_name(one): one for one in side} for side in (theirs, ours))
         if len(a) == len(theirs) and len(b) == len(ours):

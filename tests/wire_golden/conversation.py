@@ -1,6 +1,6 @@
-"""The recorded conversations as one list of events, in the order of their time; each knows its answer and its request.
+"""The recorded conversations as one list of events, in order of time; each knows its response and its request.
 
-The signed sessions went to another broker and are left out. Reads only.
+The signed sessions went to another broker and are left out. Only reads.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ HEADER_LENGTH_MASK = (1 << 24) - 1
 
 @dataclass(eq=False)
 class Event:
-    """One frame. `partner`: the answer of a request, the request of an answer, or None where none was recorded."""
+    """One frame. `partner`: the response to a request, the request of a response, or None if none was recorded."""
 
     line: dict[str, Any]
     command: RemotingCommand
@@ -70,7 +70,7 @@ def events() -> list[Event]:
 
 
 def _command(recorded: Recorded) -> RemotingCommand:
-    """A body that was cut is filled with zeros to its length."""
+    """A truncated body is filled with zeros to its length."""
     raw = recorded.raw
     if raw is not None:
         return RemotingCommand.decode(raw)

@@ -1,6 +1,6 @@
-"""The differences from Apache that may be: each with a name and the condition under which alone it may be.
+"""The allowed differences from Apache: each with a name and the only condition under which it is allowed.
 
-PROTOCOL.md gives the reason of each, under the same name. The first rule that holds names a difference.
+PROTOCOL.md gives the reason for each, under the same name. The first rule that matches names a difference.
 """
 
 import re
@@ -52,7 +52,7 @@ OWN_SETTINGS = frozenset(
         "fileReservedTime",
     )
 )
-"""Places of ours, and times that the replay is told otherwise."""
+"""Our paths and ports, and times that are changed for the replay."""
 OUR_KEYS = frozenset(
     (
         "maxFilterCacheChars",
@@ -86,24 +86,24 @@ ROCKSDB_TOPICS = frozenset(("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 UNRECORDED_GROUPS = frozenset(("CG_ADMIN2", "x"))
 OWN_READERS = ("CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_REVIVE_GROUP")
-"""Services that read their own queues; only Apache counts what they read."""
+"""Services that read their own queues; only Apache counts these reads."""
 RATES = ("consumeTps", "topicPutTps")
 MACHINERY = re.compile(
     r".*ThreadPoolQueueCapacity$|putLatency|.*EntireTimeMax$"
     r"|putMessageDistributeTime$|dispatchMaxBuffer$|remainTransientStoreBufferNumbs$|commitLogDiskRatio_/"
 )
-"""Keys of the runtime info for thread pools, for services that come later and for buffers that are not here."""
+"""Keys of the runtime info for thread pools, later services and buffers that do not exist here."""
 
 
 def name_of(difference: Difference, translation: Translation) -> str | None:
     return next((name for name, rule in RULES.items() if rule(difference, translation)), None)
 
 
-# ---- places and times ----
+# ---- addresses and times ----
 
 
 def _numbers(d: Difference) -> tuple[int, int] | None:
-    """Both values, if both are whole numbers or texts of such."""
+    """Both values, if both are integers or strings of such."""
     try:
         return int(d.theirs), int(d.ours)
     except (TypeError, ValueError):
@@ -111,7 +111,7 @@ def _numbers(d: Difference) -> tuple[int, int] | None:
 
 
 def _times(d: Difference, _: Translation) -> bool:
-    """Both sides know a moment, or neither does."""
+    """Both sides have a time, or neither does."""
     if d.leaf == "recallHandle":
         return _timeless(d.theirs) == _timeless(d.ours) is not None
     if d.leaf == "POP_CK":
@@ -123,7 +123,7 @@ def _times(d: Difference, _: Translation) -> bool:
 
 
 def _timeless(handle: Any) -> RecallHandle | None:  # noqa: ANN401
-    """A recall handle without its time; None if it is none."""
+    """A recall handle without its time; None if it is malformed."""
     try:
         return RecallHandle.parse(handle)._replace(time="")
     except (InvalidRecallHandle, TypeError):
@@ -154,19 +154,19 @@ def _physical_offsets(d: Difference, translation: Translation) -> bool:
 
 
 def _marks_at_once(d: Difference, _: Translation) -> bool:
-    """Op messages are one for each turn here; Apache collects marks for three seconds."""
+    """There is one op message for each write batch here; Apache collects offsets for three seconds."""
     both = _numbers(d)
     of_marks = any(getattr(part, "topic", "") == OP_TOPIC for part in d.path)
     return of_marks and d.leaf in OFFSETS and both is not None and 0 < both[0] <= both[1]
 
 
 def _made_ids(d: Difference, _: Translation) -> bool:
-    """A unique id that a broker made, because the sender had given none."""
+    """A unique id that the broker generated, because the sender gave none."""
     return d.leaf in IDS and len(d.theirs or "") == len(d.ours or "") == 32
 
 
 def _order_of_handling(d: Difference, _: Translation) -> bool:
-    """Requests that followed each other within a fraction of a second, which Apache's threads took in another order."""
+    """Requests within a fraction of a second, which Apache's threads handled in another order."""
     if d.asked in (11, 361):
         return (d.path == ("silence",) and d.theirs == 24) or (
             d.path == ("code",) and (d.theirs[0], d.ours[0]) in ((25, 0), (0, 25))
@@ -190,11 +190,11 @@ def _java_error(d: Difference, _: Translation) -> bool:
     return d.path == ("remark",) and str(d.theirs).startswith("java.lang.") and bool(d.ours)
 
 
-# ---- what is told of the process ----
+# ---- reports on the process ----
 
 
 def _settings(d: Difference, _: Translation) -> bool:
-    """Apache's keys that mean nothing here are not told; paths and ports are our own."""
+    """Apache's keys that have no effect here are not returned; paths and ports are our own."""
     if d.asked not in SETTINGS or d.path[0] != "body" or d.leaf == "body":
         return False
     if d.ours is ABSENT:
@@ -203,7 +203,7 @@ def _settings(d: Difference, _: Translation) -> bool:
 
 
 def _statistics(d: Difference, _: Translation) -> bool:
-    """Rates, counts and loads differ; only what tells of machinery that is not here may be missing."""
+    """Rates, counts and loads differ; only values on mechanisms that do not exist here may be missing."""
     if d.leaf in RATES:
         return d.ours is not ABSENT
     if d.asked == 315 and d.path == ("code",):
@@ -227,11 +227,11 @@ def _unrecorded(d: Difference, _: Translation) -> bool:
     return d.leaf in UNRECORDED_GROUPS and d.ours is ABSENT
 
 
-# ---- what is not here ----
+# ---- not supported ----
 
 
 def _rocksdb(d: Difference, _: Translation) -> bool:
-    """Two topics that Apache makes for a store that we do not have, and what is counted of them."""
+    """Two topics that Apache creates for a store that we do not have, and their counters."""
     if d.path == ("code",):
         return d.ours[0] in (1, 17) and d.topic in ROCKSDB_TOPICS
     if d.leaf == "topicList":
@@ -248,8 +248,8 @@ def _parts(d: Difference) -> Iterator[Any]:
 
 
 def _walk(d: Difference, _: Translation) -> bool:
-    """A pop of all queues begins at one by chance; where that could matter the replay names the queue, and less is
-    left of one queue than of all. A shorter time has a digit less."""
+    """A pop of all queues begins at a random one; where that could matter the replay names the queue, and fewer
+    messages are left in one queue than in all. A shorter time has one digit less."""
     both = _numbers(d)
     if d.asked != pops.POP or both is None:
         return False

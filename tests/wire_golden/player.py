@@ -1,7 +1,7 @@
-"""Plays the recorded clients to a real broker, event by event; what it says comes out beside what Apache said.
+"""Replays the recorded clients to a real broker, event by event; yields its responses beside Apache's.
 
-Each recorded connection is a socket of its own. A request is answered before the next one is sent, so the order in
-which requests take effect is the recorded one; only pulls and relays that waited in the recording wait here.
+Each recorded connection is a separate socket. A request is answered before the next one is sent, so requests take
+effect in the recorded order; only pulls and relays that waited in the recording wait here.
 """
 
 import time
@@ -24,13 +24,13 @@ HELD_MS = 300
 """A pull that Apache answered this late was held."""
 
 DEADLINE_MS = 4000
-"""A pull that Apache answered later than this, without news, had reached its deadline."""
+"""A pull that Apache answered later than this, without an arrival, had reached its deadline."""
 
 NOT_FOUND_MS, OTHERWISE_MS = 100, 1000
-"""We do not wait as long: a pull that found nothing to its end ends at once, one that ended otherwise, later."""
+"""We do not wait as long: a pull that found nothing ends at once, any other later."""
 
 SETTINGS = (100, 102)
-"""Writes to a name server's KV configuration; what is put here is told to brokers that register."""
+"""Writes to a name server's KV configuration; brokers that register get these values."""
 
 NO_SUCH_CODE = 29_999
 """Its refusal shows that everything before it on the connection was handled."""
@@ -42,7 +42,7 @@ GET_MAX_OFFSET = 30
 
 @dataclass(eq=False)
 class Exchange:
-    """What Apache sent, and what we sent in its place (None: nothing). `request` is None when it asked a client."""
+    """What Apache sent, and what we sent instead (None: nothing). `request` is None if Apache sent one to a client."""
 
     theirs: Event
     ours: RemotingCommand | None
@@ -50,7 +50,7 @@ class Exchange:
 
 
 class ReplayConnection:
-    """One connection: answers by opaque, requests of the broker in their order."""
+    """One connection: responses by opaque, requests of the broker in order."""
 
     def __init__(self, connection: ClientSocket) -> None:
         self.connection = connection
@@ -70,7 +70,7 @@ class ReplayConnection:
         return None
 
     def barrier(self) -> None:
-        """Everything sent before was handled; a pull that has no answer now is held."""
+        """Everything sent before was handled; a pull that has no response now is held."""
         probe = RemotingCommand(NO_SUCH_CODE, opaque=-1)
         self.connection.send_raw(probe.encode())
         assert self.answer(-1) is not None
@@ -171,12 +171,12 @@ class Player:
                 self.translation.learn(event, answer, ours)
 
     def _await_messages(self, request: RemotingCommand, answer: RemotingCommand | None) -> None:
-        """What a delay or a timer delivered in the recording is delivered here in its own time: a pull waits for
-        all that Apache's found, a send or a commit for all that stood before it."""
-        place = self.translation.standing(request, answer)
-        if place is None:
+        """What a delay or a timer delivered in the recording is delivered here at its own time: a pull waits for
+        all that Apache's found, a send or a commit for all that preceded it."""
+        position = self.translation.standing(request, answer)
+        if position is None:
             return
-        (topic, queue_id), wanted = place
+        (topic, queue_id), wanted = position
         deadline = time.monotonic() + DELIVERY_S
         with self.broker.connect() as other:
             while time.monotonic() < deadline:

@@ -1,7 +1,7 @@
-"""What a popping client says, in our times: when it popped, and for how long messages are to stay invisible.
+"""Requests of a popping client, in our times: when it popped, and how long messages are to be invisible.
 
-Waits of the recording that somebody waited for are ten times shorter here. Learns from every pop that both sides
-answered; a receipt and an acknowledgement name their pop by its time.
+Invisible times for which the recording waited are ten times shorter here. Learns from every pop that both sides
+answered; a receipt and an acknowledgement identify their pop by its time.
 """
 
 import time
@@ -19,13 +19,13 @@ def shorter(invisible_ms: int) -> int:
 
 
 def timeless(receipt: object) -> list[str] | None:
-    """The words of a receipt that do not tell of time; None if it is none."""
+    """The parts of a receipt without its times; None if it is malformed."""
     words = str(receipt).split(" ")
     return [words[0], *words[3:]] if len(words) == 8 else None
 
 
 def in_order(ext: dict[str, str]) -> dict[str, str]:
-    """An answer's fields with its queues by their number, not in the order of the walk."""
+    """A response's fields with its queues by their number, not in the order of the walk."""
     return ext | {name: ";".join(sorted(ext[name].split(";"))) for name in WALKED if name in ext}
 
 
@@ -34,14 +34,14 @@ class Pops:
         self._pops: dict[str, tuple[str, str]] = {}
 
     def ask(self, request: RemotingCommand, answer: RemotingCommand | None) -> None:
-        """Change the request to one of ours. A pop that may begin at any queue is asked for the one where Apache's
-        chance began, unless that gave all that there was."""
+        """Change the request to one of ours. A pop that may begin at any queue requests the one where Apache's
+        began at random, unless that returned everything."""
         ext = request.ext
         if request.code == POP:
             ext["bornTime"] = str(time.time_ns() // 1_000_000)
-            places = "" if answer is None else answer.ext.get("msgOffsetInfo", "")
-            if places.startswith("0 ") and ";" not in places:
-                ext["queueId"] = places.split(" ")[1]
+            info = "" if answer is None else answer.ext.get("msgOffsetInfo", "")
+            if info.startswith("0 ") and ";" not in info:
+                ext["queueId"] = info.split(" ")[1]
         if "invisibleTime" in ext and request.code in (POP, CHANGE):
             ext["invisibleTime"] = str(shorter(int(ext["invisibleTime"])))
         if "extraInfo" in ext:
@@ -57,6 +57,6 @@ class Pops:
             request.body = dumps(body)
 
     def learn(self, theirs: RemotingCommand, ours: RemotingCommand | None) -> None:
-        """Two answers to the same request."""
+        """Two responses to the same request."""
         if ours is not None and "popTime" in theirs.ext and "popTime" in ours.ext:
             self._pops[theirs.ext["popTime"]] = ours.ext["popTime"], ours.ext["reviveQid"]

@@ -1,4 +1,4 @@
-"""The whole recording, played once to one real process: every answer with its differences and their names."""
+"""The whole recording, replayed once to a real process: every response with its differences and their names."""
 
 import functools
 import os
@@ -38,7 +38,7 @@ AS_RECORDED = {
     "fileReservedTime": "876000",
 }
 """Settings of the recorded broker that we have, too. It kept files for 72 hours: a half message as old as the recording
-would be asked for no more."""
+would not be checked any more."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ def replayed() -> Replay:
             compare = Comparison(translation)
             exchanges = [
                 (one, list(compare(one))) for one in player.play()
-            ]  # what it learns is asked for later
+            ]  # what it learns is requested later
         finally:
             lone.kill()
             lone.communicate()
@@ -88,12 +88,15 @@ def replayed() -> Replay:
 
 
 def _name_server(home: str) -> tuple["subprocess.Popen[str]", Address]:
-    """A process that is a name server and nothing else."""
+    """A process that is only a name server."""
     code = "from firearrow.broker.cli import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "namesrv", "--listen", "127.0.0.1:0"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ | {"HOME": home},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"HOME": home},
+    )
     assert process.stdout is not None
     assert select.select([process.stdout], [], [], 30)[0]
     host, port = process.stdout.readline().split()[4].rstrip(",").rsplit(":", 1)

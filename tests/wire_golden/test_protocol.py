@@ -1,5 +1,5 @@
-"""PROTOCOL.md lists every request code of Apache's: those that the process serves, those that it asks its clients, and
-those that it refuses, with the code of the answer.
+"""PROTOCOL.md lists every request code of Apache's: those that the process serves, those that it sends to its clients,
+and those that it refuses, with the code of the response.
 """
 
 import re
@@ -16,19 +16,19 @@ NAMED = re.compile(r"\b([A-Z][A-Z_0-9]+) (\d+)\b")
 BROKER, NAME_SERVER, ASKED = (
     "Served by the broker",
     "Served by the name server",
-    "The broker asks its clients",
+    "Sent by the broker to its clients",
 )
 REFUSED = "Refused. Every code"
 
 
 def part(title: str) -> str:
-    """What follows this title: its own line, then the table if there is one."""
+    """What follows this title: its line, then the table if there is one."""
     line, table = PROTOCOL.read_text("utf-8").split(f"\n{title}")[1].split("\n\n")[:2]
     return line if title == ASKED else table
 
 
 def listed(text: str) -> set[int]:
-    """The codes in it; their names are checked on the way."""
+    """The codes in it; their names are checked, too."""
     found = {int(code): name for name, code in NAMED.findall(text)}
     assert {code: RequestCode(code).name for code in found} == found
     return set(found)
@@ -57,8 +57,8 @@ def test_listed_codes_are_served_and_refused(inside: bool, tmp_path: Path) -> No
             assert served(broker.name_server) == name_servers
 
 
-def test_refusals_have_their_code_and_say_why(tmp_path: Path) -> None:
-    """Whatever the request carries."""
+def test_refusals_have_their_code_and_reason(tmp_path: Path) -> None:
+    """Whatever the request contains."""
     with BrokerProcess(tmp_path / "store") as broker, ClientSocket(broker.address) as connection:
         for code, wanted in refusals().items():
             for ext, body in (({}, b""), ({"topic": "T", "username": "u"}, b"{}"), ({"": "\x00"}, b"\xff")):

@@ -1,5 +1,5 @@
-"""Everything that clients said to a live Apache RocketMQ is said to our process; its answers agree, but for the names
-in PROTOCOL.md."""
+"""Everything that clients sent to a live Apache RocketMQ is sent to our process; its responses agree, except for the
+differences named in PROTOCOL.md."""
 
 import re
 from collections import Counter
@@ -17,12 +17,12 @@ from tests.wire_golden.replay import replayed
 
 PROTOCOL = Path(__file__).resolve().parents[2] / "PROTOCOL.md"
 COMPARED, EQUAL = 2458, 1130
-"""All answers and requests of Apache in the recording; as many as must agree in every value."""
+"""All responses and requests of Apache in the recording; how many must agree in every value."""
 WRONG_CODE, OF_A_KIND, KINDS = 2, 3, 100
-"""What no answer has; how many of each kind are spoiled; how many kinds there are at least."""
+"""What no response has; how many of each kind are spoiled; minimum number of kinds."""
 
 CUT_SHORT = ("consumer-push-sql-wrong", "mqadmin-brokerStatus")
-"""The client went away before its heartbeat was answered; the README of the recording tells of the other."""
+"""The client disconnected before its heartbeat was answered; the README of the recording has the other one."""
 REFUSALS = (1, 3, 17, 24)
 SURPLUS = 13
 
@@ -48,7 +48,7 @@ def test_every_frame_is_compared_and_most_are_equal(capsys: pytest.CaptureFixtur
 
 
 def test_nothing_is_sent_that_apache_did_not_send() -> None:
-    """But for refusals of pulls that Apache held, and where the recording stops before Apache's answer."""
+    """Except refusals of pulls that Apache held, and where the recording ends before Apache's response."""
     allowed = [
         event.where[0] in CUT_SHORT or (left.code in REFUSALS and left.is_response)
         for event, left in replayed().surplus
@@ -57,13 +57,13 @@ def test_nothing_is_sent_that_apache_did_not_send() -> None:
     assert len(allowed) <= SURPLUS
 
 
-def test_the_broker_says_that_it_is_no_java_in_every_frame() -> None:
+def test_the_language_of_every_frame_is_not_java() -> None:
     said = {one.ours.language for one, _ in replayed().exchanges if one.ours is not None}
     assert said == {3}
 
 
-def test_a_wrong_answer_is_noticed() -> None:
-    """No rule is so wide that a wrong code, a wrong field or half a body goes through it."""
+def test_a_wrong_response_is_detected() -> None:
+    """No rule is so wide that a wrong code, a wrong field or half a body matches it."""
     replay = replayed()
     compare = Comparison(replay.translation)
     seen: Counter[tuple[object, int, str]] = Counter()

@@ -1,6 +1,6 @@
-"""What a recorded frame names and ours names otherwise: ports, physical offsets, message ids, moments.
+"""Values that differ between a recorded frame and ours: ports, physical offsets, message ids, times.
 
-Learns from every send that both sides took, and from every record that both showed.
+Learns from every send that both sides accepted, and from every record that both returned.
 """
 
 import gzip
@@ -24,7 +24,7 @@ DELIVER_MS = re.compile(r"(?<=TIMER_DELIVER_MS\x01)\d+")
 UNIQUE_KEY = re.compile(r"UNIQ_KEY\x01([^\x02]+)")
 TIME_FIELDS = {29: ("timestamp",), 12: ("beginTimestamp", "endTimestamp"), 222: ("timestamp",)}
 OFFSET_FIELDS = ("queueOffset", "commitOffset")
-PLACE_CODES = (33, 36)
+POSITION_CODES = (33, 36)
 END_TRANSACTION, COMMIT = 37, "8"
 PULLS = (11, 361)
 QUERY_OFFSET = 14
@@ -44,7 +44,7 @@ DELIVERED = frozenset(
 LONG_MAX = (1 << 63) - 1
 
 Queue = tuple[str, int]
-Place = tuple[Queue, int]
+Position = tuple[Queue, int]
 """A queue and an offset in it."""
 
 
@@ -60,7 +60,7 @@ class Translation:
         self.pops = Pops()
         self._moments: list[tuple[int, int]] = []
         held, by_key = _manifest()
-        self._finals = {key: place for (topic, key), place in by_key.items() if topic in DELIVERED}
+        self._finals = {key: position for (topic, key), position in by_key.items() if topic in DELIVERED}
         self._served = {queue for queue, _ in held if queue[0] in DELIVERED}
 
     def text(self, theirs: str) -> str:
@@ -75,9 +75,9 @@ class Translation:
     def physical(self, theirs: int) -> int:
         return self._physical.get(theirs, theirs)
 
-    def standing(self, request: RemotingCommand, answer: RemotingCommand | None) -> Place | None:
-        """The queue that a pull, a send or a commit went to, if a service delivers to it, and how many messages it
-        held then."""
+    def standing(self, request: RemotingCommand, answer: RemotingCommand | None) -> Position | None:
+        """The queue of a pull, a send or a commit, if a service delivers to it, and how many messages it had
+        then."""
         ends = request.code == END_TRANSACTION and request.ext["commitOrRollback"] == COMMIT
         if ends and request.ext["msgId"] in self._finals:
             queue, standing = self._finals[request.ext["msgId"]]
@@ -91,14 +91,14 @@ class Translation:
             standing = int(answer.ext["queueOffset"])
         elif (
             request.code == QUERY_OFFSET and answer.ext.get("offset") == "0"
-        ):  # told for a queue that is not empty
+        ):  # reported for a queue that is not empty
             queue, standing = (request.ext["topic"], int(request.ext["queueId"])), 1
         else:
             return None
         return (queue, standing) if queue in self._served else None
 
     def moment(self, theirs_ms: int) -> int:
-        """When we played what was recorded at that time; long before and after, the distance is kept."""
+        """When we replayed what was recorded at that time; long before and after, the distance is kept."""
         if not self._moments or theirs_ms in (0, LONG_MAX):
             return theirs_ms
         at = bisect_left(self._moments, (theirs_ms, 0))
@@ -106,13 +106,13 @@ class Translation:
         return now if 0 < at < len(self._moments) else now + theirs_ms - then
 
     def request(self, event: Event) -> RemotingCommand:
-        """The request as we ask it."""
+        """The request as we send it."""
         request = event.command
         ext = request.ext
         for field in TIME_FIELDS.get(request.code, ()):
             if int(ext[field]) > 0:
                 ext[field] = str(self.moment(int(ext[field])))
-        if request.code in PLACE_CODES:
+        if request.code in POSITION_CODES:
             ext["offset"] = str(self.physical(int(ext["offset"])))
         if request.code == END_TRANSACTION:
             ext["commitLogOffset"] = str(self.physical(int(ext["commitLogOffset"])))
@@ -131,7 +131,7 @@ class Translation:
 
     @staticmethod
     def _from_now(event: Event, theirs_ms: int) -> str:
-        """As long after this send as it was in the recording."""
+        """As long after this send as in the recording."""
         return str(time.time_ns() // 1_000_000 + theirs_ms - int(event.line["ts"]))
 
     def sent(self, event: Event) -> None:
@@ -141,19 +141,19 @@ class Translation:
         self.pops.learn(answer.command, ours)
         if request.command.code in SENDS and ours is not None and "msgId" in ours.ext:
             theirs = MESSAGE_ID.findall(answer.command.ext.get("msgId", ""))
-            self.learn_places(zip([int(one, 16) for one in theirs], ids(ours.ext["msgId"]), strict=True))
+            self.learn_positions(zip([int(one, 16) for one in theirs], ids(ours.ext["msgId"]), strict=True))
             if "recallHandle" in ours.ext:
                 self._handles[answer.command.ext.get("recallHandle", "")] = ours.ext["recallHandle"]
             if HALF.search(_properties(request.command)):
                 self._halves[int(answer.command.ext["queueOffset"])] = int(ours.ext["queueOffset"])
 
     def learn_half(self, theirs: RemotingCommand, ours: RemotingCommand) -> None:
-        """A check names the copy that it asks for."""
+        """A check names the copy that it checks."""
         physical, half = "commitLogOffset", "tranStateTableOffset"
         self._physical[int(theirs.ext[physical])] = int(ours.ext[physical])
         self._halves[int(theirs.ext[half])] = int(ours.ext[half])
 
-    def learn_places(self, pairs: Iterable[tuple[int, int]]) -> None:
+    def learn_positions(self, pairs: Iterable[tuple[int, int]]) -> None:
         self._physical.update(pairs)
 
 
@@ -166,16 +166,16 @@ def _properties(send: RemotingCommand) -> str:
     return send.ext.get("i" if send.code != 10 else "properties", "")
 
 
-def _manifest() -> tuple[set[Place], dict[tuple[str, str], Place]]:
-    """What Apache's store held at the end: all places, and the place of each topic's unique keys."""
-    held: set[Place] = set()
-    by_key: dict[tuple[str, str], Place] = {}
+def _manifest() -> tuple[set[Position], dict[tuple[str, str], Position]]:
+    """What Apache's store contained at the end: all offsets, and the offset of each topic's unique keys."""
+    held: set[Position] = set()
+    by_key: dict[tuple[str, str], Position] = {}
     with gzip.open(GOLDEN / "store-apache.manifest.json.gz", "rt", encoding="utf-8") as file:
         for topic in json.load(file)["topics"]:
             for queue in topic["queues"]:
                 name = topic["topic"], queue["queueId"]
                 for message in queue["messages"]:
-                    place = name, message["queueOffset"]
-                    held.add(place)
-                    by_key[topic["topic"], message["msgId"]] = place
+                    position = name, message["queueOffset"]
+                    held.add(position)
+                    by_key[topic["topic"], message["msgId"]] = position
     return held, by_key

@@ -1,4 +1,4 @@
-"""400, 401 and 402: the broker shares queues out, and knows who pops."""
+"""400, 401 and 402: the broker assigns queues, and knows which groups pop."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from tests.support.peers import RecordedPeer
 
 
 class AssignmentHarness(HandlerHarness):
-    """A room whose topics have `queues` queues on each of two brokers."""
+    """A harness whose topics have `queues` queues on each of two brokers."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401
         super().__init__(**options)
@@ -32,10 +32,13 @@ class AssignmentHarness(HandlerHarness):
 
     def join(self, client: str, group: str = "G", model: str = "CLUSTERING") -> None:
         consumer = {
-            "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": model,
-            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "unitMode": False,
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": model,
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+            "unitMode": False,
             "subscriptionDataSet": [{"topic": "T", "subString": "*", "subVersion": 1}],
-        }  # fmt: skip
+        }
         body = {"clientID": client, "consumerDataSet": [consumer], "producerDataSet": []}
         peer = RecordedPeer(("127.0.0.1", 40_000 + len(self.groups_of_clients())))
         self.ask(34, body=json.dumps(body).encode(), peer=peer)
@@ -45,7 +48,7 @@ class AssignmentHarness(HandlerHarness):
         return [] if online is None else online.client_ids()
 
     def assigned(self, client: str, topic: str = "T", **more: object) -> tuple[set[str], list[str]] | None:
-        """Modes and `broker queue` of the answer; None if it has no list."""
+        """Modes and `broker queue` of the response; None if it has no list."""
         question = {
             "topic": topic,
             "consumerGroup": "G",
@@ -58,8 +61,8 @@ class AssignmentHarness(HandlerHarness):
         found = json.loads(answer.body).get("messageQueueAssignments")
         if found is None:
             return None
-        places = [f"{one['messageQueue']['brokerName']}{one['messageQueue']['queueId']}" for one in found]
-        return {one["mode"] for one in found}, places
+        names = [f"{one['messageQueue']['brokerName']}{one['messageQueue']['queueId']}" for one in found]
+        return {one["mode"] for one in found}, names
 
     def set_mode(self, **more: object) -> Any:  # noqa: ANN401
         body = {"topic": "T", "consumerGroup": "G", "mode": "POP", "popShareQueueNum": 0}
@@ -67,80 +70,80 @@ class AssignmentHarness(HandlerHarness):
 
 
 def test_members_share_the_queues_of_all_brokers() -> None:
-    office = AssignmentHarness()
-    office.join("c1")
-    office.join("c2")
-    assert office.assigned("c1") == ({"PULL"}, ["a0", "a1", "a2", "a3"])
-    assert office.assigned("c2") == ({"PULL"}, ["b0", "b1", "b2", "b3"])
-    assert office.assigned("c2", strategyName="AVG_BY_CIRCLE") == ({"PULL"}, ["a1", "a3", "b1", "b3"])
-    assert office.assigned("stranger") == (set(), [])
+    harness = AssignmentHarness()
+    harness.join("c1")
+    harness.join("c2")
+    assert harness.assigned("c1") == ({"PULL"}, ["a0", "a1", "a2", "a3"])
+    assert harness.assigned("c2") == ({"PULL"}, ["b0", "b1", "b2", "b3"])
+    assert harness.assigned("c2", strategyName="AVG_BY_CIRCLE") == ({"PULL"}, ["a1", "a3", "b1", "b3"])
+    assert harness.assigned("stranger") == (set(), [])
 
 
-def test_no_valid_answer() -> None:
-    """A topic that nobody knows, a group without members, an unknown strategy, no client id."""
-    office = AssignmentHarness()
-    assert office.assigned("c1") is None
-    office.join("c1")
-    assert office.assigned("c1", topic="other") is None
-    assert office.assigned("c1", strategyName="CONSISTENT_HASH") is None
-    assert office.assigned("c1", clientId=" ") is None
+def test_requests_without_an_assignment() -> None:
+    """An unknown topic, a group without members, an unknown strategy, no client id."""
+    harness = AssignmentHarness()
+    assert harness.assigned("c1") is None
+    harness.join("c1")
+    assert harness.assigned("c1", topic="other") is None
+    assert harness.assigned("c1", strategyName="CONSISTENT_HASH") is None
+    assert harness.assigned("c1", clientId=" ") is None
 
 
-def test_who_broadcasts_has_all_queues() -> None:
+def test_a_broadcasting_client_has_all_queues() -> None:
     found = AssignmentHarness().assigned("c1", messageModel="BROADCASTING")
     assert found is not None
     assert len(found[1]) == 8
 
 
-def test_without_load_balancing_everybody_has_all_queues() -> None:
-    office = AssignmentHarness(server_assigns=False)
-    office.join("c1")
-    office.join("c2")
-    assert office.assigned("c1") == office.assigned("c2")
+def test_without_load_balancing_each_client_has_all_queues() -> None:
+    harness = AssignmentHarness(server_assigns=False)
+    harness.join("c1")
+    harness.join("c2")
+    assert harness.assigned("c1") == harness.assigned("c2")
 
 
 def test_a_group_that_pops() -> None:
-    office = AssignmentHarness()
-    office.join("c1")
-    assert office.set_mode().code == 0
-    assert office.assigned("c1") == ({"POP"}, ["a-1", "b-1"])
-    assert office.assigned("c1", topic="%RETRY%G") == (
+    harness = AssignmentHarness()
+    harness.join("c1")
+    assert harness.set_mode().code == 0
+    assert harness.assigned("c1") == ({"POP"}, ["a-1", "b-1"])
+    assert harness.assigned("c1", topic="%RETRY%G") == (
         {"PULL"},
         ["a0", "a1", "a2", "a3", "b0", "b1", "b2", "b3"],
     )
-    answer = office.ask(402)
+    answer = harness.ask(402)
     assert json.loads(answer.body) == {
         "messageRequestModeMap": {
             "T": {"G": {"consumerGroup": "G", "mode": "POP", "popShareQueueNum": 0, "topic": "T"}}
         }
     }
-    assert office.set_mode(mode="PULL").code == 0
-    assert office.assigned("c1", strategyName="AVG") == office.assigned("c1")
-    assert office.assigned("c1", messageModel="CLUSTERING")[0] == {"PULL"}  # type: ignore[index]
+    assert harness.set_mode(mode="PULL").code == 0
+    assert harness.assigned("c1", strategyName="AVG") == harness.assigned("c1")
+    assert harness.assigned("c1", messageModel="CLUSTERING")[0] == {"PULL"}  # type: ignore[index]
 
 
 def test_pop_may_be_the_default() -> None:
-    office = AssignmentHarness(default_request_mode="POP")
-    office.join("c1")
-    assert office.assigned("c1") == ({"POP"}, ["a-1", "b-1"])
-    assert office.assigned("c1", topic="%RETRY%G")[0] == {"PULL"}  # type: ignore[index]
+    harness = AssignmentHarness(default_request_mode="POP")
+    harness.join("c1")
+    assert harness.assigned("c1") == ({"POP"}, ["a-1", "b-1"])
+    assert harness.assigned("c1", topic="%RETRY%G")[0] == {"PULL"}  # type: ignore[index]
 
 
-def test_a_light_queue_is_here_alone() -> None:
-    office = AssignmentHarness()
-    office.join("c1")
-    assert office.assigned("c1", topic="%LMQ%one") == ({"PULL"}, ["broker-a0"])
+def test_an_lmq_is_on_this_broker_only() -> None:
+    harness = AssignmentHarness()
+    harness.join("c1")
+    assert harness.assigned("c1", topic="%LMQ%one") == ({"PULL"}, ["broker-a0"])
 
 
-def test_modes_that_may_not_be() -> None:
-    office = AssignmentHarness()
-    retry = office.set_mode(topic="%RETRY%G")
+def test_invalid_modes_are_refused() -> None:
+    harness = AssignmentHarness()
+    retry = harness.set_mode(topic="%RETRY%G")
     assert (retry.code, retry.remark) == (16, "retry topic is not allowed to set mode")
-    missing = office.set_mode(topic="other")
+    missing = harness.set_mode(topic="other")
     assert (missing.code, missing.remark) == (17, "topic[other] not exist")
-    group = office.set_mode(consumerGroup="no such")
+    group = harness.set_mode(consumerGroup="no such")
     assert (group.code, group.remark) == (26, "subscription group does not exist")
-    assert office.modes.to_object() == {"messageRequestModeMap": {}}
+    assert harness.modes.to_object() == {"messageRequestModeMap": {}}
 
 
 @pytest.mark.parametrize(
@@ -162,8 +165,8 @@ def test_wrong_bodies_are_refused_by_the_field(code: int, body: bytes, field: st
     assert field in str(answer.remark)
 
 
-def test_the_file_is_apaches() -> None:
-    """As the recorded broker wrote it (its golden store)."""
+def test_the_file_has_apaches_format() -> None:
+    """As the recorded broker wrote it (in its golden store)."""
     text = (
         b'{\n\t"messageRequestModeMap":{\n\t\t"GoldenPop":{\n\t\t\t"CG_POP":{\n\t\t\t\t"consumerGroup":"CG_POP",\n'
         b'\t\t\t\t"mode":"POP",\n\t\t\t\t"popShareQueueNum":0,\n\t\t\t\t"topic":"GoldenPop"\n\t\t\t}\n\t\t}\n\t}\n}'

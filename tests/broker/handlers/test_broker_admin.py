@@ -1,4 +1,4 @@
-"""What a master alone is asked: limits of cold reads, read-ahead, and other engines."""
+"""Requests that only a master serves: limits of cold reads, read-ahead, other engines."""
 
 import dataclasses
 
@@ -35,7 +35,7 @@ def limits(handler: ColdReadsHandler) -> object:
     return orjson.loads(ask(handler, RequestCode.GET_COLD_DATA_FLOW_CTR_INFO).body)["configTable"]
 
 
-def test_limits_are_kept_told_and_removed(cold: ColdReadsHandler) -> None:
+def test_limits_are_kept_returned_and_removed(cold: ColdReadsHandler) -> None:
     ask(cold, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"one=5\ntwo=0\n")
     ask(cold, RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, body=b"one=6")
     assert limits(cold) == {"one": 6, "two": 0}
@@ -87,7 +87,7 @@ def test_other_timer_engines_are_refused(enabled: bool, engine: str, remark: str
     assert caught.value.code == ResponseCode.INVALID_PARAMETER
 
 
-def test_what_a_master_alone_answers() -> None:
+def test_requests_that_only_a_master_serves() -> None:
     handler = SingleBrokerHandler(Config(Options()))
     assert ask(handler, RequestCode.SWITCH_TIMER_ENGINE, {"E_T": "F"}).remark == "switch timer engine success"
     assert ask(handler, RequestCode.RESET_MASTER_FLUSH_OFFSET, {"masterFlushOffset": "5"}).code == 0

@@ -1,4 +1,4 @@
-"""The same handlers over the real store: what was stored is where they say it is."""
+"""The same handlers over the real store: stored messages are where the responses say."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,14 +60,14 @@ def test_queues(
     assert (answer.code, answer.ext) == (0, ext)
 
 
-def test_a_new_group_begins_at_zero_where_messages_are_and_nowhere_else(harness: HandlerHarness) -> None:
+def test_a_new_group_starts_at_zero_only_in_queues_with_messages(harness: HandlerHarness) -> None:
     pair: dict[str, object] = {"consumerGroup": "G", "topic": "T"}
     assert harness.ask(14, pair | {"queueId": 1}).ext == {"offset": "0"}
     assert harness.ask(14, pair | {"queueId": 0}).code == 22
     assert harness.ask(14, pair | {"queueId": 1, "setZeroIfNotFound": "false"}).code == 22
 
 
-def test_asking_makes_no_queue(harness: HandlerHarness, store: MessageStore) -> None:
+def test_a_query_creates_no_queue(harness: HandlerHarness, store: MessageStore) -> None:
     before = sorted(store.reader.queues())
     for code in (14, 29, 30, 31, 32):
         harness.ask(code, {"consumerGroup": "G", "topic": "U", "queueId": 7, "timestamp": 0})

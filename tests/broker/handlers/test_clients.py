@@ -1,4 +1,4 @@
-"""Heartbeats, leaving, member lists: who belongs to a group, and who hears of it."""
+"""Heartbeats, unregistrations, member lists: who belongs to a group, and who is notified of changes."""
 
 import asyncio
 import json
@@ -70,7 +70,7 @@ def test_a_heartbeat_makes_group_retry_topic_and_member() -> None:
     }
 
 
-def test_the_notice_goes_out_before_the_answer_and_only_for_news() -> None:
+def test_the_notification_is_sent_before_the_response_and_only_for_changes() -> None:
     harness = HandlerHarness()
     sent: list[str] = []
 
@@ -90,7 +90,7 @@ def test_the_notice_goes_out_before_the_answer_and_only_for_news() -> None:
     assert sent == ["notice", "answer", "answer"]
 
 
-def test_members_hear_of_members_and_topics_that_come_and_go() -> None:
+def test_members_are_notified_of_changed_members_and_topics() -> None:
     harness, one, two = HandlerHarness(), RecordedPeer(), RecordedPeer()
     alive(harness, beat(consumer("G", "T")), one)
     alive(harness, beat(consumer("G", "T"), client="c2"), two)
@@ -118,7 +118,7 @@ def test_a_closed_connection_leaves_all_its_groups() -> None:
 
 
 @pytest.mark.parametrize("why", ["broadcasting", "group", "broker"])
-def test_nobody_is_told_where_nobody_wants_to_hear(why: str) -> None:
+def test_no_notification_where_notifications_are_off(why: str) -> None:
     harness, peer = HandlerHarness(notify_consumers=why != "broker"), RecordedPeer()
     if why == "group":
         body = b'{"groupName":"G","notifyConsumerIdsChangedEnable":false}'
@@ -152,7 +152,7 @@ def test_a_fingerprint_stands_for_the_subscriptions() -> None:
     assert harness.table.subscription("G", "T") is not None
 
 
-def test_a_fingerprint_for_subscriptions_that_are_not_here_asks_for_them() -> None:
+def test_a_fingerprint_of_unknown_subscriptions_requests_them() -> None:
     harness, peer = HandlerHarness(), RecordedPeer()
     answer = alive(harness, beat(consumer("G"), heartbeatFingerprint=11, withoutSub=True), peer)
     assert answer["IS_SUB_CHANGE"] == "true"
@@ -201,13 +201,13 @@ def test_the_retry_topic_is_ordered_as_the_topics_are() -> None:
     assert retry.order
 
 
-def test_groups_that_may_not_be_made_are_passed_over() -> None:
+def test_invalid_groups_are_skipped() -> None:
     harness, peer = HandlerHarness(), RecordedPeer()
     alive(harness, beat(consumer("not a name", "T"), consumer("G", "T")), peer)
     assert [group.name for group in harness.table.consumer_groups()] == ["G"]
 
 
-def test_pulling_consumers_are_passed_over_where_they_are_rejected() -> None:
+def test_pulling_consumers_are_skipped_where_they_are_rejected() -> None:
     harness = HandlerHarness(reject_pull_consumers=True)
     alive(harness, beat(consumer("G", "T", consumeType="CONSUME_ACTIVELY")), RecordedPeer())
     assert harness.table.consumer_groups() == []
@@ -260,8 +260,8 @@ def test_a_large_heartbeat_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(online.subscriptions) == count
 
 
-def test_large_heartbeats_are_taken_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also their reading, which is not sliced; a small one does not wait for them."""
+def test_large_heartbeats_are_processed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is their parsing, which is not sliced; a small one does not wait for them."""
     monkeypatch.setattr(clients, "SLICE_S", 0)
     harness, peers = HandlerHarness(), [RecordedPeer() for _ in range(3)]
     large = beat(consumer("G", *(f"T{n}" for n in range(1000))))
@@ -308,7 +308,7 @@ def test_a_heartbeat_of_a_closed_connection_registers_nothing() -> None:
     assert harness.table.producers("P") == []
 
 
-def test_silent_clients_are_closed_after_their_time() -> None:
+def test_silent_clients_are_closed_after_their_timeout() -> None:
     harness, one, two = HandlerHarness(), RecordedPeer(), RecordedPeer()
     alive(harness, beat(consumer("G", "T")), one)
     harness.clock.advance(60_000)
@@ -323,7 +323,7 @@ def test_silent_clients_are_closed_after_their_time() -> None:
     assert harness.ask(38, {"consumerGroup": "G"}).body == b'{"consumerIdList":["c2"]}'
 
 
-def test_leaving_takes_only_the_groups_that_are_named() -> None:
+def test_unregistering_removes_only_the_named_groups() -> None:
     harness, peer = HandlerHarness(), RecordedPeer()
     alive(harness, beat(consumer("G", "T"), producers=("P", "Q")), peer)
     answer = harness.ask(35, {"clientID": "c1", "producerGroup": "P", "consumerGroup": ""}, peer=peer)

@@ -1,7 +1,7 @@
-"""What Apache answered, we answer: the whole recording is played, in the order of its time, to our handlers.
+"""Our handlers answer as Apache did: the whole recording is replayed to them, in order of time.
 
-Topics that the recorded clients made by sending, and offsets that they committed with a pull, are made and
-committed here as well, for those codes are answered elsewhere. What comes from messages is not compared.
+Topics that the recorded clients created by sending, and offsets that they committed with a pull, are created and
+committed here as well, because other modules answer those codes. Values that come from messages are not compared.
 """
 
 import functools
@@ -31,7 +31,7 @@ BY_STORE = frozenset(
 """Their values come from the messages; code, remark and fields are compared."""
 
 MADE_BY_POP = "%RETRY%CG_POP_GoldenPop"
-"""A topic that only POP makes, which these handlers do not answer."""
+"""A topic that only POP creates, which these handlers do not serve."""
 
 SENDS = {10: ("topic", "defaultTopic", "defaultTopicQueueNums"), 310: ("b", "c", "d"), 320: ("b", "c", "d")}
 COMMITTING = 1
@@ -93,7 +93,7 @@ class Player:
         return Played(line["name"], request, expected, self.harness.hand(request, peer))
 
     def follow(self, request: RemotingCommand, answer: dict[str, Any]) -> None:
-        """Do what the codes do that are answered elsewhere."""
+        """Do what codes do that other modules serve."""
         if request.code in SENDS and answer["code"] == 0:
             topic, template, count = (request.ext.get(key, "") for key in SENDS[request.code])
             self.harness.topics.create_by_send(topic, template, int(count or 0))
@@ -164,7 +164,7 @@ def test_answers_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(BY_STORE))
-def test_answers_about_messages_agree_in_code_remark_and_fields(code: int) -> None:
+def test_responses_about_messages_agree_in_code_remark_and_fields(code: int) -> None:
     for one in of(RequestCode(code).name):
         assert one.expected is not None
         assert one.ours is not None
@@ -191,7 +191,7 @@ def test_offsets_that_were_committed_are_found_again() -> None:
 
 
 def test_filters_are_refused_as_by_a_broker_without_them() -> None:
-    """Apache's recording broker had SQL filters on; ours has none, and says what Apache says then."""
+    """Apache's recorded broker had SQL filters on; ours has none, and responds as Apache does then."""
     for one in of("CHECK_CLIENT_CONFIG"):
         assert one.ours is not None
         remark = "The broker does not support consumer to filter message by SQL92"
@@ -205,7 +205,7 @@ def test_filters_are_refused_as_by_a_broker_without_them() -> None:
         ("GET_ALL_SUBSCRIPTIONGROUP_CONFIG", "subscriptionGroupTable", "totalGroupNum"),
     ],
 )
-def test_tables_agree_in_what_both_have(name: str, table: str, total: str) -> None:
+def test_tables_agree_in_common_entries(name: str, table: str, total: str) -> None:
     for one in of(name):
         assert one.expected is not None
         assert one.ours is not None

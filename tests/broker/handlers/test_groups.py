@@ -14,7 +14,7 @@ def body(name: str = "G", **more: object) -> bytes:
     return json.dumps(GroupConfig(name).to_object() | more).encode()
 
 
-def test_a_group_is_made_changed_and_shown() -> None:
+def test_a_group_is_created_changed_and_returned() -> None:
     harness = HandlerHarness()
     answer = harness.ask(200, body=body(retryMaxTimes=3, retryQueueNums=2))
     assert (answer.code, answer.remark, answer.body) == (0, None, b"")
@@ -28,7 +28,7 @@ def test_a_group_is_made_changed_and_shown() -> None:
     )
 
 
-def test_asking_makes_a_group_but_not_of_any_name() -> None:
+def test_a_query_creates_a_group_if_its_name_is_valid() -> None:
     harness = HandlerHarness()
     assert harness.ask(352, {"group": "H"}).code == 0
     assert "H" in harness.groups
@@ -62,7 +62,7 @@ def test_wrong_groups_are_refused_by_the_field(wrong: bytes, code: int, field: s
     assert len(harness.groups) == 8
 
 
-def test_a_list_is_made_as_a_whole_or_not_at_all() -> None:
+def test_a_list_is_created_as_a_whole_or_not_at_all() -> None:
     harness = HandlerHarness()
 
     def listed(*names: str) -> bytes:
@@ -78,7 +78,7 @@ def test_a_list_is_made_as_a_whole_or_not_at_all() -> None:
 @pytest.mark.parametrize(
     ("ext", "left"), [({}, 1), ({"cleanOffset": "true"}, -1), ({"removeOffset": "true"}, -1)]
 )
-def test_a_deleted_group_keeps_its_offsets_unless_told(ext: dict[str, object], left: int) -> None:
+def test_a_deleted_group_keeps_its_offsets_unless_requested(ext: dict[str, object], left: int) -> None:
     harness = HandlerHarness()
     harness.groups.find("G")
     harness.offsets.commit("G", "T", 0, 1)
@@ -90,7 +90,7 @@ def test_a_deleted_group_keeps_its_offsets_unless_told(ext: dict[str, object], l
     assert harness.stats.view("GROUP_GET_NUMS", "T@G") is None
 
 
-def test_all_groups_come_whole_or_in_pages() -> None:
+def test_all_groups_are_returned_whole_or_in_pages() -> None:
     harness = HandlerHarness()
     harness.groups.forbid_reading("G", "T", True)
     whole = harness.ask(201)
@@ -104,7 +104,7 @@ def test_all_groups_come_whole_or_in_pages() -> None:
     assert first["subscriptionGroupTable"] | rest["subscriptionGroupTable"] == text["subscriptionGroupTable"]
 
 
-def test_reading_is_forbidden_told_and_allowed() -> None:
+def test_reading_is_forbidden_reported_and_allowed() -> None:
     harness = HandlerHarness()
     pair: dict[str, object] = {"group": "G", "topic": "T"}
     answer = harness.ask(353, pair)

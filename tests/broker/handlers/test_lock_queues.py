@@ -1,4 +1,4 @@
-"""41 and 42: the answer lists exactly the queues that the client owns."""
+"""41 and 42: the response lists exactly the queues that the client owns."""
 
 import json
 
@@ -13,7 +13,7 @@ def body(client: str, *queue_ids: int, **more: object) -> bytes:
     return json.dumps({"clientId": client, "consumerGroup": "G", "mqSet": queues} | more).encode()
 
 
-def test_a_locked_queue_is_left_out_of_the_others_answer() -> None:
+def test_a_locked_queue_is_not_in_the_response_to_another_client() -> None:
     harness = HandlerHarness()
     assert harness.ask(41, body=body("a", 0)).body == (
         b'{"lockOKMQSet":[{"brokerName":"broker-a","queueId":0,"topic":"T"}]}'
@@ -24,7 +24,7 @@ def test_a_locked_queue_is_left_out_of_the_others_answer() -> None:
     assert json.loads(harness.ask(41, body=body("b", 0, 1)).body)["lockOKMQSet"][1]["queueId"] == 1
 
 
-def test_no_queues_at_all_is_an_empty_answer() -> None:
+def test_no_queues_give_an_empty_response() -> None:
     assert (
         HandlerHarness().ask(41, body=b'{"clientId":"a","consumerGroup":"G"}').body == b'{"lockOKMQSet":[]}'
     )

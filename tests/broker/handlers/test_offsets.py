@@ -1,4 +1,4 @@
-"""14, 15, 43: a group finds where it was, begins where Apache lets it begin, and commits only what may be."""
+"""14, 15, 43: a group's offset is found, a new group starts where Apache lets it, and only valid commits are taken."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_what_was_committed_is_found(harness: HandlerHarness) -> None:
     ("times", "begins", "near", "code"),
     [([1], 0, True, 0), ([], 0, True, 22), ([1, 2], 1, True, 22), ([1], 0, False, 22)],
 )
-def test_a_new_group_begins_at_zero_only_while_the_first_message_is_recent(
+def test_a_new_group_starts_at_zero_only_while_the_first_message_is_recent(
     harness: HandlerHarness, times: list[int], begins: int, near: bool, code: int
 ) -> None:
     harness.fake.times["T", 0] = times
@@ -49,14 +49,14 @@ def test_a_new_group_begins_at_zero_only_while_the_first_message_is_recent(
         assert answer.ext == {"offset": "0"}
 
 
-def test_a_new_group_does_not_begin_at_a_message_that_the_log_has_dropped(harness: HandlerHarness) -> None:
+def test_a_new_group_does_not_start_at_a_deleted_message(harness: HandlerHarness) -> None:
     harness.fake.times["T", 0] = [1]
     assert query(harness).code == 0
     harness.fake.min_physical = 5000
     assert query(harness).code == 22
 
 
-def test_zero_is_not_given_where_it_is_not_wanted(harness: HandlerHarness) -> None:
+def test_zero_is_not_returned_if_the_request_excludes_it(harness: HandlerHarness) -> None:
     harness.fake.times["T", 0] = [1]
     answer = query(harness, setZeroIfNotFound="false")
     assert (answer.code, answer.remark) == (22, "Not found, do not set to zero, maybe this group boot first")
@@ -92,7 +92,7 @@ def test_missing_fields_of_a_commit_are_named(harness: HandlerHarness, field: st
     assert (answer.code, answer.remark) == (29, remark)
 
 
-def test_commits_wait_for_a_reset_to_be_taken(harness: HandlerHarness) -> None:
+def test_commits_are_ignored_until_a_reset_is_fetched(harness: HandlerHarness) -> None:
     commit(harness)
     harness.offsets.reset("G", "T", 0, 1)
     answer = commit(harness, commitOffset=9)
@@ -102,7 +102,7 @@ def test_commits_wait_for_a_reset_to_be_taken(harness: HandlerHarness) -> None:
     assert query(harness).ext == {"offset": "1"}
 
 
-def test_all_offsets_are_told_in_javas_form(harness: HandlerHarness) -> None:
+def test_all_offsets_are_returned_in_javas_form(harness: HandlerHarness) -> None:
     commit(harness, queueId=3)
     assert harness.ask(43).body == (
         b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1700000000000},"groupTopicMap":{"G":["T"]},'

@@ -1,4 +1,4 @@
-"""QUERY_MESSAGE over the real store: what the index last took is told only with messages."""
+"""QUERY_MESSAGE over the real store: the index's last update is reported only with messages."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 
 @pytest.mark.parametrize(("key", "code", "last_ms"), [("k", 0, "2000"), ("none", 22, "0")])
-def test_a_query_without_messages_tells_nothing_of_the_index(
+def test_a_query_without_messages_reports_no_index_update(
     store: MessageStore, key: str, code: int, last_ms: str
 ) -> None:
     harness = HandlerHarness()

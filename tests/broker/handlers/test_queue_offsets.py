@@ -1,4 +1,4 @@
-"""29 to 32: where queues begin and end, for queues that nobody knows too."""
+"""29 to 32: where queues begin and end, also for unknown queues."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""222, 223, 314, 308: offsets moved by an administrator, on our side or by the clients."""
+"""222, 223, 314, 308: offsets moved by an administrator, by the broker or by the clients."""
 
 import json
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ def test_a_topic_without_queues_has_nothing_to_reset() -> None:
     assert reset(harness, 0).remark == "No queues to reset."
 
 
-def test_clients_are_told_and_go_forward_only_by_force() -> None:
+def test_clients_are_notified_and_move_forward_only_by_force() -> None:
     harness, peer = made(server_side_reset=False), RecordedPeer()
     for queue_id in range(3):
         harness.offsets.commit("G", "T", queue_id, 1)
@@ -92,9 +92,9 @@ def test_clients_are_told_and_go_forward_only_by_force() -> None:
     assert reset(harness, -1, {"isForce": "false"}).body == offsets((0, 1), (1, 1), (2, 0))
     answer = reset(harness, -1)
     assert answer.body == offsets((0, 3), (1, 1), (2, 0))
-    told = peer.requests[-1]
-    assert (told.code, told.is_oneway, told.body) == (220, True, answer.body)
-    assert told.ext == {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "false", "queueId": "-1"}
+    request = peer.requests[-1]
+    assert (request.code, request.is_oneway, request.body) == (220, True, answer.body)
+    assert request.ext == {"topic": "T", "group": "G", "timestamp": "-1", "isForce": "false", "queueId": "-1"}
     assert not harness.offsets.has_reset("G", "T", 0)
     reset(harness, 0, language=1)
     assert peer.requests[-1].body == (
@@ -104,7 +104,7 @@ def test_clients_are_told_and_go_forward_only_by_force() -> None:
     )
 
 
-def test_clients_cannot_be_told_when_there_are_none_or_old_ones() -> None:
+def test_a_reset_by_clients_needs_clients_that_support_it() -> None:
     harness = made(server_side_reset=False)
     assert reset(harness, 0, {"topic": "U"}).code == 17
     assert reset(harness, 0).remark == "THe consumer group <G> not exist"
@@ -122,7 +122,7 @@ def status(answered: bytes, code: int = 0) -> RecordedPeer:
     return RecordedPeer(asked=lambda request: request.answer(code, None, None, answered))
 
 
-def test_clients_say_what_they_consume() -> None:
+def test_clients_report_what_they_consume() -> None:
     harness = made()
     table = b'{"messageQueueTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:5}}'
     peers = {
@@ -157,7 +157,7 @@ def test_offsets_are_cloned_for_topics_that_the_source_subscribes() -> None:
     assert harness.ask(314, {"srcGroup": "G", "destGroup": "a b"}).code == 29
 
 
-def test_the_smallest_offset_of_the_groups_is_told() -> None:
+def test_the_smallest_offset_of_the_groups_is_returned() -> None:
     harness = made()
     harness.fake.begins["T", 1] = 3
     for group, first, second in (("A", 5, 2), ("B", 4, 4), ("C", 1, 9)):

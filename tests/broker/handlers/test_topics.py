@@ -29,7 +29,7 @@ def make(harness: HandlerHarness, **more: object) -> RemotingCommand:
     return harness.ask(17, MADE | more)
 
 
-def test_a_topic_is_made_changed_and_shown() -> None:
+def test_a_topic_is_created_changed_and_returned() -> None:
     harness = HandlerHarness()
     answer = make(harness)
     assert (answer.code, answer.remark, answer.body) == (0, "not set any response code", b"")
@@ -81,12 +81,12 @@ def test_missing_fields_are_named(field: str) -> None:
     assert field in str(answer.remark)
 
 
-def test_options_open_what_is_closed() -> None:
+def test_options_permit_what_is_forbidden() -> None:
     assert make(HandlerHarness(mixed_message_type=True), attributes="+message.type=MIXED").code == 0
     assert make(HandlerHarness(check_system_topics=False), topic="TBW102").code == 0
 
 
-def test_a_list_is_made_as_a_whole_or_not_at_all() -> None:
+def test_a_list_is_created_as_a_whole_or_not_at_all() -> None:
     harness = HandlerHarness()
     configs = [TopicConfig(f"T{n}", 1, 1).to_object() for n in range(1000)]
     assert harness.ask(18, body=json.dumps({"topicConfigList": configs}).encode()).code == 0
@@ -109,7 +109,7 @@ def test_wrong_lists_are_refused(body: bytes) -> None:
     assert answer.remark
 
 
-def test_a_deleted_topic_takes_offsets_queues_and_pop_retries_with_it() -> None:
+def test_deleting_a_topic_deletes_its_offsets_queues_and_pop_retries() -> None:
     harness = HandlerHarness()
     make(harness)
     make(harness, topic="%RETRY%G_T")
@@ -127,7 +127,7 @@ def test_a_deleted_topic_takes_offsets_queues_and_pop_retries_with_it() -> None:
     assert harness.ask(215, {"topic": "SELF_TEST_TOPIC"}).code == 29
 
 
-def test_all_topics_come_whole_or_in_pages() -> None:
+def test_all_topics_are_returned_whole_or_in_pages() -> None:
     harness = HandlerHarness()
     whole = harness.ask(21)
     body = fastjson.loads(whole.body)
@@ -190,7 +190,7 @@ def test_cleaning_keeps_what_is_in_use() -> None:
     assert harness.asked == ["clean queues", "delete expired"]
 
 
-def test_a_table_that_fits_no_frame_is_refused_but_comes_in_pages() -> None:
+def test_a_table_larger_than_a_frame_is_refused_but_can_be_paged() -> None:
     harness = HandlerHarness()
     harness.topics.update_all([TopicConfig(f"{n:0127}") for n in range(50_000)])
     answer = harness.ask(21)

@@ -21,7 +21,7 @@ OPTIONS_OF_THE_RIG = {
 
 
 def naming_frames() -> list[tuple[str, Recorded]]:
-    """Of all sessions in one order of time; `acl` had a name server and broker of its own."""
+    """Of all sessions, ordered by time; `acl` had a separate name server and broker."""
     frames = [
         (name, recorded)
         for name in sessions()
@@ -50,7 +50,7 @@ def same(ours: RemotingCommand, apache: RemotingCommand, where: str) -> None:
         assert len(ours.body) == len(apache.body), where
 
 
-def test_every_recorded_answer_is_given_again() -> None:
+def test_every_recorded_response_is_reproduced() -> None:
     harness = NameServerHarness(OPTIONS_OF_THE_RIG)
     peers: dict[tuple[str, int], RecordedPeer] = {}
     waiting: dict[tuple[str, int, int], RemotingCommand] = {}
@@ -72,7 +72,7 @@ def test_every_recorded_answer_is_given_again() -> None:
     assert replayed > 900
 
 
-def test_the_rig_asked_all_of_these() -> None:
+def test_the_recording_contains_all_of_these() -> None:
     asked = {recorded.line["code"] for _, recorded in naming_frames() if recorded.line["dir"] == "c2s"}
     assert asked >= {
         RequestCode.REGISTER_BROKER,

@@ -1,4 +1,4 @@
-"""The small store of a name server, its file and its bounds; and the options."""
+"""The KV store of a name server, its file and its limits; and the options."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_a_value_is_put_got_listed_and_deleted() -> None:
     assert harness.call(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n").body == b'{"table":{}}'
 
 
-def test_what_is_not_there() -> None:
+def test_missing_entries() -> None:
     harness = NameServerHarness()
     answer = harness.call(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="n")
     assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: n")
@@ -42,7 +42,7 @@ def test_what_is_not_there() -> None:
     assert harness.kv_changes == 0
 
 
-def test_the_file_is_apaches(tmp_path: Path) -> None:
+def test_the_file_has_apaches_format(tmp_path: Path) -> None:
     table = KvTable(lambda: None)
     table.put("n", "k", "v")
     table.put("ORDER_TOPIC_CONFIG", "T", "a:4;b:4")
@@ -108,7 +108,7 @@ def test_the_size_of_all_entries_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert dict(table.namespace("n") or {}) == {"b": "xxxxx", "c": "xxx"}
 
 
-def test_order_topics_come_back_with_the_registration() -> None:
+def test_order_topics_are_returned_with_the_registration() -> None:
     harness = NameServerHarness()
     assert harness.register().body == b""
     harness.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T1", value="a:4")
@@ -123,7 +123,7 @@ def update(harness: NameServerHarness, text: str) -> RemotingCommand:
     return harness.ask(RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, {}, text.encode()))
 
 
-def test_options_change_while_it_runs() -> None:
+def test_options_change_at_run_time() -> None:
     harness = NameServerHarness()
     assert update(harness, "enableAllTopicList=false\nscanNotActiveBrokerInterval=1000").code == 0
     assert harness.call(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).remark == "disable"
@@ -150,7 +150,7 @@ def test_options_change_while_it_runs() -> None:
         ("no pair", ResponseCode.SYSTEM_ERROR, "properties"),
     ],
 )
-def test_what_may_not_change_is_refused_by_name_and_nothing_changes(text: str, code: int, says: str) -> None:
+def test_fixed_options_are_refused_by_name_and_nothing_changes(text: str, code: int, says: str) -> None:
     harness = NameServerHarness()
     before = harness.call(RequestCode.GET_NAMESRV_CONFIG).body
     answer = update(harness, f"orderMessageEnable=true\n{text}")
@@ -160,7 +160,7 @@ def test_what_may_not_change_is_refused_by_name_and_nothing_changes(text: str, c
     assert harness.call(RequestCode.GET_NAMESRV_CONFIG).body == before
 
 
-def test_an_option_may_be_set_to_what_it_is() -> None:
+def test_an_option_may_be_set_to_its_value() -> None:
     assert update(NameServerHarness(), "listenPort=9876\nwaitSecondsForService=3600").code == 0
 
 

@@ -1,4 +1,4 @@
-"""Registrations of many topics: read beside the loop, few at a time, void if the broker is gone meanwhile."""
+"""Registrations of many topics: parsed in a thread, few at a time, void if the broker disconnects during that."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ def large() -> RemotingCommand:
     return register_request(body=body)
 
 
-def test_it_takes_effect_and_the_loop_goes_on_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_takes_effect_and_the_loop_is_not_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = NameServerHarness()
     go_on = threading.Event()
     read = registration.register_body
@@ -37,7 +37,7 @@ def test_it_takes_effect_and_the_loop_goes_on_meanwhile(monkeypatch: pytest.Monk
         await asyncio.sleep(0)
         refusing = RecordedPeer(local=HERE)
         harness.dispatch(large(), refusing)
-        for _ in range(3):  # the handler, and behind it the answer
+        for _ in range(3):  # the handler, then the response
             await asyncio.sleep(0)
         assert [answer.code for answer in refusing.replies] == [ResponseCode.SYSTEM_BUSY]
         assert harness.route("T1999") is None
@@ -49,7 +49,7 @@ def test_it_takes_effect_and_the_loop_goes_on_meanwhile(monkeypatch: pytest.Monk
     asyncio.run(main())
 
 
-def test_a_broker_that_left_meanwhile_is_not_taken_in() -> None:
+def test_a_broker_that_disconnects_is_not_registered() -> None:
     harness = NameServerHarness()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The broker of the process: told to each asker by the host it came to, and nobody else takes its place."""
+"""The broker of the process: its address is the host that the client connected to; no other broker replaces it."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.support.name_server_harness import HERE, NameServerHarness
 from tests.support.peers import RecordedPeer
 
 
-def told(harness: NameServerHarness, host: str = "", permission: int = 6) -> BrokerIdentity:
+def announce(harness: NameServerHarness, host: str = "", permission: int = 6) -> BrokerIdentity:
     topics = TopicTable(harness.clock, TopicSettings(cluster="C", broker="own"))
     identity = BrokerIdentity("C", "own", host, 10911)
     announcement = BrokerAnnouncement.of(identity, topics.version, topics.configs(), permission)
@@ -20,7 +20,7 @@ def told(harness: NameServerHarness, host: str = "", permission: int = 6) -> Bro
 
 
 def address_for(harness: NameServerHarness, local: str) -> tuple[str, str]:
-    """What a route and the cluster list say to a client that came to `local`."""
+    """What a route and the cluster list return to a client that connected to `local`."""
     peer = RecordedPeer(local=(local, 9876))
     route = harness.ask(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}), peer)
     cluster = harness.ask(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO), peer)
@@ -39,30 +39,30 @@ def address_for(harness: NameServerHarness, local: str) -> tuple[str, str]:
         ("2001:db8::1", "[2001:db8::1]:10911"),
     ],
 )
-def test_each_asker_is_told_the_host_it_came_to(local: str, address: str) -> None:
+def test_each_client_gets_the_host_it_connected_to(local: str, address: str) -> None:
     harness = NameServerHarness()
-    told(harness)
+    announce(harness)
     assert address_for(harness, local) == (address, address)
 
 
-def test_a_set_host_is_told_to_everybody() -> None:
+def test_a_configured_host_is_returned_to_all_clients() -> None:
     harness = NameServerHarness()
-    told(harness, "198.51.100.3")
+    announce(harness, "198.51.100.3")
     assert address_for(harness, "127.0.0.1") == ("198.51.100.3:10911", "198.51.100.3:10911")
 
 
-def test_other_brokers_are_told_as_they_registered() -> None:
+def test_other_brokers_are_returned_as_they_registered() -> None:
     harness = NameServerHarness()
-    told(harness)
+    announce(harness)
     harness.register(broker="b", address="10.0.0.2:10911")
     route = harness.route("T1")
     assert route is not None
     assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.2:10911"}
 
 
-def test_nobody_takes_the_place_of_our_broker() -> None:
+def test_no_broker_replaces_our_broker() -> None:
     harness = NameServerHarness()
-    told(harness, "10.0.0.1")
+    announce(harness, "10.0.0.1")
     for broker, address in (("own", "10.0.0.9:1"), ("x", "10.0.0.1:10911")):
         answer = harness.register(broker=broker, address=address)
         assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -82,9 +82,9 @@ def test_an_outside_address_needs_a_host() -> None:
         assert "brokerAddr" in answer.remark
 
 
-def test_our_broker_neither_expires_nor_hangs_up_and_leaves_when_told() -> None:
+def test_our_broker_does_not_expire_and_is_removed_on_request() -> None:
     harness = NameServerHarness()
-    identity = told(harness)
+    identity = announce(harness)
     harness.register(RecordedPeer(local=HERE), broker="own", broker_id=1, address="10.0.0.2:1", cluster="C")
     harness.clock.advance(10_000_000)
     harness.routes.expire()
@@ -95,7 +95,7 @@ def test_our_broker_neither_expires_nor_hangs_up_and_leaves_when_told() -> None:
 
 def test_broker_permission_narrows_every_topic() -> None:
     harness = NameServerHarness()
-    told(harness, permission=4)
+    announce(harness, permission=4)
     route = harness.route("TBW102")
     assert route is not None
     assert route["queueDatas"][0]["perm"] == 4

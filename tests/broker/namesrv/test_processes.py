@@ -1,4 +1,4 @@
-"""Two real broker processes: the second registers with the first one's name server, and is gone when it stops."""
+"""Two real broker processes: the second registers with the first one's name server, and is removed when it stops."""
 
 import time
 from pathlib import Path
@@ -12,7 +12,7 @@ WAIT_S = 20.0
 
 
 def addresses(naming: ClientSocket, topic: str) -> dict[str, str]:
-    """Broker name → address of its master, as a route says."""
+    """Broker name → address of its master, from a route."""
     answer = naming.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
     assert answer.code == 0, answer.remark
     return {
@@ -21,7 +21,7 @@ def addresses(naming: ClientSocket, topic: str) -> dict[str, str]:
 
 
 def settled(naming: ClientSocket, expected: dict[str, str]) -> dict[str, str]:
-    """The addresses once they are as expected, or what they are when the time is over: news travels over a socket."""
+    """The addresses once they are as expected, or as they are at the timeout: updates arrive over a socket."""
     deadline = time.monotonic() + WAIT_S
     while (found := addresses(naming, "TBW102")) != expected and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -45,7 +45,7 @@ def test_a_second_broker_comes_and_goes(tmp_path: Path) -> None:
             assert settled(naming, one) == one
 
 
-def test_kv_values_outlive_the_process(tmp_path: Path) -> None:
+def test_kv_values_survive_the_process(tmp_path: Path) -> None:
     key = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
     with BrokerProcess(tmp_path / "a") as broker, broker.connect_name_server() as naming:
         assert naming.ask(RequestCode.PUT_KV_CONFIG, {**key, "value": "a:4"}).code == 0

@@ -1,4 +1,4 @@
-"""Bodies of REGISTER_BROKER: every form, and every way in which one can be wrong."""
+"""Bodies of REGISTER_BROKER: every form, and every way in which one can be malformed."""
 
 import json
 import random
@@ -28,9 +28,9 @@ def compressed(*topics: bytes, count: int | None = None, tail: bytes = b"\0\0\0\
     return zlib.compress(inner + b"".join(map(part, topics)) + part(b"[]") + tail)
 
 
-def refused(body: bytes, *, says: str, **told: Any) -> None:  # noqa: ANN401
+def refused(body: bytes, *, says: str, **fields: Any) -> None:  # noqa: ANN401
     harness = NameServerHarness()
-    answer = harness.register(body=body, **told)
+    answer = harness.register(body=body, **fields)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark is not None
     assert says in answer.remark
@@ -64,7 +64,7 @@ def test_no_body_is_a_registration_without_topics() -> None:
     assert harness.routes.version("C", "10.0.0.1:10911") == DataVersion(0, 0, 0)
 
 
-def test_numbers_may_be_texts_and_absent_ones_have_defaults() -> None:
+def test_numbers_may_be_strings_and_missing_ones_have_defaults() -> None:
     body = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"A":{"perm":"4"},"B":{}}}}'
     read = registration.register_body(body, 513, False)
     assert read.topics == {"A": QueueData(16, 16, 4), "B": QueueData(16, 16, 6)}
@@ -196,7 +196,7 @@ WRAPPERS = st.fixed_dictionaries(
 
 
 def answered(body: bytes, *, zipped: bool, version: int) -> None:
-    """It is taken or refused by a remark of ours, and the table stays sound."""
+    """It is accepted or refused with our remark, and the table stays consistent."""
     harness = NameServerHarness()
     harness.register(broker="b", address="10.0.0.2:1")
     answer = harness.register(body=body, version=version, compressed="true" if zipped else "false")
@@ -209,7 +209,7 @@ def answered(body: bytes, *, zipped: bool, version: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(wrapper=WRAPPERS | JSON_VALUES, filters=JSON_VALUES, version=st.sampled_from((0, 36, 37, 513)))
-def test_any_json_is_taken_or_refused(wrapper: object, filters: object, version: int) -> None:
+def test_any_json_is_accepted_or_refused(wrapper: object, filters: object, version: int) -> None:
     document = {"filterServerList": filters, "topicConfigSerializeWrapper": wrapper}
     body = json.dumps(document if version >= 37 else wrapper).encode()
     answered(body, zipped=False, version=version)
@@ -217,13 +217,13 @@ def test_any_json_is_taken_or_refused(wrapper: object, filters: object, version:
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(max_size=80), version=st.sampled_from((0, 37, 513)))
-def test_any_bytes_are_taken_or_refused(data: bytes, version: int) -> None:
+def test_any_bytes_are_accepted_or_refused(data: bytes, version: int) -> None:
     answered(data, zipped=False, version=version)
     answered(data, zipped=True, version=version)
     answered(zlib.compress(data), zipped=True, version=version)
 
 
-def test_a_good_body_cut_or_flipped_anywhere_is_taken_or_refused() -> None:
+def test_a_good_body_cut_or_flipped_anywhere_is_accepted_or_refused() -> None:
     good = zlib.decompress(compressed(b"T1 16 16 6 SINGLE_TAG {}", b"T2 16 16 6 SINGLE_TAG"))
     flip = random.Random(7)
     for at in range(len(good)):

@@ -1,4 +1,4 @@
-"""What a registration says, and to whom: as Apache's, in parts, at the addresses that were named."""
+"""What a registration contains, and where it is sent: as Apache's, in parts, to the configured addresses."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.golden import session
 from tests.support.name_server_harness import NameServerHarness
 
 
-def test_our_request_is_apaches() -> None:
+def test_our_request_equals_apaches() -> None:
     recorded = next(frame for frame in session("start") if frame.line["name"] == "REGISTER_BROKER")
     assert recorded.raw is not None
     apache = RemotingCommand.decode(recorded.raw)
@@ -35,19 +35,23 @@ def test_our_request_is_apaches() -> None:
     assert register_body(body, 513, False) == theirs
 
 
-def test_many_topics_go_in_parts_that_all_take_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_topics_are_sent_in_parts_that_all_take_effect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "PART_TOPICS", 4)
     harness = NameServerHarness()
     topics = TopicTable(harness.clock, TopicSettings(cluster="C", broker="own"))
     for queues in (4, 8):
         topics.update_all([TopicConfig(f"N{n}", queues, queues) for n in range(10)])
-        told = BrokerAnnouncement.of(BrokerIdentity("C", "own", "h", 1), topics.version, topics.configs(), 6)
-        bodies = list(told.bodies())
+        announcement = BrokerAnnouncement.of(
+            BrokerIdentity("C", "own", "h", 1), topics.version, topics.configs(), 6
+        )
+        bodies = list(announcement.bodies())
         assert len(bodies) == -(-len(topics) // 4)
         for body in bodies:
             assert (
                 harness.ask(
-                    RemotingCommand(RequestCode.REGISTER_BROKER, told.ext("", body), body, version=513)
+                    RemotingCommand(
+                        RequestCode.REGISTER_BROKER, announcement.ext("", body), body, version=513
+                    )
                 ).code
                 == 0
             )

@@ -1,4 +1,4 @@
-"""The registrar: who is told what and when, and what a name server that fails does to it (nothing)."""
+"""The registrar: what it sends to which name server and when; a name server that fails does not affect it."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ WAIT_S = 10.0
 
 
 class RemoteNameServer:
-    """A name server of the test: `answers` says what each request is answered; `down` refuses connections."""
+    """A simulated name server: `answers` returns the response to each request; `down` refuses connections."""
 
     def __init__(
         self, answers: Callable[[RemotingCommand], RemotingCommand] = RemotingCommand.answer
@@ -38,7 +38,7 @@ class RemoteNameServer:
         self.answers = answers
         self.down = False
         self.peers: list[RecordedPeer] = []
-        self.heard: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+        self.requests: asyncio.Queue[RemotingCommand] = asyncio.Queue()
         self.tried: asyncio.Queue[Address] = asyncio.Queue()
 
     async def connect(self, host: str, port: int) -> RecordedPeer:
@@ -49,11 +49,11 @@ class RemoteNameServer:
         return self.peers[-1]
 
     def _asked(self, request: RemotingCommand) -> RemotingCommand:
-        self.heard.put_nowait(request)
+        self.requests.put_nowait(request)
         return self.answers(request)
 
     async def next(self) -> RemotingCommand:
-        return await asyncio.wait_for(self.heard.get(), WAIT_S)
+        return await asyncio.wait_for(self.requests.get(), WAIT_S)
 
     async def next_topics(self) -> set[str]:
         request = await self.next()
@@ -62,7 +62,7 @@ class RemoteNameServer:
 
 
 class RegistrarHarness:
-    """Our broker's side: topics and a registrar that hears of their changes."""
+    """Our broker's side: topics and a registrar that is notified of their changes."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class RegistrarHarness:
         identity: BrokerIdentity = OURS,
     ) -> None:
         self.clock = ManualClock()
-        self.topics = TopicTable(self.clock, TopicSettings(cluster="C", broker="own"), changed=self.told)
+        self.topics = TopicTable(self.clock, TopicSettings(cluster="C", broker="own"), changed=self.notify)
         self.registrar = Registrar(
             identity,
             self.topics,
@@ -82,7 +82,7 @@ class RegistrarHarness:
             period_ms=30_000,
         )
 
-    def told(self, names: Any) -> None:  # noqa: ANN401
+    def notify(self, names: Any) -> None:  # noqa: ANN401
         self.registrar.changed(names)
 
 
@@ -119,7 +119,7 @@ def test_all_topics_at_start_and_changed_ones_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "bound", "told"),
+    ("host", "bound", "reported"),
     [
         ("", "", "198.51.100.7"),
         ("", "127.0.0.1", "127.0.0.1"),
@@ -127,16 +127,16 @@ def test_all_topics_at_start_and_changed_ones_at_once() -> None:
         ("", "::1", "[::1]"),
     ],
 )
-def test_the_address_that_others_are_told(host: str, bound: str, told: str) -> None:
+def test_the_reported_address(host: str, bound: str, reported: str) -> None:
     async def main() -> None:
         outside = RemoteNameServer()
         harness = RegistrarHarness(outside, identity=BrokerIdentity("C", "own", host, 10911, bound=bound))
         harness.registrar.start()
         registration = await outside.next()
-        assert registration.ext["brokerAddr"] == f"{told}:10911"
-        assert registration.ext["haServerAddr"] == f"{told}:10912"
+        assert registration.ext["brokerAddr"] == f"{reported}:10911"
+        assert registration.ext["haServerAddr"] == f"{reported}:10912"
         await harness.registrar.stop()
-        assert outside.peers[0].requests[-1].ext["brokerAddr"] == f"{told}:10911"
+        assert outside.peers[0].requests[-1].ext["brokerAddr"] == f"{reported}:10911"
 
     run(main())
 
@@ -171,7 +171,7 @@ def test_the_period_is_bounded(given_ms: int, period_s: float) -> None:
     assert made._period_s == period_s
 
 
-def test_a_lost_connection_is_made_again_with_all_topics() -> None:
+def test_a_lost_connection_is_reopened_with_all_topics() -> None:
     async def main() -> None:
         outside = RemoteNameServer()
         harness = RegistrarHarness(outside)
@@ -186,7 +186,7 @@ def test_a_lost_connection_is_made_again_with_all_topics() -> None:
     run(main())
 
 
-def test_failures_are_logged_once_and_what_was_missed_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_are_logged_once_and_missed_changes_are_sent_later(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         outside = RemoteNameServer()
         outside.down = True
@@ -230,7 +230,7 @@ def test_a_refusal_is_no_registration(caplog: pytest.LogCaptureFixture) -> None:
     run(main())
 
 
-def test_topics_that_change_while_an_answer_is_awaited_are_told_next() -> None:
+def test_topics_that_change_while_a_response_is_pending_are_sent_next() -> None:
     async def main() -> None:
         made: list[str] = []
 
@@ -250,7 +250,7 @@ def test_topics_that_change_while_an_answer_is_awaited_are_told_next() -> None:
     run(main())
 
 
-def test_order_topics_are_marked_and_told() -> None:
+def test_order_topics_are_marked_and_sent() -> None:
     async def main() -> None:
         outside = RemoteNameServer(
             lambda request: request.answer(body=b'{"table":{"N1":"own:4","stranger":"x:1"}}')
@@ -269,7 +269,7 @@ def test_order_topics_are_marked_and_told() -> None:
     run(main())
 
 
-def test_an_answer_that_makes_no_sense_stops_nothing() -> None:
+def test_a_malformed_response_stops_nothing() -> None:
     async def main() -> None:
         bodies = [b'{"table":3}', b"{", b""]
         outside = RemoteNameServer(lambda request: request.answer(body=bodies.pop(0) if bodies else b""))
@@ -284,7 +284,7 @@ def test_an_answer_that_makes_no_sense_stops_nothing() -> None:
     run(main())
 
 
-def test_the_own_name_server_knows_at_once_and_forgets_at_stop() -> None:
+def test_the_own_name_server_is_updated_at_once_and_at_stop() -> None:
     async def main() -> None:
         own = NameServerHarness()
         harness = RegistrarHarness(None, own)
@@ -305,7 +305,7 @@ def test_the_own_name_server_knows_at_once_and_forgets_at_stop() -> None:
 
 
 class ReportingDispatch:
-    """The handlers of a name server, and a sign for each request that they have answered."""
+    """The handlers of a name server; `next` returns the codes of the requests that they have answered."""
 
     def __init__(self, naming: NameServer) -> None:
         self._dispatch = Dispatch(naming.handlers())
@@ -324,12 +324,12 @@ def test_over_real_sockets() -> None:
         loop = asyncio.get_running_loop()
         naming = NameServer(ManualClock(), NamingOptions(), lambda: None)
         server = Server(loop, idle_s=120, frame_bytes_max=16 << 20)
-        heard = ReportingDispatch(naming)
-        address = await server.listen("127.0.0.1", 0, heard)
+        dispatch = ReportingDispatch(naming)
+        address = await server.listen("127.0.0.1", 0, dispatch)
         topics = TopicTable(
             ManualClock(),
             TopicSettings(cluster="C", broker="own"),
-            changed=lambda names: told(names),  # noqa: PLW0108
+            changed=lambda names: notify(names),  # noqa: PLW0108
         )
         registrar = Registrar(
             BrokerIdentity("C", "own", "", 10911),
@@ -340,17 +340,17 @@ def test_over_real_sockets() -> None:
             connect=server.connect,
             period_ms=30_000,
         )
-        told = registrar.changed
+        notify = registrar.changed
         registrar.start()
-        assert await heard.next() == RequestCode.REGISTER_BROKER
+        assert await dispatch.next() == RequestCode.REGISTER_BROKER
         assert set(naming.routes.topics) == set(topics)
         topics.create("N1", 4)
-        assert await heard.next() == RequestCode.REGISTER_BROKER
+        assert await dispatch.next() == RequestCode.REGISTER_BROKER
         found = naming.routes.route("N1")
         assert found is not None
         assert found.brokers[0].addresses == {0: "127.0.0.1:10911"}
         await registrar.stop()
-        goodbye = await heard.next()
+        goodbye = await dispatch.next()
         await server.close(1)
         assert goodbye == RequestCode.UNREGISTER_BROKER
         assert not naming.routes.brokers
@@ -358,7 +358,7 @@ def test_over_real_sockets() -> None:
     run(main())
 
 
-def test_topics_that_the_own_name_server_forgot_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_missing_at_the_own_name_server_are_registered_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "PERIOD_S", (0.001, 0.001))
 
     async def main() -> None:
@@ -366,20 +366,20 @@ def test_topics_that_the_own_name_server_forgot_come_back(monkeypatch: pytest.Mo
         harness = RegistrarHarness(None, own)
         harness.topics.create("N1", 4)
         harness.topics.create("N2", 4)
-        told_again = asyncio.Event()
+        registered_again = asyncio.Event()
         harness.registrar.start()
         register = own.routes.register
 
-        def heard(told: Registration, peer: Peer | None) -> BrokerLiveInfo | None:
-            if "N1" in told.topics:
-                told_again.set()
-            return register(told, peer)
+        def recording(registration: Registration, peer: Peer | None) -> BrokerLiveInfo | None:
+            if "N1" in registration.topics:
+                registered_again.set()
+            return register(registration, peer)
 
-        monkeypatch.setattr(own.routes, "register", heard)
+        monkeypatch.setattr(own.routes, "register", recording)
         own.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="N2", value="own:4")
         own.call(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="N1")
         assert own.route("N1") is None
-        await asyncio.wait_for(told_again.wait(), WAIT_S)
+        await asyncio.wait_for(registered_again.wait(), WAIT_S)
         assert own.route("N1") is not None
         ordered = harness.topics.get("N2")
         assert ordered is not None

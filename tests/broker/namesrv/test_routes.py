@@ -1,4 +1,4 @@
-"""Routes: what a name server answers after brokers came, changed, fell silent and went."""
+"""Routes: what a name server returns after brokers registered, changed, went silent and disconnected."""
 
 import json
 
@@ -74,7 +74,7 @@ def test_old_clients_get_bare_keys_and_new_ones_standard_json() -> None:
     }
 
 
-def test_no_order_config_unless_it_is_switched_on() -> None:
+def test_no_order_config_unless_enabled() -> None:
     harness = NameServerHarness()
     harness.register()
     harness.call(RequestCode.PUT_KV_CONFIG, namespace="ORDER_TOPIC_CONFIG", key="T1", value="a:4")
@@ -111,7 +111,7 @@ def test_a_slave_learns_its_master_and_leaves_the_topics_alone() -> None:
     )
 
 
-def test_the_slave_of_a_new_broker_tells_topics_while_it_is_the_lowest() -> None:
+def test_the_slave_of_a_new_broker_registers_topics_while_it_is_the_lowest() -> None:
     harness = NameServerHarness()
     harness.register(broker_id=1, address="10.0.0.2:1", enableActingMaster="false")
     assert addresses(harness) == {"a": {"1": "10.0.0.2:1"}}
@@ -151,7 +151,7 @@ def test_a_name_belongs_to_one_cluster() -> None:
     assert "cluster C" in answer.remark
 
 
-def test_an_address_that_comes_under_another_name_leaves_the_old_one() -> None:
+def test_an_address_that_registers_under_another_name_leaves_the_old_one() -> None:
     harness = NameServerHarness()
     harness.register(broker="a")
     harness.register(broker="b")
@@ -168,7 +168,7 @@ def test_the_first_registration_must_hold_more_than_one_topic() -> None:
     assert harness.route("T1") is not None
 
 
-def test_topics_change_with_the_data_version_and_new_ones_always_come() -> None:
+def test_topics_change_with_the_data_version_and_new_ones_are_always_added() -> None:
     harness = NameServerHarness()
     harness.register(body=register_body(config("T1", 4), config("T2", 4), counter=1))
     harness.register(body=register_body(config("T1", 8), config("T3", 8), counter=1))
@@ -179,7 +179,7 @@ def test_topics_change_with_the_data_version_and_new_ones_always_come() -> None:
     assert harness.route("T2") is not None
 
 
-def test_missing_topics_go_only_if_it_is_switched_on() -> None:
+def test_missing_topics_are_deleted_only_if_enabled() -> None:
     harness = NameServerHarness({"deleteTopicWithBrokerRegistration": "true"})
     harness.register()
     harness.register(broker="b", address="10.0.0.2:1")
@@ -188,7 +188,7 @@ def test_missing_topics_go_only_if_it_is_switched_on() -> None:
     assert set(addresses(harness, "T3")) == {"a"}
 
 
-def test_silent_brokers_expire_and_are_hung_up() -> None:
+def test_silent_brokers_expire_and_are_disconnected() -> None:
     harness = NameServerHarness()
     quiet, lively, short = (RecordedPeer(local=HERE) for _ in range(3))
     harness.register(quiet, broker="a", address="10.0.0.1:1")
@@ -219,7 +219,7 @@ def test_a_heartbeat_of_an_unknown_broker_is_answered_and_changes_nothing() -> N
     assert (beat.code, dict(harness.routes.brokers)) == (0, {})
 
 
-def test_a_broken_connection_takes_its_brokers_along() -> None:
+def test_a_lost_connection_removes_its_brokers() -> None:
     harness = NameServerHarness()
     one, two = RecordedPeer(local=HERE), RecordedPeer(local=HERE)
     harness.register(one, broker="a", address="10.0.0.1:1")
@@ -236,7 +236,7 @@ def test_a_broken_connection_takes_its_brokers_along() -> None:
     )
 
 
-def test_unregister_takes_the_topics_of_the_last_address() -> None:
+def test_unregister_removes_the_topics_of_the_last_address() -> None:
     harness = NameServerHarness()
     harness.register(broker_id=0, address="10.0.0.1:1")
     harness.register(broker_id=1, address="10.0.0.2:1")
@@ -255,7 +255,7 @@ def test_unregister_takes_the_topics_of_the_last_address() -> None:
     assert not harness.routes.topics
 
 
-def test_query_data_version_says_what_is_known_and_keeps_alive() -> None:
+def test_query_data_version_returns_the_known_one_and_keeps_alive() -> None:
     harness = NameServerHarness()
     peer = RecordedPeer(local=HERE)
     harness.register(peer)
@@ -348,12 +348,12 @@ def test_topic_lists() -> None:
         ("enableTopicList", RequestCode.GET_UNIT_TOPIC_LIST),
     ],
 )
-def test_topic_lists_can_be_switched_off(option: str, code: RequestCode) -> None:
+def test_topic_lists_can_be_disabled(option: str, code: RequestCode) -> None:
     answer = NameServerHarness({option: "false"}).call(code, cluster="C")
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
 
 
-def test_routes_wait_for_the_brokers_if_asked_to() -> None:
+def test_routes_wait_for_the_brokers_if_configured() -> None:
     harness = NameServerHarness({"needWaitForService": "true", "waitSecondsForService": "45"})
     harness.register()
     harness.clock.advance(44_999)
@@ -363,7 +363,7 @@ def test_routes_wait_for_the_brokers_if_asked_to() -> None:
     assert harness.route("T1") is not None
 
 
-def test_filter_servers_are_told_with_the_route_until_the_list_is_empty() -> None:
+def test_filter_servers_are_returned_with_the_route_until_the_list_is_empty() -> None:
     harness = NameServerHarness()
     harness.register(body=register_body(config("T1"), config("T2"), filters=["10.0.0.1:777"]))
     route = harness.route("T1")

@@ -1,4 +1,4 @@
-"""The scan for silent brokers: at its interval, as long as the name server runs."""
+"""The scan for silent brokers: at its interval, while the name server runs."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.support.peers import RecordedPeer
 
 
 class Loop:
-    """Keeps what is to be called later."""
+    """Keeps the scheduled callbacks."""
 
     def __init__(self) -> None:
         self.delays: list[float] = []
@@ -30,7 +30,7 @@ class Loop:
         self._next()
 
 
-def test_it_scans_again_and_again_at_the_interval_in_force() -> None:
+def test_it_scans_repeatedly_at_the_current_interval() -> None:
     harness = NameServerHarness()
     loop = Loop()
     peer = RecordedPeer(local=HERE)

@@ -1,4 +1,4 @@
-"""A name server alone on a real port: recorded and cut frames, and a closed socket is a broker that left."""
+"""A name server alone on a real port: recorded and cut frames; a closed socket unregisters its broker."""
 
 import asyncio
 import struct
@@ -32,7 +32,7 @@ class Client:
         return cls(*await asyncio.open_connection(*address))
 
     async def call(self, frame: bytes, cut: int | None = None) -> RemotingCommand:
-        """Send a frame, in two pieces if `cut` is given, and read the answer."""
+        """Send a frame, in two parts if `cut` is given, and read the response."""
         self._writer.write(frame if cut is None else frame[:cut])
         await self._writer.drain()
         if cut is not None:
@@ -68,7 +68,9 @@ def served(main: Callable[[Address, NameServer], Awaitable[None]]) -> None:
     uvloop.run(serve())
 
 
-def test_a_recorded_broker_registers_and_is_gone_with_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorded_broker_registers_and_is_removed_with_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     recorded = next(frame for frame in session("start") if frame.line["name"] == "REGISTER_BROKER")
     frame = recorded.raw
     assert frame is not None

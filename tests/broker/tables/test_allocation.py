@@ -1,4 +1,4 @@
-"""Queues shared among clients: each queue once, evenly, and as Apache's clients would share them themselves."""
+"""Allocation of queues to clients: each queue once, evenly, and as Apache's clients would allocate them."""
 
 from collections.abc import Sequence
 
@@ -42,18 +42,18 @@ def test_neighbours_or_every_nth() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
-def test_a_stranger_gets_nothing(name: str) -> None:
+def test_an_unknown_client_gets_nothing(name: str) -> None:
     assert STRATEGIES[name]("x", queues(8), clients(3)) == []
 
 
 @pytest.mark.parametrize("share", [-1, 0, 2, 7])
-def test_who_pops_with_all_has_every_broker_as_a_whole(share: int) -> None:
-    """No share, or one that leaves nobody out: queue -1 of each broker, also for a stranger."""
+def test_pop_without_a_share_gets_every_broker_as_a_whole(share: int) -> None:
+    """No share, or one that covers all clients: queue -1 of each broker, also for an unknown client."""
     found = for_pop(averagely, "x", queues(4, "a", "b"), clients(3), share)
     assert found == [MessageQueue("a", -1, "T"), MessageQueue("b", -1, "T")]
 
 
-def test_who_pops_with_a_share_has_the_queues_of_the_next_clients() -> None:
+def test_pop_with_a_share_gets_the_queues_of_the_next_clients() -> None:
     all_clients = clients(4)
     assert ids(for_pop(averagely, "c00", queues(8), all_clients, 1)) == [0, 1, 2, 3]
     assert ids(for_pop(averagely, "c03", queues(8), all_clients, 2)) == [6, 7, 0, 1, 2, 3]

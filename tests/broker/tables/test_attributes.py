@@ -1,4 +1,4 @@
-"""Values of attributes: what Apache's verify takes, at its bounds, and its words for the rest."""
+"""Values of attributes: what Apache's verify accepts, at its limits, and its errors for the rest."""
 
 import pytest
 

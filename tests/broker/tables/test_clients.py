@@ -1,4 +1,4 @@
-"""ClientTable: memberships follow heartbeats and connections, and what they make us keep is bounded."""
+"""ClientTable: memberships follow heartbeats and connections, and the memory that they use is bounded."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_groups_of_a_connection_are_bounded() -> None:
     assert begin(table, "C", member(peer))
 
 
-def test_what_subscriptions_weigh_is_bounded_and_given_back() -> None:
+def test_the_weight_of_subscriptions_is_bounded_and_released() -> None:
     one = Subscription("T", "A", ("A",), frozenset({65}), 1)
     table, peer, other = ClientTable(ManualClock(), weight_max=2 * one.weight), RecordedPeer(), RecordedPeer()
     begin(table, "G", member(peer))
@@ -62,7 +62,7 @@ def test_what_subscriptions_weigh_is_bounded_and_given_back() -> None:
     assert all(table.subscribe("G", Subscription(topic, "A", ("A",), frozenset({65}))) for topic in "AB")
 
 
-def test_nothing_is_subscribed_for_a_group_that_is_gone() -> None:
+def test_nothing_is_subscribed_for_a_removed_group() -> None:
     table = ClientTable(ManualClock())
     assert not table.subscribe("G", Subscription("T"))
     assert not table.unsubscribe_others("G", set())
@@ -89,7 +89,7 @@ def test_a_compensation_serves_until_it_is_old_or_a_heartbeat_comes() -> None:
     assert table.subscription("G", "T") is None
 
 
-def test_compensations_are_bounded_the_oldest_goes() -> None:
+def test_compensations_are_bounded_and_the_oldest_is_dropped() -> None:
     table = ClientTable(ManualClock())
     for n in range(COMPENSATIONS_MAX + 1):
         table.compensate("G", Subscription(f"T{n}"))

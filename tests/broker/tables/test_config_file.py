@@ -1,4 +1,4 @@
-"""ConfigFile: whatever a crash leaves, a whole state is loaded, or none, and what is damaged is kept."""
+"""ConfigFile: after any crash it loads a complete state or none, and keeps damaged files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,13 +23,13 @@ def load(path: Path) -> tuple[bool, list[bytes]]:
     return ConfigFile(path).load(taker(taken)), taken
 
 
-def test_nothing_there_is_nothing_loaded(tmp_path: Path) -> None:
+def test_a_missing_file_loads_nothing(tmp_path: Path) -> None:
     assert load(tmp_path / "topics.json") == (False, [])
     (tmp_path / "topics.json").write_bytes(b"")
     assert load(tmp_path / "topics.json") == (False, [])
 
 
-def test_the_state_before_stays_as_backup(tmp_path: Path) -> None:
+def test_the_previous_state_is_kept_as_backup(tmp_path: Path) -> None:
     path = tmp_path / "config" / "topics.json"
     ConfigFile(path).write(b"{1}")
     ConfigFile(path).write(b"{2}")
@@ -40,7 +40,7 @@ def test_the_state_before_stays_as_backup(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("main", [None, b"", b"torn"])
-def test_the_backup_stands_in(tmp_path: Path, main: bytes | None) -> None:
+def test_the_backup_is_loaded(tmp_path: Path, main: bytes | None) -> None:
     path = tmp_path / "topics.json"
     (tmp_path / "topics.json.bak").write_bytes(b"{1}")
     if main is not None:
@@ -55,7 +55,7 @@ def test_the_backup_stands_in(tmp_path: Path, main: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("main", "backup"), [(b"torn", b"torn"), (b"torn", None), (b"torn", b""), (None, b"torn")]
 )
-def test_damage_without_a_stand_in_begins_empty_and_keeps_both(
+def test_damage_without_a_backup_starts_empty_and_keeps_both(
     tmp_path: Path, main: bytes | None, backup: bytes | None
 ) -> None:
     path = tmp_path / "topics.json"
@@ -70,7 +70,7 @@ def test_damage_without_a_stand_in_begins_empty_and_keeps_both(
         assert not file.exists()
 
 
-def test_a_file_that_may_not_be_read_refuses_the_start(tmp_path: Path) -> None:
+def test_an_unreadable_file_refuses_the_start(tmp_path: Path) -> None:
     path = tmp_path / "topics.json"
     path.mkdir()
     with pytest.raises(StartError, match="give the broker access"):

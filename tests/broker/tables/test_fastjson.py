@@ -1,4 +1,4 @@
-"""fastjson: what Java writes is read, what we write is read again, nothing else is taken for a value."""
+"""fastjson: reads what Java writes, reads back what we write, and takes nothing else for a value."""
 
 import orjson
 import pytest
@@ -37,7 +37,7 @@ values = st.recursive(
 
 
 def with_text_keys(value: object) -> object:
-    """As `loads` gives it back: integer keys are texts."""
+    """As `loads` returns it: integer keys are strings."""
     if isinstance(value, dict):
         return {
             key if isinstance(key, MessageQueue) else str(key): with_text_keys(item)
@@ -47,7 +47,7 @@ def with_text_keys(value: object) -> object:
 
 
 @given(values)
-def test_what_is_written_is_read_again(value: object) -> None:
+def test_what_is_written_is_read_back(value: object) -> None:
     assert loads(dumps(value)) == with_text_keys(value)
     assert loads(pretty(value)) == with_text_keys(value)
 
@@ -85,19 +85,19 @@ def test_forms_of_fastjson_are_read(text: str, value: object) -> None:
         ({"ü\n": '"\\'}, '{"ü\\n":"\\"\\\\"}'.encode()),
     ],
 )
-def test_members_are_sorted_and_no_blank_is_written(value: object, text: bytes) -> None:
+def test_members_are_sorted_and_no_space_is_written(value: object, text: bytes) -> None:
     assert dumps(value) == text
 
 
 @pytest.mark.parametrize("text", [": ", '": ', 'a ": b', '\\": ', "a: b", '"', "\\"])
-def test_pretty_leaves_texts_alone(text: str) -> None:
+def test_pretty_does_not_change_strings(text: str) -> None:
     for value in ({"a": text}, {text: "a"}, {"a": {"b": [text, {text: text}]}}):
         assert loads(pretty(value)) == value
         assert b'": ' not in pretty({"a": 1, "b": [text.replace(": ", "")]})
 
 
 @pytest.mark.parametrize("key", [1, "1"])
-def test_pretty_puts_members_on_lines_of_their_own(key: int | str) -> None:
+def test_pretty_puts_each_member_on_a_separate_line(key: int | str) -> None:
     value = {"list": ["a"], "empty": {}, "none": [], "map": {key: {'x": \n  ': '": \n  '}}}
     name = orjson.dumps(key).decode()
     assert pretty(value).decode() == (
@@ -127,7 +127,7 @@ def test_pretty_puts_members_on_lines_of_their_own(key: int | str) -> None:
         "'a'",
     ],
 )
-def test_what_is_no_json_is_refused(text: str) -> None:
+def test_malformed_json_is_refused(text: str) -> None:
     with pytest.raises(JsonError):
         loads(text)
 
@@ -141,7 +141,7 @@ def test_any_bytes_are_a_value_or_a_json_error(raw: bytes) -> None:
     assert value is None or isinstance(value, bool | int | float | str | list | dict)
 
 
-def test_lenient_text_is_read_to_the_depth_bound_and_no_further() -> None:
+def test_lenient_text_is_read_up_to_the_depth_limit() -> None:
     deep = "[" * (DEPTH_MAX + 1) + "{a:1}" + "]" * (DEPTH_MAX + 1)
     with pytest.raises(JsonError, match="nested deeper"):
         loads(deep)
@@ -168,7 +168,7 @@ def test_no_foreign_object_or_endless_nesting_is_written() -> None:
         pretty({0: deep})
 
 
-def test_only_whole_queues_are_message_queues() -> None:
+def test_only_complete_queues_are_message_queues() -> None:
     assert message_queue({"topic": "t", "queueId": 3}) == MessageQueue("", 3, "t")
     for value in ({"topic": "t"}, {"topic": 1, "queueId": 0}, {"topic": "t", "queueId": True}, "t", None):
         assert message_queue(value) is None

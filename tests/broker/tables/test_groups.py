@@ -1,4 +1,4 @@
-"""GroupTable: groups are made when asked for, kept, and forbidden what they are forbidden."""
+"""GroupTable: groups are created on request, stored, and forbidden topics."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_the_golden_file_is_written_as_it_was_read() -> None:
     assert lines(table.to_json()) == lines(config_file("subscriptionGroup.json"))
 
 
-def test_asking_makes_a_group_once() -> None:
+def test_a_query_creates_a_group_once() -> None:
     table = GroupTable(ManualClock())
     assert len(table) == 8
     made = table.find("G")
@@ -25,7 +25,7 @@ def test_asking_makes_a_group_once() -> None:
     assert table.find("g" * 121) is None
 
 
-def test_only_system_groups_are_made_when_auto_creation_is_off() -> None:
+def test_only_system_groups_are_created_when_auto_creation_is_off() -> None:
     table = GroupTable(ManualClock(), auto_create=False)
     assert table.find("G") is None
     assert table.find("CID_RMQ_SYS_REVIVE_GROUP") is not None

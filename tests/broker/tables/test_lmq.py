@@ -1,4 +1,4 @@
-"""Topics and groups of light queues: there by their name alone, and kept nowhere."""
+"""Topics and groups of LMQs: they exist by their name alone, and no table stores them."""
 
 from firearrow.broker.tables.groups import GroupConfig
 from firearrow.broker.tables.lmq import LmqGroupTable, LmqTopicTable
@@ -8,7 +8,7 @@ from tests.support.clock import ManualClock
 LONGEST = "%LMQ%" + "x" * 250
 
 
-def test_a_light_topic_has_one_queue_and_no_entry() -> None:
+def test_an_lmq_has_one_queue_and_no_entry() -> None:
     topics = LmqTopicTable(ManualClock())
     version, count = topics.version, len(topics)
     assert topics.get(LONGEST) == TopicConfig(LONGEST, 1, 1)
@@ -27,7 +27,7 @@ def test_a_light_topic_has_one_queue_and_no_entry() -> None:
     assert b"LMQ" not in topics.to_json()
 
 
-def test_a_light_group_has_defaults_and_no_entry() -> None:
+def test_an_lmq_group_has_defaults_and_no_entry() -> None:
     groups = LmqGroupTable(ManualClock(), auto_create=False)
     count = len(groups)
     assert groups.find(LONGEST) == groups.get(LONGEST) == GroupConfig(LONGEST)

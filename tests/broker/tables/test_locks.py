@@ -1,4 +1,4 @@
-"""RebalanceLocks: one owner for each queue of a group, until it lets go or falls silent."""
+"""RebalanceLocks: one owner for each queue of a group, until it unlocks or goes silent."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_one_client_of_a_group_owns_a_queue() -> None:
     assert (locks.is_locked("G", Q0, "b"), locks.is_locked("G", Q1, "b"), len(locks)) == (True, False, 3)
 
 
-def test_a_lock_lasts_exactly_its_life_after_the_last_renewal() -> None:
+def test_a_lock_expires_exactly_after_its_last_renewal() -> None:
     clock = ManualClock()
     locks = RebalanceLocks(clock)
     locks.lock("G", "a", [Q0])
@@ -36,7 +36,7 @@ def test_a_lock_lasts_exactly_its_life_after_the_last_renewal() -> None:
     assert locks.lock("G", "b", [Q0]) == [Q0]
 
 
-def test_locks_are_bounded_and_expired_ones_make_room() -> None:
+def test_locks_are_bounded_and_expired_ones_are_replaced() -> None:
     clock = ManualClock()
     locks = RebalanceLocks(clock, locks_max=1)
     locks.lock("G", "a", [Q0])

@@ -1,4 +1,4 @@
-"""ConsumerOffsets: what was committed is found again, resets go first, memory is bounded."""
+"""ConsumerOffsets: committed offsets are found, resets take precedence, memory is bounded."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_the_golden_file_is_written_as_it_was_read() -> None:
     assert offsets.query("CG_BROADCAST@broadcast", "GoldenSql", 2) == 2
 
 
-def test_groups_of_light_queues_have_one_offset_apart() -> None:
+def test_groups_of_lmqs_have_separate_offsets() -> None:
     offsets = ConsumerOffsets(ManualClock(), is_lmq_enabled=True)
     offsets.commit("%LMQ%g", "%LMQ%one", 0, 7)
     offsets.commit("G", "%LMQ%one", 0, 8)
@@ -44,7 +44,7 @@ def test_groups_of_light_queues_have_one_offset_apart() -> None:
 
 
 @given(commits)
-def test_a_file_brings_every_commit_back(made: list[tuple[str, str, int, int]]) -> None:
+def test_a_file_restores_every_commit(made: list[tuple[str, str, int, int]]) -> None:
     offsets, again = ConsumerOffsets(ManualClock()), ConsumerOffsets(ManualClock())
     expected = {}
     for group, topic, queue_id, at in made:
@@ -92,7 +92,7 @@ def test_queue_ids_and_queues_are_bounded() -> None:
     assert (len(offsets), offsets.topics_of("G"), offsets.groups_of("T")) == (1, [], ["H"])
 
 
-def test_a_waiting_reset_goes_first_and_is_taken_once() -> None:
+def test_a_pending_reset_takes_precedence_and_is_returned_once() -> None:
     offsets = ConsumerOffsets(ManualClock())
     offsets.commit("G", "T", 0, 10)
     offsets.reset("G", "T", 0, 4)
@@ -104,7 +104,7 @@ def test_a_waiting_reset_goes_first_and_is_taken_once() -> None:
     assert offsets.query("G", "T", 0) == 11
 
 
-def test_a_removed_topic_takes_everything_with_it() -> None:
+def test_a_removed_topic_removes_all_its_offsets() -> None:
     offsets = ConsumerOffsets(ManualClock())
     for group in ("G", "H"):
         offsets.commit(group, "T", 0, 1)
@@ -127,7 +127,7 @@ def test_a_clone_has_the_offsets_of_its_source() -> None:
     assert offsets.of("H", "T") == {0: 5, 3: 6}
 
 
-def test_pull_positions_are_noted_within_bounds() -> None:
+def test_pull_offsets_are_stored_within_limits() -> None:
     offsets = ConsumerOffsets(ManualClock(), queues_max=1)
     offsets.note_pull("G", "T", -1, 5)
     offsets.note_pull("G", "T", 0, 5)
@@ -148,7 +148,7 @@ def test_a_wrong_file_is_refused_and_changes_nothing(table: object) -> None:
     assert offsets.to_json() == before
 
 
-def test_behind_a_power_cut_no_offset_stands_behind_the_end_of_its_queue() -> None:
+def test_after_a_power_cut_no_offset_is_past_the_end_of_its_queue() -> None:
     on_commit: list[tuple[str, int, int, int]] = []
     offsets = ConsumerOffsets(ManualClock(), on_commit=lambda *entry: on_commit.append(entry))
     for queue_id, queue_offset in enumerate((4, 5, 6)):

@@ -1,4 +1,4 @@
-"""TopicTable: topics are made, changed and kept as Apache does, within bounds."""
+"""TopicTable: topics are created, changed and stored as Apache does, within limits."""
 
 from collections.abc import Collection
 
@@ -12,14 +12,14 @@ from tests.support.clock import ManualClock
 
 
 @pytest.fixture
-def heard() -> list[list[str]]:
+def notified() -> list[list[str]]:
     return []
 
 
 @pytest.fixture
-def table(heard: list[list[str]]) -> TopicTable:
+def table(notified: list[list[str]]) -> TopicTable:
     def changed(names: Collection[str]) -> None:
-        heard.append(sorted(names))
+        notified.append(sorted(names))
 
     return TopicTable(
         ManualClock(), TopicSettings(broker="broker-a", queues_max=64, topics_max=20), changed=changed
@@ -38,7 +38,7 @@ def test_the_golden_file_is_written_as_it_was_read() -> None:
     assert lines(table.to_json()) == lines(config_file("topics.json"))
 
 
-def test_start_up_topics_are_there(table: TopicTable) -> None:
+def test_start_up_topics_exist(table: TopicTable) -> None:
     shape = {
         config.name: (config.read_queues, config.write_queues, config.perm) for config in table.configs()
     }
@@ -78,13 +78,13 @@ def test_options_leave_start_up_topics_out_or_change_them() -> None:
 
 
 @pytest.mark.parametrize(("asked", "made"), [(4, 4), (8, 8), (9, 8), (0, 0), (-3, 0), (2**31 - 1, 8)])
-def test_a_send_makes_its_topic_after_the_template(table: TopicTable, asked: int, made: int) -> None:
+def test_a_send_creates_its_topic_from_the_template(table: TopicTable, asked: int, made: int) -> None:
     config = table.create_by_send("T", "TBW102", asked)
     assert config == TopicConfig("T", made, made, 6)
     assert table.create_by_send("T", "nobody", 1) is config
 
 
-def test_a_send_makes_nothing_without_an_inheritable_template(table: TopicTable) -> None:
+def test_a_send_creates_nothing_without_an_inheritable_template(table: TopicTable) -> None:
     assert table.create_by_send("T", "nobody", 4) is None
     assert table.create_by_send("T", "SELF_TEST_TOPIC", 4) is None
     assert "T" not in table
@@ -98,14 +98,14 @@ def test_a_saved_template_is_not_inherited_when_auto_creation_is_off() -> None:
     assert off.create_by_send("T", "TBW102", 4) is None
 
 
-def test_every_change_is_heard_and_counted_once(table: TopicTable, heard: list[list[str]]) -> None:
+def test_every_change_is_notified_and_counted_once(table: TopicTable, notified: list[list[str]]) -> None:
     assert table.update(TopicConfig("T"))
     assert not table.update(TopicConfig("T"))
     assert table.update(TopicConfig("T", perm=4))
     assert table.update_all([TopicConfig("T", perm=4), TopicConfig("U"), TopicConfig("V")])
     assert table.delete("U")
     assert not table.delete("U")
-    assert heard == [["T"], ["T"], ["U", "V"], ["U"]]
+    assert notified == [["T"], ["T"], ["U", "V"], ["U"]]
     assert table.version.counter == 4
 
 
@@ -115,7 +115,7 @@ def test_the_order_flag_of_a_retry_topic_follows(table: TopicTable) -> None:
     assert table.get("%RETRY%G") == TopicConfig("%RETRY%G", 1, 1, order=True)
 
 
-def test_queues_are_bounded_but_for_what_a_topic_has(table: TopicTable) -> None:
+def test_queues_are_bounded_except_those_a_topic_has(table: TopicTable) -> None:
     assert table.update(TopicConfig("T", 64, 64))
     for wrong in (
         TopicConfig("U", 65, 1),

@@ -1,4 +1,4 @@
-"""Members that a newer version wrote into a config file outlive load, change and save; what is gone takes them."""
+"""Members that a newer version wrote into a config file survive load, change and save until their entry is deleted."""
 
 import logging
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Table(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """`fill` makes the entry that `entry` leads to, `change` changes something else and, where it may be, the entry."""
+    """`fill` makes the entry at `entry`; `change` changes something else and, where it can, the entry."""
 
     make: Callable[[], Any]
     fill: Callable[[Any], object]
@@ -101,27 +101,27 @@ CASES = {
 }
 
 
-def at(document: Any, place: tuple[str, ...]) -> Any:  # noqa: ANN401 (a value of parsed JSON)
-    for step in place:
+def at(document: Any, member: tuple[str, ...]) -> Any:  # noqa: ANN401 (a value of parsed JSON)
+    for step in member:
         document = document[step]
     return document
 
 
 def marked(case: Case) -> tuple[Any, list[tuple[str, ...]]]:
-    """A file with an unknown member at each level that it has, and where those are."""
+    """A file with an unknown member at each of its levels, and where those are."""
     table = case.make()
     case.fill(table)
     document = loads(table.to_json())
-    places = [place for place in ((), case.entry, ("dataVersion",)) if not place or place[0] in document]
-    for place in places:
-        at(document, place)["unknownOfLater"] = VALUE
-    return document, places
+    members = [member for member in ((), case.entry, ("dataVersion",)) if not member or member[0] in document]
+    for member in members:
+        at(document, member)["unknownOfLater"] = VALUE
+    return document, members
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_they_outlive_load_change_and_save(name: str, tmp_path: Path) -> None:
+def test_they_survive_load_change_and_save(name: str, tmp_path: Path) -> None:
     case, file = CASES[name], ConfigFile(tmp_path / name)
-    document, places = marked(case)
+    document, members = marked(case)
     file.write(dumps(document))
     for _ in range(2):
         table = case.make()
@@ -129,7 +129,7 @@ def test_they_outlive_load_change_and_save(name: str, tmp_path: Path) -> None:
         case.change(table)
         file.write(table.to_json())
     after = loads(file.path.read_bytes())
-    assert [dumps(at(after, place)["unknownOfLater"]) for place in places] == [dumps(VALUE)] * len(places)
+    assert [dumps(at(after, member)["unknownOfLater"]) for member in members] == [dumps(VALUE)] * len(members)
     assert after != document
 
 
@@ -142,13 +142,13 @@ def test_what_was_loaded_is_written_as_it_was(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_answers_do_not_tell_them(name: str) -> None:
+def test_responses_do_not_contain_them(name: str) -> None:
     table = CASES[name].make()
     table.load(dumps(marked(CASES[name])[0]))
-    told = [table.to_object()] if hasattr(table, "to_object") else []
+    objects = [table.to_object()] if hasattr(table, "to_object") else []
     if isinstance(table, TopicTable | GroupTable):
-        told += [config.to_object() for config in (table.get("T"), table.get("G")) if config is not None]
-    assert b"unknownOfLater" not in dumps(told)
+        objects += [config.to_object() for config in (table.get("T"), table.get("G")) if config is not None]
+    assert b"unknownOfLater" not in dumps(objects)
     assert b"unknownOfLater" in table.to_json()
 
 
@@ -157,12 +157,16 @@ def test_answers_do_not_tell_them(name: str) -> None:
     [
         ("topics.json", lambda table: table.delete("T"), lambda table: table.update(TopicConfig("T"))),
         ("subscriptionGroup.json", lambda table: table.delete("G"), lambda table: table.find("G")),
-        ("consumerOrderInfo.json", lambda table: table.clear("T", "G", 3), CASES["consumerOrderInfo.json"].fill),
+        (
+            "consumerOrderInfo.json",
+            lambda table: table.clear("T", "G", 3),
+            CASES["consumerOrderInfo.json"].fill,
+        ),
         ("consumerOrderInfo.json", lambda table: None, CASES["consumerOrderInfo.json"].fill),
     ],
     ids=["topic", "group", "order", "next pop"],
-)  # fmt: skip
-def test_what_is_gone_takes_them_along(
+)
+def test_they_are_deleted_with_their_entry(
     name: str, end: Callable[[Any], object], begin: Callable[[Any], object]
 ) -> None:
     table = CASES[name].make()
@@ -175,7 +179,7 @@ def test_what_is_gone_takes_them_along(
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "dataVersion" in marked(case)[0]])
-def test_a_refused_file_leaves_those_that_were(name: str) -> None:
+def test_a_refused_file_leaves_the_previous_ones(name: str) -> None:
     table = CASES[name].make()
     table.load(dumps(marked(CASES[name])[0]))
     before = table.to_json()
@@ -192,11 +196,11 @@ GOLDEN: dict[str, Callable[[], Any]] = {
     "messageRequestMode.json": RequestModes,
     "consumerOrderInfo.json": lambda: ConsumerOrderInfo(CLOCK),
     "timermetrics": lambda: TimerMetrics(CLOCK, lambda: None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_apaches_files_with_more_than_we_know(name: str) -> None:
+def test_apaches_files_with_unknown_members(name: str) -> None:
     document, entry = loads(golden_config.config_file(name)), CASES[name].entry
     entries = at(document, entry[:1]) if entry else {}
     for _ in entry[2:]:
@@ -204,7 +208,7 @@ def test_apaches_files_with_more_than_we_know(name: str) -> None:
     for of in (document, document.get("dataVersion", {}), *entries.values()):
         of["unknownOfLater"] = VALUE
     for topics in document.get("groupTopicMap", {}).values():
-        topics.sort()  # a set of Java's
+        topics.sort()  # a Java set
     table = GOLDEN[name]()
     table.load(dumps(document))
     assert loads(table.to_json()) == document
@@ -265,7 +269,7 @@ def test_a_group_that_could_not_be_written_is_refused() -> None:
             GroupConfig.from_object({"groupName": "G", name: {"a": value}})
 
 
-def test_a_member_that_only_a_lenient_reader_takes_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_member_that_only_a_lenient_parser_reads_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     table = DelayOffsets(CLOCK)
     table.load(
         b'{"odd":{{"brokerName":"b","queueId":0,"topic":"t"}:5},"bare":{0:1},"offsetTable":{1:7}}',
@@ -276,7 +280,7 @@ def test_a_member_that_only_a_lenient_reader_takes_is_dropped(caplog: pytest.Log
     assert "the first is 'odd'" in caplog.text
 
 
-def test_updates_by_requests_replace_what_they_say_and_leave_the_others() -> None:
+def test_requests_replace_the_members_they_contain_and_keep_the_others() -> None:
     harness = HandlerHarness()
     harness.topics.load(dumps(marked(CASES["topics.json"])[0]))
     harness.groups.load(dumps(marked(CASES["subscriptionGroup.json"])[0]))

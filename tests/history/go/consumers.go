@@ -17,7 +17,7 @@ const (
 )
 
 // consumers: one that takes messages concurrently and fails some once, one in order, and a member of the shared group.
-// The official client says that it is there every 30 s only, so it hears little after a kill until it joins again.
+// The official client sends heartbeats only every 30 s, so after a kill it gets few messages until it rejoins.
 type consumers struct {
 	name       string
 	nameServer string
@@ -43,7 +43,7 @@ func (c *consumers) close() {
 }
 
 func (c *consumers) begin(group, how string, shared, fails bool) rocketmq.PushConsumer {
-	tell("joined", event{"group": group, "topic": plain, "how": how, "shared": shared})
+	emit("joined", event{"group": group, "topic": plain, "how": how, "shared": shared})
 	created, err := rocketmq.NewPushConsumer(consumer.WithGroupName(group), consumer.WithInstance(c.name+"-"+group),
 		consumer.WithNameServer([]string{c.nameServer}), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumerOrder(how == "orderly"), consumer.WithRebalanceLockInterval(time.Second))
@@ -66,7 +66,7 @@ func (c *consumers) begin(group, how string, shared, fails bool) rocketmq.PushCo
 
 func tellGot(group string, message *primitive.MessageExt, ok bool) {
 	name, _, _ := bytes.Cut(message.Body, []byte("|"))
-	tell("got", event{"group": group, "topic": message.Topic, "queue": message.Queue.QueueId, "offset": message.QueueOffset,
+	emit("got", event{"group": group, "topic": message.Topic, "queue": message.Queue.QueueId, "offset": message.QueueOffset,
 		"id": string(name), "crc": crc32.ChecksumIEEE(message.Body), "size": len(message.Body),
 		"times": message.ReconsumeTimes, "ok": ok, "at": time.Now().UnixNano()})
 }

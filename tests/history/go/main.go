@@ -1,4 +1,4 @@
-// The Go client of a history: senders and consumers told by lines on standard input what to do, one JSON object a line
+// The Go client of a history: senders and consumers that read commands on standard input and write one JSON object a line
 // on standard output for each event. The events are listed in `tests/history/events.py`.
 //
 // Arguments: NAME NAME_SERVER SEED PACE_S.
@@ -25,8 +25,8 @@ type event map[string]any
 
 var output sync.Mutex
 
-// tell writes one line before what it speaks of happens; any goroutine may.
-func tell(kind string, members event) {
+// emit writes one line, before the event happens; any goroutine may call it.
+func emit(kind string, members event) {
 	members["event"] = kind
 	line, err := json.Marshal(members)
 	if err != nil {
@@ -49,7 +49,7 @@ func main() {
 	senders := newSenders(name, nameServer, seed, time.Duration(pace*float64(time.Second)))
 	consumers := newConsumers(name, nameServer)
 	consumers.start()
-	tell("done", event{"what": "start"})
+	emit("done", event{"what": "start"})
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
 		switch orders.Text() {
@@ -63,7 +63,7 @@ func main() {
 		default:
 			panic(fmt.Sprintf("no order %q: say load, rest or rejoin", orders.Text()))
 		}
-		tell("done", event{"what": orders.Text()})
+		emit("done", event{"what": orders.Text()})
 	}
 	consumers.close()
 }

@@ -21,7 +21,7 @@ const (
 	manyBytes  = 900
 )
 
-// senders: two, each with one message on the way. An id is `sender.number.try`; what failed is sent again under a new
+// senders: two, each with one message in flight. An id is `sender.number.try`; what failed is sent again under a new
 // one. `one` sends each message once, to the queue it chooses; `repeated` leaves both to the client.
 type senders struct {
 	name     string
@@ -86,22 +86,22 @@ func (s *senders) run(which int, sender string, through rocketmq.Producer, copie
 }
 
 func send(name string, through rocketmq.Producer, message *primitive.Message, copies int) bool {
-	tell("send", event{"id": name, "topic": plain, "crc": crc32.ChecksumIEEE(message.Body), "size": len(message.Body),
+	emit("send", event{"id": name, "topic": plain, "crc": crc32.ChecksumIEEE(message.Body), "size": len(message.Body),
 		"copies": copies})
 	result, err := through.SendSync(context.Background(), message)
 	if err != nil {
-		tell("failed", event{"id": name, "why": err.Error()})
+		emit("failed", event{"id": name, "why": err.Error()})
 		return false
 	}
 	status := "SEND_OK"
 	if result.Status != primitive.SendOK {
 		status = fmt.Sprintf("status %d", result.Status)
 	}
-	tell("sent", event{"id": name, "status": status, "queue": result.MessageQueue.QueueId, "offset": result.QueueOffset})
+	emit("sent", event{"id": name, "status": status, "queue": result.MessageQueue.QueueId, "offset": result.QueueOffset})
 	return true
 }
 
-// bodyOf: `name|` and filler; one in fifty is large enough to be compressed on its way.
+// bodyOf: `name|` and filler; one in fifty is large enough to be compressed.
 func bodyOf(name string, draw *rand.Rand) []byte {
 	size := draw.Intn(manyBytes)
 	if draw.Float64() < 0.02 {

@@ -11,7 +11,7 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** One consumer that takes messages concurrently and fails some once, one in order, a member of the shared group. */
+/** One consumer that consumes concurrently and fails some messages once, one in order, a member of the shared group. */
 final class LongConsumers {
     private static final int FAILS_EVERY = 40;
     private final String name;

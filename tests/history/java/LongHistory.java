@@ -3,7 +3,7 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 
 /**
- * The Java client of a history: senders and consumers told by lines on standard input what to do, one JSON object a
+ * The Java client of a history: senders and consumers that read commands on standard input and write one JSON object a
  * line on standard output for each event. The events are listed in `tests/history/events.py`; `Events` is the
  * interoperation driver's. Arguments: NAME NAME_SERVER SEED PACE_S.
  */

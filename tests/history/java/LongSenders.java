@@ -9,7 +9,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * Two senders, each a thread with one message on the way. An id is `sender.number.try`; what failed is sent again under
+ * Two senders, each a thread with one message in flight. An id is `sender.number.try`; what failed is sent again under
  * a new one. `one` sends each message once, to the queue it chooses; `repeated` leaves both to the client.
  */
 final class LongSenders {
@@ -90,7 +90,7 @@ final class LongSenders {
         }
     }
 
-    /** `id|` and filler; one in fifty is large enough to be compressed on its way. */
+    /** `id|` and filler; one in fifty is large enough to be compressed. */
     private static byte[] body(String id, Random draw) {
         int size = draw.nextInt(50) == 0 ? LARGE_BYTES : draw.nextInt(MANY_BYTES);
         String filler = String.format("%08x", draw.nextInt()).repeat(size / 8);

@@ -1,4 +1,4 @@
-"""`python -m tests.history.python NAME NAME_SERVER SEED PACE_S`: orders on standard input, events on its output."""
+"""`python -m tests.history.python NAME NAME_SERVER SEED PACE_S`: commands on standard input, events on its output."""
 
 import asyncio
 import logging
@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from tests.history.python.consumers import Consumers
+from tests.history.python.emit import emit
 from tests.history.python.senders import Senders
-from tests.history.python.telling import tell
 
 
 async def main(name: str, name_server: str, seed: str, pace_s: str) -> None:
@@ -17,7 +17,7 @@ async def main(name: str, name_server: str, seed: str, pace_s: str) -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     await consumers.start()
-    tell("done", what="start")
+    emit("done", what="start")
     while order := (await orders.readline()).decode().strip():
         if order == "load":
             await senders.load()
@@ -27,8 +27,8 @@ async def main(name: str, name_server: str, seed: str, pace_s: str) -> None:
             await consumers.close()
             await consumers.start()
         else:
-            raise ValueError(f"no order {order!r}: say load, rest or rejoin")
-        tell("done", what=order)
+            raise ValueError(f"unknown command {order!r}: use load, rest or rejoin")
+        emit("done", what=order)
     await consumers.close()
     await senders.close()
 

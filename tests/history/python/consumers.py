@@ -1,6 +1,6 @@
-"""Consumers of every kind, each in a group of its own but `shared`, where clients of other languages are members, too.
+"""Consumers of every kind, each in a separate group, except for `shared`, which has members in other languages.
 
-Every fortieth message of the concurrent group fails once and comes again by its retry topic.
+Every fortieth message of the concurrent group fails once and is redelivered by its retry topic.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.consumers.pull_consumer import PullConsumer
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.pop.receipt_handles import receipt_handle_of
+from tests.history.python.emit import emit, emit_got
 from tests.history.python.senders import LATER, PLAIN
-from tests.history.python.telling import tell, tell_got
 
 FIRST = ConsumeFromWhere.FIRST_OFFSET
 FAILS_EVERY = 40
@@ -64,14 +64,18 @@ class Consumers:
 
     def _client(self) -> ClientOptions:
         return ClientOptions(
-            name_server=self._name_server, poll_name_server_s=0.5, heartbeat_s=0.5, persist_offsets_s=0.3,
-            rebalance_s=0.5, exception_delay_s=0.1,
-        )  # fmt: skip
+            name_server=self._name_server,
+            poll_name_server_s=0.5,
+            heartbeat_s=0.5,
+            persist_offsets_s=0.3,
+            rebalance_s=0.5,
+            exception_delay_s=0.1,
+        )
 
     def _pusher(
         self, group: str, topic: str, how: str, *, shared: bool = False, fails: bool = False
     ) -> PushConsumer:
-        tell("joined", group=group, topic=topic, how=how, shared=shared)
+        emit("joined", group=group, topic=topic, how=how, shared=shared)
         options = PushConsumerOptions(
             orderly=how == "orderly", from_where=FIRST, threads=4, local_offsets=self._home, suspend_s=0.1
         )
@@ -81,7 +85,7 @@ class Consumers:
             answer: Answer = None
             for message in messages:
                 again = fails and message.reconsume_times == 0 and message.queue_offset % FAILS_EVERY == 0
-                tell_got(group, message, ok=not again)
+                emit_got(group, message, ok=not again)
                 answer = Retry(1) if again else answer
             return answer
 
@@ -89,16 +93,16 @@ class Consumers:
         return consumer
 
     async def _exact(self) -> None:
-        """Commits each batch and waits for the answer; a batch whose commit failed is committed by the next."""
+        """Commits each batch and waits for the response; a batch whose commit failed is committed by the next."""
         group = f"{self._name}-exact"
-        tell("joined", group=group, topic=PLAIN, how="exact")
+        emit("joined", group=group, topic=PLAIN, how="exact")
         options = PullConsumerOptions(from_where=FIRST, auto_commit=False, pull_batch=32)
         async with PullConsumer(group, client=self._client(), options=options) as consumer:
             await self._assign(consumer)
             while True:
                 messages = await consumer.poll(timeout_s=1)
                 for message in messages:
-                    tell_got(group, message)
+                    emit_got(group, message)
                 if messages:
                     with contextlib.suppress(RocketMQError):
                         await self._commit(consumer, group, messages[-1])
@@ -114,20 +118,20 @@ class Consumers:
     async def _commit(self, consumer: PullConsumer, group: str, last: ReceivedMessage) -> None:
         (queue,) = (each for each in consumer.assignment() if each.queue_id == last.queue_id)
         offset = last.queue_offset + 1
-        place = {"group": group, "topic": PLAIN, "queue": queue.queue_id, "offset": offset}
-        tell("commit", **place, at=time.time_ns())
+        position = {"group": group, "topic": PLAIN, "queue": queue.queue_id, "offset": offset}
+        emit("commit", **position, at=time.time_ns())
         await self._committed(consumer, queue, offset)
-        tell("committed", **place, at=time.time_ns())
+        emit("committed", **position, at=time.time_ns())
 
     async def _committed(self, consumer: PullConsumer, queue: MessageQueue, offset: int) -> None:
-        """The consumer itself tells offsets without waiting for an answer; its store can wait."""
+        """The consumer itself commits offsets without waiting for a response; its store can wait."""
         await consumer.commit({queue: offset}, persist=False)
         assert consumer._runtime is not None
         await consumer._runtime.offsets.commit(queue, offset)  # type: ignore[attr-defined]
 
     async def _popped(self) -> None:
         group = f"{self._name}-pop"
-        tell("joined", group=group, topic=PLAIN, how="pop")
+        emit("joined", group=group, topic=PLAIN, how="pop")
         options = PopConsumerOptions(from_where=FIRST, invisible_s=INVISIBLE_S, wait_s=1)
         async with PopConsumer(group, client=self._client(), options=options) as consumer:
             consumer.subscribe(PLAIN)
@@ -141,10 +145,10 @@ class Consumers:
 
     async def _ack(self, consumer: PopConsumer, group: str, message: ReceivedMessage) -> None:
         assert Property.POP_CHECK_POINT in message.properties
-        tell_got(group, message, popped=receipt_handle_of(message).pop_ms * 1_000_000)
+        emit_got(group, message, popped=receipt_handle_of(message).pop_ms * 1_000_000)
         name = message.body.split(b"|", 1)[0].decode("ascii", "replace")
         try:
             await consumer.ack(message)
         except RocketMQError:
             return
-        tell("acked", group=group, id=name, at=time.time_ns())
+        emit("acked", group=group, id=name, at=time.time_ns())

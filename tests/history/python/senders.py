@@ -1,6 +1,6 @@
-"""Senders: each sends under its own name until told to rest, and sends again, under a new id, what failed.
+"""Senders: each sends under a separate name until `rest`, and sends again, under a new id, what failed.
 
-An id is `sender.number.try`. All run in one event loop; a sender has one message on the way, or the window it names.
+An id is `sender.number.try`. All run in one event loop; a sender has one message in flight, or its window.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, ProducerOptions
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.transactions import TransactionState
-from tests.history.python.telling import body_of, tell, tell_send, tell_sent
+from tests.history.python.emit import body_of, emit, emit_send, emit_sent
 
 PLAIN, LATER, QUEUES = "Plain", "Later", 4
 PAUSE_S = 0.1
@@ -22,7 +22,7 @@ Once = Callable[[str, int], Awaitable[bool]]
 
 
 class Senders:
-    """`name`: what all ids begin with. `pace_s`: the longest pause between two messages of a sender."""
+    """`name`: prefix of all ids. `pace_s`: the longest pause between two messages of a sender."""
 
     def __init__(self, name: str, name_server: str, seed: int, pace_s: float) -> None:
         self._name = name
@@ -37,19 +37,24 @@ class Senders:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def load(self) -> None:
-        """Begin, or go on."""
+        """Start, or continue."""
         for producer in (self._once, self._often):
             if not producer.state.value.startswith("RUNNING"):
                 await producer.start()
         self._resting.clear()
         ways = {
-            "one": self._one, "repeated": self._repeated, "window": self._window, "batch": self._batch,
-            "delayed": self._delayed, "timed": self._timed, "half": self._half,
-        }  # fmt: skip
+            "one": self._one,
+            "repeated": self._repeated,
+            "window": self._window,
+            "batch": self._batch,
+            "delayed": self._delayed,
+            "timed": self._timed,
+            "half": self._half,
+        }
         self._tasks = [asyncio.create_task(self._run(way, once)) for way, once in ways.items()]
 
     async def rest(self) -> None:
-        """Back when nothing is on the way."""
+        """Returns when nothing is in flight."""
         self._resting.set()
         await asyncio.gather(*self._tasks)
 
@@ -69,14 +74,14 @@ class Senders:
 
     async def _one(self, name: str, number: int) -> bool:
         body = body_of(name, self._draw)
-        tell_send(name, PLAIN, body)
+        emit_send(name, PLAIN, body)
         queue = number % QUEUES
         message = Message(PLAIN, body, keys=[name])
         return await self._answered(name, self._once.send(message, selector=lambda queues, _: queues[queue]))
 
     async def _repeated(self, name: str, _: int) -> bool:
         body = body_of(name, self._draw)
-        tell_send(name, PLAIN, body, copies=3)
+        emit_send(name, PLAIN, body, copies=3)
         return await self._answered(name, self._often.send(Message(PLAIN, body, tags="repeated")))
 
     async def _window(self, name: str, _: int) -> bool:
@@ -84,7 +89,7 @@ class Senders:
         answers = []
         for each in names:
             body = body_of(each, self._draw)
-            tell_send(each, PLAIN, body)
+            emit_send(each, PLAIN, body)
             answers.append(self._answered(each, self._once.submit(Message(PLAIN, body))))
         return all(await asyncio.gather(*answers))
 
@@ -92,32 +97,32 @@ class Senders:
         names = [f"{name}-{n}" for n in range(BATCH)]
         bodies = [body_of(each, self._draw) for each in names]
         for each, body in zip(names, bodies, strict=True):
-            tell_send(each, PLAIN, body)
+            emit_send(each, PLAIN, body)
         try:
             result = await self._once.send_batch([Message(PLAIN, body) for body in bodies])
         except RocketMQError as error:
             for each in names:
-                tell("failed", id=each, why=f"{type(error).__name__}: {error}")
+                emit("failed", id=each, why=f"{type(error).__name__}: {error}")
             return False
-        for behind, each in enumerate(names):
-            tell_sent(each, result, behind)
+        for index, each in enumerate(names):
+            emit_sent(each, result, index)
         return True
 
     async def _delayed(self, name: str, _: int) -> bool:
         body = body_of(name, self._draw)
-        tell_send(name, LATER, body, kind="delay")
+        emit_send(name, LATER, body, kind="delay")
         return await self._answered(name, self._once.send(Message(LATER, body, delay_level=1)))
 
     async def _timed(self, name: str, _: int) -> bool:
         body = body_of(name, self._draw)
-        tell_send(name, LATER, body, kind="delay")
+        emit_send(name, LATER, body, kind="delay")
         return await self._answered(name, self._once.send(Message(LATER, body, delay_s=0.7)))
 
     async def _half(self, name: str, number: int) -> bool:
-        """A third commits, a third rolls back, a third is asked about first."""
+        """A third is committed, a third rolled back, a third is checked first."""
         body = body_of(name, self._draw)
         fate = "drop" if number % 3 == 1 else "keep"
-        tell_send(name, LATER, body, kind="half", fate=fate)
+        emit_send(name, LATER, body, kind="half", fate=fate)
         state = {0: TransactionState.COMMIT, 1: TransactionState.ROLLBACK, 2: TransactionState.UNKNOWN}[
             number % 3
         ]
@@ -139,8 +144,8 @@ class Senders:
 
     async def _answered(self, name: str, sending: Awaitable[object]) -> bool:
         try:
-            tell_sent(name, await sending)  # type: ignore[arg-type]
+            emit_sent(name, await sending)  # type: ignore[arg-type]
             return True
         except RocketMQError as error:
-            tell("failed", id=name, why=f"{type(error).__name__}: {error}")
+            emit("failed", id=name, why=f"{type(error).__name__}: {error}")
             return False
