@@ -43,7 +43,7 @@ def _rows(name: str) -> list[list[str]]:
 LIMITS = [Limit(*row) for row in _rows("limits.txt")]
 OTHERS = dict(_rows("others.txt"))
 """Constants that are no separate limits → why."""
-FOLDERS = ("_native/wire", "_native/store", "_native/path", "broker")
+FOLDERS = ("_native/wire", "_native/store", "_native/fastpath", "broker")
 
 
 def shown(limit: Limit) -> str:
