@@ -7,6 +7,7 @@ when the command is called; the first line of its docstring is the command's hel
 
 import ast
 import asyncio
+import dataclasses
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from firearrow.broker.base.config import Config, ConfigError, apply, from_file
+from firearrow.broker.base.config import Config, ConfigError, apply, configured
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.base.options import Options
 
@@ -173,13 +174,6 @@ def _summary(module: str) -> str:
 def _options(
     store: Path | None, listen: str | None, namesrv: str | None, config: Path | None, pairs: list[str]
 ) -> Options:
-    options = Options()
-    try:
-        if config is not None:
-            options = from_file(options, config)
-        options = apply(options, dict(_pair(pair) for pair in pairs))
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from None
     flags: dict[str, str] = {}
     if store is not None:
         flags["storePathRootDir"] = str(store)
@@ -190,7 +184,19 @@ def _options(
         if address is None:
             raise typer.BadParameter("--listen needs HOST:PORT")
         flags["bindAddress"], flags["listenPort"] = address[0], str(address[1])
-    return apply(options, flags)
+    try:
+        options = configured(Options(), config, dict(_pair(pair) for pair in pairs))
+        options = apply(options, flags)
+        return options if options.store_root else dataclasses.replace(options, store_root=_default_store())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _default_store() -> str:
+    try:
+        return str(Path.home() / "firearrow" / "store")
+    except RuntimeError:
+        raise ConfigError("there is no home folder for the store: name a folder with --store") from None
 
 
 def _pair(text: str) -> tuple[str, str]:

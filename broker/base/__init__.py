@@ -2,6 +2,7 @@
 
 - `clock`: the clock that is passed to all logic, which never reads the time itself
 - `config`: the current options, their file, and changes to them while the broker runs
+- `config_keys`: the keys of Apache's configuration: which exist, their defaults, which ask for security
 - `disk_space`: how full the disks of a store are, and what to do about it (Apache's isSpaceToDelete)
 - `errors`: errors that become an answer, and errors that stop the start
 - `fastjson`: the JSON dialect of fastjson 1.x, in which Apache's files and bodies are written

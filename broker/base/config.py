@@ -1,14 +1,24 @@
-"""Config: the current options, their file, and changes to them while the broker runs. Loop thread."""
+"""Config: the current options, their file, and changes to them while the broker runs. Loop thread.
+
+`config_keys` knows the keys that this broker does not have.
+"""
 
 import dataclasses
 import logging
 import os
 from collections.abc import Callable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from firearrow.broker.base import properties
+from firearrow.broker.base.config_keys import (
+    apache_defaults,
+    apache_keys,
+    is_default,
+    is_known,
+    security_fault,
+    unknown,
+)
 from firearrow.broker.base.options import Options, options_by_key, text_of, value_of
 
 log = logging.getLogger("firearrow.config")
@@ -16,11 +26,6 @@ log = logging.getLogger("firearrow.config")
 
 class ConfigError(ValueError):
     """An option cannot be set to this value, or not while the broker runs. The text names its key."""
-
-
-def apache_keys() -> frozenset[str]:
-    """Every key of Apache's broker 5.5.0, whether this broker has it or not."""
-    return frozenset(resources.files("firearrow.broker.base").joinpath("apache_keys.txt").read_text().split())
 
 
 class Config:
@@ -50,21 +55,32 @@ class Config:
         for changed in self._listeners:
             changed(options)
         if self._path is not None:
-            _rewrite(self._path, pairs)
+            try:
+                _rewrite(self._path, pairs)
+            except (OSError, ValueError) as error:
+                log.error(
+                    "%s was not updated: the change lasts until the broker stops: %s", self._path, error
+                )
 
 
 def apply(options: Options, pairs: Mapping[str, str], *, running: bool = False) -> Options:
     """The options with `pairs` set. ConfigError names the key."""
     known = options_by_key()
+    if (fault := security_fault(pairs)) is not None:
+        raise ConfigError(fault)
     changes: dict[str, Any] = {}
     for key, text in pairs.items():
         field = known.get(key)
         if field is None:
-            raise ConfigError(f"{key} is not an option of this broker")
+            if key in apache_keys():
+                raise ConfigError(f"{key} has no effect in this broker")
+            raise ConfigError(f"{unknown(key, known)} is not an option of this broker")
         if running and field.metadata["change"] != "running":
-            raise ConfigError(
-                f"{key} cannot change while the broker runs: set it in the config file and restart the broker"
-            )
+            if text != text_of(getattr(options, field.name)):
+                raise ConfigError(
+                    f"{key} cannot change while the broker runs: set it in the config file and restart the broker"
+                )
+            continue
         try:
             changes[field.name] = value_of(field, text)
         except ValueError as error:
@@ -73,33 +89,62 @@ def apply(options: Options, pairs: Mapping[str, str], *, running: bool = False) 
 
 
 def from_file(options: Options, path: Path) -> Options:
-    """The options with those of an Apache `broker.conf` set. The log names the keys that have no effect.
+    """The options with those of an Apache `broker.conf` set, as `configured` does."""
+    return configured(options, path, {})
 
+
+def configured(options: Options, path: Path | None, pairs: Mapping[str, str]) -> Options:
+    """The options with those of an Apache `broker.conf` set, and then `pairs` (`--set`).
+
+    Keys of Apache's that have no effect here are accepted, and the log names them: at level warning if they ask
+    for something else than Apache's default. Unknown keys are errors in `pairs`, warnings in the file.
     OSError, ConfigError; ValueError: the file is not in the properties format.
     """
-    try:
-        text = path.read_text("utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not a UTF-8 file") from None
-    pairs = properties.parse(text)
-    ours, apache = options_by_key(), apache_keys()
-    without_effect = sorted(key for key in pairs if key not in ours and key in apache)
-    unknown = sorted(key for key in pairs if key not in ours and key not in apache)
-    if without_effect:
-        log.info("%s: these keys have no effect here: %s", path, ", ".join(without_effect))
-    for key in unknown:
-        log.warning("%s: unknown key %s", path, key)
-    if pairs.get("brokerRole") == "SLAVE":
+    from_path = read(path) if path is not None else {}
+    merged = {key: _expand(value) for key, value in (from_path | dict(pairs)).items()}
+    if (fault := security_fault(merged)) is not None:
+        raise ConfigError(fault)
+    if merged.get("brokerRole", "").strip() == "SLAVE":
         raise ConfigError("brokerRole=SLAVE: this broker is always a master")
-    return apply(options, {key: _expand(value) for key, value in pairs.items() if key in ours})
+    ours = options_by_key()
+    strange = [key for key in merged if key not in ours and not is_known(key)]
+    for key in strange:
+        name = unknown(key, ours.keys() | apache_keys())
+        if key in pairs:
+            raise ConfigError(f"{name} is not an option of this broker")
+        log.warning("%s: unknown key %s", path, name)
+    _report_without_effect({key: merged[key] for key in merged.keys() - ours.keys() - set(strange)})
+    return apply(options, {key: value for key, value in merged.items() if key in ours})
+
+
+def read(path: Path) -> dict[str, str]:
+    """The pairs of a file in the properties format. OSError, ConfigError."""
+    try:
+        return properties.parse(path.read_bytes())
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _report_without_effect(pairs: Mapping[str, str]) -> None:
+    changed = sorted(key for key, value in pairs.items() if not is_default(key, value))
+    for key in changed:
+        default = apache_defaults().get(key)
+        log.warning("%s has no effect here%s", key, f" (Apache's default: {default})" if default else "")
+    if same := sorted(pairs.keys() - set(changed)):
+        log.info("these keys have no effect here: %s", ", ".join(same))
 
 
 def _expand(value: str) -> str:
-    return os.path.expandvars(value.replace("${user.home}", str(Path.home())))
+    if "${user.home}" in value:
+        try:
+            value = value.replace("${user.home}", str(Path.home()))
+        except RuntimeError:
+            raise ConfigError("${user.home} is unknown: set HOME, or write the path out") from None
+    return os.path.expandvars(value)
 
 
 def _rewrite(path: Path, pairs: Mapping[str, str]) -> None:
-    merged = properties.parse(path.read_text("utf-8")) | dict(pairs)
+    merged = properties.parse(path.read_bytes()) | dict(pairs)
     fresh = path.with_name(path.name + ".tmp")
-    fresh.write_text(properties.format(merged), "utf-8")
+    fresh.write_text(properties.format(merged), "ascii")
     fresh.replace(path)

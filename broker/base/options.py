@@ -4,13 +4,19 @@ OPTIONS.md is generated from this file: the string after an option is its line t
 """
 
 import dataclasses
+import re
 import socket
-from pathlib import Path
 from typing import Any, Literal
 
 Change = Literal["running", "start"]
+_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
 TIMER_STEPS_MS = (100, 200, 500, 1000)
 NO_LIMIT = 1 << 62
+INT_MAX = (1 << 31) - 1
+"""Largest value of the options that are an `int` in Apache's classes."""
+NOT_EMPTY = frozenset(
+    ("brokerName", "brokerClusterName", "bindAddress", "storePathRootDir", "msgTraceTopicName")
+)
 
 
 def _option(
@@ -18,7 +24,7 @@ def _option(
     key: str,
     change: Change = "start",
     low: int = 0,
-    high: int = NO_LIMIT,
+    high: int = INT_MAX,
     choices: tuple[str, ...] = (),
 ) -> Any:  # noqa: ANN401
     """`change`: until when it can be set. `low` and `high` bound a number; `choices` are all values of a
@@ -64,7 +70,7 @@ class Options:
     register_period_ms: int = _option(30_000, "registerNameServerPeriod")
     """How often the broker registers with name servers; the value is limited to 10 to 60 s."""
     # the store
-    store_root: str = _option(str(Path.home() / "firearrow" / "store"), "storePathRootDir")
+    store_root: str = _option("", "storePathRootDir")
     """The store's folder (Apache: `~/store`)."""
     commitlog_path: str = _option("", "storePathCommitLog")
     """A separate folder for the commit log; empty: `commitlog` in the store's folder."""
@@ -121,7 +127,7 @@ class Options:
     """Most light message queues; sends that need one more are refused."""
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
     """Stores replies in the cluster's reply topic besides pushing them to their requesters."""
-    reply_bytes_max: int = _option(64 << 20, "maxReplyBytesWaiting", "running", low=1 << 16)
+    reply_bytes_max: int = _option(64 << 20, "maxReplyBytesWaiting", "running", low=1 << 16, high=NO_LIMIT)
     """Most bytes of replies being pushed at a time; further replies are refused as busy."""
     # retention
     reserved_hours: int = _option(72, "fileReservedTime", "running", high=1 << 24)
@@ -138,19 +144,19 @@ class Options:
     """Pause between two deleted consume queue files."""
     redelete_interval_ms: int = _option(120_000, "redeleteHangedFileInterval", "running")
     """When to try again to delete a file that could not be deleted."""
-    disk_reclaim_percent: int = _option(75, "diskMaxUsedSpaceRatio", "running")
+    disk_reclaim_percent: int = _option(75, "diskMaxUsedSpaceRatio", "running", high=100)
     """Above this use of the disk, expired files are deleted at any hour; the value is limited to 10 to 95."""
-    disk_force_percent: int = _option(85, "diskSpaceCleanForciblyRatio", "running")
+    disk_force_percent: int = _option(85, "diskSpaceCleanForciblyRatio", "running", high=100)
     """Above this use of the disk, the oldest files are deleted before they expire; the value is limited to 30
     to 85."""
-    disk_full_percent: int = _option(90, "diskSpaceWarningLevelRatio", "running")
+    disk_full_percent: int = _option(90, "diskSpaceWarningLevelRatio", "running", high=100)
     """Above this use of the disk, sends are refused, too; the value is limited to 35 to 90."""
     clean_forcibly: bool = _option(True, "cleanFileForciblyEnable", "running")
     """Allows files to be deleted before they expire when the disk fills up."""
     # timer messages
     timer_precision_ms: int = _option(1000, "timerPrecisionMs")
     """Step of the timer wheel: the largest of 100, 200, 500 and 1000 that is not above the value."""
-    timer_max_delay_s: int = _option(259_200, "timerMaxDelaySec", "running", low=1, high=1 << 31)
+    timer_max_delay_s: int = _option(259_200, "timerMaxDelaySec", "running", low=1)
     """Longest delay of a timer message, and longest invisible time of a popped one."""
     timer_roll_slots: int = _option(172_800, "timerRollWindowSlot")
     """A message due in more wheel steps is stored again on the way; a value outside 2 to 604,740 counts as
@@ -169,11 +175,13 @@ class Options:
     # transactions
     reject_transactions: bool = _option(False, "rejectTransactionMessage", "running")
     """Refuses half messages, and so transactions."""
-    transaction_timeout_ms: int = _option(6000, "transactionTimeOut", "running")
+    transaction_timeout_ms: int = _option(6000, "transactionTimeOut", "running", high=NO_LIMIT)
     """Age of a half message at which its producer is first asked, unless the message sets its own."""
     transaction_check_max: int = _option(15, "transactionCheckMax", "running", low=1)
     """Checks of a half message after which it is discarded."""
-    transaction_check_interval_ms: int = _option(30_000, "transactionCheckInterval", "running", low=10)
+    transaction_check_interval_ms: int = _option(
+        30_000, "transactionCheckInterval", "running", low=10, high=NO_LIMIT
+    )
     """How often the broker goes through the half messages to check them."""
     transaction_op_bytes: int = _option(4096, "transactionOpMsgMaxSize", "running", low=1, high=1 << 16)
     """Largest body of an op message, which records finished half messages."""
@@ -216,9 +224,9 @@ class Options:
     """A new POP group starts at a queue's first message if that is recent, else at the last message."""
     pops_held_per_queue_max: int = _option(1024, "popPollingSize", "running", low=1)
     """Most held POP requests of one topic, group and queue."""
-    pops_held_max: int = _option(100_000, "maxPopPollingSize", "running", low=1)
+    pops_held_max: int = _option(100_000, "maxPopPollingSize", "running", low=1, high=NO_LIMIT)
     """Most held POP requests, and as many held notification requests."""
-    revive_interval_ms: int = _option(1000, "reviveInterval", "running", low=10)
+    revive_interval_ms: int = _option(1000, "reviveInterval", "running", low=10, high=NO_LIMIT)
     """How often the broker looks for messages whose invisible time is over."""
     revive_queues: int = _option(8, "reviveQueueNum", low=1, high=64)
     """Queues of the revive topic, which records popped and acknowledged messages."""
@@ -231,13 +239,15 @@ class Options:
     # consumers
     long_polling: bool = _option(True, "longPollingEnable", "running")
     """Holds a pull without a message as long as the client asks, at most 10 min."""
-    short_polling_ms: int = _option(1000, "shortPollingTimeMills", "running", low=1)
+    short_polling_ms: int = _option(1000, "shortPollingTimeMills", "running", low=1, high=NO_LIMIT)
     """How long a pull is held when `longPollingEnable` is false."""
     broadcast_offsets: bool = _option(True, "enableBroadcastOffsetStore", "running")
     """Keeps offsets of broadcasting consumers at the broker, too."""
-    broadcast_expire_s: int = _option(120, "broadcastOffsetExpireSecond", "running", low=1)
+    broadcast_expire_s: int = _option(120, "broadcastOffsetExpireSecond", "running", low=1, high=NO_LIMIT)
     """A broadcasting client that has left is forgotten when it has not pulled for this time."""
-    broadcast_expire_max_s: int = _option(300, "broadcastOffsetExpireMaxSecond", "running", low=1)
+    broadcast_expire_max_s: int = _option(
+        300, "broadcastOffsetExpireMaxSecond", "running", low=1, high=NO_LIMIT
+    )
     """A broadcasting client that is connected is forgotten when it has not pulled for this time."""
     server_assigns: bool = _option(True, "serverLoadBalancerEnable", "running")
     """Splits queues among members that let brokers assign them; false: each member gets all queues."""
@@ -249,7 +259,7 @@ class Options:
     pop_share_queues: int = _option(-1, "defaultPopShareQueueNum", "running", low=-1, high=1 << 20)
     """With `defaultMessageRequestMode` POP: how many other members' queues a member pops, too; -1 or 0: all
     queues."""
-    route_period_ms: int = _option(30_000, "loadBalancePollNameServerInterval", low=100)
+    route_period_ms: int = _option(30_000, "loadBalancePollNameServerInterval", low=100, high=NO_LIMIT)
     """How long a route from an outside name server is used before it is fetched again."""
     lite_pull: bool = _option(True, "litePullMessageEnable", "running")
     """Serves pulls of Java's lite pull consumer and of `PullConsumer`."""
@@ -268,26 +278,26 @@ class Options:
     """Notifies a group's members at once when one joins or leaves."""
     offsets_save_ms: int = _option(5000, "flushConsumerOffsetInterval", "running", low=100)
     """How often consumer offsets are saved to their file."""
-    offsets_version_step: int = _option(500, "consumerOffsetUpdateVersionStep", low=1)
+    offsets_version_step: int = _option(500, "consumerOffsetUpdateVersionStep", low=1, high=NO_LIMIT)
     """Offset commits after which the data version of the offsets goes up by one."""
     server_side_reset: bool = _option(True, "useServerSideResetOffset", "running")
     """Resets offsets at the broker; false: sends the new offsets to the group's clients, as Apache 4 does."""
-    channel_expired_ms: int = _option(120_000, "channelExpiredTimeout", low=1000)
+    channel_expired_ms: int = _option(120_000, "channelExpiredTimeout", low=1000, high=NO_LIMIT)
     """Disconnects a client that has sent no heartbeat for this time."""
-    subscription_expired_ms: int = _option(600_000, "subscriptionExpiredTimeout", low=1000)
+    subscription_expired_ms: int = _option(600_000, "subscriptionExpiredTimeout", low=1000, high=NO_LIMIT)
     """Forgets a subscription known only from pulls or pops after this time."""
     split_metadata: bool = _option(True, "enableSplitMetadata")
     """Answers requests for all topics or groups in pages, for clients that ask for pages."""
     split_metadata_size: int = _option(2000, "splitMetadataSize", low=1)
     """Most topics or groups in a page of `enableSplitMetadata`."""
     # administration
-    accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running")
+    accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running", high=NO_LIMIT)
     """Refuses sends before this time, in milliseconds since 1970."""
     config_black_list: str = _option("configBlackList;brokerConfigPath", "configBlackList")
     """Keys, separated by `;`, that no client may change while the broker runs."""
     held_pulls_max: int = _option(100_000, "maxHeldPulls", "running", low=1)
     """Most held pulls; further pulls without a message are answered at once."""
-    connection_bytes_max: int = _option(1 << 30, "maxConnectionBytes", low=64 << 20)
+    connection_bytes_max: int = _option(1 << 30, "maxConnectionBytes", low=64 << 20, high=NO_LIMIT)
     """Most buffered bytes of all connections; above it, the connections that hold most are closed."""
     fast_path: bool = _option(True, "fastPath")
     """Serves plain sends and pulls in compiled code; false: all in Python, with the same answers."""
@@ -348,7 +358,7 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
             raise ValueError(f"{key} must be true or false, not {text[:64]!r}")
         return text.lower() == "true"
     if field.type is int:
-        if not text.lstrip("-").isdecimal():
+        if not _WHOLE.fullmatch(text):
             raise ValueError(f"{key} must be a whole number, not {text[:64]!r}")
         number = int(text)
         low, high = field.metadata["low"], field.metadata["high"]
@@ -357,6 +367,8 @@ def value_of(field: dataclasses.Field[Any], text: str) -> bool | int | str:
         if key == "timerPrecisionMs":  # rounded down, as Apache does
             return max(step for step in TIMER_STEPS_MS if step <= max(number, TIMER_STEPS_MS[0]))
         return number
+    if not text and key in NOT_EMPTY:
+        raise ValueError(f"{key} must not be empty")
     if key == "messageDelayLevel":
         _ = Options(delay_levels=text).delay_levels_ms
     if key == "deleteWhen":

@@ -71,7 +71,7 @@ class InspectionHandler:
 
     def update_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         try:
-            pairs = properties.parse(request.body.decode())
+            pairs = properties.parse(request.body)
         except ValueError as error:
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER, f"the body is not in properties format: {error}"
@@ -251,7 +251,7 @@ class ColdReadsHandler:
 
     def update(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         try:
-            pairs = properties.parse(request.body.decode())
+            pairs = properties.parse(request.body)
         except ValueError as error:
             remark = f"the body is not in properties format: {error}"
             raise Refusal(ResponseCode.INVALID_PARAMETER, remark) from None

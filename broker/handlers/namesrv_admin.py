@@ -55,7 +55,7 @@ class NamingAdminHandler:
 
     def update_config(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         try:
-            pairs = properties.parse(request.body.decode("utf-8"))
+            pairs = properties.parse(request.body)
         except ValueError as error:
             raise FieldError(f"the body is not in properties format: {error}") from None
         self._options.update(pairs)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn, ParamSpec
 import typer
 
 from firearrow._native.store.files.errors import StoreError
-from firearrow.broker.base.config import from_file
+from firearrow.broker.base.config import apply, read
 from firearrow.broker.base.options import Options
 from firearrow.broker.maintenance import backup, dump, repair, report, stat, verify
 from firearrow.broker.maintenance.dump import RecordQuery, records
@@ -307,7 +307,8 @@ def _checks(delays_ms: tuple[int, ...], **more: Any) -> verify.VerifyOptions:  #
 
 def _delays_ms(config: Path | None) -> tuple[int, ...]:
     try:
-        options = from_file(Options(), config) if config is not None else Options()
+        levels = read(config).get("messageDelayLevel") if config is not None else None
+        options = apply(Options(), {} if levels is None else {"messageDelayLevel": levels})
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     return options.delay_levels_ms

@@ -188,8 +188,13 @@ class Server:
             log.debug("a connection was closed before it was served: %s", error)
 
     async def connect(self, host: str, port: int) -> ServerConnection:
-        """Open a connection to another server. OSError."""
-        _, connection = await self.loop.create_connection(lambda: ServerConnection(self, _refuse), host, port)
+        """Open a connection to another server. OSError, with the address in its text as asyncio's loop has it."""
+        try:
+            _, connection = await self.loop.create_connection(
+                lambda: ServerConnection(self, _refuse), host, port
+            )
+        except ConnectionRefusedError as error:
+            raise ConnectionRefusedError(error.errno, f"Connect call failed {(host, port)}") from None
         return connection
 
     @property

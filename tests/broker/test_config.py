@@ -1,12 +1,16 @@
 """Options and Config: an Apache broker.conf is accepted; errors are named; some options change at run time."""
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from firearrow.broker.base import properties
-from firearrow.broker.base.config import Config, ConfigError, apache_keys, apply, from_file
+from firearrow.broker.base.config import Config, ConfigError, apply, configured, from_file
+from firearrow.broker.base.config_keys import apache_keys
 from firearrow.broker.base.options import Options, options_by_key
 
 OURS = {
@@ -110,7 +114,190 @@ def test_properties_text(text: str, pairs: dict[str, str]) -> None:
 
 
 def test_malformed_properties_text() -> None:
-    with pytest.raises(ValueError, match="line 2 is not"):
-        properties.parse("a=1\nnonsense")
     with pytest.raises(ValueError, match="at most 1048576"):
         properties.parse("a" * (1 << 20) + "=")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("aclEnable", "true"),
+        ("aclEnabled", "TRUE"),
+        ("aclenable", "true"),
+        ("authenticationEnabled", "true"),
+        ("authenticationEnable", "true"),
+        ("authorizationEnabled", "true"),
+        ("migrateAuthFromV1Enabled", "true"),
+        ("initAuthenticationUser", '{"username":"a","password":"b"}'),
+        ("innerClientAuthenticationCredentials", '{"accessKey":"a","secretKey":"b"}'),
+        ("useTLS", "true"),
+        ("tls.enable", "true"),
+        ("tls.server.mode", "enforcing"),
+        ("tls.server.mode", "permissive"),
+        ("tls.server.need.client.auth", "require"),
+        ("tls.server.certPath", "/etc/cert.pem"),
+        ("tls.client.authServer", "true"),
+        ("tls.test.mode.enable", "false"),
+        ("tlsTestModeEnable", "true"),
+        ("tlsKeyPath", "/etc/key.pem"),
+    ],
+)
+def test_a_configuration_that_asks_for_security_is_refused(tmp_path: Path, key: str, value: str) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(f"{key}={value}\n")
+    asks = (
+        f"^{re.escape(key)} asks for (access control|authentication|TLS), which this broker does not have: "
+    )
+    with pytest.raises(ConfigError, match=asks):
+        from_file(Options(), path)
+    with pytest.raises(ConfigError, match=asks):
+        configured(Options(), None, {key: value})
+    with pytest.raises(ConfigError, match=asks):
+        Config(Options()).update({key: value})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "aclEnable=false",
+        "authenticationEnabled=false\ninitAuthenticationUser={}",
+        "tls.enable=false\ntls.server.mode=disabled\ntls.test.mode.enable=true\ntls.server.keyPath=/k",
+        "useTLS=false\ntls.server.need.client.auth=none\ntls.client.authServer=false\ntls.server.certPath=",
+    ],
+)
+def test_security_that_is_switched_off_is_fine(
+    tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(text)
+    from_file(Options(), path)
+    assert "unknown" not in caplog.text
+    configured(Options(), None, properties.parse(text))
+
+
+def test_an_override_can_switch_security_off(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("aclEnable=true\n")
+    configured(Options(), path, {"aclEnable": "false"})
+
+
+@pytest.mark.parametrize("by_set", [False, True])
+def test_keys_without_effect_are_named_if_they_differ(
+    tmp_path: Path, by_set: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "warmMapedFileEnable=true\ntransientStorePoolEnable=False\nosPageCacheBusyTimeOutMills=01000\n"
+    text += "authenticationProvider=com.example.Own\nhaListenPort=10912\n"
+    path = tmp_path / "broker.conf"
+    path.write_text(text)
+    with caplog.at_level(logging.INFO):
+        configured(Options(), None if by_set else path, properties.parse(text) if by_set else {})
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == [
+        "authenticationProvider has no effect here",
+        "warmMapedFileEnable has no effect here (Apache's default: false)",
+    ]
+    assert "haListenPort, osPageCacheBusyTimeOutMills, transientStorePoolEnable\n" in caplog.text
+
+
+def test_unknown_keys_name_the_similar_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("flushdisktype=SYNC_FLUSH\nqwertzuiop=1\n")
+    from_file(Options(), path)
+    assert "unknown key flushdisktype (did you mean flushDiskType?)\n" in caplog.text
+    assert "unknown key qwertzuiop\n" in caplog.text
+    for refused in (configured, apply):
+        arguments = (Options(), None) if refused is configured else (Options(),)
+        with pytest.raises(ConfigError, match=r"fileReserveTime \(did you mean fileReservedTime\?\) is not"):
+            refused(*arguments, {"fileReserveTime": "48"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("diskMaxUsedSpaceRatio", "150"),
+        ("diskSpaceCleanForciblyRatio", "101"),
+        ("diskSpaceWarningLevelRatio", "-1"),
+        ("flushIntervalCommitLog", str(1 << 31)),
+        ("fileReservedTime", "1e3"),
+        ("maxIndexNum", "٣"),
+        ("transactionTimeOut", "9" * 30),
+        ("brokerName", ""),
+        ("storePathRootDir", ""),
+    ],
+)
+def test_values_out_of_range_are_refused_at_start_and_at_run_time(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        apply(Options(), {key: value})
+    if options_by_key()[key].metadata["change"] == "running":
+        config = Config(Options())
+        with pytest.raises(ConfigError, match=key):
+            config.update({key: value})
+        assert config.options == Options()
+
+
+def test_a_value_in_force_may_be_set_again_at_run_time() -> None:
+    config = Config(Options())
+    config.update({"listenPort": "10911", "brokerPermission": "4"})
+    assert config.options.broker_permission == 4
+
+
+def test_a_config_file_that_cannot_be_written_keeps_the_change(tmp_path: Path) -> None:
+    config = Config(Options(), tmp_path / "gone" / "broker.conf")
+    config.update({"brokerPermission": "4"})
+    assert config.options.broker_permission == 4
+
+
+JAVA_READS = {
+    b"\xef\xbb\xbfa=1": {"a": "1"},
+    b"# \xd6\xd0\xce\xc4\n! \xff\na=1": {"a": "1"},
+    b"a\\ b=c\\ d": {"a b": "c d"},
+    b"a b c": {"a": "b c"},
+    b"a": {"a": ""},
+    b"a\t=\f b": {"a": "b"},
+    b"a:=b": {"a": "=b"},
+    b"a\\=b\\:c=d": {"a=b:c": "d"},
+    b"a=\\u0041\\ud83d\\ude00\\t\\q": {"a": "A\U0001f600\tq"},
+    b"a=1\\\r\n  2\\\r  3\\\n#4": {"a": "123#4"},
+    b"a=1\\\\\nb=2": {"a": "1\\", "b": "2"},
+    b"a=1\\\n\nb=2": {"a": "1", "b": "2"},
+    b"# comment \\\na=1": {"a": "1"},
+    b"a=1\\": {"a": "1"},
+    b"a=host\\:9876  ": {"a": "host:9876"},
+    b"=x": {"": "x"},
+    b"\\\n\na=1": {"a": "1"},
+}
+
+
+@pytest.mark.parametrize("text", JAVA_READS)
+def test_properties_are_read_as_java_reads_them(text: bytes) -> None:
+    assert properties.parse(text) == JAVA_READS[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (b"a=\xc3\xa4", "line 1 has characters beyond ASCII: write them as \\\\uXXXX"),
+        (b"\n\xe4=1", "line 2 has characters beyond ASCII"),
+        (b"a=\\u12", "four hexadecimal digits"),
+        (b"a=\\u 123", "four hexadecimal digits"),
+        (b"a=\\ud800x", "surrogate"),
+        (b"\xff\xfea\0=\x001\0", "UTF-16"),
+        (b"a=\0", "NUL"),
+        (b"a=\\u0000", "NUL"),
+    ],
+)
+def test_properties_that_java_would_misread_are_refused(text: bytes, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        properties.parse(text)
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")).map(str.strip),
+        max_size=4,
+    )
+)
+def test_properties_that_are_written_are_read(pairs: dict[str, str]) -> None:
+    assert properties.parse(properties.format(pairs)) == pairs
+    assert properties.parse(properties.format(pairs).encode("ascii")) == pairs

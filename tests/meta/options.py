@@ -13,8 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from firearrow.broker.base.config import apache_keys
-from firearrow.broker.base.options import NO_LIMIT, Options, text_of
+from firearrow.broker.base.config_keys import apache_keys
+from firearrow.broker.base.options import INT_MAX, NO_LIMIT, Options, text_of
 from firearrow.broker.tables.naming_options import ACTING
 from firearrow.client.base.options import (
     ClientOptions,
@@ -38,8 +38,13 @@ This file is generated from the source: `python -m tests.meta.options`.
 ## Broker
 
 `firearrow broker` reads options from Apache's `broker.conf` (`--config FILE`) and from `--set KEY=VALUE`, which
-overrides the file. Other keys of Apache 5.5.0 have no effect, and the log names them (level info); it warns of unknown
-keys. The defaults are Apache's if the table does not say otherwise.
+overrides the file. Other keys of Apache 5.5.0 have no effect: the log names them, as a warning if their value is not
+Apache's default. Unknown keys are warnings in the file and errors in `--set`. Keys that ask for TLS, authentication or
+access control (`aclEnable`, `authenticationEnabled`, `authorizationEnabled`, `useTLS`, `tls.…`) end the start with exit
+code 2, unless their value switches it off. The defaults are Apache's if the table does not say otherwise.
+
+The file is read as `java.util.Properties` reads it. Keys and values must be ASCII or `\\uXXXX`; comments may have any
+encoding.
 
 The column *set* says when an option can be set. *start*: only at the start. *running*: also while the broker runs, with
 `mqadmin updateBrokerConfig` or `Admin.update_broker_config`; the configuration file, if there is one, is updated, too.
@@ -129,7 +134,11 @@ def _broker_range(field: dataclasses.Field[Any]) -> str:
     low, high = field.metadata["low"], field.metadata["high"]
     unit = next((f" {UNITS[word]}" for word in field.name.split("_") if word in UNITS), "")
     return (
-        f"from {low:,}" if high == NO_LIMIT else f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        f"from {low:,}"
+        if high in (INT_MAX, NO_LIMIT)
+        else f"{low:,}"
+        if low == high
+        else f"{low:,} to {high:,}"
     ) + unit
 
 

@@ -1,0 +1,106 @@
+"""The keys of Apache's configuration: which exist, with which defaults, and which ask for security.
+
+`apache_keys.txt` has each key of Apache's broker 5.5.0 with its default; no value if that depends on the host or
+is null. This broker has no TLS, no authentication and no ACL. A configuration that asks for them is refused:
+its author relies on them.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+
+KEY_CHARS_SHOWN = 64
+SIMILARITY = 0.7
+"""Least similarity, as difflib measures it, of a known key to an unknown one."""
+
+_OFF = {"", "false", "no", "off", "none", "disabled"}
+_ACL, _USERS, _TLS = "access control", "authentication", "TLS"
+_SWITCHES = {
+    "aclEnable": _ACL,
+    "enableACL": _ACL,
+    "enableAclRpcHookForClusterMode": _ACL,
+    "authorizationEnabled": _ACL,
+    "migrateAuthFromV1Enabled": _USERS,
+    "authenticationEnabled": _USERS,
+    "useTLS": _TLS,
+    "rocketmq.acl.plain.file": _ACL,
+}
+_CREDENTIALS = {"initAuthenticationUser", "innerClientAuthenticationCredentials"}
+"""They need `authenticationEnabled`, so they are no request while that is switched off explicitly."""
+_TEST_MODE = {"tls.test.mode.enable", "tlsTestModeEnable"}
+"""Either value asks for TLS: with a certificate made at the start, or with the one that is named."""
+
+
+@cache
+def apache_defaults() -> Mapping[str, str]:
+    """Apache's default by key; an empty text if it is null or depends on the host."""
+    text = resources.files("firearrow.broker.base").joinpath("apache_keys.txt").read_text()
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def apache_keys() -> frozenset[str]:
+    """Every key of Apache's broker 5.5.0, whether this broker has it or not."""
+    return frozenset(apache_defaults())
+
+
+def security_fault(pairs: Mapping[str, str]) -> str | None:
+    """What to do about the first of these settings that asks for security; None if none does."""
+    for key, text in pairs.items():
+        protection = protection_of(key)
+        if protection is not None and not _switched_off(key, text, pairs):
+            return (
+                f"{key[:KEY_CHARS_SHOWN]} asks for {protection}, which this broker does not have: remove the "
+                "key, and let only trusted hosts reach the ports (SECURITY.md)"
+            )
+    return None
+
+
+def protection_of(key: str) -> str | None:
+    """The protection that `key`, or the key that it misspells, configures."""
+    if key in _CREDENTIALS:
+        return _USERS
+    if key.lower().startswith(("tls", "ssl")) or key.endswith("TLS"):
+        return _TLS
+    if key in _SWITCHES or key in apache_defaults():
+        return _SWITCHES.get(key)
+    return _SWITCHES.get(similar(key, _SWITCHES) or "")
+
+
+def _switched_off(key: str, text: str, pairs: Mapping[str, str]) -> bool:
+    """Whether this value, or another setting, says that the protection is not wanted."""
+    if key in _CREDENTIALS and pairs.get("authenticationEnabled", "").strip().lower() == "false":
+        return True
+    accepts_tls = key.startswith("tls") and not key.startswith(("tls.enable", "tls.client"))
+    if accepts_tls and pairs.get("tls.server.mode", "").strip().lower() == "disabled":
+        return True
+    return key not in _TEST_MODE and text.strip().lower() in _OFF
+
+
+def is_default(key: str, text: str) -> bool:
+    """Whether `text` means what Apache does without this key; also if the key is not in `apache_keys.txt`."""
+    default, text = apache_defaults().get(key, text.strip()), text.strip()
+    if default in ("true", "false"):
+        return text.lower() == default
+    try:
+        return float(text) == float(default)
+    except ValueError:
+        return text == default
+
+
+def is_known(key: str) -> bool:
+    """Whether Apache, or one of its parts, has this key."""
+    return key in apache_defaults() or protection_of(key) is not None
+
+
+def similar(key: str, known: Iterable[str]) -> str | None:
+    """The known key that `key` probably means, None if there is no similar one."""
+    by_lower = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(key[:KEY_CHARS_SHOWN].lower(), by_lower, 1, SIMILARITY)
+    return by_lower[found[0]] if found else None
+
+
+def unknown(key: str, known: Iterable[str]) -> str:
+    """`KEY` in an error or log line, with the key that is probably meant."""
+    meant = similar(key, known)
+    return key[:KEY_CHARS_SHOWN] + (f" (did you mean {meant}?)" if meant else "")
