@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from firearrow.broker.base.config import Config, ConfigError, apply, configured
 from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.log_output import queue_outputs
 from firearrow.broker.base.options import Options
 
 if TYPE_CHECKING:
@@ -220,13 +221,15 @@ def _logging(level: str) -> None:
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise typer.BadParameter(f"--log-level must be debug, info, warning or error, not {level!r}")
-    logging.basicConfig(
-        level=number, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    queue_outputs(number)
 
 
 def _run(start: Callable[[asyncio.AbstractEventLoop], Awaitable[None]]) -> None:
     import uvloop  # noqa: PLC0415
+
+    from firearrow.broker.base.process import ignore_user_signals  # noqa: PLC0415 (loads compiled modules)
+
+    ignore_user_signals()
 
     async def main() -> None:
         await start(asyncio.get_running_loop())

@@ -36,6 +36,7 @@ from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
 from firearrow.broker.base.disk_space import measured
 from firearrow.broker.base.errors import StartError
+from firearrow.broker.base.log_output import announce
 from firearrow.broker.base.message_ids import host_bytes
 from firearrow.broker.base.options import Options
 from firearrow.broker.base.peer import Address, Routes
@@ -93,7 +94,7 @@ class App:
         async with AsyncExitStack() as files, AsyncExitStack() as running:
             await self._start(files, running)
             stop_on_signals(self._loop, self._stopping)
-            print(self._ready(), flush=True)
+            announce(self._ready())
             await self._stopping.wait()
 
     async def _start(self, files: AsyncExitStack, running: AsyncExitStack) -> None:

@@ -6,6 +6,7 @@
 - `disk_space`: how full the disks of a store are, and what to do about it (Apache's isSpaceToDelete)
 - `errors`: errors that become an answer, and errors that stop the start
 - `fastjson`: the JSON dialect of fastjson 1.x, in which Apache's files and bodies are written
+- `log_output`: standard output and error of a server, written by threads, and the handler of its log
 - `message`: a message to put into the store, with its properties as a dict
 - `message_ids`: offset ids, which contain a record's physical offset, and unique ids
 - `options`: options of the broker, each declared once with Apache's key, default, range and meaning

@@ -25,17 +25,28 @@ THREAD_NICENESS = 10
 
 
 def stop_on_signals(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
-    """Set `stopping` on the first SIGTERM or SIGINT; the second one ends the process at once. Also configures
-    malloc, so that large freed blocks are returned to the system."""
+    """Set `stopping` on the first SIGTERM, SIGINT, or SIGHUP (the terminal was closed; under nohup it stays
+    ignored). A second SIGTERM or SIGINT ends the process at once: a closed terminal may send SIGHUP twice. Also
+    configures malloc, so that large freed blocks are returned to the system."""
     malloc.set_malloc_thresholds(FREE_BYTES_MAX, blocks_below=MAPPED_BUFFER_BYTES)
+    requested: list[int] = []
 
     def on_signal(number: int) -> None:
-        if stopping.is_set():
+        if requested:
             os._exit(128 + number)
+        requested.append(number)
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, stopping.set)
+
+
+def ignore_user_signals() -> None:
+    """SIGUSR1 and SIGUSR2 mean nothing here; by default they would kill the process."""
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def single_thread_executor(name: str, initializer: Callable[[], None] | None = None) -> ThreadPoolExecutor:

@@ -244,8 +244,8 @@ class _ConsumerOptions:
     """Stops pulling a queue while it holds more messages."""
     queue_bytes_max: int = 100 * MIB
     """Stops pulling a queue while it holds more bytes, compared in whole MiB as in Java."""
-    local_offsets: Path = field(default_factory=lambda: Path.home() / ".rocketmq_offsets")
-    """Folder for the offsets of broadcasting consumers; default: `~/.rocketmq_offsets`."""
+    local_offsets: Path | None = None
+    """Folder for the offsets of broadcasting consumers; None: `~/.rocketmq_offsets`."""
     trace: bool = False
     """Records message traces of consumption."""
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
@@ -262,6 +262,15 @@ class _ConsumerOptions:
 
     def __post_init__(self) -> None:
         _check_ranges(self, self.RANGES)
+
+    def offsets_folder(self) -> Path:
+        """The folder that `local_offsets` means. ConfigError if it is None and there is no home folder."""
+        if self.local_offsets is not None:
+            return self.local_offsets
+        try:
+            return Path.home() / ".rocketmq_offsets"
+        except RuntimeError:
+            raise ConfigError("there is no home folder for the offsets: set local_offsets") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -230,7 +230,7 @@ class PullConsumerRuntime:
     def _default_offsets(self) -> OffsetStore:
         if self.options.model is MessageModel.CLUSTERING:
             return RemoteOffsetStore(self.instance, self.group)
-        return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
+        return LocalOffsetStore(self.options.offsets_folder(), self.instance.client_id, self.group)
 
     def _make_rebalancer(self) -> Rebalancer:
         subscriptions: Mapping[str, Subscription] = self.config.subscriptions

@@ -378,7 +378,7 @@ class PushConsumerRuntime:
     def _default_offsets(self) -> OffsetStore:
         if self._clustering:
             return RemoteOffsetStore(self.instance, self.group)
-        return LocalOffsetStore(self.options.local_offsets, self.instance.client_id, self.group)
+        return LocalOffsetStore(self.options.offsets_folder(), self.instance.client_id, self.group)
 
     def _make_pop_runtime(self) -> PopRuntime:
         return PopRuntime(

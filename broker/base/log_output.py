@@ -1,0 +1,250 @@
+"""Standard output and error of a server, written by threads, and the handler of its log.
+
+A pipe whose reader has stopped, a full disk or a closed descriptor never blocks or ends the process: what cannot
+be written is dropped and counted. Any thread writes; one thread for each descriptor passes the text on, in order.
+At exit, the threads get EXIT_S for what is left.
+"""
+
+import atexit
+import contextlib
+import io
+import logging
+import os
+import select
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+QUEUE_CHARS_MAX = 1 << 20
+"""Most characters of one output that wait; further ones are dropped."""
+EXIT_S = 1.0
+REPEATS_SHOWN, REPEATS_S = 20, 10.0
+"""Warnings of one kind that are logged within this time; further ones are counted."""
+KINDS_MAX = 1000
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class QueuedOutput(io.TextIOBase):
+    """A text stream whose `write` never waits."""
+
+    encoding, errors = "utf-8", "backslashreplace"
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._texts: deque[str] = deque()
+        self._chars = 0
+        self._dropped = 0
+        self._writing = False
+        self._changed = threading.Condition(threading.Lock())
+        self._tick: Callable[[], None] | None = None
+        threading.Thread(target=self._run, name=f"output {descriptor}", daemon=True).start()
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):  # click tries with bytes what kind of stream this is
+            raise TypeError(f"text is expected, not {type(text).__name__}")
+        with self._changed:
+            if self._chars + len(text) > QUEUE_CHARS_MAX:
+                self._dropped += 1
+            else:
+                if self._dropped:
+                    self._append(self._notice())
+                self._append(text)
+                self._changed.notify_all()
+        return len(text)
+
+    def call_later(self, tick: Callable[[], None]) -> None:
+        """Call `tick` in the thread of this output after about REPEATS_S, once."""
+        with self._changed:
+            self._tick = tick
+            self._changed.notify_all()
+
+    def drain(self, timeout_s: float) -> None:
+        """Wait until all is written, at most so long."""
+        with self._changed:
+            if self._dropped:
+                self._append(self._notice())
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._texts and not self._writing, timeout_s)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def _append(self, text: str) -> None:
+        self._texts.append(text)
+        self._chars += len(text)
+
+    def _notice(self) -> str:
+        count, self._dropped = self._dropped, 0
+        record = logging.LogRecord(
+            "firearrow.log",
+            logging.WARNING,
+            "",
+            0,
+            "%d lines were dropped: they could not be written",
+            (count,),
+            None,
+        )
+        return logging.Formatter(FORMAT).format(record) + "\n"
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
+                tick = self._wait()
+                data = "".join(self._texts).encode(self.encoding, self.errors)
+                count = len(self._texts)
+                self._texts.clear()
+                self._chars, self._writing = 0, True
+            if tick is not None:
+                tick()
+            if data and not self._write_all(data):
+                with self._changed:
+                    self._dropped += count
+
+    def _wait(self) -> Callable[[], None] | None:
+        """Wait for a text, or until a `tick` is due; return it then."""
+        due = None
+        while not self._texts:
+            if self._tick is not None and due is None:
+                due = time.monotonic() + REPEATS_S
+            if due is not None and time.monotonic() >= due:
+                tick, self._tick = self._tick, None
+                return tick
+            self._changed.wait(None if due is None else max(due - time.monotonic(), 0.01))
+        return None
+
+    def _write_all(self, data: bytes) -> bool:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._descriptor, view) :]
+            except BlockingIOError:  # shared with a process that made it so
+                poll = select.poll()
+                poll.register(self._descriptor, select.POLLOUT)
+                poll.poll()
+            except OSError:
+                return False
+        return True
+
+
+class _Repeats:
+    """Warnings of one kind since `since`."""
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.count = 0
+
+
+class LogHandler(logging.Handler):
+    """Writes records to `output`. After `count_repeats`, of warnings of one kind (with the same text before its
+    values are filled in) REPEATS_SHOWN are written within REPEATS_S; the others are counted."""
+
+    def __init__(self, output: QueuedOutput) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter(FORMAT))
+        self._output = output
+        self._kinds: dict[tuple[str, str], _Repeats] | None = None
+
+    def count_repeats(self) -> None:
+        self._kinds = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._kinds is None or record.levelno < logging.WARNING or self._is_shown(record, self._kinds):
+            self._output.write(self.format(record) + "\n")
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A record that cannot be formatted: say so, without writing to the descriptor here."""
+        self._output.write(f"a log record could not be formatted: {record.name}: {record.msg!r}\n")
+
+    def report_repeats(self, *, at_once: bool = False) -> None:
+        """Log how many warnings were not written, where their time is over or `at_once`."""
+        self._report(float("inf") if at_once else time.monotonic())
+
+    def _is_shown(self, record: logging.LogRecord, kinds: dict[tuple[str, str], _Repeats]) -> bool:
+        message = str(record.msg)
+        kind = record.name, record.getMessage() if message == "%s" else message
+        now = time.monotonic()
+        repeats = kinds.get(kind)
+        if repeats is not None and now - repeats.since >= REPEATS_S:
+            self._report(now)
+            repeats = kinds.get(kind)
+        if repeats is None:
+            if len(kinds) >= KINDS_MAX:
+                self._report(float("inf"))
+            repeats = kinds[kind] = _Repeats(now)
+        repeats.count += 1
+        if repeats.count == REPEATS_SHOWN + 1:
+            self._output.call_later(self.report_repeats)
+        return repeats.count <= REPEATS_SHOWN
+
+    def _report(self, now: float) -> None:
+        self.acquire()
+        try:
+            kinds = self._kinds or {}
+            for kind in [kind for kind, repeats in kinds.items() if now - repeats.since >= REPEATS_S]:
+                more = kinds.pop(kind).count - REPEATS_SHOWN
+                if more > 0:
+                    text = "repeated %d times within %d s: %s"
+                    record = logging.LogRecord(
+                        kind[0], logging.WARNING, "", 0, text, (more, REPEATS_S, kind[1]), None
+                    )
+                    self._output.write(self.format(record) + "\n")
+            if any(repeats.count > REPEATS_SHOWN for repeats in kinds.values()):
+                self._output.call_later(self.report_repeats)
+        finally:
+            self.release()
+
+
+def open_standard_descriptors() -> None:
+    """Open /dev/null in place of each standard descriptor that is closed. Otherwise the next file or socket
+    would get its number, and what somebody prints would go into it."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+
+
+def queue_outputs(level: int) -> None:
+    """Put queues in front of stdout and stderr, and send the log of at least this level to stderr."""
+    open_standard_descriptors()
+    outputs = QueuedOutput(1), QueuedOutput(2)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.flush()
+    sys.stdout, sys.stderr = outputs
+    handler = LogHandler(outputs[1])
+    logging.basicConfig(level=level, handlers=[handler])
+
+    def drain() -> None:
+        handler.report_repeats(at_once=True)
+        until = time.monotonic() + EXIT_S
+        for output in outputs:
+            output.drain(max(until - time.monotonic(), 0))
+
+    atexit.register(drain)
+
+
+def announce(line: str) -> None:
+    """Print that the server is ready, after what the log has so far; repeated warnings are counted from now on."""
+    if isinstance(sys.stderr, QueuedOutput):
+        sys.stderr.drain(EXIT_S)
+    print(line, flush=True)
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LogHandler):
+            handler.count_repeats()
