@@ -186,8 +186,9 @@ class App:
         changed = self._topics_changed, self._subscriptions_changed
         self._tables = make_tables(options, self._clock, self._saver, self._journal, *changed)
         self._name_server = NameServer(self._clock, NamingOptions(), lambda: self._saver.schedule("kv"))
-        kv_file = Path(options.store_root) / "config" / "kvConfig.json"
-        load(self._saver, "kv", kv_file, self._name_server.kv, make=False)
+        self._kv_file = Path(options.store_root) / "config" / "kvConfig.json"
+        self._config.listen(self._tables.configure)
+        load(self._saver, "kv", self._kv_file, self._name_server.kv, make=False)
         self._stats = Stats(options.cluster_name, self._clock.now_ms())
 
     def _broker_routes(self, store_host: bytes, files: AsyncExitStack) -> list[Routes]:
@@ -244,9 +245,11 @@ class App:
         if self._naming_listen is not None:
             naming = [reply_when_saved(routes, self._saver) for routes in self._name_server.handlers()]
             self._naming = await self._server.listen(*self._naming_listen, Dispatch(naming))
+            self._name_server.describe(self._naming, self._kv_file)
         self._dispatch, vip_dispatch = Dispatch(), Dispatch()
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._address = address
+        self._config.set_port(address[1])
         self._routing = RouteLookup(
             self._name_server.routes if self._naming_listen is not None else None,
             self._other_name_servers(options),
@@ -296,6 +299,8 @@ class App:
             period_ms=options.register_period_ms,
         )
         self._registrar.start()
+        self._registered_permission = options.broker_permission
+        self._config.listen(self._register_permission)
         running.push_async_callback(self._unregister)
 
     def _other_name_servers(self, options: Options) -> list[Address]:
@@ -342,6 +347,12 @@ class App:
         if self._fast_path is not None:
             self._fast_path.changed(names)
 
+    def _register_permission(self, options: Options) -> None:
+        """Clients stop sending or pulling when the routes no longer permit it."""
+        if options.broker_permission != self._registered_permission:
+            self._registered_permission = options.broker_permission
+            self._tables.topics.announce_all()
+
     def _subscriptions_changed(self) -> None:
         if self._fast_path is not None:
             self._fast_path.subscriptions_changed()
@@ -354,6 +365,7 @@ class App:
 
     def _set_limits(self, options: Options) -> None:
         self._hold_service.count_max = options.held_pulls_max
+        self._server.idle_s = options.idle_s
         self._write_batch.set_sync_timeout(options.sync_flush_timeout_ms)
         self._store.max_message_bytes = options.max_message_bytes
         self._store.reader.set_limits(

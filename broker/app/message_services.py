@@ -50,7 +50,9 @@ class MessageServices:
             store_host,
             levels=len(options.delay_levels_ms),
             schedule=self._schedule,
-            multi=LmqDispatch(context.store, options.lmq_max).dispatch if options.multi_dispatch else None,
+            multi=LmqDispatch(context.store, lambda: context.config.options.lmq_max).dispatch
+            if options.multi_dispatch
+            else None,
         )
         self._timer_services = TimerServices(context, self._appender)
         self._delays = self._make_delays(context)

@@ -6,9 +6,10 @@ writes no file. Loop thread.
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.peer import Routes
+from firearrow.broker.base.peer import Address, Routes
 from firearrow.broker.handlers.namesrv_admin import KvHandler, NamingAdminHandler
 from firearrow.broker.handlers.namesrv_register import RegistrationHandler
 from firearrow.broker.handlers.namesrv_routes import NamingHandler
@@ -35,6 +36,13 @@ class NameServer:
             RegistrationHandler(self.routes, self.kv, self.options).routes(),
             KvHandler(self.kv).routes(),
         ]
+
+    def describe(self, address: Address, kv_file: Path | None) -> None:
+        """Tell clients that ask for the options where this name server listens and keeps its KV entries."""
+        kv_path = "" if kv_file is None else str(kv_file)
+        self.options.describe(
+            {"bindAddress": address[0], "listenPort": str(address[1]), "kvConfigPath": kv_path}
+        )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Look for silent brokers every scanNotActiveBrokerInterval."""

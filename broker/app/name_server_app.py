@@ -39,19 +39,20 @@ class NameServerApp:
         async with AsyncExitStack() as running:
             saver, stopping = TableSaver(self._loop), asyncio.Event()
             naming = NameServer(Clock(), NamingOptions(), lambda: saver.schedule("kv"))
-            self._keep_kv(naming.kv, saver)
+            kv_file = self._keep_kv(naming.kv, saver)
             running.callback(saver.stop)
             server = Server(self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX)
             running.push_async_callback(server.close, STOP_S)
             host, port = await server.listen(*self._listen, Dispatch(naming.handlers()))
+            naming.describe((host, port), kv_file)
             naming.start(self._loop)
             running.callback(naming.stop)
             stop_on_signals(self._loop, stopping)
             announce(f"firearrow ready: name server {host}:{port}, {seconds_since_start():.2f} s")
             await stopping.wait()
 
-    def _keep_kv(self, kv: KvTable, saver: TableSaver) -> None:
-        """Load the KV entries from their file, and save them there after changes."""
+    def _keep_kv(self, kv: KvTable, saver: TableSaver) -> Path | None:
+        """Load the KV entries from their file, and save them there after changes; returns its path."""
         try:
             folder = Path.home() / "firearrow" / "namesrv"
         except RuntimeError:
@@ -59,7 +60,8 @@ class NameServerApp:
                 "KV entries are lost when the name server stops, as there is no home folder: set HOME"
             )
             saver.add("kv", lambda: None)
-            return
+            return None
         file = ConfigFile(folder / "kvConfig.json")
         file.load(kv.load)
         saver.add("kv", lambda: file.write(kv.to_json()))
+        return file.path

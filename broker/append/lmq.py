@@ -4,7 +4,7 @@ The message is stored once, in its own topic; each LMQ gets an entry that points
 message's properties, so that recovery can rebuild the LMQs. Loop thread.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from firearrow._native.store.log.dispatcher import is_file_name
 from firearrow._native.store.message_store import MessageStore
@@ -19,9 +19,9 @@ LMQ_QUEUE_ID = 0
 
 
 class LmqDispatch:
-    """Creates at most `lmq_max` LMQs."""
+    """Creates at most `lmq_max()` LMQs."""
 
-    def __init__(self, store: MessageStore, lmq_max: int) -> None:
+    def __init__(self, store: MessageStore, lmq_max: Callable[[], int]) -> None:
         self._store = store
         self._lmq_max = lmq_max
 
@@ -46,7 +46,7 @@ class LmqDispatch:
     def _offsets(self, names: Iterable[str], strict: bool) -> dict[str, int]:
         """LMQ → the message's queue offset in it. Refusal."""
         offsets: dict[str, int] = {}
-        capacity = self._lmq_max - self._store.lmq_count
+        capacity = self._lmq_max() - self._store.lmq_count
         for name in names:
             queue_offset = self._store.next_offset(name, LMQ_QUEUE_ID)
             is_new = queue_offset < 0

@@ -45,6 +45,10 @@ class Config:
         """The current values by Apache's keys."""
         return {key: text_of(getattr(self.options, field.name)) for key, field in options_by_key().items()}
 
+    def set_port(self, port: int) -> None:
+        """The port that was found for `listenPort=0`."""
+        self.options = dataclasses.replace(self.options, listen_port=port)
+
     def update(self, pairs: Mapping[str, str]) -> None:
         """Change all of these options, or none, and write them to the config file if there is one.
 

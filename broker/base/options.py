@@ -59,11 +59,11 @@ class Options:
     """The address the broker listens on; `0.0.0.0` is all addresses, Apache's default."""
     listen_port: int = _option(10911, "listenPort", high=65535)
     """The broker's port; it also listens two below, as Apache does for VIP clients; 0 finds a free pair."""
-    idle_s: int = _option(120, "serverChannelMaxIdleTimeSeconds", low=1)
+    idle_s: int = _option(120, "serverChannelMaxIdleTimeSeconds", "running", low=1)
     """Closes a connection that neither sends nor receives for this time."""
     broker_permission: int = _option(6, "brokerPermission", "running", high=7)
     """Sum of 4 (read), 2 (write) and 1 (inherit); the routes of all topics are limited to it."""
-    region_id: str = _option("DefaultRegion", "regionId")
+    region_id: str = _option("DefaultRegion", "regionId", "running")
     """The region that answers to sends and stored messages carry (`MSG_REGION`), for message traces."""
     trace_on: bool = _option(True, "traceOn", "running")
     """Asks clients, in answers to sends, to record message traces."""
@@ -123,7 +123,7 @@ class Options:
     """Keeps topics, groups and offsets of light message queues (LMQ)."""
     multi: bool = _option(False, "enableMultiDispatch")
     """With `enableLmq`, also puts a message into the queues that its `INNER_MULTI_DISPATCH` names."""
-    lmq_max: int = _option(20_000, "maxLmqConsumeQueueNum", high=1 << 24)
+    lmq_max: int = _option(20_000, "maxLmqConsumeQueueNum", "running", high=1 << 24)
     """Most light message queues; sends that need one more are refused."""
     store_replies: bool = _option(True, "storeReplyMessageEnable", "running")
     """Stores replies in the cluster's reply topic besides pushing them to their requesters."""
@@ -170,7 +170,7 @@ class Options:
     """Allows timer messages to be recalled before they are due."""
     recall_unwritable: bool = _option(True, "allowRecallWhenBrokerNotWriteable", "running")
     """Allows recalls while `brokerPermission` has no write permission."""
-    recall_key_with_topic: bool = _option(False, "appendTopicForTimerDeleteKey")
+    recall_key_with_topic: bool = _option(False, "appendTopicForTimerDeleteKey", "running")
     """A recall names its message by topic and unique id instead of by unique id alone."""
     # transactions
     reject_transactions: bool = _option(False, "rejectTransactionMessage", "running")
@@ -188,7 +188,7 @@ class Options:
     halves_max: int = _option(1 << 24, "maxHalfMessagesWaiting", "running", low=1)
     """Most half messages waiting for commit or rollback; further ones are refused as busy."""
     # topics and groups
-    auto_create_topics: bool = _option(True, "autoCreateTopicEnable")
+    auto_create_topics: bool = _option(True, "autoCreateTopicEnable", "running")
     """Creates an unknown topic at the first send to it, after the template `TBW102`."""
     default_queues: int = _option(8, "defaultTopicQueueNums", low=1, high=4096)
     """Queues of the template `TBW102`, the most that a topic created by a send gets."""
@@ -200,7 +200,7 @@ class Options:
     """Creates the topic for message traces at the start."""
     trace_topic_name: str = _option("RMQ_SYS_TRACE_TOPIC", "msgTraceTopicName")
     """Name of the topic that `traceTopicEnable` creates."""
-    auto_create_groups: bool = _option(True, "autoCreateSubscriptionGroup")
+    auto_create_groups: bool = _option(True, "autoCreateSubscriptionGroup", "running")
     """Creates an unknown consumer group at its first use."""
     check_system_topics: bool = _option(True, "validateSystemTopicWhenUpdateTopic", "running")
     """Refuses changes to system topics."""
@@ -278,7 +278,9 @@ class Options:
     """Notifies a group's members at once when one joins or leaves."""
     offsets_save_ms: int = _option(5000, "flushConsumerOffsetInterval", "running", low=100)
     """How often consumer offsets are saved to their file."""
-    offsets_version_step: int = _option(500, "consumerOffsetUpdateVersionStep", low=1, high=NO_LIMIT)
+    offsets_version_step: int = _option(
+        500, "consumerOffsetUpdateVersionStep", "running", low=1, high=NO_LIMIT
+    )
     """Offset commits after which the data version of the offsets goes up by one."""
     server_side_reset: bool = _option(True, "useServerSideResetOffset", "running")
     """Resets offsets at the broker; false: sends the new offsets to the group's clients, as Apache 4 does."""
@@ -286,9 +288,9 @@ class Options:
     """Disconnects a client that has sent no heartbeat for this time."""
     subscription_expired_ms: int = _option(600_000, "subscriptionExpiredTimeout", low=1000, high=NO_LIMIT)
     """Forgets a subscription known only from pulls or pops after this time."""
-    split_metadata: bool = _option(True, "enableSplitMetadata")
+    split_metadata: bool = _option(True, "enableSplitMetadata", "running")
     """Answers requests for all topics or groups in pages, for clients that ask for pages."""
-    split_metadata_size: int = _option(2000, "splitMetadataSize", low=1)
+    split_metadata_size: int = _option(2000, "splitMetadataSize", "running", low=1)
     """Most topics or groups in a page of `enableSplitMetadata`."""
     # administration
     accept_sends_from_ms: int = _option(0, "startAcceptSendRequestTimeStamp", "running", high=NO_LIMIT)

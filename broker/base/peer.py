@@ -42,3 +42,11 @@ class Peer(Protocol):
 Answer = RemotingCommand | None | Awaitable[RemotingCommand | None]
 Handler = Callable[[RemotingCommand, Peer], Answer]
 Routes = Mapping[int, Handler]
+
+
+def with_host(address: str, peer: Peer) -> str:
+    """Complete our own address, which has no host, with the host by which the peer reached us."""
+    if not address.startswith(":"):
+        return address
+    host = peer.local[0].removeprefix("::ffff:")
+    return f"[{host}]{address}" if ":" in host else f"{host}{address}"

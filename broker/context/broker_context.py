@@ -13,6 +13,7 @@ from firearrow._native.store.message_store import MessageStore
 from firearrow.broker.append.progress_journal import Journal
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.config import Config
+from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
@@ -34,6 +35,12 @@ class Tables:
     locks: RebalanceLocks
     modes: RequestModes
     topics_loaded: bool
+
+    def configure(self, options: Options) -> None:
+        """Set what the tables take from options that can change while the broker runs."""
+        self.topics.set_auto_create(options.auto_create_topics)
+        self.groups.auto_create = options.auto_create_groups
+        self.offsets.version_step = options.offsets_version_step
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.errors import Refusal
-from firearrow.broker.base.peer import Answer, Peer, Routes
+from firearrow.broker.base.peer import Answer, Peer, Routes, with_host
 from firearrow.broker.tables.dataversion import DataVersion
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
@@ -64,7 +64,11 @@ class RegistrationHandler:
     def _register(self, request: RemotingCommand, peer: Peer, body: RegisterBody) -> RemotingCommand:
         drop_missing = self._options.flag("deleteTopicWithBrokerRegistration")
         master = self._routes.register(_registration(request, body), peer, drop_missing=drop_missing)
-        ext = {} if master is None else {"haServerAddr": master.ha_address, "masterAddr": master.address}
+        ext = {}
+        if master is not None:
+            ext = {"masterAddr": with_host(master.address, peer)}
+            if master.ha_address.rpartition(":")[2] not in ("", "0"):  # else it does not replicate
+                ext["haServerAddr"] = master.ha_address
         orders = None
         if self._options.flag("returnOrderTopicConfigToBroker"):
             orders = self._kv.namespace(ORDER_TOPIC_CONFIG)

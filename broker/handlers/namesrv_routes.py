@@ -13,7 +13,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.base.clock import Clock
 from firearrow.broker.base.errors import Refusal, with_faq
-from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.base.peer import Peer, Routes, with_host
 from firearrow.broker.tables.kv import ORDER_TOPIC_CONFIG, KvTable
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.routes import BrokerData, RouteTable, TopicFlag
@@ -54,7 +54,7 @@ class NamingHandler:
         body: dict[str, Any] = {
             "brokerDatas": [_broker(broker, peer) for broker in route.brokers],
             "filterServerTable": {
-                _with_host(key, peer): list(value) for key, value in route.filter_servers.items()
+                with_host(key, peer): list(value) for key, value in route.filter_servers.items()
             },
             "queueDatas": [
                 {
@@ -138,15 +138,7 @@ def _broker(broker: BrokerData, peer: Peer) -> dict[str, Any]:
 
 
 def _addresses(broker: BrokerData, peer: Peer) -> dict[int, str]:
-    return {broker_id: _with_host(address, peer) for broker_id, address in sorted(broker.addresses.items())}
-
-
-def _with_host(address: str, peer: Peer) -> str:
-    """Complete our own address, which has no host, with the host by which the client reached us."""
-    if not address.startswith(":"):
-        return address
-    host = peer.local[0].removeprefix("::ffff:")
-    return f"[{host}]{address}" if ":" in host else f"{host}{address}"
+    return {broker_id: with_host(address, peer) for broker_id, address in sorted(broker.addresses.items())}
 
 
 def _standard_json(body: dict[str, Any]) -> bytes:

@@ -85,7 +85,9 @@ class OffsetsHandler:
         return request.answer()
 
     def get_all(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
-        body = dumps(self._offsets.to_object())
+        """Keys of `pullOffsetTable` are quoted: the slaves of Apache 5.5.0 skip that member, and their parser
+        cannot skip bare integer keys (Apache's issue 10284)."""
+        body = dumps(self._offsets.to_object() | {"pullOffsetTable": self._offsets.pulls_quoted()})
         fault = too_large(body)
         if fault is not None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, fault)

@@ -136,7 +136,7 @@ class Server:
         self.budget = MemoryBudget(loop, held_bytes_max, self._close_largest)
         self._connections_max = connection_limits.connections_max()
         self._full_logged_at = -math.inf
-        self._idle_s = idle_s
+        self.idle_s = idle_s
         self._listeners: list[Listener] = []
         self._handshakes: set[asyncio.Task[object]] = set()
         self._connections: set[ServerConnection] = set()
@@ -164,7 +164,7 @@ class Server:
             raise StartError(_listen_fault(host, port, error)) from None
         self._listeners.append(listener)
         if self._sweep is None:
-            self._sweep = self.loop.call_later(min(self._idle_s, 5), self._close_idle)
+            self._sweep = self.loop.call_later(min(self.idle_s, 5), self._close_idle)
         address: Address = listener.sockets[0].getsockname()[:2]
         return address
 
@@ -280,10 +280,10 @@ class Server:
 
     def _close_idle(self) -> None:
         self.budget.return_memory()
-        oldest = self.loop.time() - self._idle_s
+        oldest = self.loop.time() - self.idle_s
         for connection in [c for c in self._connections if c.last_seen < oldest]:
             connection.abort()
-        self._sweep = self.loop.call_later(min(self._idle_s, 5), self._close_idle)
+        self._sweep = self.loop.call_later(min(self.idle_s, 5), self._close_idle)
 
 
 def _refuse(request: RemotingCommand, peer: Peer) -> None:

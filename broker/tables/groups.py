@@ -120,7 +120,7 @@ class GroupTable:
     ) -> None:
         self._clock = clock
         self._changed = changed
-        self._auto_create = auto_create
+        self.auto_create = auto_create
         self._groups_max = groups_max
         self._table = {name: GroupConfig(name) for name in name_rules.PREDEFINED_GROUPS}
         self._forbidden: dict[str, dict[str, int]] = {}
@@ -142,7 +142,7 @@ class GroupTable:
     def find(self, name: str) -> GroupConfig | None:
         """The group, created with defaults if that is allowed; None if not, or if the name is invalid."""
         known = self._table.get(name)
-        if known is not None or not (self._auto_create or name_rules.is_system_group(name)):
+        if known is not None or not (self.auto_create or name_rules.is_system_group(name)):
             return known
         if name_rules.group_fault(name) is not None or len(self._table) >= self._groups_max:
             return None

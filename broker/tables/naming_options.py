@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from firearrow._native.wire.codes import ResponseCode
+from firearrow.broker.base.config_keys import unknown
 from firearrow.broker.base.errors import Refusal
 
 
@@ -105,6 +106,10 @@ class NamingOptions:
         """All options as `key=value` lines, sorted by key."""
         return "".join(f"{key}={value}\n" for key, value in sorted(self._values.items()))
 
+    def describe(self, pairs: Mapping[str, str]) -> None:
+        """Set what the process knows of itself: its address, its files. These options have no effect."""
+        self._values.update({self._known(key): text for key, text in pairs.items()})
+
     def update(self, pairs: Mapping[str, str]) -> None:
         """Change all of these at run time, or none. Refusal names the key that may not change."""
         if set(self._values["configBlackList"].split(";")) & pairs.keys():
@@ -118,7 +123,7 @@ class NamingOptions:
 
     def _known(self, key: str) -> str:
         if key not in self._values:
-            raise _wrong(f"{key[:64]} is not an option of the name server")
+            raise _wrong(f"{unknown(key, self._values)} is not an option of the name server")
         return key
 
     def _checked(self, key: str, text: str) -> str:

@@ -53,7 +53,7 @@ class ConsumerOffsets:
         is_lmq_enabled: bool = False,
     ) -> None:
         self._clock = clock
-        self._version_step = version_step
+        self.version_step = version_step
         self._queues_max = queues_max
         self._changed = changed
         self._on_commit = on_commit
@@ -88,7 +88,7 @@ class ConsumerOffsets:
     def counted(self, group: str) -> None:
         """Count a commit of the group that is in the table already."""
         self._commits += 1
-        if self._commits % self._version_step == 0:
+        if self._commits % self.version_step == 0:
             self.version = self.version.next(self._clock.now_ms())
         self._changed((group,))
 
@@ -195,6 +195,13 @@ class ConsumerOffsets:
         if self._is_lmq_enabled:
             members["lmqOffsetTable"] = lmq
         return members
+
+    def pulls_quoted(self) -> dict[str, dict[str, int]]:
+        """`pullOffsetTable` with texts as keys, as standard JSON has them."""
+        return {
+            key: {str(queue_id): offset for queue_id, offset in queues.items()}
+            for key, queues in self._pulls.items()
+        }
 
     def to_json(self) -> bytes:
         return pretty(self._unknown.merge_into(self.to_object()))

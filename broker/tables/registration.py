@@ -44,8 +44,10 @@ class QueueData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """None means: the default `timeout_ms`, a broker before 5.0 (`acting_master`), unchanged
-    `filter_servers`."""
+    """`ha_address` empty: the broker does not replicate.
+
+    None means: the default `timeout_ms`, a broker before 5.0 (`acting_master`), unchanged `filter_servers`.
+    """
 
     cluster: str
     broker: str
@@ -209,9 +211,9 @@ class BrokerIdentity:
             "clusterName": self.cluster,
         }
 
-    def ha_address(self, host: str) -> str:
-        """The address at which Apache's broker would replicate; nothing listens there."""
-        return replace(self, port=self.port + 1).address(host)
+    def no_ha_address(self, host: str) -> str:
+        """The field `haServerAddr`, which name servers require. Port 0: there is no replication."""
+        return replace(self, port=0).address(host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,7 @@ class BrokerAnnouncement:
             broker=identity.broker,
             broker_id=identity.broker_id,
             address=identity.address(""),
-            ha_address=identity.ha_address(""),
+            ha_address="",
             version=self.version,
             topics={
                 config.name: QueueData(config.read_queues, config.write_queues, config.perm, config.sys_flag)
@@ -272,5 +274,5 @@ class BrokerAnnouncement:
             "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
             "compressed": "false",
             "enableActingMaster": "false",
-            "haServerAddr": self.identity.ha_address(host),
+            "haServerAddr": self.identity.no_ha_address(host),
         }

@@ -133,6 +133,9 @@ class TopicTable:
         self._clock = clock
         self._changed = changed
         self._auto_create = settings.auto_create
+        self._template = TopicConfig(
+            name_rules.AUTO_CREATE_TOPIC, settings.default_queues, settings.default_queues, 7
+        )
         self._topics_max = settings.topics_max
         self._queues_max = settings.queues_max
         self._table = {config.name: config for config in settings.start_up_topics()}
@@ -268,6 +271,16 @@ class TopicTable:
                 raise InvalidTopic(f"{what} must be 0 to {max(self._queues_max, before)}, not {count}")
         if not 0 <= config.perm <= PERM_MAX:
             raise InvalidTopic(f"perm must be 0 to {PERM_MAX}, not {config.perm}")
+
+    def set_auto_create(self, on: bool) -> None:
+        """Whether sends may create topics; the template exists from then on."""
+        self._auto_create = on
+        if on and name_rules.AUTO_CREATE_TOPIC not in self._table:
+            self._put([self._template])
+
+    def announce_all(self) -> None:
+        """Register all topics again as if they had changed: name servers ignore the version that they know."""
+        self._bump_version(list(self))
 
     def _bump_version(self, changed: list[str]) -> None:
         self.version = self.version.next(self._clock.now_ms())

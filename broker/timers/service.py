@@ -83,7 +83,9 @@ class TimerService:
             self._delivery,
             metrics,
             clock,
-            delete_key=lambda topic, key: delete_key(topic, key, with_topic=options.recall_key_with_topic),
+            delete_key=lambda topic, key: delete_key(
+                topic, key, with_topic=context.config.options.recall_key_with_topic
+            ),
             changed=lambda: context.saver.changed(FILES),
         )
         self._enqueue = TimerEnqueue(

@@ -108,3 +108,10 @@ def test_all_offsets_are_returned_in_javas_form(harness: HandlerHarness) -> None
         b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1700000000000},"groupTopicMap":{"G":["T"]},'
         b'"offsetTable":{"T@G":{3:5}},"pullOffsetTable":{}}'
     )
+
+
+def test_a_slave_of_apache_can_read_all_offsets(harness: HandlerHarness) -> None:
+    """It skips `pullOffsetTable`, and can skip standard JSON only (Apache's issue 10284)."""
+    commit(harness, queueId=3)
+    harness.offsets.note_pull("G", "T", 3, 7)
+    assert harness.ask(43).body.endswith(b'"offsetTable":{"T@G":{3:5}},"pullOffsetTable":{"T@G":{"3":7}}}')

@@ -147,7 +147,9 @@ def test_options_change_at_run_time() -> None:
         ("enableTopicList=yes", ResponseCode.SYSTEM_ERROR, "enableTopicList"),
         ("waitSecondsForService=3601", ResponseCode.SYSTEM_ERROR, "waitSecondsForService"),
         ("scanNotActiveBrokerInterval=99", ResponseCode.SYSTEM_ERROR, "scanNotActiveBrokerInterval"),
-        ("no pair", ResponseCode.SYSTEM_ERROR, "properties"),
+        ("no pair", ResponseCode.SYSTEM_ERROR, "no is not an option"),
+        ("enableTopicLst=true", ResponseCode.SYSTEM_ERROR, "did you mean enableTopicList?"),
+        ("broken=\\u12", ResponseCode.SYSTEM_ERROR, "properties"),
     ],
 )
 def test_fixed_options_are_refused_by_name_and_nothing_changes(text: str, code: int, says: str) -> None:

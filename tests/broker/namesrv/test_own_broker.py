@@ -7,7 +7,7 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.base import fastjson
 from firearrow.broker.tables.registration import BrokerAnnouncement, BrokerIdentity
 from firearrow.broker.tables.topics import TopicSettings, TopicTable
-from tests.support.name_server_harness import HERE, NameServerHarness
+from tests.support.name_server_harness import HERE, NameServerHarness, register_request
 from tests.support.peers import RecordedPeer
 
 
@@ -99,3 +99,28 @@ def test_broker_permission_narrows_every_topic() -> None:
     route = harness.route("TBW102")
     assert route is not None
     assert route["queueDatas"][0]["perm"] == 4
+
+
+@pytest.mark.parametrize(
+    ("host", "local", "address"),
+    [
+        ("", "192.0.2.7", "192.0.2.7:10911"),
+        ("", "::1", "[::1]:10911"),
+        ("192.0.2.1", "192.0.2.7", "192.0.2.1:10911"),
+    ],
+)
+def test_a_slave_of_ours_gets_an_address_with_a_host_and_no_replication(
+    host: str, local: str, address: str
+) -> None:
+    harness = NameServerHarness()
+    told(harness, host)
+    slave = register_request(broker="own", broker_id=1, address="192.0.2.9:10911")
+    answer = harness.ask(slave, RecordedPeer(local=(local, 9876)))
+    assert (answer.code, answer.ext) == (0, {"masterAddr": address})
+
+
+def test_a_slave_of_another_broker_without_replication_gets_no_address_for_it() -> None:
+    harness = NameServerHarness()
+    harness.register(broker_id=0, address="192.0.2.1:1", haServerAddr="192.0.2.1:0")
+    answer = harness.register(broker_id=1, address="192.0.2.2:1")
+    assert answer.ext == {"masterAddr": "192.0.2.1:1"}
