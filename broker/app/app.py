@@ -75,6 +75,7 @@ log = logging.getLogger("firearrow.app")
 STOP_S = 1.0
 CLIENTS_SWEEP_S, BROADCASTS_SWEEP_S, SYNC_TIMEOUT_SWEEP_S = 10, 5, 1
 VIP_PORT_GAP = 2
+LOOPBACK = ("127.0.0.1", "::1")
 VIP_TRIES = 50
 NOT_ON_VIP = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
@@ -244,11 +245,14 @@ class App:
         naming: list[Routes] = []
         if self._naming_listen is not None:
             naming = [reply_when_saved(routes, self._saver) for routes in self._name_server.handlers()]
-            self._naming = await self._server.listen(*self._naming_listen, Dispatch(naming))
+            self._naming = await self._server.listen(
+                *self._naming_listen, Dispatch(naming), option="--namesrv-listen"
+            )
             self._name_server.describe(self._naming, self._kv_file)
         self._dispatch, vip_dispatch = Dispatch(), Dispatch()
         address, vip = await self._listen_with_vip(options, vip_dispatch)
         self._address = address
+        self._port_asked = options.listen_port
         self._config.set_port(address[1])
         self._routing = RouteLookup(
             self._name_server.routes if self._naming_listen is not None else None,
@@ -267,8 +271,12 @@ class App:
     async def _listen_with_vip(self, options: Options, vip_dispatch: Dispatch) -> tuple[Address, int]:
         """Listen on the broker's port and on the VIP port two below it, to which old Java clients send. Port
         0 finds a free pair. StartError."""
+        if options.listen_port in range(1, VIP_PORT_GAP + 1):
+            raise StartError(
+                f"port {options.listen_port} has no room for the VIP port two below it: use --listen"
+            )
         listen, host = self._server.listen, options.bind_address
-        for left in range(VIP_TRIES if options.listen_port == 0 else 1, 0, -1):
+        for _ in range(VIP_TRIES if options.listen_port == 0 else 1):
             address = await listen(
                 host, options.listen_port, self._dispatch, lambda: self._fast_handler(vip=False)
             )
@@ -276,10 +284,11 @@ class App:
                 vip = await listen(
                     host, address[1] - VIP_PORT_GAP, vip_dispatch, lambda: self._fast_handler(vip=True)
                 )
-            except StartError:
+            except StartError as error:
                 self._server.stop_listening(address)
-                if left == 1:
-                    raise
+                if options.listen_port:
+                    place = f"the VIP port, {VIP_PORT_GAP} below the broker's port {address[1]}"
+                    raise StartError(f"cannot open {place}: {error}") from None
                 continue
             return address, vip[1]
         raise StartError("no free pair of ports was found: choose the broker's port with --listen")
@@ -313,16 +322,23 @@ class App:
 
     def _ready(self) -> str:
         naming = "off" if self._naming_listen is None else f"{self._naming[0]}:{self._naming[1]}"
-        if self._address[0] in ("127.0.0.1", "::1"):
-            log.warning(
-                "listening on loopback only; to accept connections from other hosts: "
-                "--listen 0.0.0.0:%d --namesrv-listen 0.0.0.0:9876",
-                self._address[1],
-            )
+        self._hint_at_loopback()
         return (
             f"firearrow ready: broker {self._address[0]}:{self._address[1]}, name server {naming}, "
             f"store {self._store.root}, {len(self._tables.topics)} topics, {seconds_since_start():.2f} s"
         )
+
+    def _hint_at_loopback(self) -> None:
+        """Say how to accept connections from other hosts, with the ports that were asked for."""
+        hints = []
+        if self._address[0] in LOOPBACK:
+            hints.append(f"--listen 0.0.0.0:{self._port_asked}")
+        if self._naming_listen is not None and self._naming[0] in LOOPBACK:
+            hints.append(f"--namesrv-listen 0.0.0.0:{self._naming_listen[1]}")
+        if hints:
+            log.warning(
+                "listening on loopback only; to accept connections from other hosts: %s", " ".join(hints)
+            )
 
     # ---- running ----
 

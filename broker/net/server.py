@@ -150,18 +150,21 @@ class Server:
         port: int,
         receive: Receive,
         fast_handler: Callable[[], FastHandler | None] = lambda: None,
+        *,
+        option: str = "--listen",
     ) -> Address:
         """Accept connections; returns the bound address. StartError when the port is in use or the host is
         not ours.
 
-        `fast_handler()`: the fast path of a new connection, which gets its requests first.
+        `fast_handler()`: the fast path of a new connection, which gets its requests first. `option` is the one
+        that chooses the port.
         """
         try:
             listener = await self._listener(
                 host, port, lambda: ServerConnection(self, receive, fast_handler())
             )
         except OSError as error:
-            raise StartError(_listen_fault(host, port, error)) from None
+            raise StartError(_listen_fault(host, port, error, option)) from None
         self._listeners.append(listener)
         if self._sweep is None:
             self._sweep = self.loop.call_later(min(self.idle_s, 5), self._close_idle)
@@ -292,12 +295,11 @@ def _refuse(request: RemotingCommand, peer: Peer) -> None:
         peer.reply(request.answer(3, f" request type {request.code} not supported"))
 
 
-def _listen_fault(host: str, port: int, error: OSError) -> str:
+def _listen_fault(host: str, port: int, error: OSError, option: str) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
-            f"port {port} on {host} is in use: stop the other broker, or choose another port "
-            "with --listen or --namesrv-listen"
+            f"port {port} on {host} is in use: stop what listens there, or choose another port with {option}"
         )
     if error.errno == errno.EACCES:
-        return f"port {port} on {host} needs privileges: choose one above 1023"
+        return f"port {port} on {host} needs privileges: choose a higher one with {option}"
     return f"cannot listen on {host}:{port}: {error.strerror or error}"

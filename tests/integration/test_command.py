@@ -195,6 +195,7 @@ def test_port_taken(tmp_path: Path, option: str) -> None:
         text = sentence(run_broker(tmp_path / "store", option, f"127.0.0.1:{port}"), CANNOT_START)
     assert port in text
     assert "in use" in text
+    assert text.endswith(f"with {option}")
     assert not (tmp_path / "store" / "abort").exists()
 
 
@@ -207,7 +208,10 @@ def test_vip_port_taken(tmp_path: Path) -> None:
             except OSError:
                 pytest.skip("the port two above is taken")
         text = sentence(run_broker(tmp_path / "store", "--listen", f"127.0.0.1:{port + 2}"), CANNOT_START)
-    assert str(port) in text
+    assert text == (
+        f"firearrow: cannot open the VIP port, 2 below the broker's port {port + 2}: "
+        f"port {port} on 127.0.0.1 is in use: stop what listens there, or choose another port with --listen"
+    )
 
 
 def test_address_of_another_machine(tmp_path: Path) -> None:

@@ -29,6 +29,21 @@ def test_ready_line_names_the_ports(tmp_path: Path) -> None:
         assert broker.stop() == 0
 
 
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        ((), "--listen 0.0.0.0:0 --namesrv-listen 0.0.0.0:0"),
+        (("--namesrv-listen", "off"), "--listen 0.0.0.0:0"),
+        (("--listen", "0.0.0.0:0"), "--namesrv-listen 0.0.0.0:0"),
+    ],
+)
+def test_the_hint_at_loopback_names_what_was_asked_for(
+    tmp_path: Path, args: tuple[str, ...], hint: str
+) -> None:
+    with BrokerProcess(tmp_path / "store", *args) as broker:
+        assert broker.log.read_text().endswith(f"to accept connections from other hosts: {hint}\n")
+
+
 def test_only_loopback_listens(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker:
         inodes = set()

@@ -48,7 +48,14 @@ encoding.
 
 The column *set* says when an option can be set. *start*: only at the start. *running*: also while the broker runs, with
 `mqadmin updateBrokerConfig` or `Admin.update_broker_config`; the configuration file, if there is one, is updated, too.
-*ours*: Apache does not have this option."""
+*ours*: Apache does not have this option.
+
+Apache's broker accepts every key at run time, but most of those with *start* have no effect there either: it reads
+them once. It does read these again, and FireArrow does not: `namesrvAddr` (every two minutes; a client could move the
+broker to other name servers), `messageIndexEnable` and `enableMultiDispatch` (the store is opened with or without
+index files and light queues), `timerWheelEnable` (its files and services are made at the start), `brokerClusterName`,
+`brokerName` and `brokerIP1` (stored messages, receipt handles and registrations name them), `reviveQueueNum` (the
+topic has that many queues), `flushDiskType` (Apache's broker then fails to store)."""
 
 NAME_SERVER_TEXT = """## Name server
 
