@@ -106,17 +106,26 @@ def broker(
 
 @cli.command()
 def namesrv(
-    listen: Annotated[str, typer.Option(help="HOST:PORT to listen on.")] = "127.0.0.1:9876",
+    listen: Annotated[
+        str | None, typer.Option(help="HOST:PORT to listen on  [default: 127.0.0.1:9876]")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A configuration file in the format of Apache's namesrv.conf.")
+    ] = None,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Run the name server alone."""
+    """Run the name server alone. OPTIONS.md explains the keys of --config."""
     _logging(log_level)
-    from firearrow.broker.app.name_server_app import NameServerApp  # noqa: PLC0415
+    from firearrow.broker.app.name_server_app import NameServerApp, options_of  # noqa: PLC0415
 
-    address = _address(listen, "--listen")
-    if address is None:
+    address = None if listen is None else _address(listen, "--listen")
+    if listen is not None and address is None:
         raise typer.BadParameter("--listen needs HOST:PORT")
-    _run(lambda loop: NameServerApp(loop, address).run())
+    try:
+        options = options_of(config)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(str(error)) from None
+    _run(lambda loop: NameServerApp(loop, address, options).run())
 
 
 @cli.command(add_help_option=False, context_settings=PASS_ARGUMENTS)

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from firearrow.broker.app.name_server import NameServer
 from firearrow.broker.base.clock import Clock
+from firearrow.broker.base.config import ConfigError, read
+from firearrow.broker.base.config_keys import security_fault, unknown
+from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.log_output import announce
 from firearrow.broker.base.peer import Address
 from firearrow.broker.base.process import seconds_since_start, stop_on_signals
@@ -18,27 +21,55 @@ from firearrow.broker.net.server import Server
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.kv import KvTable
-from firearrow.broker.tables.naming_options import NamingOptions
+from firearrow.broker.tables.naming_options import ACTING, NamingOptions
 
 log = logging.getLogger("firearrow.app")
 
 STOP_S = 1.0
+OWN = ("bindAddress", "listenPort", "kvConfigPath")
+"""Options that have an effect at the start."""
 IDLE_S = 120
 FRAME_BYTES_MAX = 16 << 20
 
 
-class NameServerApp:
-    """KV entries are kept in `~/firearrow/namesrv/kvConfig.json`."""
+def options_of(path: Path | None) -> NamingOptions:
+    """The options in a file such as Apache's `namesrv.conf`, judged as those of the broker are.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, listen: Address) -> None:
+    OSError, ConfigError.
+    """
+    pairs = read(path) if path is not None else {}
+    if (fault := security_fault(pairs)) is not None:
+        raise ConfigError(fault)
+    options = NamingOptions()
+    for key in [key for key in pairs if key not in options]:
+        log.warning("%s: unknown key %s", path, unknown(key, options))
+        del pairs[key]
+    for key in [key for key in pairs if key not in ACTING and key not in OWN]:
+        if pairs[key] != options[key]:
+            log.warning("%s: %s has no effect here", path, key)
+            del pairs[key]
+    try:
+        return NamingOptions(pairs)
+    except Refusal as refusal:
+        raise ConfigError(f"{path}: {refusal.remark}") from None
+
+
+class NameServerApp:
+    """KV entries are kept in `kvConfigPath`; by default, in `~/firearrow/namesrv/kvConfig.json`. `listen` None:
+    as the options say."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, listen: Address | None, options: NamingOptions
+    ) -> None:
         self._loop = loop
-        self._listen = listen
+        self._listen = listen or (options["bindAddress"], options.number("listenPort"))
+        self._options = options
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. StartError when it cannot."""
         async with AsyncExitStack() as running:
             saver, stopping = TableSaver(self._loop), asyncio.Event()
-            naming = NameServer(Clock(), NamingOptions(), lambda: saver.schedule("kv"))
+            naming = NameServer(Clock(), self._options, lambda: saver.schedule("kv"))
             kv_file = self._keep_kv(naming.kv, saver)
             running.callback(saver.stop)
             server = Server(self._loop, idle_s=IDLE_S, frame_bytes_max=FRAME_BYTES_MAX)
@@ -54,14 +85,16 @@ class NameServerApp:
     def _keep_kv(self, kv: KvTable, saver: TableSaver) -> Path | None:
         """Load the KV entries from their file, and save them there after changes; returns its path."""
         try:
-            folder = Path.home() / "firearrow" / "namesrv"
+            path = Path(
+                self._options["kvConfigPath"] or Path.home() / "firearrow" / "namesrv" / "kvConfig.json"
+            )
         except RuntimeError:
             log.warning(
                 "KV entries are lost when the name server stops, as there is no home folder: set HOME"
             )
             saver.add("kv", lambda: None)
             return None
-        file = ConfigFile(folder / "kvConfig.json")
+        file = ConfigFile(path)
         file.load(kv.load)
         saver.add("kv", lambda: file.write(kv.to_json()))
         return file.path

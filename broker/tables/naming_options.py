@@ -4,7 +4,7 @@ Clients can change the options with an effect; a change lasts until the name ser
 `ACTING`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from firearrow._native.wire.codes import ResponseCode
@@ -96,6 +96,15 @@ class NamingOptions:
         for key, text in (overrides or {}).items():
             self._values[self._known(key)] = self._checked(key, text)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __getitem__(self, key: str) -> str:
+        return self._values[key]
+
     def flag(self, key: str) -> bool:
         return self._values[key] == "true"
 
@@ -127,6 +136,8 @@ class NamingOptions:
         return key
 
     def _checked(self, key: str, text: str) -> str:
+        if key == "listenPort" and not (text.isascii() and text.isdigit() and int(text[:6]) < 65536):
+            raise _wrong(f"{key} must be 0 to 65535, not {text[:64]!r}")
         option = ACTING.get(key)
         if option is None or option.fixed:
             return text

@@ -252,3 +252,42 @@ def test_no_home_folder_is_needed_by_the_options_of_clients(no_home: list[str]) 
     assert (done.returncode, done.stdout) == (
         0, "there is no home folder for the offsets: set local_offsets\n",
     ), done.stderr  # fmt: skip
+
+
+def test_the_name_server_reads_a_file_of_apache(tmp_path: Path) -> None:
+    port = free_port()
+    config = tmp_path / "namesrv.conf"
+    config.write_bytes(
+        b"\xef\xbb\xbflistenPort=%d\nkvConfigPath = %b/my\\ kv.json\norderMessageEnable true\n"
+        b"serverWorkerThreads=8\nsupportActingMaster=true\nenableTopicLst=false\n" % (port, bytes(tmp_path))
+    )
+    command = [COMMAND, "namesrv", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(f"firearrow ready: name server 127.0.0.1:{port}")
+        with connected(port) as connection:
+            told = connection.ask(RequestCode.GET_NAMESRV_CONFIG).body.decode()
+            assert "orderMessageEnable=true\n" in told
+            entry = {"namespace": "n", "key": "k", "value": "v"}
+            assert connection.ask(RequestCode.PUT_KV_CONFIG, entry).code == 0
+        process.terminate()
+        assert process.wait(5) == 0
+        log = process.stderr.read()
+    assert "supportActingMaster has no effect here" in log
+    assert "unknown key enableTopicLst (did you mean enableTopicList?)" in log
+    assert "serverWorkerThreads" not in log
+    assert (tmp_path / "my kv.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("tls.enable=true", "TLS"), ("enableTopicList=1", "enableTopicList"), ("listenPort=x", "listenPort")],
+)
+def test_a_wrong_file_of_the_name_server_is_refused(tmp_path: Path, text: str, named: str) -> None:
+    config = tmp_path / "namesrv.conf"
+    config.write_text(text)
+    done = subprocess.run(
+        [COMMAND, "namesrv", "--config", str(config)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, named in done.stderr) == (2, True)

@@ -61,7 +61,10 @@ NAME_SERVER_TEXT = """## Name server
 
 These options of the name server have an effect; `mqadmin updateNamesrvConfig` changes them until the name server stops.
 All are Apache's. Apache's other options are listed to clients with their defaults, and do nothing. The address is set
-by `--namesrv-listen` of `firearrow broker` and `--listen` of `firearrow namesrv`."""
+by `--namesrv-listen` of `firearrow broker` and `--listen` of `firearrow namesrv`.
+
+`firearrow namesrv --config FILE` reads these options, `bindAddress`, `listenPort` and `kvConfigPath` from a file such
+as Apache's `namesrv.conf`, in the format of the broker's file and with the same warnings."""
 
 CLIENT_TEXT = """## Client
 
