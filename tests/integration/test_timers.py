@@ -95,6 +95,21 @@ def test_a_recalled_message_is_not_delivered(broker: BrokerProcess) -> None:
         assert [record.body for record in wait_for_messages(client, "Back", 3)] == [b"0", b"2", b"end"]
 
 
+def test_the_key_of_recalls_changes_while_the_broker_runs(broker: BrokerProcess) -> None:
+    with broker.connect() as client:
+        answers = [timed(client, "Back", b"%d" % number, TIMER_DELAY_MS="1500") for number in range(2)]
+        change = b"appendTopicForTimerDeleteKey=true"
+        assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=change).code == 0
+        assert recall(client, "Back", answers[0].ext["recallHandle"]).code == 0
+        timed(client, "Back", b"end", TIMER_DELAY_MS="2000")
+        assert [record.body for record in wait_for_messages(client, "Back", 2)] == [b"1", b"end"]
+        keys = [
+            record.properties.get("TIMER_DEL_UNIQKEY")
+            for record in read_messages(client, "rmq_sys_wheel_timer")
+        ]
+        assert f"Back+{answers[0].ext['transactionId']}" in keys
+
+
 def test_recalls_are_checked(broker: BrokerProcess) -> None:
     with broker.connect() as client:
         handle = timed(client, "Back", b"x", TIMER_DELAY_MS="300").ext["recallHandle"]
