@@ -3,11 +3,15 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from firearrow._native.wire.codes import RequestCode
 from firearrow.broker.base import fastjson
-from tests.support.broker_process import BrokerProcess
+from tests.integration.pops import pop
+from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.client_socket import ClientSocket
-from tests.support.requests import pull, send, topic_ext
+from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, pull_ext, send, send_ext, topic_ext
+from tests.support.stores import item
 
 NO_PERMISSION, TOPIC_NOT_EXIST = 16, 17
 
@@ -71,6 +75,71 @@ def test_routes_follow_the_broker_permission_at_once(tmp_path: Path) -> None:
             while _permission(outside) != permission:
                 assert time.monotonic() < until
                 time.sleep(0.02)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_kind_of_send_to_an_ordered_topic_needs_the_permission(tmp_path: Path, way: str) -> None:
+    """As in Apache's broker, sends to other topics are still taken: clients learn from the routes to stop."""
+    body = b"x"
+    kinds: dict[str, tuple[int, dict[str, str], bytes]] = {
+        "plain": (RequestCode.SEND_MESSAGE_V2, {}, body),
+        "delayed": (RequestCode.SEND_MESSAGE_V2, {"i": "DELAY\x011\x02"}, body),
+        "timer": (RequestCode.SEND_MESSAGE_V2, {"i": "TIMER_DELAY_SEC\x0130\x02"}, body),
+        "half": (RequestCode.SEND_MESSAGE_V2, {"i": "TRAN_MSG\x01true\x02PGROUP\x01PG\x02", "f": "4"}, body),
+        "batch": (RequestCode.SEND_BATCH_MESSAGE, {"m": "true"}, item(body)),
+        "reply": (RequestCode.SEND_REPLY_MESSAGE_V2, {"i": "REPLY_TO_CLIENT\x01nobody\x02"}, body),
+    }
+    with BrokerProcess(tmp_path / "store", way=WAYS[way]) as broker, broker.connect() as connection:
+        for topic, order in (("Ordered", "true"), ("Free", "false")):
+            ext = topic_ext(topic, 1) | {"order": order}
+            assert connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+        assert pull(connection, "Free").code != 0  # creates the group
+        _set_permission(connection, 4)
+        for kind, (code, more, content) in kinds.items():
+            refused = connection.ask(code, send_ext("Ordered", **more), content)
+            assert (refused.code, refused.remark) == (
+                NO_PERMISSION, "the broker[127.0.0.1] sending message is forbidden",
+            ), kind  # fmt: skip
+            taken = connection.ask(code, send_ext("Free", **more), content)
+            assert taken.code == (1 if kind == "reply" else 0), (kind, taken.remark)  # its client is not here
+        back = {"offset": "0", "group": "CG", "delayLevel": "1", "originMsgId": "", "originTopic": "Free"}
+        assert connection.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back).code == NO_PERMISSION
+        _set_permission(connection, 6)
+        for kind, (code, more, content) in kinds.items():
+            assert connection.ask(code, send_ext("Ordered", **more), content).code != NO_PERMISSION, kind
+        assert connection.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back).code == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_kind_of_read_needs_the_permission(tmp_path: Path, way: str) -> None:
+    """A pull that is held finds out when a message comes, as in Apache's broker."""
+    with (
+        BrokerProcess(tmp_path / "store", way=WAYS[way]) as broker,
+        broker.connect() as connection,
+        broker.connect() as held,
+    ):
+        assert send(connection, "Read", b"x").code == 0
+        assert pull(connection, "Read").code == 0
+        wait = {"sysFlag": str(SUSPEND | SUBSCRIPTION), "suspendTimeoutMillis": "20000"}
+        held.send_request(RequestCode.PULL_MESSAGE, pull_ext("Read", 1, **wait))
+        time.sleep(0.1)
+        _set_permission(connection, 2)
+        assert send(connection, "Read", b"y").code == 0
+        assert held.receive().code == NO_PERMISSION
+        assert pull(connection, "Read").code == NO_PERMISSION
+        assert pop(connection, "Read").code == NO_PERMISSION
+        peek = {"consumerGroup": "CG", "topic": "Read", "queueId": "0", "maxMsgNums": "1"}
+        notice = {"consumerGroup": "CG", "topic": "Read", "queueId": "0", "pollTime": "0", "bornTime": "0"}
+        assert connection.ask(RequestCode.PEEK_MESSAGE, peek).code == NO_PERMISSION
+        assert connection.ask(RequestCode.NOTIFICATION, notice).code == NO_PERMISSION
+        assert connection.ask(RequestCode.POLLING_INFO, peek).code == NO_PERMISSION
+        _set_permission(connection, 6)
+        assert (pull(connection, "Read").code, pop(connection, "Read").code) == (0, 0)
+
+
+def _set_permission(connection: ClientSocket, permission: int) -> None:
+    update = f"brokerPermission={permission}".encode()
+    assert connection.ask(RequestCode.UPDATE_BROKER_CONFIG, body=update).code == 0
 
 
 def _address(broker: BrokerProcess) -> str:
