@@ -7,7 +7,7 @@ from typing import Any
 
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.message import Message, SendResult
-from firearrow.client.base.options import ClientOptions, ProducerOptions
+from firearrow.client.base.options import ClientOptions, CompressionKind, ProducerOptions
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.queue_selection import Selector
 from tests.interop.python.events import emit, failure, of_queue
@@ -37,6 +37,7 @@ class Producers:
                 options=ProducerOptions(
                     send_timeout_s=20, retries=0, trace=bool(parameters.text("trace", "")),
                     message_bytes_max=parameters.number("maxMessageSize", 4 << 20),
+                    auto_batch=bool(parameters.text("autoBatch", "")), **_compression(parameters),
                 ),
             )  # fmt: skip
             await producer.start()
@@ -90,6 +91,11 @@ def messages(parameters: Parameters) -> list[Message]:
         )
         for body in parameters.all("body")
     ]  # fmt: skip
+
+
+def _compression(parameters: Parameters) -> dict[str, Any]:
+    kind = parameters.text("compression", "ZLIB")
+    return {"compress_over_bytes": 1 << 31} if kind == "none" else {"compression": CompressionKind(kind)}
 
 
 def _numbered(number: int) -> Selector:
