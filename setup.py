@@ -72,6 +72,7 @@ class BuildExtensions(build_ext):
             self.extensions,
             include_path=[str(link_shape())],
             nthreads=os.cpu_count() or 1,
+            force=bool(self.force),
             compiler_directives={
                 "language_level": "3",
                 "embedsignature": False,
