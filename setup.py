@@ -99,6 +99,7 @@ setup(
     packages=[*packages(), "pyspark_firearrow"],
     package_dir={f"firearrow.{folder}": folder for folder in FOLDERS}
     | {"pyspark_firearrow": "spark_tools/discovery"},
+    include_package_data=False,  # a package gets this, not all that is in MANIFEST.in
     package_data={"": ["py.typed", "*.pxd", "*.pyi", "*.h", "*.txt", "*.properties"]},
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
     ext_modules=extensions(),
