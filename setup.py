@@ -3,6 +3,9 @@
 `build/shape/firearrow/<folder>` is a tree of links to the real folders: Cython's cimport and mypy look for the dotted
 path on disk. FIREARROW_DEBUG=1 builds with bounds checks, assertions and without optimisation; FIREARROW_SANITIZE=1 so
 that AddressSanitizer and UBSan watch (tests/hostile/sanitize.py).
+
+Cython runs only when extensions are built, so that an sdist is quick to make and holds no C file made from a .pyx;
+MANIFEST.in lists what it holds.
 """
 
 import os
@@ -10,6 +13,7 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 FOLDERS = ("_native", "broker", "client", "spark_tools")
@@ -30,6 +34,20 @@ def link_shape() -> Path:
     return shape
 
 
+def sources() -> list[Path]:
+    """All .pyx files. SystemExit: one is missing, which the .pyi beside it shows."""
+    native = ROOT / "_native"
+    found = sorted(native.rglob("*.pyx"))
+    missing = {stub.with_suffix(".pyx") for stub in native.rglob("*.pyi")}.difference(found)
+    if missing or not found:
+        names = ", ".join(str(path.relative_to(ROOT)) for path in sorted(missing)[:3]) or "_native/**/*.pyx"
+        raise SystemExit(
+            f"setup.py: source files are missing, such as {names}; without them FireArrow does not start. "
+            "Build from a whole clone or from the sdist of a release."
+        )
+    return found
+
+
 def extensions() -> list[Extension]:
     flags = ["-O0", "-g"] if DEBUG else ["-O3"]
     if SANITIZE:
@@ -42,8 +60,31 @@ def extensions() -> list[Extension]:
             extra_link_args=SANITIZERS if SANITIZE else [],
             extra_compile_args=[*flags, "-Wno-unused-function", "-fno-strict-aliasing"],
         )
-        for source in sorted((ROOT / "_native").rglob("*.pyx"))
+        for source in sources()
     ]
+
+
+class BuildExtensions(build_ext):
+    """Compiles the .pyx files to C first."""
+
+    def run(self) -> None:
+        compiled = cythonize(
+            self.extensions,
+            include_path=[str(link_shape())],
+            nthreads=os.cpu_count() or 1,
+            force=bool(self.force),
+            compiler_directives={
+                "language_level": "3",
+                "embedsignature": False,
+                "boundscheck": DEBUG,
+                "cdivision": True,
+                "initializedcheck": DEBUG,
+                "freethreading_compatible": False,
+            },
+        )
+        for extension, c_extension in zip(self.extensions, compiled, strict=True):
+            vars(extension).update(vars(c_extension))  # its sources, and the headers that they depend on
+        super().run()
 
 
 def packages() -> list[str]:
@@ -58,19 +99,9 @@ setup(
     packages=[*packages(), "pyspark_firearrow"],
     package_dir={f"firearrow.{folder}": folder for folder in FOLDERS}
     | {"pyspark_firearrow": "spark_tools/discovery"},
+    include_package_data=False,  # a package gets this, not all that is in MANIFEST.in
     package_data={"": ["py.typed", "*.pxd", "*.pyi", "*.h", "*.txt", "*.properties"]},
     options={"build_ext": {"parallel": os.cpu_count() or 1}},
-    ext_modules=cythonize(
-        extensions(),
-        include_path=[str(link_shape())],
-        nthreads=os.cpu_count() or 1,
-        compiler_directives={
-            "language_level": "3",
-            "embedsignature": False,
-            "boundscheck": DEBUG,
-            "cdivision": True,
-            "initializedcheck": DEBUG,
-            "freethreading_compatible": False,
-        },
-    ),
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildExtensions},
 )

@@ -18,6 +18,7 @@ from firearrow.client import (
     ConsumeFromWhere,
     Message,
     Producer,
+    ProducerOptions,
     PushConsumer,
     PushConsumerOptions,
     ReceivedMessage,
@@ -31,10 +32,11 @@ DEPTH = 2048
 LIMIT_S = 120
 
 
-async def send(name_server: str, topic: str, messages: int) -> None:
+async def send(name_server: str, topic: str, messages: int, *, auto_batch: bool = False) -> None:
     """Messages of 128 bytes, one request each, `DEPTH` in flight."""
     loop = asyncio.get_running_loop()
-    async with Producer("bench-client", name_server=name_server) as producer:
+    options = ProducerOptions(auto_batch=auto_batch)
+    async with Producer("bench-client", name_server=name_server, options=options) as producer:
         await producer.send(Message(topic, SMALL))
         finished = loop.create_future()
         left = unanswered = messages
@@ -58,18 +60,27 @@ async def send(name_server: str, topic: str, messages: int) -> None:
         clock.stop()
 
 
-async def batch(name_server: str, topic: str, messages: int) -> None:
+async def auto(name_server: str, topic: str, messages: int) -> None:
+    """The same in automatic batches."""
+    await send(name_server, topic, messages, auto_batch=True)
+
+
+async def batch(name_server: str, topic: str, messages: int, body: bytes = SMALL) -> None:
     """Messages of 128 bytes, `BATCH` per request, four requests in flight. Includes making the messages."""
     async with Producer("bench-client", name_server=name_server) as producer:
         await producer.send(Message(topic, SMALL))
 
         async def one_after_the_other(requests: int) -> None:
             for _ in range(requests):
-                (await producer.send_batch([Message(topic, SMALL) for _ in range(BATCH)])).raise_for_status()
+                (await producer.send_batch([Message(topic, body) for _ in range(BATCH)])).raise_for_status()
 
         clock.start()
         await asyncio.gather(*(one_after_the_other(messages // BATCH // 4) for _ in range(4)))
         clock.stop()
+
+
+async def batch_large(name_server: str, topic: str, messages: int) -> None:
+    await batch(name_server, topic, messages, LARGE)
 
 
 async def fill(name_server: str, topic: str, messages: int) -> None:
@@ -132,12 +143,15 @@ class Pinger(asyncio.Protocol):
         self.answer.set_result(data)
 
 
-async def push(name_server: str, topic: str, messages: int) -> None:
+async def push(name_server: str, topic: str, messages: int, batch_size: int = 32) -> None:
     """Consume the topic's messages with a batch handler that does nothing."""
     finished = asyncio.Event()
     left = messages
     options = PushConsumerOptions(
-        from_where=ConsumeFromWhere.FIRST_OFFSET, batch_size=32, queue_messages_max=65535, span_max=65535
+        from_where=ConsumeFromWhere.FIRST_OFFSET,
+        batch_size=batch_size,
+        queue_messages_max=65535,
+        span_max=65535,
     )
     consumer = PushConsumer(f"bench-{time.time_ns()}", name_server=name_server, options=options)
 
@@ -155,6 +169,11 @@ async def push(name_server: str, topic: str, messages: int) -> None:
         await finished.wait()
 
 
+async def push_single(name_server: str, topic: str, messages: int) -> None:
+    """The same with one message for each call of the handler."""
+    await push(name_server, topic, messages, 1)
+
+
 class Clock:
     """Wall and CPU time of the measured part."""
 
@@ -168,12 +187,15 @@ class Clock:
 clock = Clock()
 WORKLOADS: dict[str, Callable[[str, str, int], Awaitable[None]]] = {
     "send": send,
+    "auto": auto,
     "batch": batch,
+    "batch-large": batch_large,
     "bare": bare,
     "echo": echo,
     "fill": fill,
     "ping": ping,
     "push": push,
+    "push-single": push_single,
 }
 
 

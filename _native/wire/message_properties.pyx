@@ -13,6 +13,12 @@ cdef enum:
     NAME_VALUE_SEPARATOR = 1
     PROPERTY_SEPARATOR = 2
 
+    # the writer of batches keeps its memory up to this: fresh pages for each batch cost more than copying it
+    KEPT_BYTES_MAX = 1 << 20
+    ITEM_BYTES = 256
+
+cdef Writer free_writer = None
+
 cdef object INT_MAX = 0x7FFFFFFF
 cdef object LONG_MAX = 0x7FFFFFFFFFFFFFFF
 
@@ -38,12 +44,27 @@ def can_batch(messages not None):
 
 
 def batch_body(messages not None, UniqueIds ids not None):
-    cdef Writer out = Writer()
+    global free_writer
+    cdef Writer out = free_writer
+    cdef bytes whole
+    free_writer = None
+    if out is None:
+        out = Writer()
+    out.size = 0
+    put_items(out, messages, ids)
+    whole = out.take()
+    if out.capacity <= KEPT_BYTES_MAX:
+        free_writer = out
+    return whole
+
+
+cdef int put_items(Writer out, object messages, UniqueIds ids) except -1:
     cdef Py_ssize_t start, at
     cdef bytes body
     for message in messages:
         start = out.size
         body = message.body
+        out.reserve(len(body) + ITEM_BYTES)
         out.put_i32(0)
         out.put_i32(0)
         out.put_i32(0)
@@ -57,7 +78,7 @@ def batch_body(messages not None, UniqueIds ids not None):
         out.patch_i32(start, <int32_t> (out.size - start))
         if out.size > FRAME_BYTES_MAX:
             raise ValueError(f"batch: over {FRAME_BYTES_MAX} bytes")
-    return out.take()
+    return 0
 
 
 cdef int put_properties(Writer out, object message, UniqueIds ids, dict more) except -1:

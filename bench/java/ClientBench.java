@@ -18,6 +18,10 @@ public final class ClientBench {
     static final int BATCH = 200, DEPTH = 2048;
     static long wall, cpu;
 
+    static Message large(String topic) {
+        return new Message(topic, new byte[1024]);
+    }
+
     static Message small(String topic) {
         return new Message(topic, new byte[128]);
     }
@@ -47,7 +51,7 @@ public final class ClientBench {
         };
         for (int n = 0; n < messages; n++) {
             inFlight.acquire();
-            producer.send(small(topic), callback, 10000);
+            producer.send(small(topic), callback);
         }
         inFlight.acquire(DEPTH);
         if (failed.get() > 0) {
@@ -55,14 +59,14 @@ public final class ClientBench {
         }
     }
 
-    static void batch(DefaultMQProducer producer, String topic, int messages) throws Exception {
+    static void batch(DefaultMQProducer producer, String topic, int messages, boolean large) throws Exception {
         List<Thread> threads = new ArrayList<>();
         for (int t = 0; t < 4; t++) {
             threads.add(new Thread(() -> {
                 for (int n = 0; n < messages / BATCH / 4; n++) {
                     List<Message> batch = new ArrayList<>();
                     for (int m = 0; m < BATCH; m++) {
-                        batch.add(small(topic));
+                        batch.add(large ? large(topic) : small(topic));
                     }
                     try {
                         producer.send(batch);
@@ -80,13 +84,13 @@ public final class ClientBench {
         }
     }
 
-    static void push(String nameServer, String topic, int messages) throws Exception {
+    static void push(String nameServer, String topic, int messages, int batchSize) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("bench-java-" + System.nanoTime());
         CountDownLatch finished = new CountDownLatch(1);
         AtomicInteger left = new AtomicInteger(messages);
         consumer.setNamesrvAddr(nameServer);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setConsumeMessageBatchMaxSize(32);
+        consumer.setConsumeMessageBatchMaxSize(batchSize);
         consumer.setPullThresholdForQueue(65535);
         consumer.setConsumeConcurrentlyMaxSpan(65535);
         consumer.subscribe(topic, "*");
@@ -109,20 +113,22 @@ public final class ClientBench {
     public static void main(String[] words) throws Exception {
         String workload = words[0], topic = words[2];
         int messages = Integer.parseInt(words[3]);
-        if (workload.equals("push")) {
-            push(words[1], topic, messages);
+        if (workload.startsWith("push")) {
+            push(words[1], topic, messages, workload.equals("push") ? 32 : 1);
         } else {
             DefaultMQProducer producer = new DefaultMQProducer("bench-java");
             producer.setNamesrvAddr(words[1]);
+            producer.setSendMsgTimeout(10000);
             producer.start();
             for (int n = 0; n < 2000; n++) {
                 producer.send(small(topic));
             }
+            producer.setAutoBatch(workload.equals("auto"));
             start();
-            if (workload.equals("send")) {
+            if (workload.equals("send") || workload.equals("auto")) {
                 send(producer, topic, messages);
-            } else if (workload.equals("batch")) {
-                batch(producer, topic, messages);
+            } else if (workload.startsWith("batch")) {
+                batch(producer, topic, messages, workload.equals("batch-large"));
             } else {
                 for (int n = 0; n < messages; n++) {
                     producer.send(small(topic));

@@ -59,7 +59,10 @@ def _package(name: str, kind: CompressionKind) -> Any:  # noqa: ANN401 - optiona
 
 
 def _pack_lz4(body: bytes, level: int) -> bytes:
-    packed: bytes = _package("lz4.frame", CompressionKind.LZ4).compress(body, compression_level=0)
+    """Blocks of 64 KiB, each independent: Java's LZ4FrameInputStream refuses linked ones, and its client then
+    skips the message and all after it in the same answer."""
+    frame = _package("lz4.frame", CompressionKind.LZ4)
+    packed: bytes = frame.compress(body, compression_level=0, block_linked=False)
     return packed
 
 

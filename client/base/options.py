@@ -165,7 +165,7 @@ class ProducerOptions:
     compress_level: int = 5
     """Compression level: higher is slower and smaller."""
     compression: CompressionKind = CompressionKind.ZLIB
-    """Compression of bodies; LZ4 and ZSTD need `firearrow[compression]`."""
+    """Compression of bodies; LZ4 and ZSTD need `firearrow[compression]`, and Go and C++ consumers cannot read them."""
     auto_batch: bool = False
     """Gathers single sends of one topic into batches."""
     batch_delay_s: float = 0.010

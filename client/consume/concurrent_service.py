@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.consume.consume_results import Cancellable, ConsumeResult, Every, OffsetSink, Verdict
+from firearrow.client.consume.consume_results import Cancellable, ConsumeResult, Every, OffsetSink
 from firearrow.client.consume.direct import consume_directly
 from firearrow.client.consume.invoke_listener import Handlers
 from firearrow.client.consume.worker_pool import WorkerPool
@@ -172,17 +172,17 @@ class ConcurrentService:
                 len(request.messages),
             )
             return
-        await self._settle(request, verdict)
-
-    async def _settle(self, request: ConsumeRequest, verdict: Verdict) -> None:
         size = len(request.messages)
         done = min(verdict.accepted, size) if verdict.result is ConsumeResult.SUCCESS else 0
-        stats, finished = self._calls.stats, request.messages
+        finished = request.messages
         if done:
-            stats.succeeded(request.queue.topic, done)
+            self._calls.stats.succeeded(request.queue.topic, done)
         if done < size:
-            stats.failed(request.queue.topic, size - done)
+            self._calls.stats.failed(request.queue.topic, size - done)
             finished = await self._send_back_failed(request, done, verdict.delay_level)
+        self._finish(request, finished)
+
+    def _finish(self, request: ConsumeRequest, finished: list[ReceivedMessage]) -> None:
         offset = request.process_queue.remove(finished)
         if offset >= 0 and not request.process_queue.dropped:
             self._offsets.update(request.queue, offset, increase_only=True)

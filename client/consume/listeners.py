@@ -10,7 +10,7 @@ import inspect
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
@@ -29,10 +29,14 @@ class Listener:
         self.handler = handler
         self._threads = None if is_coroutine_function(handler) else threads
 
-    async def __call__(self, messages: list[ReceivedMessage]) -> object:
+    def __call__(self, messages: list[ReceivedMessage]) -> Awaitable[object]:
         if self._threads is None:
-            return await self.handler(messages)
-        answer = await self._threads.run(self.handler, messages)
+            running: Awaitable[object] = self.handler(messages)
+            return running
+        return self._run_in_thread(self._threads, messages)
+
+    async def _run_in_thread(self, threads: "HandlerThreads", messages: list[ReceivedMessage]) -> object:
+        answer = await threads.run(self.handler, messages)
         return await answer if inspect.isawaitable(answer) else answer
 
 

@@ -5,6 +5,7 @@ Worker tasks start when there is work and end when there is none. Event loop onl
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
@@ -16,6 +17,8 @@ log = logging.getLogger("firearrow.client")
 Job = TypeVar("Job")
 CANCEL_S = 1.0
 """How long a cancelled job may take to end."""
+SLICE_S = 0.0005
+"""How long jobs that never wait keep the loop before other tasks run."""
 _own_job: ContextVar[object] = ContextVar("own_job", default=None)
 """The job that runs in this context, so that `stop` does not wait for the job that called it."""
 
@@ -31,6 +34,7 @@ class WorkerPool(Generic[Job]):
         self._tasks: dict[asyncio.Task[None], object] = {}
         self._spawned: set[asyncio.Task[None]] = set()
         self._timers: set[Cancellable] = set()
+        self._slice_ends_s: float | None = None
         self.stopped = False
 
     @property
@@ -100,11 +104,26 @@ class WorkerPool(Generic[Job]):
             while self._jobs:
                 own_job = self._tasks[task] = object()
                 _own_job.set(own_job)
-                await self._logged(self._work(self._jobs.popleft()))
-                # Otherwise handlers that never wait would block the loop until no job is left.
-                await asyncio.sleep(0)
+                try:
+                    await self._work(self._jobs.popleft())
+                except Exception:
+                    log.exception("consuming failed")
+                if self._slice_is_over():
+                    await asyncio.sleep(0)
         finally:
             del self._tasks[task]
+
+    def _slice_is_over(self) -> bool:
+        """Whether the workers must let other tasks run: one slice for all of them in each turn of the loop."""
+        now_s = time.monotonic()
+        if self._slice_ends_s is None:
+            self._slice_ends_s = now_s + SLICE_S
+            asyncio.get_running_loop().call_soon(self._next_turn)
+            return False
+        return now_s > self._slice_ends_s
+
+    def _next_turn(self) -> None:
+        self._slice_ends_s = None
 
     async def _logged(self, work: Awaitable[None]) -> None:
         try:

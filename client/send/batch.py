@@ -99,28 +99,33 @@ Key = tuple[str, MessageQueue | None, bool, str | None]
 
 @dataclass(slots=True)
 class _OpenBatch:
+    loop: asyncio.AbstractEventLoop
     timer: asyncio.TimerHandle
     messages: list[Message] = field(default_factory=list)
     futures: list[asyncio.Future[SendResult]] = field(default_factory=list)
     size: int = 0
 
-    def remove_cancelled(self) -> None:
-        """Remove messages whose sends were cancelled before the batch was sent."""
-        if any(future.cancelled() for future in self.futures):
-            kept = [n for n, future in enumerate(self.futures) if not future.cancelled()]
-            self.messages = [self.messages[n] for n in kept]
-            self.futures = [self.futures[n] for n in kept]
+    def remove_cancelled(self) -> list[Message]:
+        """Remove messages whose sends were cancelled before the batch was sent, and return them."""
+        if not any(future.cancelled() for future in self.futures):
+            return []
+        pairs = list(zip(self.messages, self.futures, strict=True))
+        self.messages = [message for message, future in pairs if not future.cancelled()]
+        self.futures = [future for future in self.futures if not future.cancelled()]
+        return [message for message, future in pairs if future.cancelled()]
 
 
 class Accumulator:
     """Sends a batch when it is large or old enough, and accepts nothing while the open batches are too large.
 
-    `send` returns the future of a batch's result, or raises.
+    `send` returns the future of a batch's result, or raises. `release` gets the size of each body when its batch
+    is over.
     """
 
-    def __init__(self, options: ProducerOptions, send: SendBatch) -> None:
+    def __init__(self, options: ProducerOptions, send: SendBatch, release: Callable[[int], object]) -> None:
         self._options = options
         self._send = send
+        self._release = release
         self._open_batches: dict[Key, _OpenBatch] = {}
         self.bytes = 0
 
@@ -141,14 +146,14 @@ class Accumulator:
 
     def add(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
         """Add a message; the future of its own result, with its own offset and ids."""
-        loop = asyncio.get_running_loop()
+        size = encoded_bytes(message)
         key = (message.topic, queue, message.wait_store, message.tags)
         batch = self._open_batches.get(key)
         if batch is None:
+            loop = asyncio.get_running_loop()
             timer = loop.call_later(self._options.batch_delay_s, self._flush, key)
-            batch = self._open_batches[key] = _OpenBatch(timer)
-        future: asyncio.Future[SendResult] = loop.create_future()
-        size = encoded_bytes(message)
+            batch = self._open_batches[key] = _OpenBatch(loop, timer)
+        future: asyncio.Future[SendResult] = batch.loop.create_future()
         batch.messages.append(message)
         batch.futures.append(future)
         batch.size += size
@@ -165,7 +170,8 @@ class Accumulator:
     def _flush(self, key: Key) -> None:
         batch = self._open_batches.pop(key)
         batch.timer.cancel()
-        batch.remove_cancelled()
+        for message in batch.remove_cancelled():
+            self._release(len(message.body))
         if not batch.messages:
             self.bytes -= batch.size
             return
@@ -185,13 +191,18 @@ class Accumulator:
         """Some message makes the batch invalid: send each alone."""
         self.bytes -= batch.size
         for message, future in zip(batch.messages, batch.futures, strict=True):
-            alone = _OpenBatch(batch.timer, [message], [future], encoded_bytes(message))
+            alone = _OpenBatch(batch.loop, batch.timer, [message], [future], encoded_bytes(message))
             self.bytes += alone.size
             self._open_batches[key] = alone
             self._flush(key)
 
-    def _failed(self, batch: _OpenBatch, error: BaseException) -> None:
+    def _over(self, batch: _OpenBatch) -> None:
         self.bytes -= batch.size
+        for message in batch.messages:
+            self._release(len(message.body))
+
+    def _failed(self, batch: _OpenBatch, error: BaseException) -> None:
+        self._over(batch)
         for future in batch.futures:
             if not future.done():
                 future.set_exception(error)
@@ -201,17 +212,14 @@ class Accumulator:
         if error is not None:
             self._failed(batch, error)
             return
-        self.bytes -= batch.size
-        whole = done.result()
-        offset_ids = whole.offset_message_id.split(",")
-        for number, (message, future) in enumerate(zip(batch.messages, batch.futures, strict=True)):
+        self._over(batch)
+        status, _, joined_ids, queue, first_offset, *more = done.result()
+        offset_ids = joined_ids.split(",")
+        if len(offset_ids) != len(batch.messages):
+            offset_ids = [""] * len(batch.messages)
+        places = enumerate(offset_ids, first_offset)
+        for message, future, (offset, offset_id) in zip(batch.messages, batch.futures, places, strict=True):
             if not future.done():
                 future.set_result(
-                    whole._replace(
-                        message_id=message.unique_id or "",
-                        offset_message_id=offset_ids[number]
-                        if len(offset_ids) == len(batch.messages)
-                        else "",
-                        queue_offset=whole.queue_offset + number,
-                    )
+                    SendResult(status, message.unique_id or "", offset_id, queue, offset, *more)
                 )

@@ -84,7 +84,11 @@ class Producer(Service):
         self._preparer = MessagePreparer(
             self._group, self.options, self._namespace, unique_ids(), self._client.binary_headers
         )
-        self._accumulator = Accumulator(self.options, self._submit_batch) if self.options.auto_batch else None
+        self._accumulator = (
+            Accumulator(self.options, self._submit_batch, self._back_pressure.release)
+            if self.options.auto_batch
+            else None
+        )
         self._retry_codes = retry_on_other_broker(self.options.retry_codes)
 
     # ---- lifecycle ----
@@ -353,15 +357,13 @@ class Producer(Service):
         return self._accumulator is not None and selector is None and self._accumulator.accepts(message)
 
     def _add_to_batch(self, message: Message, queue: MessageQueue | None) -> asyncio.Future[SendResult]:
-        """Add a message, whose capacity was taken already, to a batch."""
+        """Add a message, whose capacity was taken already, to a batch, which releases it."""
         assert self._accumulator is not None
         try:
-            future = self._accumulator.add(message, queue)
+            return self._accumulator.add(message, queue)
         except MessageRefused:
             self._back_pressure.release(len(message.body))
             raise
-        self._back_pressure.hold(len(message.body), future)
-        return future
 
     def _submit_batch(
         self, messages: Sequence[Message], queue: MessageQueue | None

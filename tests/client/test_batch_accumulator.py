@@ -24,9 +24,10 @@ class Sender:
     batches: list[tuple[list[Message], MessageQueue | None]] = field(default_factory=list)
     futures: list[asyncio.Future[SendResult]] = field(default_factory=list)
     fault: RocketMQError | None = None
+    released: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.accumulator = Accumulator(self.options, self.send)
+        self.accumulator = Accumulator(self.options, self.send, self.released.append)
 
     def send(self, messages: Sequence[Message], queue: MessageQueue | None) -> asyncio.Future[SendResult]:
         if any(message.body == b"bad" for message in messages):
@@ -161,6 +162,7 @@ async def test_a_failure_is_reported_to_each() -> None:
     ended = await asyncio.gather(*environment, return_exceptions=True)
     assert [type(error) for error in ended] == [NotRunning] * 2
     assert sender.accumulator.bytes == 0
+    assert sender.released == [1] * 4
 
 
 async def test_a_message_cancelled_before_the_batch_is_sent_is_dropped() -> None:
@@ -177,3 +179,4 @@ async def test_a_message_cancelled_before_the_batch_is_sent_is_dropped() -> None
     sender.accumulator.flush()
     assert len(sender.batches) == 1
     assert sender.accumulator.bytes == 0
+    assert sender.released == [1, 1, 1, 5]

@@ -2,10 +2,13 @@
 
 import builtins
 import os
+import struct
 import sys
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
+import lz4.block
 import pytest
 
 from firearrow._native.store.log.received_message import decode_messages
@@ -15,6 +18,7 @@ from firearrow.client.base.options import CompressionKind
 from tests.store.test_received_message import pulled
 
 KINDS = list(CompressionKind)
+KIB = 1 << 10
 BODIES = (b"", b"x", bytes(range(256)) * 999, os.urandom(70_000))
 
 
@@ -50,6 +54,26 @@ def test_bodies_that_java_packed_are_opened() -> None:
                 kinds.add(message.sys_flag >> 8 & 7)
                 assert len(message.body) >= 5000
     assert kinds == {1, 2, 3}
+
+
+def lz4_blocks(packed: bytes) -> Iterator[bytes]:
+    """Each block opened on its own, as Java's LZ4FrameInputStream does; it refuses a frame without the bit for that."""
+    magic, flags, descriptor = struct.unpack_from("<IBB", packed)
+    assert (magic, flags >> 6) == (0x184D2204, 1)
+    assert flags & 0x20, "the blocks are linked"
+    at = 7 + (8 if flags & 0x08 else 0)
+    while size := int.from_bytes(packed[at : at + 4], "little"):
+        block = packed[at + 4 : at + 4 + (size & 0x7FFFFFFF)]
+        at += 4 + len(block) + (4 if flags & 0x10 else 0)
+        most = 1 << 8 + 2 * (descriptor >> 4)
+        yield block if size >> 31 else lz4.block.decompress(block, uncompressed_size=most)
+
+
+@pytest.mark.parametrize("size", [1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 1024 * KIB, 4096 * KIB])
+@pytest.mark.parametrize("random", [False, True])
+def test_each_lz4_block_opens_on_its_own(size: int, random: bool) -> None:
+    body = os.urandom(size) if random else (b"some text, " * (size // 11 + 1))[:size]
+    assert b"".join(lz4_blocks(pack(CompressionKind.LZ4, 5, body)[1])) == body
 
 
 @pytest.mark.parametrize("kind", KINDS)

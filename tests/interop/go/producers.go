@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"net/url"
 	"strconv"
 	"strings"
@@ -46,14 +47,19 @@ func (c chosen) Select(message *primitive.Message, queues []*primitive.MessageQu
 	return nil
 }
 
-func (p *producers) of(group string) (rocketmq.Producer, error) {
+func (p *producers) of(parameters url.Values) (rocketmq.Producer, error) {
+	group := parameters.Get("group")
 	if started, ok := p.started[group]; ok {
 		return started, nil
 	}
-	created, err := rocketmq.NewProducer(
+	options := []producer.Option{
 		producer.WithNameServer([]string{p.nameServer}), producer.WithGroupName(group),
 		producer.WithInstanceName(group), producer.WithRetry(0),
-		producer.WithQueueSelector(chosen{producer.NewRoundRobinQueueSelector()}))
+		producer.WithQueueSelector(chosen{producer.NewRoundRobinQueueSelector()})}
+	if parameters.Get("compression") == "none" {
+		options = append(options, producer.WithCompressMsgBodyOverHowmuch(math.MaxInt32))
+	}
+	created, err := rocketmq.NewProducer(options...)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +100,7 @@ func messages(parameters url.Values) ([]*primitive.Message, error) {
 }
 
 func (p *producers) send(parameters url.Values) error {
-	sender, err := p.of(parameters.Get("group"))
+	sender, err := p.of(parameters)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ from typing import Any
 
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.message import Message, SendResult
-from firearrow.client.base.options import ClientOptions, ProducerOptions
+from firearrow.client.base.options import ClientOptions, CompressionKind, ProducerOptions
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.queue_selection import Selector
 from tests.interop.python.events import emit, failure, of_queue
@@ -42,6 +42,7 @@ class Producers:
                     retries=0,
                     trace=bool(parameters.text("trace", "")),
                     message_bytes_max=parameters.number("maxMessageSize", 4 << 20),
+                    auto_batch=bool(parameters.text("autoBatch", "")), **_compression(parameters),
                 ),
             )
             await producer.start()
@@ -99,6 +100,11 @@ def messages(parameters: Parameters) -> list[Message]:
         )
         for body in parameters.all("body")
     ]
+
+
+def _compression(parameters: Parameters) -> dict[str, Any]:
+    kind = parameters.text("compression", "ZLIB")
+    return {"compress_over_bytes": 1 << 31} if kind == "none" else {"compression": CompressionKind(kind)}
 
 
 def _numbered(number: int) -> Selector:

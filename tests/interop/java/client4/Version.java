@@ -1,4 +1,5 @@
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
@@ -16,6 +17,12 @@ final class Version {
 
     static void pop(DefaultMQPushConsumer consumer) {
         throw new UnsupportedOperationException("4.x cannot pop");
+    }
+
+    static void compress(DefaultMQProducer producer, String type) {
+        if (!type.equals("ZLIB")) {
+            throw new UnsupportedOperationException("4.x sends zlib, unless a system property says otherwise");
+        }
     }
 
     static void prepare(Message message, Parameters parameters) {

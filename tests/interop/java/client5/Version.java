@@ -4,7 +4,9 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
@@ -23,6 +25,10 @@ final class Version {
     static void pop(DefaultMQPushConsumer consumer) {
         consumer.setClientRebalance(false);
         consumer.setPopInvisibleTime(10_000);
+    }
+
+    static void compress(DefaultMQProducer producer, String type) {
+        producer.setCompressType(CompressionType.of(type));
     }
 
     /** `delaySeconds`, `delayMs`, `deliverInMs` from now, or `priority`. */

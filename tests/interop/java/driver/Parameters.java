@@ -55,7 +55,7 @@ final class Parameters {
     static byte[] bytes(String hex) {
         byte[] bytes = new byte[hex.length() / 2];
         for (int at = 0; at < bytes.length; at++) {
-            bytes[at] = (byte) Integer.parseInt(hex.substring(2 * at, 2 * at + 2), 16);
+            bytes[at] = (byte) (Character.digit(hex.charAt(2 * at), 16) << 4 | Character.digit(hex.charAt(2 * at + 1), 16));
         }
         return bytes;
     }

@@ -54,6 +54,11 @@ final class Producers {
             producer.setMaxMessageSize((int) parameters.number("maxMessageSize", 4 << 20));
             producer.setSendMsgTimeout(20_000);
             producer.setRetryTimesWhenSendFailed(0);
+            if (parameters.text("compression", "").equals("none")) {
+                producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
+            } else {
+                Version.compress(producer, parameters.text("compression", "ZLIB"));
+            }
             producer.start();
             producers.put(group, producer);
         }

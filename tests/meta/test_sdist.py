@@ -1,0 +1,68 @@
+"""The source distribution holds all that a build needs, and a build without a source file fails with a reason."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("_native", "broker", "client", "spark_tools")
+AT_THE_ROOT = {"setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md", "CHANGELOG.md"}
+BUILT = shutil.ignore_patterns("*.c", "*.so", "__pycache__")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """The sources without anything built: what a fresh clone has of them."""
+    clone = tmp_path / "clone"
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, clone / folder, ignore=BUILT)
+    for path in ROOT.iterdir():
+        if path.is_file() and path.suffix in ("", ".py", ".toml", ".md", ".in"):
+            shutil.copy(path, clone)
+    return clone
+
+
+def build(clone: Path, what: str, to: Path) -> subprocess.CompletedProcess[str]:
+    """As pip does: through the build backend."""
+    program = f"from setuptools import build_meta; print(build_meta.build_{what}({str(to)!r}))"
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=clone, capture_output=True, text=True, check=False
+    )
+
+
+def files_below(clone: Path) -> set[str]:
+    return {
+        path.relative_to(clone).as_posix()
+        for folder in FOLDERS
+        for path in (clone / folder).rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_sdist_holds_every_source_and_nothing_built(clone: Path, tmp_path: Path) -> None:
+    wanted = files_below(clone)
+    assert {PurePosixPath(name).suffix for name in wanted} >= {".py", ".pyx", ".pxd", ".pyi", ".h", ".typed"}
+    done = build(clone, "sdist", tmp_path)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / done.stdout.splitlines()[-1]) as archive:
+        held = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    assert {name for name in held if name.partition("/")[0] in FOLDERS} == wanted
+    assert held >= AT_THE_ROOT
+    assert not {name for name in held if name.startswith(("tests/", "bench/", "build/"))}
+
+
+@pytest.mark.parametrize("lost", ["_native/base/hash.pyx", "_native/**/*.pyx"])
+def test_a_build_without_sources_fails_with_a_reason(clone: Path, tmp_path: Path, lost: str) -> None:
+    """Without its .pyx a module is not compiled: the wheel would install and then not start."""
+    for path in list(clone.glob(lost)):
+        path.unlink()
+    for what in ("wheel", "sdist"):
+        done = build(clone, what, tmp_path)
+        assert done.returncode != 0
+        reason = done.stderr.splitlines()[-1]
+        assert "source files are missing, such as _native/base/" in reason
+        assert "Build from a whole clone" in reason
