@@ -113,7 +113,7 @@ def test_a_slave_of_ours_gets_an_address_with_a_host_and_no_replication(
     host: str, local: str, address: str
 ) -> None:
     harness = NameServerHarness()
-    told(harness, host)
+    announce(harness, host)
     slave = register_request(broker="own", broker_id=1, address="192.0.2.9:10911")
     answer = harness.ask(slave, RecordedPeer(local=(local, 9876)))
     assert (answer.code, answer.ext) == (0, {"masterAddr": address})
