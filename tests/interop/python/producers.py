@@ -42,7 +42,8 @@ class Producers:
                     retries=0,
                     trace=bool(parameters.text("trace", "")),
                     message_bytes_max=parameters.number("maxMessageSize", 4 << 20),
-                    auto_batch=bool(parameters.text("autoBatch", "")), **_compression(parameters),
+                    auto_batch=bool(parameters.text("autoBatch", "")),
+                    **_compression(parameters),
                 ),
             )
             await producer.start()
