@@ -119,7 +119,12 @@ class MicroBatchCopier:
             self.report.lost |= progress.detail.get("lost", {})
 
     def _count_gone(self, part: QueueRange, why: str) -> None:
-        """Count a loss found while planning; no worker reads it."""
+        """Count a loss found while planning; no worker reads it. An empty range: a queue that is read again
+        from an earlier offset."""
+        if not len(part):
+            queue = part.queue
+            self.report.notes.append(f"{queue.topic}@{queue.broker_name}:{queue.queue_id}: {why}")
+            return
         counts: Counts = {}
         add(counts, part)
         self.report.count(part.queue.topic, counts)
