@@ -151,7 +151,7 @@ def test_queues_that_were_drained_are_taken_away_and_brought_back(
     assert stream.lost == []
 
 
-@pytest.mark.parametrize("more", [2, 6, 9])
+@pytest.mark.parametrize("more", [2, 9])
 def test_a_store_that_was_restored_is_read_from_where_it_differs(
     of: Callable[[LocalBroker], Source], tmp_path: Path, more: int
 ) -> None:
