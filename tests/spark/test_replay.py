@@ -312,6 +312,18 @@ def test_what_is_finished_is_not_sent_again(store: KnownStore, target: LocalBrok
     assert sum(map(len, bodies(target.store, "Payments").values())) == len(store.of("Payments"))
 
 
+def test_a_range_without_messages_is_not_said_to_be_done(
+    store: KnownStore, target: LocalBroker, replay: Job
+) -> None:
+    arguments = ("--path", str(store.root), "--topics", "Payments", "--from", "2999-01-01", *to(target))
+    for more in ((), ("--verify",), ()):
+        ran = replay(*arguments, *more)
+        assert ran.code == 0, ran.err
+        assert ran.report["notes"] == ["the source has no messages in what was selected: nothing was sent"]
+        assert not ran.report["resumed"]
+    assert not (replay.folder / "checkpoint").exists()
+
+
 def test_other_arguments_with_the_same_checkpoint_are_refused(
     store: KnownStore, target: LocalBroker, replay: Job
 ) -> None:
