@@ -78,7 +78,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             publish(self.target, group, _read(end))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [RangePartition(part) for part in self.cursor.parts(_read(start), _read(end))]
+        planned = _read(end)
+        return [RangePartition(part, planned) for part in self.cursor.parts(_read(start), planned)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from self.rows.of(partition)

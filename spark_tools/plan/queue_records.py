@@ -6,12 +6,19 @@ the first one that it read, and the one before its offset. QueueRecordCheck comp
 thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.base.source import IdentifyingReader, RecordId, SourceReader
+from firearrow.spark_tools.base.errors import TopicNotFound
+from firearrow.spark_tools.base.source import (
+    IdentifyingReader,
+    OnDataLoss,
+    QueueRange,
+    RecordId,
+    SourceReader,
+)
 from firearrow.spark_tools.plan.offsets import RECORDS, offset_tree, offsets_json, offsets_of
 from firearrow.spark_tools.plan.option_parsing import number
 
@@ -68,6 +75,12 @@ class StreamOffsets(dict[MessageQueue, int]):
             of_topic = tree.setdefault(RECORDS, {}).setdefault(queue.topic, {})
             of_topic.setdefault(queue.broker_name, {})[str(queue.queue_id)] = _json(self.records[queue])
         return tree
+
+    def only(self, queues: Iterable[MessageQueue]) -> Self:
+        """Those of these queues."""
+        found = [queue for queue in queues if queue in self]
+        records = {queue: self.records[queue] for queue in found if queue in self.records}
+        return type(self)({queue: self[queue] for queue in found}, records)
 
     def begin(self, queue: MessageQueue, ends: "StreamOffsets", otherwise: int) -> int:
         """Where the part of a queue up to `ends` begins. `otherwise`: the queue is new."""
@@ -173,6 +186,22 @@ class QueueRecordCheck:
     def _at(self, queue: MessageQueue, queue_offset: int) -> RecordId | None:
         assert self._records is not None
         return self._records.record_ids([(queue, queue_offset)])[0]
+
+
+def report_changed(
+    reader: SourceReader, parts: Sequence[QueueRange], planned: StreamOffsets, on_data_loss: OnDataLoss
+) -> None:
+    """After `parts` were read: report those of queues that have other records now than when `planned` was made,
+    since nothing says which of them were read. A topic that is gone was read before."""
+    wanted = planned.only(dict.fromkeys(part.queue for part in parts if part.queue in planned.records))
+    try:
+        bounds = reader.bounds(list(wanted)) if wanted else {}
+    except TopicNotFound:
+        return
+    changed = QueueRecordCheck(reader).changed(wanted, bounds) if wanted else {}
+    for part in parts:
+        if part.queue in changed:
+            on_data_loss(part, f"{MADE_AGAIN} while they were read")
 
 
 def _compared(named: QueueRecords, offset: int, first: int, end: int) -> int | None:

@@ -7,9 +7,15 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import DataLoss
+from firearrow.spark_tools.base.source import QueueRange
+from firearrow.spark_tools.datasource.ranges import RangeStreamReader, planned_of, range_of
+from firearrow.spark_tools.datasource.stream import StreamReader
+from firearrow.spark_tools.jobs.copy_ import compare
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.queue_records import StreamOffsets
 from firearrow.spark_tools.plan.stream_offsets import RELIST_S, StreamCursor
@@ -329,6 +335,55 @@ def test_a_topic_that_was_deleted_while_the_stream_was_ended_is_reported_once(lo
     stream.restart(failOnDataLoss="true")
     log.add(Q0, 1)
     assert stream.batch() == [at(Q0, 10, 11)]
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_topic_that_is_made_again_while_it_is_read_is_lost(log: IdentifyingLog, restored: bool) -> None:
+    """The log has as many messages again, so that the range is there."""
+    backup = log.backup()
+    given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest"}
+    reader = StreamReader(log, SourceOptions.of(given, STREAM), ("queueOffset",))
+    log.add(Q0, 5)
+    start = reader.initialOffset()
+    end = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
+    pickle = CloudPickleSerializer()
+    (part,) = pickle.loads(pickle.dumps(reader.partitions(start, end)))
+    assert sum(batch.num_rows for batch in reader.read(part)) == 15
+    if restored:
+        log.restore(backup)
+        log.add(Q0, 5)
+    else:
+        made_again(log, Q0, 15)
+    with pytest.raises(
+        DataLoss, match=r"0\[0\.\.15\): the topic was deleted and made again.* while they were read"
+    ):
+        list(reader.read(part))
+
+
+def test_a_copy_counts_what_was_made_again_while_it_was_copied(log: IdentifyingLog) -> None:
+    log.add(Q1, 5)
+    given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest"}
+    reader = RangeStreamReader(log, SourceOptions.of(given, STREAM), ())
+    start = reader.initialOffset()
+    (part,) = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    rows = [row for batch in reader.read(part) for row in batch.to_pylist()]
+    parts, planned = [range_of(row) for row in rows], planned_of(rows)
+    assert planned == {Q0: 10, Q1: 5}
+    lost: list[str] = []
+
+    def count(part: QueueRange, why: str) -> None:
+        lost.append(str(part))
+
+    compare(log, True, parts, planned, count)
+    made_again(log, Q1, 7)
+    with pytest.raises(DataLoss, match=r"1\[0\.\.5\)"):
+        compare(log, True, parts, planned, count)
+    assert lost == []
+    compare(log, False, parts, planned, count)
+    assert lost == [at(Q1, 0, 5)]
+    log.delete(Q0, Q1)
+    log.strict = True
+    compare(log, True, parts, planned, count)
 
 
 def test_the_json_of_a_checkpoint_can_be_given_as_an_option(drained: Stream) -> None:
