@@ -116,6 +116,7 @@ def export(
                 open_bodies=files.open_bodies,
                 fail_on_data_loss=source.fail_on_data_loss,
             )
+            planning.lose_changed(job_checkpoint, message_source, source.fail_on_data_loss)
             _export(job_checkpoint, work, report, quiet=running.quiet)
     report.seconds = watch.seconds
     if running.report is not None:

@@ -75,6 +75,8 @@ class SendJob:
                 resumed=job_checkpoint.resumed,
                 arguments=self.fingerprint,
             )
+            if self.send or self.dry_run:
+                planning.lose_changed(job_checkpoint, message_source, self.source.fail_on_data_loss)
             if self.dry_run:
                 self._count(job_checkpoint, message_source, message_filter, report)
             else:
