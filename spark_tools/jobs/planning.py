@@ -2,6 +2,7 @@
 thread."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import ceil
 
 from firearrow.client.base.message import MessageQueue
@@ -68,11 +69,12 @@ def lose_changed(job_checkpoint: Checkpoint, message_source: Source, fail: bool)
         {queue: record.queue_offset + 1 for queue, record in job_checkpoint.records.items()},
         {queue: QueueRecords(last=record) for queue, record in job_checkpoint.records.items()},
     ).only(dict.fromkeys(slice_.part.queue for slice_ in left))
+    changed: set[MessageQueue] = set()
     with message_source.open() as reader:
-        try:
-            changed = QueueRecordCheck(reader).changed(planned, reader.bounds(list(planned)))
-        except TopicNotFound:
-            return  # said where it is read
+        for topic in sorted({queue.topic for queue in planned}):
+            of_topic = planned.only([queue for queue in planned if queue.topic == topic])
+            with suppress(TopicNotFound):  # raised again where the topic is read
+                changed |= QueueRecordCheck(reader).changed(of_topic, reader.bounds(list(of_topic))).keys()
     losses = DataLosses(fail)
     for slice_ in left:
         if slice_.part.queue in changed:

@@ -134,7 +134,7 @@ class SendJob:
         elif self.send:
             report.notes.append(NOTHING_LEFT if job_checkpoint.slices else NOTHING_THERE)
         report.add(job_checkpoint, job_checkpoint.progress_files.written())
-        if self.verify and not report.failures:
+        if self.verify and job_checkpoint.slices and not report.failures:
             self._verify(job_checkpoint, message_source, message_filter, target, report)
         if not job_checkpoint.slices:
             job_checkpoint.forget()
