@@ -32,8 +32,8 @@ Bounds = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class QueueRecords:
     """`first`: at the offset where reading began, once there is one; `last`: before the current offset. Both
-    None: the queue was empty, its messages had expired. `gone`: its topic does not exist any more, which was
-    reported."""
+    None: the queue was empty, its messages had expired. `gone`: the queue does not have the offset any more,
+    or its topic does not exist, which was reported."""
 
     first: RecordId | None = None
     last: RecordId | None = None

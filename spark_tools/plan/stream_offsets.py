@@ -287,7 +287,7 @@ class StreamCursor:
         return kept
 
     def _report_loss(self, given: StreamOffsets, bounds: Bounds, changed: Offsets) -> set[MessageQueue]:
-        """The queues whose topics are gone."""
+        """The queues that do not have the stream's offset any more, or whose topics are gone."""
         gone: set[MessageQueue] = set()
         for queue, start in given.items():
             records, seen = given.records.get(queue), self._ends.get(queue, start)
@@ -303,23 +303,30 @@ class StreamCursor:
                 continue
             if max(start, end) < seen and records is not None:
                 self._losses(QueueRange(queue, max(start, end), seen), f"the queue now ends at {end}")
+            if end < start:
+                self._report_shortened(queue, start, end, records)
+                gone |= {queue} if records is not None else set()
+            else:
+                self._shortened.discard(queue)
             self._ends[queue] = end
-            self._report_shortened(queue, start, end, records is not None)
         self._losses.check()
         return gone
 
-    def _report_shortened(self, queue: MessageQueue, start: int, end: int, known: bool) -> None:
+    def _report_shortened(
+        self, queue: MessageQueue, start: int, end: int, records: QueueRecords | None
+    ) -> None:
         """A queue that ends before the stream's offset, once. If its records are known, what comes is compared
-        with them, so nothing is missed."""
-        if end >= start:
-            self._shortened.discard(queue)
-        elif queue not in self._shortened:
-            self._shortened.add(queue)
-            part = QueueRange(queue, end, start)
-            if known:
-                log.warning("%s: the queue now ends at %d; these messages were read before", part, end)
-            else:
-                self._losses(part, f"the queue now ends at {end}, before the stream's offset")
+        with them, so it is read; then only messages that were not read are lost, which may be some if this
+        stream was not running."""
+        if queue in self._shortened or (records is not None and records.gone):
+            return
+        self._shortened.add(queue)
+        part = QueueRange(queue, end, start)
+        why = f"the queue now ends at {end}, before the stream's offset"
+        if records is None or (self._options.fail_on_loss and queue not in self._ends):
+            self._losses(part, why)
+        else:
+            log.warning("%s: %s; these messages were read", part, why)
 
     def _report_absent(self, queue: MessageQueue, start: int, records: QueueRecords | None) -> bool:
         """A queue that is not listed any more: whether its topic is gone. If not, the source says where the

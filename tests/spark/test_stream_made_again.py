@@ -195,6 +195,13 @@ def test_a_store_that_was_restored_is_read_from_where_it_differs(log: Identifyin
     assert stream.batch() == [at(Q0, 0, 14)]
     log.restore(backup)
     stream.restart()
+    with pytest.raises(
+        DataLoss, match=r"0\[10\.\.14\): the queue now ends at 10, before the stream's offset"
+    ):
+        stream.batch()  # perhaps there were more
+    stream.restart(failOnDataLoss="false")
+    assert stream.batch() == []
+    stream.restart(failOnDataLoss="true")
     assert stream.batch() == []
     log.add(Q0, more)
     assert stream.batch() == [at(Q0, 10, 10 + more)]
