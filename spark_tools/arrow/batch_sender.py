@@ -75,6 +75,8 @@ class SentTotals:
     bytes: int = 0
     queues: dict[MessageQueue, tuple[int, int]] = field(default_factory=dict)
     """The lowest and the highest offset in each queue."""
+    topics: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Messages and bytes by topic."""
 
     def __str__(self) -> str:
         return f"{self.messages} messages in {len(self.queues)} queues"
@@ -83,6 +85,8 @@ class SentTotals:
         """Add acknowledged messages; `offsets` ascend."""
         self.messages += len(offsets)
         self.bytes += size
+        messages, sizes = self.topics.get(queue.topic, (0, 0))
+        self.topics[queue.topic] = messages + len(offsets), sizes + size
         first, last = self.queues.get(queue, (offsets[0], offsets[-1]))
         self.queues[queue] = min(first, offsets[0]), max(last, offsets[-1])
 

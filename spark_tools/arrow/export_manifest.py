@@ -57,15 +57,15 @@ class ExportedFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportManifest:
-    """The contents of a finished export. `options`: as given by the user. `lost`: ranges that were missing
-    at the source; if there are many, only some are listed, but `lost_messages` and `lost_ranges` count
-    all."""
+    """The contents of a finished export. `options`: as given by the user, as JSON values; earlier versions
+    wrote all of them as text. `lost`: ranges that were missing at the source; if there are many, only some
+    are listed, but `lost_messages` and `lost_ranges` count all."""
 
     job: str
     source: str
     started_ms: int
     finished_ms: int
-    options: Mapping[str, str]
+    options: Mapping[str, Any]
     columns: Sequence[str]
     partition_by: Sequence[str]
     ranges: Sequence[ExportedRange]

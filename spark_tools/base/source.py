@@ -7,7 +7,7 @@ since 1970.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
@@ -29,6 +29,21 @@ class QueueRange:
     def __str__(self) -> str:
         queue = self.queue
         return f"{queue.topic}@{queue.broker_name}:{queue.queue_id}[{self.start}..{self.end})"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordId:
+    """Identifies the record at a queue offset. A topic that is made again, or a store that is restored and
+    written to, has other records at the same queue offsets."""
+
+    queue_offset: int
+    physical_offset: int
+    store_ms: int
+
+    def is_later_than(self, other: Self) -> bool:
+        """Whether it was stored after `other`. Physical offsets grow within a log, store times also from a
+        broker's former log to its next one."""
+        return self.physical_offset > other.physical_offset or self.store_ms > other.store_ms
 
 
 LMQ_PREFIX = "%LMQ%"
@@ -66,6 +81,14 @@ class SourceReader(Protocol):
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:
         """The committed offsets of every consumer group."""
+
+
+@runtime_checkable
+class IdentifyingReader(Protocol):
+    """A SourceReader that can tell records at the same queue offset apart."""
+
+    def record_ids(self, places: Sequence[tuple[MessageQueue, int]]) -> list[RecordId | None]:
+        """The records at these queue offsets, in the same order. None: there is no whole record."""
 
 
 class Source(Protocol):

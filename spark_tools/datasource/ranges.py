@@ -1,14 +1,16 @@
 """A stream source whose rows are offset ranges instead of messages; used by the copy job.
 
 Spark plans, limits and checkpoints; the workers fetch the messages of a range themselves, so that none pass
-through the JVM. One partition, rows in the order of queues. Ranges that are gone, if that is allowed, are
-rows of the next micro-batch: the planner's process has no other way to report them.
+through the JVM. One partition, rows in the order of queues. Ranges that are gone, if that is allowed, and
+queues that are read again from an earlier offset, as empty ranges, are rows of the next micro-batch: the
+planner's process has no other way to report them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import orjson
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
@@ -18,6 +20,7 @@ from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.datasource.rows import RangePartition
 from firearrow.spark_tools.datasource.stream import StreamReader
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
+from firearrow.spark_tools.plan.queue_records import StreamOffsets
 from firearrow.spark_tools.plan.source import source_of
 from firearrow.spark_tools.plan.splits import InputSplit
 from firearrow.spark_tools.plan.stream_offsets import StreamCursor
@@ -31,9 +34,13 @@ SCHEMA = pa.schema(
         ("end", pa.int64()),
         ("size", pa.int64()),
         ("gone", pa.string()),
+        ("planned", pa.string()),
     ]
 )
-DDL = "topic string, brokerName string, queueId int, start bigint, end bigint, size bigint, gone string"
+DDL = (
+    "topic string, brokerName string, queueId int, start bigint, end bigint, size bigint, gone string, "
+    "planned string"
+)
 Gone = tuple[QueueRange, str]
 """A missing range, and why."""
 
@@ -54,8 +61,8 @@ class RangeSource(DataSource):
 
 
 class PlannedPartition(RangePartition):
-    def __init__(self, part: InputSplit, gone: tuple[Gone, ...]) -> None:
-        super().__init__(part)
+    def __init__(self, part: InputSplit, gone: tuple[Gone, ...], planned: StreamOffsets) -> None:
+        super().__init__(part, planned)
         self.gone = gone
 
 
@@ -74,12 +81,14 @@ class RangeStreamReader(StreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One partition; called once for each micro-batch."""
         found = tuple(part for each in super().partitions(start, end) for part in _parts(each))
+        planned = StreamOffsets.of_json(end)
         gone = tuple(self.gone)
         self.gone.clear()
-        return [PlannedPartition(found, gone)]
+        return [PlannedPartition(found, gone, planned)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        rows = [row_of(part) for part in _parts(partition)]
+        planned = partition.planned if isinstance(partition, RangePartition) else None
+        rows = [row_of(part, planned=planned) for part in _parts(partition)]
         if isinstance(partition, PlannedPartition):
             rows += [row_of(part, why) for part, why in partition.gone]
         if rows:
@@ -90,10 +99,13 @@ def _parts(partition: InputPartition) -> tuple[QueueRange, ...]:
     return tuple(partition.part) if isinstance(partition, RangePartition) else ()
 
 
-def row_of(part: QueueRange, gone: str | None = None) -> dict[str, object]:
-    """`gone`: why the range cannot be fetched."""
+def row_of(
+    part: QueueRange, gone: str | None = None, planned: StreamOffsets | None = None
+) -> dict[str, object]:
+    """`gone`: why the range cannot be fetched; `planned`: where the micro-batch ends."""
     queue = part.queue
-    values = (queue.topic, queue.broker_name, queue.queue_id, part.start, part.end, part.size, gone)
+    end = None if planned is None else orjson.dumps(planned.only([queue]).json()).decode()
+    values = (queue.topic, queue.broker_name, queue.queue_id, part.start, part.end, part.size, gone, end)
     return dict(zip(SCHEMA.names, values, strict=True))
 
 
@@ -101,3 +113,13 @@ def range_of(row: Mapping[str, Any]) -> QueueRange:
     """The inverse of `row_of`."""
     queue = MessageQueue(row["topic"], row["brokerName"], row["queueId"])
     return QueueRange(queue, row["start"], row["end"], row["size"])
+
+
+def planned_of(rows: Sequence[Mapping[str, Any]]) -> StreamOffsets:
+    """Where the micro-batch of these rows ends."""
+    found = StreamOffsets({})
+    for text in {row["planned"] for row in rows if row["planned"] is not None}:
+        one = StreamOffsets.of_json(orjson.loads(text))
+        found.update(one)
+        found.records |= one.records
+    return found

@@ -20,6 +20,7 @@ from firearrow.spark_tools.base.source import Source
 from firearrow.spark_tools.base.worker_setup import setup_worker
 from firearrow.spark_tools.plan.data_loss import FailFast
 from firearrow.spark_tools.plan.options import SourceOptions
+from firearrow.spark_tools.plan.queue_records import StreamOffsets, report_changed
 from firearrow.spark_tools.plan.splits import InputSplit
 
 SIZES_ARE_OFF = 1.02
@@ -29,9 +30,11 @@ SIZES_ARE_OFF = 1.02
 class RangePartition(InputPartition):
     """What one task reads. A subclass, because Spark makes a plain InputPartition when it gets none."""
 
-    def __init__(self, part: InputSplit) -> None:
+    def __init__(self, part: InputSplit, planned: StreamOffsets | None = None) -> None:
+        """`planned`: of a stream, where the micro-batch ends."""
         super().__init__(part)
         self.part = part
+        self.planned = None if planned is None else planned.only({each.queue: None for each in part})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class TaskReader:
                         count_max=options.batch_rows,
                         bytes_max=bytes_max,
                     )
+            if partition.planned is not None:
+                report_changed(reader, partition.part, partition.planned, lost)
 
 
 def even(size: int, about: int) -> int:

@@ -1,7 +1,7 @@
 """Stream read: plans micro-batches and reads their partitions.
 
 Lives in one process next to the driver; a pickled copy reads in the tasks. Offsets are the JSON of
-`plan.offsets`. Spark never calls `stop`; it calls `commit` one batch late, and never for the last batch.
+`plan.queue_records`. Spark never calls `stop`; it calls `commit` one batch late, and never for the last batch.
 Nothing depends on either.
 """
 
@@ -25,8 +25,9 @@ from firearrow.spark_tools.base.source import Source
 from firearrow.spark_tools.datasource.progress import publish
 from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
 from firearrow.spark_tools.live.cluster import Cluster
-from firearrow.spark_tools.plan.offsets import Offsets, offsets_json, offsets_of
+from firearrow.spark_tools.plan.offsets import offsets_json
 from firearrow.spark_tools.plan.options import SourceOptions
+from firearrow.spark_tools.plan.queue_records import StreamOffsets
 from firearrow.spark_tools.plan.stream_offsets import StreamCursor
 
 
@@ -48,7 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamCursor(self.rows.message_source, self.options)
 
     def initialOffset(self) -> dict[str, Any]:
-        return dict(offsets_json(self.cursor.first()))
+        return self.cursor.first().json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.cursor.pin()
@@ -65,7 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return dict(offsets_json(self.cursor.end(_read(start), not isinstance(limit, ReadAllAvailable))))
+        return self.cursor.end(_read(start), not isinstance(limit, ReadAllAvailable)).json()
 
     def reportLatestOffset(self) -> dict[str, Any]:
         return dict(offsets_json(self.cursor.newest()))
@@ -77,14 +78,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             publish(self.target, group, _read(end))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        return [RangePartition(part) for part in self.cursor.parts(_read(start), _read(end))]
+        planned = _read(end)
+        return [RangePartition(part, planned) for part in self.cursor.parts(_read(start), planned)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from self.rows.of(partition)
 
 
-def _read(offset: object) -> Offsets:
+def _read(offset: object) -> StreamOffsets:
     try:
-        return offsets_of(offset)
+        return StreamOffsets.of_json(offset)
     except ValueError as error:
         raise InvalidOption(f"checkpointLocation: its offsets are not of this source: {error}") from None

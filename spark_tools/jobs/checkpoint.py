@@ -25,7 +25,7 @@ import orjson
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.disk_errors import disk_errors
 from firearrow.spark_tools.base.errors import InvalidOption, SparkToolsError
-from firearrow.spark_tools.base.source import QueueRange
+from firearrow.spark_tools.base.source import QueueRange, RecordId
 
 VERSION = 1
 PLAN, LOCK = "plan.json", "lock"
@@ -56,6 +56,8 @@ class Plan:
     """Messages by range and reason; of many ranges only the first."""
     gone: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Counts of all of them by topic."""
+    records: Mapping[MessageQueue, RecordId] = field(default_factory=dict)
+    """The last record of each queue's ranges: a queue that was made again has another one."""
 
 
 @dataclass(slots=True)
@@ -136,6 +138,7 @@ class Checkpoint:
     lost: Mapping[str, int] = field(default_factory=dict)
     gone: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Both as in the plan."""
+    records: Mapping[MessageQueue, RecordId] = field(default_factory=dict)
 
     @property
     def progress_files(self) -> ProgressFiles:
@@ -212,6 +215,7 @@ def _begin(path: Path, job: str, digest: str, made: Plan | Sequence[QueueRange])
         "slices": [_row(slice_.part) for slice_ in slices],
         "lost": dict(planned.lost),
         "gone": dict(planned.gone),
+        "records": [[*_place(queue), *_id(record)] for queue, record in planned.records.items()],
     }
     temporary = path / ".plan"
     with disk_errors(path / PLAN):
@@ -221,8 +225,9 @@ def _begin(path: Path, job: str, digest: str, made: Plan | Sequence[QueueRange])
             os.fsync(file.fileno())
         temporary.replace(path / PLAN)
     return Checkpoint(
-        path, job, name, created_ms, slices, resumed=False, lost=planned.lost, gone=planned.gone
-    )
+        path, job, name, created_ms, slices, resumed=False, lost=planned.lost, gone=planned.gone,
+        records=planned.records,
+    )  # fmt: skip
 
 
 def _load(path: Path, job: str, digest: str) -> Checkpoint | None:
@@ -231,7 +236,11 @@ def _load(path: Path, job: str, digest: str) -> Checkpoint | None:
         made_by, arguments, version = plan["job"], plan["arguments"], plan["version"]
         slices = tuple(Slice(number, _range(row)) for number, row in enumerate(plan["slices"]))
         created_ms, lost, gone = int(plan["created"]), dict(plan["lost"]), dict(plan["gone"])
-        found = Checkpoint(path, job, str(plan["id"]), created_ms, slices, resumed=True, lost=lost, gone=gone)
+        records = dict(map(_record, plan.get("records", [])))  # earlier versions have none
+        found = Checkpoint(
+            path, job, str(plan["id"]), created_ms, slices, resumed=True, lost=lost, gone=gone,
+            records=records,
+        )  # fmt: skip
     except FileNotFoundError:
         return None
     except BAD_JSON as error:
@@ -250,7 +259,22 @@ def _load(path: Path, job: str, digest: str) -> Checkpoint | None:
 
 
 def _row(part: QueueRange) -> list[str | int]:
-    return [part.queue.topic, part.queue.broker_name, part.queue.queue_id, part.start, part.end, part.size]
+    return [*_place(part.queue), part.start, part.end, part.size]
+
+
+def _place(queue: MessageQueue) -> list[str | int]:
+    return [queue.topic, queue.broker_name, queue.queue_id]
+
+
+def _id(record: RecordId) -> list[int]:
+    return [record.queue_offset, record.physical_offset, record.store_ms]
+
+
+def _record(row: Sequence[Any]) -> tuple[MessageQueue, RecordId]:
+    topic, broker, queue_id, *numbers = row
+    queue_offset, physical_offset, store_ms = map(int, numbers)
+    queue = MessageQueue(str(topic), str(broker), int(queue_id))
+    return queue, RecordId(queue_offset, physical_offset, store_ms)
 
 
 def _range(row: Sequence[Any]) -> QueueRange:

@@ -21,7 +21,7 @@ import typer
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import REFUSALS, InvalidOption, SparkToolsError
 from firearrow.spark_tools.base.provenance import BROKER_OWN
-from firearrow.spark_tools.base.source import Source
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, Source
 from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.arguments import (
     KeepsProvenance,
@@ -39,8 +39,10 @@ from firearrow.spark_tools.jobs.send_job import queues_at
 from firearrow.spark_tools.jobs.send_task import SendTask
 from firearrow.spark_tools.live.sender import Sender
 from firearrow.spark_tools.plan import option_parsing
+from firearrow.spark_tools.plan.data_loss import DataLosses
 from firearrow.spark_tools.plan.option_parsing import read_value
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
+from firearrow.spark_tools.plan.queue_records import StreamOffsets, report_changed
 from firearrow.spark_tools.plan.topics import TopicSelection
 
 if TYPE_CHECKING:
@@ -118,6 +120,7 @@ def copy(
             is_wanted=partial(is_wanted, source),
             routes=partial(routes, message_source, sending, running, report),
             work=partial(work, source, sending, running, job_checkpoint, provenance),
+            compare=partial(compare, message_source, source.fail_on_data_loss),
         )
         run(copying, stream, batching, quiet=running.quiet)
         report.seconds = watch.seconds
@@ -206,6 +209,20 @@ def work(
         rates=RateLimits(sending.rate, sending.bytes_rate).shared(at_a_time),
         timeout_s=running.timeout_s,
     )
+
+
+def compare(
+    message_source: Source,
+    fail: bool,
+    parts: Sequence[QueueRange],
+    planned: StreamOffsets,
+    count: OnDataLoss,
+) -> None:
+    """DataLoss, or `count`, for the ranges of queues that were changed while they were copied."""
+    losses = DataLosses(fail, None if fail else count)
+    with message_source.open() as reader:
+        report_changed(reader, parts, planned, losses)
+    losses.check()
 
 
 def run(

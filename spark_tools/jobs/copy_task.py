@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.disk_errors import disk_errors
 from firearrow.spark_tools.base.errors import SendFailed
-from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.datasource.ranges import range_of
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
+from firearrow.spark_tools.datasource.ranges import planned_of, range_of
 from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.checkpoint import Checkpoint, ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.losses import NAMED_MAX, Counts, add, name
 from firearrow.spark_tools.jobs.queue_mapping import QueueRouting
 from firearrow.spark_tools.jobs.report import Report
 from firearrow.spark_tools.jobs.send_task import CONCURRENT_QUEUES
+from firearrow.spark_tools.plan.queue_records import StreamOffsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,6 +52,8 @@ class MicroBatchCopier:
     work: Callable[[QueueRouting, int], task_runner.Work]
     """The work, for a number of concurrent tasks."""
     report: Report
+    compare: Callable[[Sequence[QueueRange], StreamOffsets, OnDataLoss], None] | None = None
+    """After a micro-batch: reports ranges of queues that were changed while it was copied."""
     batches: int = 0
     _table: dict[MessageQueue, MessageQueue] = field(default_factory=dict)
     _stopping: threading.Event = field(default_factory=threading.Event)
@@ -99,6 +102,8 @@ class MicroBatchCopier:
         failures = task_runner.run(spark, tasks, progress_files, self.work(routing, at_a_time))
         if failures:
             raise SendFailed(failures[0])
+        if slices and self.compare is not None:
+            self.compare([slice_.part for slice_ in slices], planned_of(rows), self._count_gone)
         for slice_ in slices:
             self._count(slice_, progress_files.read(slice_))
         for part, gone in selected:
@@ -119,7 +124,12 @@ class MicroBatchCopier:
             self.report.lost |= progress.detail.get("lost", {})
 
     def _count_gone(self, part: QueueRange, why: str) -> None:
-        """Count a loss found while planning; no worker reads it."""
+        """Count a loss found while planning; no worker reads it. An empty range: a queue that is read again
+        from an earlier offset."""
+        if not len(part):
+            queue = part.queue
+            self.report.notes.append(f"{queue.topic}@{queue.broker_name}:{queue.queue_id}: {why}")
+            return
         counts: Counts = {}
         add(counts, part)
         self.report.count(part.queue.topic, counts)

@@ -61,10 +61,15 @@ class FileArguments:
             raise InvalidOption("--to: the folder of the export is required")
         return self.to.absolute()
 
-    def as_text(self) -> dict[str, object]:
-        """For the report and the fingerprint of the export."""
+    def as_text(self) -> dict[str, str]:
+        """For the fingerprint of the export."""
+        return {name: str(value) for name, value in self.as_json().items()}
+
+    def as_json(self) -> dict[str, object]:
+        """For the report and the manifest."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: str(value) for name, value in given.items() if value is not None}
+        shown = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+        return {name: value for name, value in shown.items() if value is not None}
 
     def layout(self) -> Layout:
         """InvalidOption."""
@@ -88,7 +93,8 @@ def export(
     watch, layout, folder = Watch(), files.layout(), files.folder()
     message_source = source.message_source(running.timeout_s)
     given = job_fingerprint(source, **files.as_text())
-    report = Report(JOB, "", str(message_source), str(folder), given)
+    shown_as = job_fingerprint(source, **files.as_json())
+    report = Report(JOB, "", str(message_source), str(folder), shown_as)
     if dry_run:
         _count(report, planning.planned(message_source, source))
     else:
@@ -110,6 +116,7 @@ def export(
                 open_bodies=files.open_bodies,
                 fail_on_data_loss=source.fail_on_data_loss,
             )
+            planning.lose_changed(job_checkpoint, message_source, source.fail_on_data_loss)
             _export(job_checkpoint, work, report, quiet=running.quiet)
     report.seconds = watch.seconds
     if running.report is not None:
@@ -166,7 +173,7 @@ def manifest_of(
         source=report.source,
         started_ms=job_checkpoint.created_ms,
         finished_ms=time.time_ns() // 1_000_000,
-        options={name: str(value) for name, value in report.arguments.items()},
+        options=dict(report.arguments),
         columns=layout.columns,
         partition_by=layout.partition_by,
         ranges=tuple(ranges),

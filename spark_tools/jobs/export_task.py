@@ -14,7 +14,7 @@ from firearrow.spark_tools.arrow.parquet_writer import Layout, ParquetWriter
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import Source, SourceReader
 from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
-from firearrow.spark_tools.jobs.losses import SliceLosses
+from firearrow.spark_tools.jobs.losses import LOST_WHOLE, SliceLosses
 
 READ_BYTES = 2 << 20
 """A chunk is scanned once for each column and should stay in a core's caches."""
@@ -51,7 +51,9 @@ class ExportTask:
             ParquetWriter(self.folder, part_name(slices[0].number), self.layout) as part,
         ):
             for slice_ in slices:
-                done.append(self._write(reader, slice_, part))
+                progress = progress_files.read(slice_)
+                lost = progress.detail.get(LOST_WHOLE)
+                done.append(progress if lost else self._write(reader, slice_, part))
             files = part.finish()
         done[0].detail["files"] = [asdict(file) for file in files]
         for progress in done:

@@ -4,6 +4,8 @@ Takes an export by its manifest, or any Parquet with a column `body`. Keeps the 
 default. If it is killed, the same command resumes. The files are only read.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -17,17 +19,24 @@ from firearrow.spark_tools.arrow.queue_partitioner import QueueIdUse
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs import task_runner
 from firearrow.spark_tools.jobs.arguments import RunArguments, TargetArguments, as_text
-from firearrow.spark_tools.jobs.checkpoint import Checkpoint, InvalidCheckpoint, Slice, checkpoint
+from firearrow.spark_tools.jobs.checkpoint import (
+    Checkpoint,
+    InvalidCheckpoint,
+    Slice,
+    SliceProgress,
+    checkpoint,
+)
 from firearrow.spark_tools.jobs.import_task import ImportTask
-from firearrow.spark_tools.jobs.parquet_input import ParquetInput, parquet_input, queues_in
+from firearrow.spark_tools.jobs.parquet_input import ParquetInput, parquet_input, queues_in, topic_rows
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, program
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.rate_limit import RateLimits
-from firearrow.spark_tools.jobs.report import Report, Watch
+from firearrow.spark_tools.jobs.report import NOTHING_LEFT, Report, Watch
 from firearrow.spark_tools.jobs.send_job import queues_at
 from firearrow.spark_tools.live.sender import Sender
 
 JOB = "import"
+NO_ROWS = "the files have no rows: nothing was sent"
 CHANGEABLE = frozenset({"rate", "bytes_rate", "create_topics", "target_settings"})
 """Arguments that may change between runs of the same job."""
 Option = typer.Option
@@ -68,7 +77,7 @@ def import_(
     report = Report(JOB, "", found.source, sending.target or "", given)
     sink_settings = _sink_settings(found, sending, unordered)
     if dry_run:
-        _count(report, found)
+        _count(report, found, sink_settings.topic or "")
     else:
         same = {name: value for name, value in given.items() if name not in CHANGEABLE}
         with checkpoint(
@@ -145,8 +154,27 @@ def _import(
         with shown(JOB, job_checkpoint.progress_files, job_checkpoint.slices, quiet=running.quiet):
             report.failures = task_runner.run(spark, tasks, job_checkpoint.progress_files, work)
     else:
-        report.notes.append("everything is done already; use another --checkpoint to do it again")
-    report.add(job_checkpoint, job_checkpoint.progress_files.written())
+        report.notes.append(NOTHING_LEFT if _has_rows(job_checkpoint) else NO_ROWS)
+    add_counts(report, job_checkpoint, job_checkpoint.progress_files.written())
+    if not _has_rows(job_checkpoint):
+        job_checkpoint.forget()
+
+
+def _has_rows(job_checkpoint: Checkpoint) -> bool:
+    return any(len(slice_.part) for slice_ in job_checkpoint.slices)
+
+
+def add_counts(report: Report, job_checkpoint: Checkpoint, written: Iterable[SliceProgress]) -> None:
+    """What was sent, by the topic in the rows. Progress files of earlier versions count by file only."""
+    for progress in written:
+        part = job_checkpoint.slices[progress.number].part
+        rest = Counter(progress.counts) + Counter(offsets=progress.next - part.start)
+        for topic, counts in progress.detail.get("topics", {}).items():
+            found = {**counts, "offsets": counts["messages"]}
+            report.count(topic, found)
+            rest.subtract(found)
+        if rest["messages"] > 0:
+            report.count(part.queue.topic, rest)
 
 
 def _tasks(job_checkpoint: Checkpoint, found: ParquetInput) -> list[list[Slice]]:
@@ -166,11 +194,18 @@ def _tasks(job_checkpoint: Checkpoint, found: ParquetInput) -> list[list[Slice]]
     ]
 
 
-def _count(report: Report, found: ParquetInput) -> None:
+def _count(report: Report, found: ParquetInput, otherwise: str) -> None:
     for file_range in found.file_ranges:
-        counts = {"messages": file_range.rows, "files": len(file_range.files), "bytes": file_range.bytes}
-        report.topics[file_range.name] = counts
-        report.totals = {name: report.totals.get(name, 0) + count for name, count in counts.items()}
+        by_topic: Counter[str] = Counter()
+        for file in file_range.files:
+            rows = topic_rows(file, otherwise)
+            by_topic += rows
+            for topic in rows:
+                report.count(topic, {"files": 1})
+        for topic, count in by_topic.items():
+            size = file_range.bytes * count // max(1, file_range.rows)
+            report.count(topic, {"messages": count, "bytes": size})
+    report.totals["files"] = sum(len(file_range.files) for file_range in found.file_ranges)
     report.notes.append("nothing was sent; bytes are those of the files")
 
 

@@ -1,15 +1,17 @@
 """Sends the files of one chain to a cluster, in the worker: Arrow → batches → socket.
 
-Progress advances only past rows that the target has acknowledged, so rows are sent at least once. One thread.
+Progress advances only past rows that the target has acknowledged, so rows are sent at least once. Its detail
+`topics` has what was sent by the topic in the rows. One thread.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from firearrow.spark_tools.arrow.batch_sender import BatchSender, SinkSettings, unique_ids
+from firearrow.spark_tools.arrow.batch_sender import BatchSender, SentTotals, SinkSettings, unique_ids
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.parquet_input import FileRange, batches
@@ -69,6 +71,8 @@ class FileSender:
             progress_files,
         )
         self._sender, self._buckets = sender, buckets
+        self._rows: Counter[str] = Counter()
+        """Rows by topic since the progress was written."""
 
     def send(self) -> None:
         """Send the remaining rows. SendFailed, InvalidOption: the progress stays before unacknowledged rows."""
@@ -76,6 +80,7 @@ class FileSender:
         for batch in batches(self._file_range, self._progress.next):
             self._buckets[0].acquire(len(batch))
             self._buckets[1].acquire(batch.nbytes)
+            self._rows += topic_rows(batch, self._of.sink_settings.topic)
             self._send_batch(batch_sender, with_topics(batch, self._of.renamed))
             rows, size = rows + len(batch), size + batch.nbytes
             if size >= CHECKPOINT_BYTES:
@@ -100,8 +105,33 @@ class FileSender:
         sent = batch_sender.finish()
         self._progress.count("messages", sent.messages)
         self._progress.count("bytes", sent.bytes)
+        self._count_topics(sent)
         self._progress.next += rows
         self._progress_files.write(self._progress)
+
+    def _count_topics(self, sent: SentTotals) -> None:
+        """Topics that are sent to the same one share its bytes by their rows."""
+        counts = self._progress.detail.setdefault("topics", {})
+        at_target: Counter[str] = Counter()
+        for topic, rows in self._rows.items():
+            at_target[self._target(topic)] += rows
+        for topic, rows in self._rows.items():
+            target = self._target(topic)
+            of_topic = counts.setdefault(topic, {"messages": 0, "bytes": 0})
+            of_topic["messages"] += rows
+            of_topic["bytes"] += sent.topics.get(target, (0, 0))[1] * rows // at_target[target]
+        self._rows.clear()
+
+    def _target(self, topic: str) -> str:
+        return self._of.sink_settings.topic or self._of.renamed(topic)
+
+
+def topic_rows(batch: pa.RecordBatch, topic: str | None) -> Counter[str]:
+    """The number of rows of each topic; `topic`: of rows without one."""
+    if "topic" not in batch.schema.names:
+        return Counter({topic or "": batch.num_rows})
+    found = batch.column("topic").value_counts().to_pylist()
+    return Counter({each["values"] or topic or "": each["counts"] for each in found})
 
 
 def with_topics(batch: pa.RecordBatch, renamed: Callable[[str], str]) -> pa.RecordBatch:

@@ -5,6 +5,8 @@ from firearrow.spark_tools.jobs.checkpoint import SliceProgress
 from firearrow.spark_tools.plan.data_loss import DataLosses, FailFast
 
 NAMED_MAX = 1000
+LOST_WHOLE = "lost whole"
+"""In a mark's detail: nothing of what was left of the slice is read."""
 Counts = dict[str, int]
 """`lost` messages in `lost_ranges`."""
 

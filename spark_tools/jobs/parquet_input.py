@@ -6,6 +6,7 @@ FileRanges into chains, which must be sent in order because they have rows of th
 in order, otherwise sorted in memory. One thread.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -125,7 +126,7 @@ def _exported(folder: Path, manifest: ExportManifest, contents: bool, ordered: b
         if ordered
         else tuple((file_range,) for file_range in file_ranges.values())
     )
-    packed = manifest.options.get("open_bodies") == "False"
+    packed = manifest.options.get("open_bodies") in (False, "False")  # text in earlier versions
     return ParquetInput(
         str(folder), chains, tuple(schemas), tuple(sorted({queue for queue, _ in queues})), packed
     )
@@ -181,6 +182,18 @@ def queues_in(found: ParquetInput) -> set[MessageQueue]:
                 f"{found.source}: more than {TOPICS_MAX} topics; is column topic the right one?"
             )
     return {MessageQueue(topic, ROWS, queue_id) for topic, queue_id in highest.items()}
+
+
+def topic_rows(file: ParquetRows, otherwise: str) -> Counter[str]:
+    """The number of rows of each topic in a file; `otherwise`: of rows that name none. Reads that column."""
+    found: Counter[str] = Counter()
+    if "topic" not in file.columns:
+        return Counter({str(file.constants.get("topic") or otherwise): file.rows})
+    with pq.ParquetFile(file.path) as opened:
+        for batch in opened.iter_batches(TOPIC_ROWS, columns=["topic"]):
+            for each in batch.column("topic").value_counts().to_pylist():
+                found[each["values"] or otherwise] += each["counts"]
+    return found
 
 
 def _highest(rows: Mapping[str, Any]) -> list[tuple[str, int]]:

@@ -2,15 +2,30 @@
 thread."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import ceil
 
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
-from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, Source, SourceReader
+from firearrow.spark_tools.base.source import (
+    IdentifyingReader,
+    OnDataLoss,
+    QueueRange,
+    RecordId,
+    Source,
+    SourceReader,
+)
 from firearrow.spark_tools.jobs.arguments import EARLIEST, LATEST, SourceArguments
-from firearrow.spark_tools.jobs.checkpoint import Plan
-from firearrow.spark_tools.jobs.losses import PlanLosses
+from firearrow.spark_tools.jobs.checkpoint import Checkpoint, Plan
+from firearrow.spark_tools.jobs.losses import LOST_WHOLE, PlanLosses, SliceLosses
 from firearrow.spark_tools.plan.batch import keyed, sized
+from firearrow.spark_tools.plan.data_loss import DataLosses
+from firearrow.spark_tools.plan.queue_records import (
+    MADE_AGAIN,
+    QueueRecordCheck,
+    QueueRecords,
+    StreamOffsets,
+)
 from firearrow.spark_tools.plan.splits import split_range
 from firearrow.spark_tools.plan.start_end import available_part, report_tail_losses, within
 from firearrow.spark_tools.plan.topics import TopicSelection
@@ -28,8 +43,50 @@ def planned(message_source: Source, source: SourceArguments) -> Plan:
     losses = PlanLosses(source.fail_on_data_loss)
     with message_source.open() as reader:
         parts = ranges(reader, source, losses)
+        losses.check()
+        records = last_records(reader, parts)
+    return Plan(slices(parts), losses.named, losses.by_topic, records)
+
+
+def last_records(reader: SourceReader, parts: Sequence[QueueRange]) -> dict[MessageQueue, RecordId]:
+    """The last record of each queue's ranges, as far as the source can tell."""
+    ends: dict[MessageQueue, int] = {}
+    for part in parts:
+        ends[part.queue] = max(part.end, ends.get(part.queue, 0))
+    if not isinstance(reader, IdentifyingReader):
+        return {}
+    found = reader.record_ids([(queue, end - 1) for queue, end in ends.items()])
+    return {queue: record for queue, record in zip(ends, found, strict=True) if record is not None}
+
+
+def lose_changed(job_checkpoint: Checkpoint, message_source: Source, fail: bool) -> None:
+    """Of a job that is resumed: finish the slices of queues that have other records now than when they were
+    planned, and count the rest of them as lost. DataLoss."""
+    left = [slice_ for slice_ in job_checkpoint.unfinished() if slice_.part.queue in job_checkpoint.records]
+    if not left or not job_checkpoint.resumed:
+        return
+    planned = StreamOffsets(
+        {queue: record.queue_offset + 1 for queue, record in job_checkpoint.records.items()},
+        {queue: QueueRecords(last=record) for queue, record in job_checkpoint.records.items()},
+    ).only(dict.fromkeys(slice_.part.queue for slice_ in left))
+    changed: set[MessageQueue] = set()
+    with message_source.open() as reader:
+        for topic in sorted({queue.topic for queue in planned}):
+            of_topic = planned.only([queue for queue in planned if queue.topic == topic])
+            with suppress(TopicNotFound):  # raised again where the topic is read
+                changed |= QueueRecordCheck(reader).changed(of_topic, reader.bounds(list(of_topic))).keys()
+    losses = DataLosses(fail)
+    for slice_ in left:
+        if slice_.part.queue in changed:
+            progress = job_checkpoint.progress_files.read(slice_)
+            rest = QueueRange(slice_.part.queue, progress.next, slice_.part.end)
+            losses(rest, f"not read before {MADE_AGAIN}")
+            if not fail:
+                SliceLosses(progress, fail).count(rest, f"not read before {MADE_AGAIN}")
+                progress.next = slice_.part.end
+                progress.detail[LOST_WHOLE] = True
+                job_checkpoint.progress_files.write(progress)
     losses.check()
-    return Plan(slices(parts), losses.named, losses.by_topic)
 
 
 def ranges(reader: SourceReader, source: SourceArguments, lost: OnDataLoss) -> list[QueueRange]:

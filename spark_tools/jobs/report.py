@@ -17,6 +17,7 @@ from firearrow.spark_tools.jobs.checkpoint import Checkpoint, SliceProgress
 NAMED_MAX = 1000
 SHOWN_MAX = 10
 ROWS_SHOWN = 50
+NOTHING_LEFT = "everything is done already; use another --checkpoint to do it again"
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from firearrow.spark_tools.jobs.dry_run import DryRunTask
 from firearrow.spark_tools.jobs.progress import shown
 from firearrow.spark_tools.jobs.queue_mapping import Routing, writable
 from firearrow.spark_tools.jobs.rate_limit import RateLimits
-from firearrow.spark_tools.jobs.report import Report, Watch
+from firearrow.spark_tools.jobs.report import NOTHING_LEFT, Report, Watch
 from firearrow.spark_tools.jobs.send_task import CONCURRENT_QUEUES, SendTask
 from firearrow.spark_tools.jobs.task_runner import Work
 from firearrow.spark_tools.jobs.verify_task import VerifyTask
@@ -30,6 +30,7 @@ from firearrow.spark_tools.live.broker_source import BrokerSource
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import Sender
 
+NOTHING_THERE = "the source has no messages in what was selected: nothing was sent"
 Routed = tuple[Routing, list[str]]
 """Where messages go, and notes for the report."""
 
@@ -74,6 +75,8 @@ class SendJob:
                 resumed=job_checkpoint.resumed,
                 arguments=self.fingerprint,
             )
+            if self.send or self.dry_run:
+                planning.lose_changed(job_checkpoint, message_source, self.source.fail_on_data_loss)
             if self.dry_run:
                 self._count(job_checkpoint, message_source, message_filter, report)
             else:
@@ -129,10 +132,12 @@ class SendJob:
             )
             report.working_s = working.seconds
         elif self.send:
-            report.notes.append("everything is done already; use another --checkpoint to do it again")
+            report.notes.append(NOTHING_LEFT if job_checkpoint.slices else NOTHING_THERE)
         report.add(job_checkpoint, job_checkpoint.progress_files.written())
-        if self.verify and not report.failures:
+        if self.verify and job_checkpoint.slices and not report.failures:
             self._verify(job_checkpoint, message_source, message_filter, target, report)
+        if not job_checkpoint.slices:
+            job_checkpoint.forget()
 
     def _send_task(
         self,

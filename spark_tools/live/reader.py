@@ -12,15 +12,16 @@ from typing import Self, TypeVar
 
 from firearrow._native.columnar.record_spans import Spans, from_answer
 from firearrow._native.store.log.record import RecordError
+from firearrow._native.wire.codes import PullFlag, RequestCode, ResponseCode
 from firearrow.client.admin_api.admin import Admin
-from firearrow.client.base.errors import ClientError, NoRoute
+from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.body_check import with_valid_crc
 from firearrow.spark_tools.base.errors import RequestRefused, TopicNotFound
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.filter_eval import FilterEvaluator
-from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
-from firearrow.spark_tools.live.client_link import SharedAdmin
+from firearrow.spark_tools.base.source import LMQ_PREFIX, OnDataLoss, QueueRange, RecordId
+from firearrow.spark_tools.live.client_link import BUSY, SharedAdmin
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.pull_pipeline import BrokerFilter, FilterUnsupported, PullPipeline
 from firearrow.spark_tools.live.range_reader import RangeReader
@@ -74,6 +75,14 @@ class LiveReader:
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         return self._ask(lambda admin: admin.offset_at(queue, ms))
+
+    def record_ids(self, places: Sequence[tuple[MessageQueue, int]]) -> list[RecordId | None]:
+        """The records at these queue offsets; None: there is none, or the broker refuses to show it."""
+
+        async def asking(admin: Admin) -> list[RecordId | None]:
+            return await _gathered(partial(_record_id, admin, self._group, *place) for place in places)
+
+        return self._ask(asking)
 
     def bytes_of(self, part: QueueRange) -> int:
         """Estimated from the first records read of that topic at that broker; 0 without records."""
@@ -170,6 +179,39 @@ async def _gathered(questions: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
 async def _bounds(admin: Admin, queue: MessageQueue) -> tuple[int, int]:
     first = await admin.min_offset(queue)
     return first, max(first, await admin.max_offset(queue))
+
+
+async def _record_id(admin: Admin, group: str, queue: MessageQueue, queue_offset: int) -> RecordId | None:
+    """Pulls one record. Errors of a broker that is busy or does not answer."""
+    topic = admin.namespace.wrap(queue.topic)
+    fields = {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": str(queue.queue_id),
+        "queueOffset": str(queue_offset),
+        "maxMsgNums": "1",
+        "sysFlag": str(int(PullFlag.PULL_SUBSCRIPTION)),
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subVersion": "0",
+        "subscription": "*",
+        "expressionType": "TAG",
+        "bname": queue.broker_name,
+    }
+    place = replace(queue, topic=topic)
+    try:
+        answer = await admin.calls.ask_master(place, RequestCode.PULL_MESSAGE, fields)
+        if answer.code in BUSY:
+            raise BrokerError(answer.code, answer.remark or "", queue.broker_name)
+        found = from_answer(answer.body) if answer.code == ResponseCode.SUCCESS else None
+    except RecordError as error:
+        raise RequestRefused(f"{queue.topic}: cannot decode the broker's response: {error}") from error
+    if not found:
+        return None
+    first = found[0]
+    if first.queue_offset > queue_offset and not queue.topic.startswith(LMQ_PREFIX):
+        return None
+    return RecordId(queue_offset, first.physical_offset, first.store_timestamp)
 
 
 async def _committed(admin: Admin, group: str) -> dict[MessageQueue, int]:

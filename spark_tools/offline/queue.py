@@ -18,7 +18,7 @@ from firearrow._native.offline.queue_reader import ENTRY, PRE_BLANK_SIZE, Entry,
 from firearrow._native.offline.segment_files import segment_at
 from firearrow._native.store.log.record import RecordError
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.base.source import LMQ_PREFIX
+from firearrow.spark_tools.base.source import LMQ_PREFIX, RecordId
 
 FIELDS = np.dtype([("physical", ">i8"), ("size", ">i4"), ("code", ">i8")])
 """The fields of an array of entries."""
@@ -117,6 +117,12 @@ class StoredQueue:
             )[0]
         except RecordError:
             return None
+
+    def record_id(self, number: int) -> RecordId | None:
+        """The record of an entry; None: there is no whole record."""
+        self.entries.refresh()
+        found = self._record(number)
+        return None if found is None else RecordId(number, found.base + found.position(0), found.store_ms(0))
 
     def offset_at(self, ms: int) -> int:
         """The first offset stored at `ms` or later; the end if there is none.

@@ -10,7 +10,7 @@ from firearrow._native.offline.segment_files import SegmentFile, missing
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import InvalidOption, TopicNotFound
 from firearrow.spark_tools.base.filter import MessageFilter
-from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, RecordId
 from firearrow.spark_tools.offline.index_plan import by_index
 from firearrow.spark_tools.offline.log_order_plan import log_order_splits
 from firearrow.spark_tools.offline.queue_reader import StoredRangeReader
@@ -75,6 +75,16 @@ class OfflineReader:
     def offset_at(self, queue: MessageQueue, ms: int) -> int:
         with self._store(queue.broker_name).queue(queue) as stored:
             return stored.offset_at(ms)
+
+    def record_ids(self, places: Sequence[tuple[MessageQueue, int]]) -> list[RecordId | None]:
+        """The records at these queue offsets; None: there is no whole record."""
+        for name in {queue.broker_name for queue, _ in places}:
+            self._store(name).log.refresh()
+        return [self._record_id(*place) for place in places]
+
+    def _record_id(self, queue: MessageQueue, queue_offset: int) -> RecordId | None:
+        with self._store(queue.broker_name).queue(queue) as stored:
+            return stored.record_id(queue_offset)
 
     def bytes_of(self, part: QueueRange) -> int:
         with self._store(part.queue.broker_name).queue(part.queue) as stored:

@@ -7,6 +7,8 @@
   their table
 - `options`: every option of the source
 - `pushdown`: filter pushdown: a query's filters as fewer queues, smaller ranges and a narrower message filter
+- `queue_records`: offsets of a stream with the records that they belong to, and where to go on if a queue has
+  others
 - `source`: makes the Source that options name: stores in folders, or brokers found through name servers
 - `splits`: splits ranges into units of work for tasks
 - `start_end`: resolves start and end points to offsets, and reports requested offsets that are missing

@@ -1,12 +1,14 @@
 """Offsets as JSON and as values, and the points where reading starts or ends.
 
-JSON form, in options and in stream checkpoints: `{"topic": {"broker": {"0": 23, "1": -1}}}`. Pure functions.
+JSON form, in options and in stream checkpoints: `{"topic": {"broker": {"0": 23, "1": -1}}}`. In checkpoints it
+also has the member RECORDS, which is ignored here, so that their offsets can be given as options. Pure
+functions.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.plan.option_parsing import ITEMS_MAX, json_object, json_value, number, parse_time
@@ -16,6 +18,9 @@ OffsetsJson = dict[str, dict[str, dict[str, int]]]
 LATEST, EARLIEST = -1, -2
 """In JSON, these stand for the ends of a queue."""
 QUEUE_ID_MAX = (1 << 31) - 1
+RECORDS = "@records"
+"""Not a valid topic name. Its value has the form of the offsets; see queue_records.py."""
+T = TypeVar("T")
 
 
 class OffsetEdge(Enum):
@@ -59,7 +64,21 @@ def offsets_json(offsets: Mapping[MessageQueue, int]) -> OffsetsJson:
 
 def offsets_of(tree: object, *, low: int = 0) -> Offsets:
     """Parse the JSON form. ValueError says what is wrong. `low`: the smallest valid offset."""
-    return _leaves(tree, lambda value: number(value, low))
+    return offset_tree(tree, lambda value: number(value, low))
+
+
+def offset_tree(tree: object, leaf: Callable[[object], T]) -> dict[MessageQueue, T]:
+    """The values of a JSON object of topics, brokers and queues. ValueError says what is wrong."""
+    found: dict[MessageQueue, T] = {}
+    for topic, brokers in _members(tree, "topics"):
+        if topic == RECORDS:
+            continue
+        for broker, queues in _members(brokers, f"brokers of {topic}"):
+            for queue, value in _members(queues, f"queues of {topic} at {broker}"):
+                found[MessageQueue(topic, broker, number(queue, 0, QUEUE_ID_MAX))] = leaf(value)
+                if len(found) > ITEMS_MAX:
+                    raise ValueError(f"more than {ITEMS_MAX} queues")
+    return found
 
 
 def start_point(text: str) -> Point:
@@ -77,7 +96,7 @@ def end_point(text: str) -> Point:
 
 def times_point(text: str) -> AtTimes:
     """JSON with times instead of offsets: ms or ISO 8601."""
-    return AtTimes(_leaves(json_object(text), _time))
+    return AtTimes(offset_tree(json_object(text), _time))
 
 
 def queue_ids(value: object) -> frozenset[int]:
@@ -100,17 +119,6 @@ def _point(text: str) -> Point:
 
 def _time(value: object) -> int:
     return parse_time(value if isinstance(value, str) else str(number(value, 0)))
-
-
-def _leaves(tree: object, leaf: Callable[[object], int]) -> Offsets:
-    found: Offsets = {}
-    for topic, brokers in _members(tree, "topics"):
-        for broker, queues in _members(brokers, f"brokers of {topic}"):
-            for queue, value in _members(queues, f"queues of {topic} at {broker}"):
-                found[MessageQueue(topic, broker, number(queue, 0, QUEUE_ID_MAX))] = leaf(value)
-                if len(found) > ITEMS_MAX:
-                    raise ValueError(f"more than {ITEMS_MAX} queues")
-    return found
 
 
 def _members(tree: Any, what: str) -> list[tuple[str, Any]]:  # noqa: ANN401

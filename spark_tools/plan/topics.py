@@ -25,10 +25,15 @@ class AssignedQueues:
     broker_name: str | None
     queue_ids: frozenset[int]
 
+    def of(self, there: list[MessageQueue]) -> list[MessageQueue]:
+        """Those of them that are there."""
+        return [
+            q for q in there if self.broker_name in (None, q.broker_name) and q.queue_id in self.queue_ids
+        ]
+
     def queues(self, there: list[MessageQueue]) -> list[MessageQueue]:
         """TopicNotFound names the queues that do not exist."""
-        of_broker = [q for q in there if self.broker_name in (None, q.broker_name)]
-        found = [q for q in of_broker if q.queue_id in self.queue_ids]
+        found = self.of(there)
         missing = self.queue_ids - {q.queue_id for q in found}
         if missing:
             where = f" at broker {self.broker_name}" if self.broker_name is not None else ""

@@ -1,5 +1,6 @@
 """A log in memory with the interface of a Source: queues of records that a test adds, expires and removes."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -8,7 +9,7 @@ from firearrow._native.columnar.record_spans import Spans
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import TopicNotFound
 from firearrow.spark_tools.base.filter import MessageFilter
-from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, RecordId
 from tests.spark.record_bytes import STORED_MS, properties_bytes, record_bytes, spans_of
 
 BROKER = "broker-a"
@@ -128,3 +129,58 @@ class FakeLog:
 
     def groups(self) -> dict[str, dict[MessageQueue, int]]:
         return {}
+
+
+@dataclass
+class IdentifyingLog(FakeLog):
+    """A FakeLog that also tells which record is at an offset. Each message is stored one ms after the one before."""
+
+    end: int = 0
+    """Of the log, physical."""
+    now_ms: int = STORED_MS
+    ids: dict[MessageQueue, dict[int, RecordId]] = field(default_factory=dict)
+    taken_away: dict[MessageQueue, FakeQueue] = field(default_factory=dict)
+    """Not listed any more, but with their bounds."""
+
+    def add(
+        self,
+        queue: MessageQueue,
+        count: int = 1,
+        *,
+        body: bytes = b"",
+        tags: str = "",
+        stored_ms: int | None = None,
+    ) -> None:
+        for _ in range(count):
+            self.now_ms = self.now_ms + 1 if stored_ms is None else stored_ms
+            super().add(queue, body=body, tags=tags, stored_ms=self.now_ms)
+            number = self.queues_there[queue].end - 1
+            self.ids.setdefault(queue, {})[number] = RecordId(number, self.end, self.now_ms)
+            self.end += 100
+
+    def delete(self, *queues: MessageQueue) -> None:
+        for queue in queues:
+            del self.queues_there[queue]
+            self.ids.pop(queue, None)
+
+    def backup(self) -> "IdentifyingLog":
+        return copy.deepcopy(self)
+
+    def restore(self, backup: "IdentifyingLog") -> None:
+        """Time goes on."""
+        kept = backup.backup()
+        self.queues_there, self.ids, self.end = kept.queues_there, kept.ids, kept.end
+        self.now_ms += 1000
+
+    def bounds(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+        away = {queue: self.taken_away[queue] for queue in queues if queue in self.taken_away}
+        return super().bounds(queues) | {queue: (each.first, each.end) for queue, each in away.items()}
+
+    def record_ids(self, places: Sequence[tuple[MessageQueue, int]]) -> list[RecordId | None]:
+        there = self.queues_there
+        return [
+            self.ids[queue][number]
+            if queue in there and there[queue].first <= number < there[queue].end
+            else None
+            for queue, number in places
+        ]

@@ -8,6 +8,8 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from firearrow.client import blocking
+from firearrow.client.base.message import Message
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.jobs.copy_ import cli
 from tests.spark.damaged_store import COUNT, QUEUE, fill, opened
@@ -95,3 +97,27 @@ def test_a_topic_that_is_not_there_is_one_sentence(copy: Copy, root: Path) -> No
     assert "Nothing" in ran.err
     assert ran.err.startswith("firearrow: ")
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.timeout(200)
+def test_a_topic_that_was_made_again_is_copied_from_its_first_message(
+    copy: Copy, target: LocalBroker
+) -> None:
+    asked = ("--name-server", target.name_server, "--topics", "again", "--to-topic", "again=copied")
+    with (
+        blocking.Admin(name_server=target.name_server) as admin,
+        blocking.Producer("again", name_server=target.name_server) as producer,
+    ):
+        for name, count in (("old", 10), ("new", 4)):
+            admin.create_topic("again", 1)
+            for number in range(count):
+                producer.send(Message("again", f"{name} {number}".encode()))
+            ran = copy(*asked)
+            assert ran.code == 0, ran.err
+            assert (ran.report["lost"], ran.report["totals"]["messages"]) == ({}, count)
+            admin.delete_topic("again")
+    assert "again@s:0: the topic was deleted and made again" in "".join(ran.report["notes"])
+    expected = [
+        f"{name} {number}".encode() for name, count in (("old", 10), ("new", 4)) for number in range(count)
+    ]
+    assert bodies(target.store, "copied") == {0: expected}

@@ -72,6 +72,10 @@ def test_every_message_is_in_the_files_once(
     manifest = ExportManifest.read(tmp_path / "out")
     manifest.check_files(tmp_path / "out", contents=True)
     assert manifest.rows == len(rows)
+    options = orjson.loads((tmp_path / "out" / "_manifest.json").read_bytes())["options"]
+    assert options["path"] == [str(store.root)]
+    assert options["open_bodies"] is True
+    assert options["compression"] == "zstd"
     assert {each.topic: each.rows for each in manifest.ranges}.keys() == TOPICS.keys()
     assert {Path(each.path).parts[0] for each in manifest.files} == {f"topic={topic}" for topic in TOPICS}
     assert not list((tmp_path / "out").rglob("*.writing"))

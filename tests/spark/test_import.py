@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,12 +20,15 @@ from firearrow.spark_tools.base.provenance import Provenance
 from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.jobs import export as exporting
 from firearrow.spark_tools.jobs import import_ as job
-from firearrow.spark_tools.jobs.checkpoint import ProgressFiles, Slice, SliceProgress
+from firearrow.spark_tools.jobs import task_runner
+from firearrow.spark_tools.jobs.checkpoint import Checkpoint, ProgressFiles, Slice, SliceProgress
 from firearrow.spark_tools.jobs.import_task import ImportTask
 from firearrow.spark_tools.jobs.parquet_input import parquet_input
+from firearrow.spark_tools.jobs.report import NOTHING_LEFT, Report
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.offline.store_source import StoreSource
 from firearrow.spark_tools.plan.data_loss import FailFast
+from tests.spark.in_process_context import InProcessSparkContext
 from tests.spark.stores import BROKER, KnownStore
 
 if TYPE_CHECKING:
@@ -208,6 +212,56 @@ def test_files_that_changed_need_another_checkpoint(
 def imported_after(folder: Path, rows: int) -> job.ParquetInput:
     pq.write_table(pa.table({"body": ["x"] * rows}), folder / "x.parquet")
     return parquet_input(folder, contents=False, ordered=True)
+
+
+def reported(tmp_path: Path, *arguments: object) -> dict[str, Any]:
+    file = tmp_path / "report.json"
+    assert run(tmp_path, *arguments, "--report", file) == 0
+    found: dict[str, Any] = orjson.loads(file.read_bytes())
+    return found
+
+
+def test_the_report_counts_by_the_topic_in_the_rows(
+    broker: LocalBroker, topics: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_runner, "context", lambda _: InProcessSparkContext())
+    topic = topics(1)
+    rows = ["A"] * 30 + ["B"] * 10
+    pq.write_table(pa.table({"body": ["x" * 100] * 40, "topic": rows}), tmp_path / "x.parquet")
+    pq.write_table(pa.table({"body": ["x" * 100] * 5, "topic": ["A"] * 5}), tmp_path / "y.parquet")
+    given = ("--parquet", tmp_path, "--target", broker.name_server, "--to-topic", topic)
+    dry = reported(tmp_path, *given, "--dry-run")
+    assert {name: counts["messages"] for name, counts in dry["topics"].items()} == {"A": 35, "B": 10}
+    assert {name: counts["files"] for name, counts in dry["topics"].items()} == {"A": 2, "B": 1}
+    assert (dry["totals"]["messages"], dry["totals"]["files"]) == (45, 2)
+    for _ in range(2):
+        sent = reported(tmp_path, *given)
+        counts = {name: (each["messages"], each["offsets"]) for name, each in sent["topics"].items()}
+        assert counts == {"A": (35, 35), "B": (10, 10)}
+        assert sent["topics"]["A"]["bytes"] > 3 * sent["topics"]["B"]["bytes"] > 3000
+    assert sent["notes"][-1] == NOTHING_LEFT
+
+
+def test_marks_of_an_earlier_version_are_reported_by_file() -> None:
+    held = Checkpoint(
+        Path(), "import", "id", 0, (Slice(0, QueueRange(MessageQueue("x.parquet", "rows", 0), 0, 9)),), True
+    )
+    report = Report("import", "id", "")
+    mark = SliceProgress(0, 9, {"messages": 9, "bytes": 90}, {"topics": {"A": {"messages": 4, "bytes": 40}}})
+    job.add_counts(report, held, [mark])
+    assert report.topics == {
+        "A": {"messages": 4, "bytes": 40, "offsets": 4},
+        "x.parquet": {"messages": 5, "bytes": 50, "offsets": 5},
+    }
+
+
+def test_files_without_rows_are_not_said_to_be_done(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"body": pa.array([], pa.string())}), tmp_path / "x.parquet")
+    ran = reported(tmp_path, "--parquet", tmp_path, "--target", "127.0.0.1:1", "--to-topic", "T")
+    assert ran["notes"] == [
+        "sent without REPLAY_* properties: " + ran["notes"][0].partition(": ")[2],
+        job.NO_ROWS,
+    ]
 
 
 def test_a_dry_run_counts_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,21 +5,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import lz4.frame
 import orjson
 import pytest
 
 from firearrow.client import blocking
+from firearrow.client.base.compression import FLAGS
 from firearrow.client.base.message import Message, MessageQueue
+from firearrow.client.base.options import CompressionKind
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.errors import SendFailed
 from firearrow.spark_tools.base.provenance import Provenance
 from firearrow.spark_tools.jobs import send_task
 from firearrow.spark_tools.jobs.replay import cli
+from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.live.sender import PendingSend, Sender
 from firearrow.spark_tools.offline import index_plan
 from tests.spark.replaying import Job, bodies, file_hashes, job, stored
 from tests.spark.stores import BROKER, SETTINGS, Golden, Known, KnownStore
 
+LZ4_INDEPENDENT_BLOCKS = 1 << 5
+"""A bit of the frame descriptor's first byte, which follows the four bytes of the magic number."""
 ONE = '{"T": {"b": {"0": 1}}}'
 
 
@@ -73,6 +79,23 @@ def test_a_message_keeps_what_is_its_own_and_has_its_provenance(
             )
             assert bool(record.sys_flag & 1) is (message.packed is not None)
         assert broker == BROKER
+
+
+def test_frames_of_lz4_are_sent_as_they_are_stored(
+    broker: LocalBroker, topics: Callable[..., str], replay: Job
+) -> None:
+    """Java reads no linked blocks. No tool of Spark's compresses bodies itself, so none links them."""
+    topic, copied = topics(1), topics(1)
+    body = b"".join(b"%d" % number for number in range(20_000))
+    frames = [lz4.frame.compress(body, block_linked=linked) for linked in (False, True)]
+    assert [bool(frame[4] & LZ4_INDEPENDENT_BLOCKS) for frame in frames] == [True, False]
+    with Sender(Cluster.of({"nameServer": broker.name_server})) as sender:
+        for frame in frames:
+            queue = MessageQueue(topic, BROKER, 0)
+            sender.send_one(queue, 0, frame, b"", sys_flag=FLAGS[CompressionKind.LZ4]).wait()
+    path = ("--path", str(broker.store), "--topics", topic)
+    assert replay(*path, "--target", broker.name_server, "--to-topic", copied).code == 0
+    assert bodies(broker.store, copied) == {0: frames}
 
 
 def test_without_provenance_nothing_is_put(store: KnownStore, target: LocalBroker, replay: Job) -> None:
@@ -310,6 +333,18 @@ def test_what_is_finished_is_not_sent_again(store: KnownStore, target: LocalBrok
     assert again.report["notes"] == ["everything is done already; use another --checkpoint to do it again"]
     assert again.report["topics"] == first.report["topics"]
     assert sum(map(len, bodies(target.store, "Payments").values())) == len(store.of("Payments"))
+
+
+def test_a_range_without_messages_is_not_said_to_be_done(
+    store: KnownStore, target: LocalBroker, replay: Job
+) -> None:
+    arguments = ("--path", str(store.root), "--topics", "Payments", "--from", "2999-01-01", *to(target))
+    for more in ((), ("--verify",), ()):
+        ran = replay(*arguments, *more)
+        assert ran.code == 0, ran.err
+        assert ran.report["notes"] == ["the source has no messages in what was selected: nothing was sent"]
+        assert not ran.report["resumed"]
+    assert not (replay.folder / "checkpoint").exists()
 
 
 def test_other_arguments_with_the_same_checkpoint_are_refused(
