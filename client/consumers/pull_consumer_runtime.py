@@ -12,18 +12,17 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, NoRoute
 from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.options import MessageModel, PullConsumerOptions
+from firearrow.client.base.options import PullConsumerOptions
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.diagnostics.inspection import register_inspection_handlers
 from firearrow.client.diagnostics.running_info import RunningConsumer, running_info
 from firearrow.client.pull.prefetcher import UNKNOWN, PrefetchContext, Prefetcher
 from firearrow.client.pull.pull_request import PullClient
 from firearrow.client.rebalance.allocate_strategies import strategy_of
-from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
 from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.rebalance import QueueListener, Queues, RebalanceContext, Rebalancer
-from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore
+from firearrow.client.rebalance.remote_offset_store import default_offset_store
 from firearrow.client.rebalance.start_offset import PullRequest, start_offset
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
@@ -57,7 +56,9 @@ class PullConsumerRuntime:
         self.config = config
         self.options = options = config.options
         self.running = False
-        self.offsets = config.offset_store or self._default_offsets()
+        self.offsets = config.offset_store or default_offset_store(
+            instance, self.group, options.model, options.offsets_folder
+        )
         self.queue_offsets = QueueOffsets(instance)
         self._started_ms = now_ms()
         self._process_queues: dict[MessageQueue, ProcessQueue] = {}
@@ -226,11 +227,6 @@ class PullConsumerRuntime:
         return self.config.expressions.get(topic)
 
     # ---- composition ----
-
-    def _default_offsets(self) -> OffsetStore:
-        if self.options.model is MessageModel.CLUSTERING:
-            return RemoteOffsetStore(self.instance, self.group)
-        return LocalOffsetStore(self.options.offsets_folder(), self.instance.client_id, self.group)
 
     def _make_rebalancer(self) -> Rebalancer:
         subscriptions: Mapping[str, Subscription] = self.config.subscriptions

@@ -45,12 +45,11 @@ from firearrow.client.pop.pop_service import PopService
 from firearrow.client.pull.pull_request import PullClient
 from firearrow.client.pull.push_pull_loop import PullLoop, PullLoopContext
 from firearrow.client.rebalance.allocate_strategies import strategy_of
-from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.queue_locks import QueueLocks
 from firearrow.client.rebalance.rebalance import Queues, RebalanceContext, Rebalancer
-from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore
+from firearrow.client.rebalance.remote_offset_store import default_offset_store
 from firearrow.client.rebalance.start_offset import PullRequest, start_offset
 from firearrow.client.rebalance.subscription import check_filters
 from firearrow.client.remoting.client_instance import ClientInstance
@@ -186,7 +185,9 @@ class PushConsumerRuntime:
         self.stats = ConsumerStats()
         self._sampler: Cancellable | None = None
         self.table: dict[MessageQueue, ProcessQueue] = {}
-        self.offsets = config.offset_store or self._default_offsets()
+        self.offsets = config.offset_store or default_offset_store(
+            instance, self.group, options.model, options.offsets_folder
+        )
         self._retry_producer = RetryProducer(instance.options)
         self._tracing = ConsumeTracing(config, instance)
         self._locks = _PersistingLocks(self) if options.orderly and self._clustering else None
@@ -374,11 +375,6 @@ class PushConsumerRuntime:
     @property
     def _clustering(self) -> bool:
         return self.options.model is MessageModel.CLUSTERING
-
-    def _default_offsets(self) -> OffsetStore:
-        if self._clustering:
-            return RemoteOffsetStore(self.instance, self.group)
-        return LocalOffsetStore(self.options.offsets_folder(), self.instance.client_id, self.group)
 
     def _make_pop_runtime(self) -> PopRuntime:
         return PopRuntime(

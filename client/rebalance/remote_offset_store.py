@@ -1,4 +1,4 @@
-"""RemoteOffsetStore: the offsets of a group at the brokers, for CLUSTERING.
+"""RemoteOffsetStore: the offsets of a group at the brokers, for CLUSTERING; `default_offset_store` chooses a store.
 
 Offsets are written one-way: a lost one is repeated by the next write. The last write waits for the brokers'
 answers, because Apache's broker may otherwise give the next member an older offset. Event loop only.
@@ -6,13 +6,16 @@ answers, because Apache's broker may otherwise give the next member an older off
 
 import asyncio
 import logging
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import ClientError, OffsetUnknown, check
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetTable, ReadOffset
+from firearrow.client.base.options import MessageModel
+from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
+from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetStore, OffsetTable, ReadOffset
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import MASTER
 
@@ -120,3 +123,12 @@ class RemoteOffsetStore(OffsetTable):
         if found is None:
             raise ClientError(f"broker {routes.broker_name_of(queue)} is not known")
         return found.address
+
+
+def default_offset_store(
+    instance: ClientInstance, group: str, model: MessageModel, directory: Callable[[], str | os.PathLike[str]]
+) -> OffsetStore:
+    """Where a consumer without its own store keeps its offsets: at the brokers, or in a file of `directory()`."""
+    if model is MessageModel.CLUSTERING:
+        return RemoteOffsetStore(instance, group)
+    return LocalOffsetStore(directory(), instance.client_id, group)
