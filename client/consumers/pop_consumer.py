@@ -24,6 +24,7 @@ from firearrow.client.pop.ack import AckClient
 from firearrow.client.pop.pop_prefetcher import PopPrefetcher, PopSource, ReceiveOptions
 from firearrow.client.pop.pop_request import ANY_QUEUE, PopRequest
 from firearrow.client.pop.receipt_handles import receipt_handle_of
+from firearrow.client.pop.start_after_last import StartAfterLast
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PERM_READ
@@ -52,6 +53,7 @@ class PopConsumer(Service):
         self._subscriptions: dict[str, Subscription] = {}
         self._prefetcher: PopPrefetcher | None = None
         self._acks: AckClient | None = None
+        self._first: StartAfterLast | None = None
 
     # ---- lifecycle ----
 
@@ -59,7 +61,11 @@ class PopConsumer(Service):
         """ConfigError: this client id already has a consumer of this group."""
         await instance.join_consumer(self)
         self._acks = AckClient(instance, self.group, self._client.api_timeout_s)
-        self._prefetcher = PopPrefetcher(instance, open_body, self._matches_filter, now_ms)
+        if self.options.from_where is ConsumeFromWhere.LAST_OFFSET:
+            self._first = StartAfterLast(instance, self.group)
+        self._prefetcher = PopPrefetcher(
+            instance, open_body, self._matches_filter, now_ms, self._first and self._first.ensure
+        )
         for topic in self.topics():
             await self._ensure_known(instance, topic)
 
@@ -186,6 +192,8 @@ class PopConsumer(Service):
             log.warning("topic %s: its brokers are not known yet: %s", topic, error)
         instance.heartbeats.forget()
         await instance.heartbeat_all()
+        if self._first is not None:
+            await self._first.begin(topic)
 
     async def _pop_sources(self, topic: str | None) -> list[PopSource]:
         """All brokers of the topic, or of all topics.

@@ -60,7 +60,7 @@ class PullConsumerRuntime:
             instance, self.group, options.model, options.offsets_folder
         )
         self.queue_offsets = QueueOffsets(instance)
-        self._started_ms = now_ms()
+        self._started_ms = self._since_ms = now_ms()
         self._process_queues: dict[MessageQueue, ProcessQueue] = {}
         self._start_offset = start_offset(
             self.offsets,
@@ -68,6 +68,7 @@ class PullConsumerRuntime:
             options.from_where,
             int(options.from_time.timestamp() * 1000),
             ReadOffset.MEMORY_FIRST,
+            self._since,
         )
         self.tasks = Prefetcher(
             PrefetchContext(
@@ -132,6 +133,7 @@ class PullConsumerRuntime:
         register_inspection_handlers(self.instance)
         self.running = True
         await self._send_first_heartbeats()
+        self._since_ms = now_ms()
         if self.config.assigned is not None:
             self.assign(self.config.assigned)
 
@@ -220,6 +222,11 @@ class PullConsumerRuntime:
     def _begin(self, request: PullRequest) -> None:
         if self.running:
             self.tasks.begin(request.queue, request.process_queue, request.next_offset)
+
+    def _since(self, topic: str) -> int:
+        """When this consumer began to want the topic, ms."""
+        subscription = self._subscription_of(topic)
+        return self._since_ms if subscription is None else max(self._since_ms, subscription.since)
 
     def _subscription_of(self, topic: str) -> Subscription | None:
         if self.config.assigned is None:

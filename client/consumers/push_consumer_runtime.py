@@ -7,7 +7,7 @@ assign: it runs beside the pull side with the same handlers. Event loop only.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 
 from firearrow._native.wire.codes import RequestCode
@@ -17,7 +17,7 @@ from firearrow.client.base.errors import NoRoute
 from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.names import retry_topic
-from firearrow.client.base.options import MessageModel
+from firearrow.client.base.options import ConsumeFromWhere, MessageModel
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.consume.concurrent_service import ConcurrentService
 from firearrow.client.consume.consume_results import (
@@ -42,6 +42,7 @@ from firearrow.client.diagnostics.stats import SAMPLE_S, ConsumerStats
 from firearrow.client.pop.ack import AckClient
 from firearrow.client.pop.pop_loop import PopClient, PopLoop, PopLoopContext
 from firearrow.client.pop.pop_service import PopService
+from firearrow.client.pop.start_after_last import StartAfterLast
 from firearrow.client.pull.pull_request import PullClient
 from firearrow.client.pull.push_pull_loop import PullLoop, PullLoopContext
 from firearrow.client.rebalance.allocate_strategies import strategy_of
@@ -145,11 +146,13 @@ class PopRuntime:
             max_reconsume_times=back.max_reconsume_times,
             dead_letter=lambda message: back.back(message, DEAD_LETTER),
         )
+        last = options.from_where is ConsumeFromWhere.LAST_OFFSET
+        self._first = StartAfterLast(instance, config.group) if last else None
         self.loop = PopLoop(
             PopLoopContext(
                 group=config.group,
                 options=options,
-                pop=PopClient(instance).pop,
+                pop=PopClient(instance, first=self._first and self._first.ensure).pop,
                 sink=self.service,
                 subscriptions=config.subscriptions,
                 running=running,
@@ -160,6 +163,11 @@ class PopRuntime:
                 exception_delay_s=instance.options.exception_delay_s,
             )
         )
+
+    async def started(self, topics: Iterable[str]) -> None:
+        """The consumer has started, and knows the routes of its topics."""
+        if self._first is not None:
+            await asyncio.gather(*(self._first.begin(topic) for topic in topics))
 
     def begin(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
         self.loop.begin(queue, process_queue)
@@ -207,6 +215,7 @@ class PushConsumerRuntime:
             QueueOffsets(instance),
             options.from_where,
             int(options.from_time.timestamp()) * 1000,
+            since=self._since,
         )
         self._puller = PullClient(instance, self.group, config.filter_hooks)
         self.pulls = self._make_loop()
@@ -218,7 +227,7 @@ class PushConsumerRuntime:
             resume=self._resume,
             orderly=self._locks is not None,
         )
-        self._started_ms = now_ms()
+        self._started_ms = self._since_ms = now_ms()
         register_inspection_handlers(instance)
         register_consume_directly_handler(instance)
 
@@ -259,9 +268,13 @@ class PushConsumerRuntime:
         self.running = True
         await self._fetch_routes()
         await check_filters(self.instance, self.group, self.config.subscriptions)
-        if await self.instance.heartbeat_all():
+        beaten = await self.instance.heartbeat_all()
+        if self._pop_runtime is not None:
+            await self._pop_runtime.started(self.config.subscriptions)
+        if beaten:
             self.instance.rebalance_soon()
         await self._tracing.start()
+        self._since_ms = now_ms()
 
     async def end(self, drain_s: float) -> None:
         """Stop pulling, let handlers finish, persist the offsets, leave the group."""
@@ -291,6 +304,8 @@ class PushConsumerRuntime:
         await self._fetch_routes()
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()
+        if self._pop_runtime is not None:
+            await self._pop_runtime.started(self.config.subscriptions)
         self.instance.rebalance_soon()
 
     async def _fetch_routes(self) -> None:
@@ -369,6 +384,11 @@ class PushConsumerRuntime:
     def _begin_pop(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
         if self.running and self._pop_runtime is not None:
             self._pop_runtime.begin(queue, process_queue)
+
+    def _since(self, topic: str) -> int:
+        """When this consumer began to want the topic, ms."""
+        subscription = self.config.subscriptions.get(topic)
+        return self._since_ms if subscription is None else max(self._since_ms, subscription.since)
 
     # ---- composition ----
 

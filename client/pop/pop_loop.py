@@ -189,14 +189,25 @@ class PopLoop:
 
 
 class PopClient:
-    """Sends a PopRequest to the master of its broker and reads the answer."""
+    """Sends a PopRequest to the master of its broker and reads the answer.
 
-    def __init__(self, caller: Caller | ClientInstance, opener: Opener = open_body) -> None:
+    `first(topic, broker)` is awaited before each pop: StartAfterLast.
+    """
+
+    def __init__(
+        self,
+        caller: Caller | ClientInstance,
+        opener: Opener = open_body,
+        first: Callable[[str, str], Awaitable[None]] | None = None,
+    ) -> None:
         self._caller = caller
         self._opener = opener
+        self._first = first
 
     async def pop(self, pop: PopRequest) -> PopResult:
         """The messages, with the topic as brokers know it. ClientError."""
+        if self._first is not None:
+            await self._first(pop.queue.topic, pop.queue.broker_name)
         answer = await self._caller.call_master(
             pop.queue.broker_name,
             pop_command(pop, now_ms()),

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -76,7 +76,10 @@ class _Buffered(NamedTuple):
 
 
 class PopPrefetcher:
-    """`accepts(source, message)` returns whether to deliver a message, and otherwise settles it itself."""
+    """`accepts(source, message)` returns whether to deliver a message, and otherwise settles it itself.
+
+    `first(topic, broker)` is awaited before each pop: StartAfterLast.
+    """
 
     def __init__(
         self,
@@ -84,8 +87,10 @@ class PopPrefetcher:
         opener: Opener,
         accepts: Callable[[PopSource, ReceivedMessage], bool],
         now_ms: Callable[[], int],
+        first: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
         self._caller = caller
+        self._first = first
         self._opener = opener
         self._accepts = accepts
         self._now_ms = now_ms
@@ -182,6 +187,8 @@ class PopPrefetcher:
 
     async def _pop(self, source: PopSource, receive_options: ReceiveOptions, hold_s: float) -> PopResult:
         queue = source.queue
+        if self._first is not None:
+            await self._first(queue.topic, queue.broker_name)
         attempt = self._attempts.setdefault(queue, uuid.uuid4().hex) if source.pop.in_order else None
         pop = replace(
             source.pop,

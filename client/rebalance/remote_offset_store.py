@@ -13,6 +13,7 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import ClientError, OffsetUnknown, check
 from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.names import RETRY
 from firearrow.client.base.options import MessageModel
 from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
 from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetStore, OffsetTable, ReadOffset
@@ -77,7 +78,12 @@ class RemoteOffsetStore(OffsetTable):
 
     async def _ask(self, queue: MessageQueue) -> int:
         address = await self._address(queue, only_master=True)
-        command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, self._fields(queue))
+        fields = self._fields(queue)
+        if not queue.topic.startswith(RETRY):
+            # Otherwise brokers hide that nothing is stored while the queue's first message is in memory. A retry
+            # topic is left to them: its first messages came while the group ran. 4.9 ignores the field.
+            fields["setZeroIfNotFound"] = "false"
+        command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, fields)
         answer = await self._instance.call(address, command, TIMEOUT_S)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return NOT_FOUND

@@ -218,13 +218,16 @@ def test_a_signal_drains(
 
 MANUAL = """
 import asyncio
-from firearrow.client import Producer, PushConsumer, Message, ConsumeResult
+from firearrow.client import (
+    ConsumeFromWhere, ConsumeResult, Message, Producer, PushConsumer, PushConsumerOptions,
+)
 
 async def main():
     async with Producer("orders-producer", name_server="127.0.0.1:9876") as producer:
         receipt = await producer.send(Message("orders", b"hello", tags="new", keys=["42"]))
 
-    consumer = PushConsumer("orders-consumer", name_server="127.0.0.1:9876")
+    options = PushConsumerOptions(from_where=ConsumeFromWhere.FIRST_OFFSET)
+    consumer = PushConsumer("orders-consumer", name_server="127.0.0.1:9876", options=options)
     @consumer.subscribe("orders", tags="new || paid")
     async def handle(messages):
         ...
