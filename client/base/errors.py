@@ -78,7 +78,7 @@ class ConnectionLost(TransportError):
 
 
 class RequestTimeout(TransportError):
-    """No answer arrived in time. The connection stays open."""
+    """No answer arrived in time. The connection stays open, unless nothing else came on it either."""
 
     code = 10002
 

@@ -14,6 +14,7 @@ from importlib import import_module
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.keep_alive import keep_alive
 from firearrow.client.base.errors import ConfigError, ConnectFailed, NotRunning
 from firearrow.client.base.hooks import RpcHook
 from firearrow.client.base.options import ClientOptions, SocksProxy
@@ -219,6 +220,7 @@ class Channels:
             _, channel = await self.loop.create_connection(
                 new_channel, sock=proxied, ssl=self._tls, server_hostname=name
             )
+        keep_alive(channel.transport.get_extra_info("socket"))
         return channel
 
     def _connected(self, address: str, task: asyncio.Task[Channel]) -> None:
@@ -231,6 +233,11 @@ class Channels:
         channel = self._open.get(address)
         if channel is not None:
             self._retire(channel)
+
+    def drop(self, channel: Channel) -> None:
+        """Close a channel that is dead; its calls fail, and the next request opens another."""
+        self._left(channel)
+        channel.abort()
 
     def _retire(self, channel: Channel) -> None:
         if self._open.get(channel.address) is channel:
