@@ -5,6 +5,7 @@ for 30 s, and it is renewed every 20 s: a member that cannot reach the broker st
 start. Event loop only.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -66,15 +67,17 @@ class QueueLocks:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             by_broker.setdefault(self._instance.routes.broker_name_of(queue), []).append(queue)
-        done: set[MessageQueue] = set()
-        for broker, its_queues in by_broker.items():
+
+        async def at(broker: str, its_queues: list[MessageQueue]) -> Collection[MessageQueue]:
             try:
-                done.update(await work(broker, its_queues))
+                return await work(broker, its_queues)
             except (ClientError, fastjson.JsonError) as error:
                 log.warning(
                     "the lock request for %d queues at broker %s failed: %s", len(its_queues), broker, error
                 )
-        return done
+                return ()
+
+        return set().union(*await asyncio.gather(*(at(*item) for item in by_broker.items())))
 
     async def _lock(self, broker: str, queues: list[MessageQueue]) -> Collection[MessageQueue]:
         request = self._request(RequestCode.LOCK_BATCH_MQ, queues)

@@ -57,7 +57,16 @@ class RemoteOffsetStore(OffsetTable):
         owned = set(queues)
         for queue in self.snapshot().keys() - owned:
             self.remove(queue)
-        for number, queue in enumerate(owned):
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in owned:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        if len(by_broker) == 1:
+            await self._persist_at_one_broker(owned)
+        else:
+            await asyncio.gather(*map(self._persist_at_one_broker, by_broker.values()))
+
+    async def _persist_at_one_broker(self, queues: Collection[MessageQueue]) -> None:
+        for number, queue in enumerate(queues):
             await self.persist(queue)  # the current offset: handlers may advance it during this loop
             if number % CONCURRENT_MAX == CONCURRENT_MAX - 1:
                 await asyncio.sleep(0)

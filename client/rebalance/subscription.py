@@ -7,6 +7,7 @@ never come.
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import orjson
@@ -80,13 +81,15 @@ async def check_filters(
     BrokerError: it cannot read the expression. TransportError.
     """
     for topic, subscription in subscriptions.items():
-        address = instance.routes.any_broker_of(topic)
-        if subscription.kind == "TAG" or address is None:
+        if subscription.kind == "TAG" or not instance.routes.brokers_of(topic):
             continue
-        body = {
-            "clientId": instance.client_id,
-            "group": group,
-            "subscriptionData": subscription.heartbeat_json(),
-        }
-        request = RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG, body=orjson.dumps(body))
-        check(await instance.call(address, request, instance.options.api_timeout_s), address)
+        body = orjson.dumps(
+            {
+                "clientId": instance.client_id,
+                "group": group,
+                "subscriptionData": subscription.heartbeat_json(),
+            }
+        )
+        request = partial(RemotingCommand.request, RequestCode.CHECK_CLIENT_CONFIG, body=body)
+        answer, address = await instance.call_any(topic, request, instance.options.api_timeout_s)
+        check(answer, address)
