@@ -264,6 +264,8 @@ class PushConsumerRuntime:
         await self.offsets.load()
         await self.service.start()
         await self.instance.join_consumer(self)
+        if self._locks is not None:
+            self.instance.lost_listeners.append(self._locks.broker_lost)
         self._sampler = self.instance.every(SAMPLE_S, self.stats.sample)
         self.running = True
         await self._fetch_routes()
@@ -292,6 +294,8 @@ class PushConsumerRuntime:
             await self._leave()
 
     async def _leave(self) -> None:
+        if self._locks is not None and self._locks.broker_lost in self.instance.lost_listeners:
+            self.instance.lost_listeners.remove(self._locks.broker_lost)
         if self._sampler is not None:
             self._sampler.cancel()
         await self.instance.leave_consumer(self)
@@ -417,6 +421,7 @@ class PushConsumerRuntime:
                 subscriptions=self.config.subscriptions,
                 running=lambda: self.running,
                 start_offset=self._start_offset,
+                lock=self._locks and self._locks.lock,
                 repair=self._repair,
                 stats=self.stats,
                 exception_delay_s=self.instance.options.exception_delay_s,

@@ -67,7 +67,8 @@ class FlowControlLimits:
 class PullLoopContext:
     """What a PullLoop works with.
 
-    `repair` moves a queue whose offset the broker refused to the request's new offset.
+    `repair` moves a queue whose offset the broker refused to the request's new offset. `lock` locks an orderly
+    queue again, whose broker was away; None: only the owner of the loop does.
     """
 
     options: PushConsumerOptions
@@ -79,6 +80,7 @@ class PullLoopContext:
     start_offset: Callable[[MessageQueue], Awaitable[int]]
     repair: Callable[[PullRequest], Awaitable[None]]
     stats: PullStats
+    lock: Callable[[MessageQueue], Awaitable[bool]] | None = None
     exception_delay_s: float = 1.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
@@ -166,7 +168,7 @@ class PullLoop:
 
         After a new lock the start offset is read again; it may be lower.
         """
-        if not request.process_queue.locked:
+        if not request.process_queue.locked and not await self._lock(request.queue):
             return False
         if not request.previously_locked:
             offset = await self._context.start_offset(request.queue)
@@ -182,6 +184,9 @@ class PullLoop:
                 )
             request.previously_locked, request.next_offset = True, offset
         return True
+
+    async def _lock(self, queue: MessageQueue) -> bool:
+        return self._context.lock is not None and await self._context.lock(queue)
 
     def _pull(self, request: PullRequest, subscription: Subscription) -> PullQuery:
         options, commit = self._options, None

@@ -2,7 +2,8 @@
 
 They keep two members from working on one queue. The broker keeps a lock for 60 s, a ProcessQueue trusts it
 for 30 s, and it is renewed every 20 s: a member that cannot reach the broker stops before another one may
-start. Event loop only.
+start. A broker that was away may have given them to others: its locks are void until they are locked again.
+Event loop only.
 """
 
 import asyncio
@@ -48,6 +49,13 @@ class QueueLocks:
         """Renew the locks. Queues that another member has locked are marked as not locked."""
         owned = [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
         await self._for_each_broker(owned, self._renew)
+
+    def broker_lost(self, address: str) -> None:
+        """The connection to that broker is gone. A handler that works goes on; the next one waits for the lock."""
+        routes = self._instance.routes
+        for queue, process_queue in self._table.items():
+            if routes.master(routes.broker_name_of(queue)) == address:
+                process_queue.locked = False
 
     async def unlock_queues(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock these with one-way requests; if one is lost, the locks expire."""

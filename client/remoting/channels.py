@@ -80,7 +80,7 @@ RequestReceived = Callable[[RemotingCommand, Channel], None]
 
 
 class Channels:
-    """`reopened(address)` is called when a lost connection to an address was opened again."""
+    """`lost(address)` is called when a connection is gone, `reopened(address)` when it was opened again."""
 
     def __init__(
         self,
@@ -88,12 +88,14 @@ class Channels:
         options: ClientOptions,
         request_received: RequestReceived,
         reopened: Callable[[str], None],
+        lost: Callable[[str], None] = lambda address: None,
     ) -> None:
         self.loop = loop
         self.hooks: list[RpcHook] = []
         self._options = options
         self._request_received = request_received
         self._reopened = reopened
+        self._lost = lost
         self._open: dict[str, Channel] = {}
         self._opening: dict[str, asyncio.Task[Channel]] = {}
         self._all: set[Channel] = set()
@@ -250,6 +252,7 @@ class Channels:
             self._empty.set()
         if self._open.get(channel.address) is channel:
             del self._open[channel.address]
+            self._lost(channel.address)
 
 
 def host_port(address: str) -> tuple[str, int]:

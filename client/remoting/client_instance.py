@@ -68,7 +68,9 @@ class ClientInstance:
         self.client_id = client_id
         self.producers: dict[str, ProducerRole] = {}
         self.consumers: dict[str, ConsumerRole] = {}
-        self.channels = Channels(loop, options, self._request_received, self._reopened)
+        self.channels = Channels(loop, options, self._request_received, self._reopened, self._lost)
+        self.lost_listeners: list[Callable[[str], None]] = []
+        """Called with the address of a broker or name server whose connection is gone."""
         self.name_servers = NameServers(self.channels, options)
         self.routes = RouteTable(self.name_servers)
         self.heartbeats = Heartbeats(
@@ -250,6 +252,10 @@ class ClientInstance:
 
     def _changed(self, request: RemotingCommand, address: str) -> None:
         self.rebalance_soon()
+
+    def _lost(self, address: str) -> None:
+        for listener in list(self.lost_listeners):
+            listener(address)
 
     def _reopened(self, address: str) -> None:
         if any(address == known for _, _, known in self.routes.addresses()):
