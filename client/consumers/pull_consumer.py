@@ -302,7 +302,10 @@ class PullConsumer(Service):
         await self.seek(queue, await self.last_offset(queue))
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Stop pulling these queues; cached messages are still returned. ConfigError: a queue is not ours."""
+        """Stop pulling these queues; messages that are cached now are still returned, none that come later.
+
+        ConfigError: a queue is not ours.
+        """
         for pulled in [self._ours(queue) for queue in queues]:
             pulled.resumed.clear()
 

@@ -165,7 +165,7 @@ class PushConsumer(Service):
         self._stopped.set()
 
     def pause(self) -> None:
-        """Stop pulling until `resume`; pulled messages are still handled."""
+        """Stop pulling until `resume`. Messages that were pulled before are still handled, none that come later."""
         self._running().pause()
 
     def resume(self) -> None:
