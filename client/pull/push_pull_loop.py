@@ -147,6 +147,8 @@ class PullLoop:
         request.failures = 0
         if request.process_queue.dropped:
             return NOW
+        if self.paused:
+            return PAUSED_S  # what came meanwhile is pulled again
         return await self._answered(request, result, began)
 
     def _full(self, request: PullRequest) -> bool:
@@ -220,18 +222,25 @@ class PullLoop:
             request.process_queue.dropped = True
             await self._context.repair(request)
             return NOW
+        self._passed(request)
+        return NOW
+
+    def _passed(self, request: PullRequest) -> None:
+        """All before the next offset is in the queue or was filtered out, by the broker or here."""
+        request.process_queue.passed = request.next_offset
         if not request.process_queue.message_count:
             self._context.offsets.update(request.queue, request.next_offset, increase_only=True)
-        return NOW
 
     def _found(self, request: PullRequest, result: PullResult, previous: int) -> float:
         messages, queue = result.messages, request.process_queue
         if result.next_offset < previous or (messages and messages[0].queue_offset < previous):
             log.warning("%s: the answer to a pull at offset %d goes back before it", request.queue, previous)
         if not messages:
+            self._passed(request)
             return NOW
         self._context.stats.pulled(request.queue.topic, len(messages))
         dispatch = queue.put(messages, result.max_offset)
+        self._passed(request)
         self._context.service.submit(messages, queue, request.queue, dispatch)
         return self._options.pull_interval_s
 
