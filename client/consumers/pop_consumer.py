@@ -80,12 +80,14 @@ class PopConsumer(Service):
 
     def subscribe(self, topic: str, tags: str | None = None, *, sql: str | None = None) -> None:
         """Subscribe, before or after `start`. `tags` as `a || b`, or an SQL92 expression. ConfigError."""
+        self._check_open_here()
         wrapped = self._namespace.wrap(check_topic(topic))
         self._subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
         if self._instance is not None:
             self._instance.spawn(self._ensure_known(self._instance, wrapped))
 
     def unsubscribe(self, topic: str) -> None:
+        self._check_open_here()
         self._subscriptions.pop(self._namespace.wrap(topic), None)
 
     # ---- messages ----
@@ -182,6 +184,7 @@ class PopConsumer(Service):
     def _running(self) -> tuple[PopPrefetcher, AckClient]:
         if self._prefetcher is None or self._acks is None:
             raise self._not_running()
+        self._check_loop()
         return self._prefetcher, self._acks
 
     async def _ensure_known(self, instance: ClientInstance, topic: str) -> None:

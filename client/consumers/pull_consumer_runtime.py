@@ -56,6 +56,8 @@ class PullConsumerRuntime:
         self.config = config
         self.options = options = config.options
         self.running = False
+        self._announcing = 0
+        """Changes of subscriptions that brokers have not got yet: before, they know nothing of a new group."""
         self.offsets = config.offset_store or default_offset_store(
             instance, self.group, options.model, options.offsets_folder
         )
@@ -99,7 +101,7 @@ class PullConsumerRuntime:
         }
 
     async def rebalance(self) -> bool:
-        if not self.running or self.config.assigned is not None:
+        if not self.running or self._announcing or self.config.assigned is not None:
             return True
         return await self.rebalancer.run()
 
@@ -132,7 +134,7 @@ class PullConsumerRuntime:
         await self.instance.join_consumer(self)
         register_inspection_handlers(self.instance)
         self.running = True
-        await self._send_first_heartbeats()
+        await self._announce()
         self._since_ms = now_ms()
         if self.config.assigned is not None:
             self.assign(self.config.assigned)
@@ -152,7 +154,7 @@ class PullConsumerRuntime:
     def subscriptions_changed(self) -> None:
         """Notify the brokers and rebalance, in the background."""
         if self.running:
-            self.instance.spawn(self._send_first_heartbeats())
+            self.instance.spawn(self._announce())
 
     def release_topic(self, topic: str) -> None:
         """Drop the topic's queues at once; the next rebalance persists their offsets."""
@@ -192,18 +194,22 @@ class PullConsumerRuntime:
         if queue not in self.tasks.table:
             self.offsets.remove(queue)
 
-    async def _send_first_heartbeats(self) -> None:
+    async def _announce(self) -> None:
         """Fetch routes, send heartbeats, rebalance.
 
         A topic may be created later. ClientError: no name server.
         """
-        for topic in sorted(self.topics()):
-            try:
-                await self.instance.routes.refresh(topic)
-            except NoRoute as error:
-                log.warning("%s", error)
-        self.instance.heartbeats.forget()
-        await self.instance.heartbeat_all()
+        self._announcing += 1
+        try:
+            for topic in sorted(self.topics()):
+                try:
+                    await self.instance.routes.refresh(topic)
+                except NoRoute as error:
+                    log.warning("%s", error)
+            self.instance.heartbeats.forget()
+            await self.instance.heartbeat_all()
+        finally:
+            self._announcing -= 1
         self.instance.rebalance_soon()
 
     async def _changed(self, topic: str, all_queues: Queues, mine: Queues) -> None:

@@ -190,6 +190,8 @@ class PushConsumerRuntime:
         self.config = config
         self.options = options = config.options
         self.running = False
+        self._announced = False
+        """Brokers have got the first heartbeat: before, they know nothing of a new group."""
         self.stats = ConsumerStats()
         self._sampler: Cancellable | None = None
         self.table: dict[MessageQueue, ProcessQueue] = {}
@@ -250,7 +252,7 @@ class PushConsumerRuntime:
 
     async def rebalance(self) -> bool:
         """A paused consumer keeps its queues."""
-        if not self.running:
+        if not self.running or not self._announced:
             return True
         return not self.pulls.paused and await self.rebalancer.run()
 
@@ -271,6 +273,7 @@ class PushConsumerRuntime:
         await self._fetch_routes()
         await check_filters(self.instance, self.group, self.config.subscriptions)
         beaten = await self.instance.heartbeat_all()
+        self._announced = True
         if self._pop_runtime is not None:
             await self._pop_runtime.started(self.config.subscriptions)
         if beaten:
