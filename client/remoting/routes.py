@@ -313,7 +313,7 @@ class RouteTable:
         )
         answer = await self._name_servers.call(request)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise NoRoute(f"topic {topic} has no route: {answer.remark or 'it does not exist'}")
+            raise NoRoute(f"topic {topic} has no route: create it, or send a first message to it")
         route = TopicRoute.decode(check(answer, "name server").body)
         changed = self._routes.get(topic) != route
         self._routes[topic] = route

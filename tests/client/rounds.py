@@ -49,6 +49,9 @@ class FakeRoutes:
     def known_subscribe_queues(self, topic: str) -> list[MessageQueue]:
         return self.queues.get(topic, [])
 
+    def known(self, topic: str) -> object | None:
+        return self.queues.get(topic)
+
     def brokers_of(self, topic: str) -> list[str]:
         return [address for ids in self.brokers.values() for address in ids.values()]
 
