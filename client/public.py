@@ -10,6 +10,7 @@ from firearrow.client.base.errors import (
     ConfigError,
     ConnectFailed,
     ConnectionLost,
+    InvalidReceiptHandle,
     MessageRefused,
     NoNameServer,
     NoReplyAddress,
@@ -40,7 +41,6 @@ from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.consumers.pull_consumer import PullConsumer
 from firearrow.client.consumers.push_consumer import PushConsumer
 from firearrow.client.local_broker import LocalBroker, LocalBrokerError
-from firearrow.client.pop.receipt_handles import InvalidReceiptHandle
 from firearrow.client.send.batch import split
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.queue_selection import by_hash, by_random

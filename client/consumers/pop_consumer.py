@@ -64,7 +64,11 @@ class PopConsumer(Service):
         if self.options.from_where is ConsumeFromWhere.LAST_OFFSET:
             self._first = StartAfterLast(instance, self.group)
         self._prefetcher = PopPrefetcher(
-            instance, open_body, self._matches_filter, now_ms, self._first and self._first.ensure
+            instance,
+            open_body,
+            self._matches_filter,
+            now_ms,
+            None if self._first is None else self._first.ensure,
         )
         for topic in self.topics():
             await self._ensure_known(instance, topic)

@@ -152,7 +152,7 @@ class PopRuntime:
             PopLoopContext(
                 group=config.group,
                 options=options,
-                pop=PopClient(instance, first=self._first and self._first.ensure).pop,
+                pop=PopClient(instance, first=None if self._first is None else self._first.ensure).pop,
                 sink=self.service,
                 subscriptions=config.subscriptions,
                 running=running,
@@ -424,7 +424,7 @@ class PushConsumerRuntime:
                 subscriptions=self.config.subscriptions,
                 running=lambda: self.running,
                 start_offset=self._start_offset,
-                lock=self._locks and self._locks.lock,
+                lock=None if self._locks is None else self._locks.lock,
                 repair=self._repair,
                 stats=self.stats,
                 exception_delay_s=self.instance.options.exception_delay_s,
