@@ -23,3 +23,6 @@ else:
         if name != "__all__" and name not in public.__all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(public, name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *import_module("firearrow.client.public").__all__})

@@ -3,13 +3,20 @@
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.admin_api.cluster_admin import Operations
+from firearrow.client.base.compression import BodyUnreadable
 from firearrow.client.base.errors import (
     BrokerError,
     ClientError,
     ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    InvalidReceiptHandle,
     MessageRefused,
+    NoNameServer,
+    NoReplyAddress,
     NoRoute,
     NotRunning,
+    OffsetUnknown,
     RequestReplyTimeout,
     RequestTimeout,
     RocketMQError,
@@ -33,7 +40,7 @@ from firearrow.client.consume.consume_results import Accepted, ConsumeResult, De
 from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.consumers.pull_consumer import PullConsumer
 from firearrow.client.consumers.push_consumer import PushConsumer
-from firearrow.client.local_broker import LocalBroker
+from firearrow.client.local_broker import LocalBroker, LocalBrokerError
 from firearrow.client.send.batch import split
 from firearrow.client.send.producer import Producer
 from firearrow.client.send.queue_selection import by_hash, by_random
@@ -42,22 +49,30 @@ from firearrow.client.send.transactions import Transaction, TransactionResult, T
 __all__ = [
     "Accepted",
     "Admin",
+    "BodyUnreadable",
     "BrokerError",
     "ClientError",
     "ClientOptions",
     "CompressionKind",
     "ConfigError",
+    "ConnectFailed",
+    "ConnectionLost",
     "ConsumeFromWhere",
     "ConsumeResult",
     "Credentials",
     "DeadLetter",
+    "InvalidReceiptHandle",
     "LocalBroker",
+    "LocalBrokerError",
     "Message",
     "MessageModel",
     "MessageQueue",
     "MessageRefused",
+    "NoNameServer",
+    "NoReplyAddress",
     "NoRoute",
     "NotRunning",
+    "OffsetUnknown",
     "Operations",
     "PopConsumer",
     "PopConsumerOptions",

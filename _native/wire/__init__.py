@@ -9,6 +9,7 @@
 - `frame`: finds complete frames in a byte window
 - `header`: scans a command's header in place, JSON or binary
 - `json`: scans JSON in place, without creating objects
+- `keep_alive`: keep-alive of TCP connections, for clients and listeners
 - `limits`: limits of input from the network
 - `message_properties`: encodes messages to send: properties and batch bodies
 - `pending_calls`: a client's connection: matches responses to requests

@@ -9,6 +9,10 @@
 #
 # Order: one sweep every TICK_S looks for waiters that are late or cancelled; calls have no timers of their
 # own. A response without a waiter is dropped. Thread: the loop's.
+#
+# Silence: a connection may be dead although no end of it ever came. If calls are late and nothing at all was
+# received since they were sent, for SILENT_S or longer, `silent` is called. A call that the peer holds (long
+# polling) proves nothing before it is late.
 
 from libc.stdint cimport int32_t
 
@@ -18,6 +22,8 @@ from firearrow._native.wire.header cimport Header
 
 cdef class CallWaiter:                # sets its future to the command
     cdef double deadline
+    cdef double posted
+    cdef long long frames_before  # received by the connection when the request was sent
     cdef object future
 
     cdef bint is_waiting(self) except -1
@@ -30,10 +36,16 @@ cdef class PendingCalls(Connection):
     cdef int32_t last_opaque
     cdef double earliest          # lower bound of all deadlines
     cdef object expiry_timer
+    cdef double next_sweep
+    cdef double silent_since      # when the first late request of this silence was sent
+    cdef long long silent_frames  # received_frames and partial_bytes during this silence
+    cdef Py_ssize_t silent_partial
     cdef readonly bint retired
 
     cdef int32_t number(self) noexcept
     cdef object too_many_error(self)
     cdef int expire_calls(self, double now) except -1
+    cdef int plan_sweep(self, double now) except -1
+    cdef int check_silence(self, double posted, double now) except -1
     cdef int fail(self, CallWaiter waiter, object error) except -1
     cdef int post(self, int32_t opaque, bytes frame, CallWaiter waiter, double timeout_s) except -1

@@ -6,6 +6,8 @@ from firearrow._native.wire.connection import Connection
 
 TICK_S: float
 """Precision of time-outs."""
+SILENT_S: float
+"""Shortest silence, with calls that are late, after which a connection is closed."""
 
 class Failure(enum.Enum):
     """Why a call got no response; the value says it in words."""
@@ -22,6 +24,7 @@ class PendingCalls(Connection):
     def __init__(self, loop: asyncio.AbstractEventLoop, *, pending_max: int = 65535) -> None: ...
     def failure(self, kind: Failure, reason: Exception | None = None) -> BaseException: ...
     def left(self) -> None: ...
+    def silent(self, seconds: float) -> None: ...
     def call(self, command: RemotingCommand, timeout_s: float) -> asyncio.Future[RemotingCommand]:
         """Send it; returns the response, whatever its code. Fails with `failure`'s exception."""
     def oneway(self, command: RemotingCommand) -> None: ...

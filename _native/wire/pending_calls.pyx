@@ -11,6 +11,9 @@ from firearrow._native.wire.command import WireError
 
 TICK_S = 0.05
 cdef double TICK = TICK_S
+SILENT_S = 2.0
+cdef double SILENT = SILENT_S
+cdef double SUSPENDED = 0.5               # a sweep so late: our process was stopped, not the peer
 
 
 class Failure(enum.Enum):
@@ -46,6 +49,9 @@ cdef class PendingCalls(Connection):
 
     def left(self):
         """The connection is closed and every waiter has failed."""
+
+    def silent(self, seconds):
+        """Calls were late and nothing was received for so long; the connection is closed after this."""
 
     # ---- requests ----
 
@@ -98,10 +104,12 @@ cdef class PendingCalls(Connection):
         """Send the frame; `waiter` gets the response. A single frame leaves at once, several of one pass
         together."""
         cdef double now = self.loop.time()
+        waiter.posted = now
         waiter.deadline = now + timeout_s
+        waiter.frames_before = self.received_frames
         if self.expiry_timer is None:
             self.earliest = waiter.deadline
-            self.expiry_timer = self.loop.call_later(TICK, self.expire)
+            self.plan_sweep(now)
         elif waiter.deadline < self.earliest:
             self.earliest = waiter.deadline
         if self.pending_calls or self.flush_planned:
@@ -152,26 +160,51 @@ cdef class PendingCalls(Connection):
     def expire(self):
         """Fail late calls and drop cancelled ones."""
         cdef double now = self.loop.time()
+        cdef bint suspended = now > self.next_sweep + SUSPENDED
         self.expiry_timer = None
-        if now >= self.earliest or self.retired:
+        if (now >= self.earliest or self.retired) and not suspended:  # else read first what has come meanwhile
             self.expire_calls(now)
-        if self.pending_calls:
-            self.expiry_timer = self.loop.call_later(TICK, self.expire)
+        if self.pending_calls and not self.closed:
+            self.plan_sweep(now)
         self.close_if_done()
+
+    cdef int plan_sweep(self, double now) except -1:
+        self.next_sweep = now + TICK
+        self.expiry_timer = self.loop.call_later(TICK, self.expire)
+        return 0
 
     cdef int expire_calls(self, double now) except -1:
         cdef CallWaiter waiter
         cdef list over = []
+        cdef double unheard = now
         self.earliest = now + 3600
         for opaque, waiter in self.pending_calls.items():
             if waiter.deadline <= now or not waiter.is_waiting():
                 over.append(opaque)
+                if waiter.deadline <= now and waiter.frames_before == self.received_frames:
+                    unheard = min(unheard, waiter.posted)
             elif waiter.deadline < self.earliest:
                 self.earliest = waiter.deadline
+        if unheard < now:
+            self.check_silence(unheard, now)
         for opaque in over:
             waiter = self.pending_calls.pop(opaque, None)
             if waiter is not None:
                 self.fail(waiter, self.failure(Failure.LATE))
+        return 0
+
+    cdef int check_silence(self, double posted, double now) except -1:
+        """A request of `posted` is late, and no frame has come since."""
+        if self.silent_since == 0 or (self.received_frames, self.partial_bytes) != (
+            self.silent_frames, self.silent_partial
+        ):
+            # A part of a frame may have come just now.
+            self.silent_since = posted if self.partial_bytes == 0 else now
+            self.silent_frames, self.silent_partial = self.received_frames, self.partial_bytes
+        if now - self.silent_since >= SILENT and not self.retired:
+            self.retired = True
+            self.silent(now - self.silent_since)
+            self.abort()
         return 0
 
     cdef int fail(self, CallWaiter waiter, object error) except -1:

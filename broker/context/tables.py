@@ -15,6 +15,7 @@ from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.config_file import ConfigFile
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.lmq import LmqGroupTable, LmqTopicTable
+from firearrow.broker.tables.locks import FILE_NAME as LOCKS_FILE
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.request_modes import RequestModes
@@ -69,7 +70,9 @@ def make_tables(
     load(saver, "offsets", folder / offsets_name, offsets, progress=True)
     modes = RequestModes(changed=lambda: saver.schedule("modes"))
     load(saver, "modes", folder / "messageRequestMode.json", modes, make=False)
-    return Tables(topics, groups, offsets, clients, RebalanceLocks(clock), modes, topics_loaded)
+    locks = RebalanceLocks(clock, changed=lambda: saver.changed("locks"))
+    load(saver, "locks", folder / LOCKS_FILE, locks, make=False)
+    return Tables(topics, groups, offsets, clients, locks, modes, topics_loaded)
 
 
 def load(

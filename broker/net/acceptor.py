@@ -6,6 +6,8 @@ import logging
 import socket
 from collections.abc import Callable
 
+from firearrow._native.wire.keep_alive import keep_alive
+
 log = logging.getLogger("firearrow.server")
 
 BACKLOG = 1024
@@ -90,6 +92,7 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keep_alive(opened)  # accepted sockets inherit it
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         opened.setblocking(False)

@@ -1,13 +1,24 @@
-"""RebalanceLocks: which client of a group may consume a queue in order. In memory only; loop thread."""
+"""RebalanceLocks: which client of a group may consume a queue in order, and `rebalanceLock.json`.
 
-from collections.abc import Iterable
+Apache forgets the locks with its process. Then the first member that is back locks all queues, also those on which
+other members still work, because clients trust a lock for 30 s. So the locks are kept over a restart, until
+REMEMBERED_MS after their last renewal. Loop thread; `to_json` may run in another one.
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import orjson
+
 from firearrow.broker.base.clock import Clock
-from firearrow.broker.base.fastjson import MessageQueue
+from firearrow.broker.base.fastjson import MessageQueue, message_queue
+from firearrow.broker.tables import json_fields
 
 LOCK_LIFE_MS = 60_000
 """A lock that its owner does not renew expires after this time."""
+REMEMBERED_MS = 40_000
+"""The same for a lock from before a restart: 30 s that its owner trusts it, and the age of the file."""
+FILE_NAME = "rebalanceLock.json"
 
 
 class LocksFull(Exception):
@@ -21,8 +32,16 @@ class LockEntry:
 
 
 class RebalanceLocks:
-    def __init__(self, clock: Clock, *, live_ms: int = LOCK_LIFE_MS, locks_max: int = 200_000) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        live_ms: int = LOCK_LIFE_MS,
+        locks_max: int = 200_000,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._clock = clock
+        self._changed = changed
         self._live_ms = live_ms
         self._locks_max = locks_max
         self._groups: dict[str, dict[MessageQueue, LockEntry]] = {}
@@ -46,6 +65,8 @@ class RebalanceLocks:
             else:
                 held.client, held.renewed_ms = client, now
             owned.append(queue)
+        if owned:
+            self._changed()
         return owned
 
     def unlock(self, group: str, client: str, queues: Iterable[MessageQueue]) -> None:
@@ -58,6 +79,7 @@ class RebalanceLocks:
                 self._count -= 1
         if not locks:
             self._groups.pop(group, None)
+        self._changed()
 
     def is_locked(self, group: str, queue: MessageQueue, client: str) -> bool:
         held = self._groups.get(group, {}).get(queue)
@@ -79,6 +101,49 @@ class RebalanceLocks:
                 self._count -= 1
             if not locks:
                 del self._groups[group]
+
+    def to_json(self) -> bytes:
+        ahead_ms = self._clock.now_ms() - self._clock.monotonic_ms()
+        return orjson.dumps(
+            {
+                "lockTable": {
+                    group: [
+                        {
+                            "brokerName": queue.broker_name,
+                            "queueId": queue.queue_id,
+                            "topic": queue.topic,
+                            "clientId": held.client,
+                            "renewedMs": held.renewed_ms + ahead_ms,
+                        }
+                        for queue, held in list(locks.items())
+                    ]
+                    for group, locks in list(self._groups.items())
+                }
+            }
+        )
+
+    def load(self, text: bytes) -> None:
+        """Replace the locks by those of the file that may still be trusted. ValueError: nothing changed."""
+        table = json_fields.members(
+            json_fields.members(orjson.loads(text), FILE_NAME).get("lockTable"), "lockTable"
+        )
+        now, groups, count = self._clock.monotonic_ms(), dict[str, dict[MessageQueue, LockEntry]](), 0
+        for group, locks in table.items():
+            for lock in json_fields.items(locks, group):
+                queue, entry = self._loaded(json_fields.members(lock, group))
+                if not self._expired(entry, now) and count < self._locks_max:
+                    groups.setdefault(group, {})[queue] = entry
+                    count += 1
+        self._groups, self._count = groups, count
+
+    def _loaded(self, lock: dict[str, object]) -> tuple[MessageQueue, LockEntry]:
+        """The lock so that it expires REMEMBERED_MS after its last renewal, by the wall clock."""
+        queue = message_queue(lock)
+        if queue is None:
+            raise ValueError("a lock names no message queue")
+        age_ms = max(self._clock.now_ms() - json_fields.whole(lock.get("renewedMs"), "renewedMs"), 0)
+        renewed_ms = self._clock.monotonic_ms() - age_ms - max(self._live_ms - REMEMBERED_MS, 0)
+        return queue, LockEntry(json_fields.text(lock, "clientId"), renewed_ms)
 
     def _expired(self, held: LockEntry, now: int) -> bool:
         return now - held.renewed_ms > self._live_ms

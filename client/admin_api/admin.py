@@ -59,19 +59,23 @@ class Admin(Startable):
 
     async def start(self) -> Self:
         if self._instance is None:
+            self._bind()
             self._instance = await ClientInstance.of(self._options)
         return self
 
     async def close(self) -> None:
+        if self._instance is None:
+            return
+        self._check_loop()
         instance, self._instance = self._instance, None
-        if instance is not None:
-            await instance.leave()
+        await instance.leave()
 
     @property
     def calls(self) -> AdminCalls:
         """For requests that have no method here."""
         if self._instance is None:
             raise NotRunning("the Admin is not started: use `async with Admin(...)`")
+        self._check_loop()
         return AdminCalls(self._instance, self._timeout_s)
 
     # ---- clusters and brokers ----

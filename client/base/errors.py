@@ -45,6 +45,10 @@ class NoRoute(ClientError):
     code = 10005
 
 
+class InvalidReceiptHandle(ClientError, ValueError):
+    """A receipt handle, or an offset string of a POP answer, cannot be read; the text names the field."""
+
+
 class RequestReplyTimeout(ClientError):
     """The request was stored, but no reply arrived in time."""
 
@@ -78,7 +82,7 @@ class ConnectionLost(TransportError):
 
 
 class RequestTimeout(TransportError):
-    """No answer arrived in time. The connection stays open."""
+    """No answer arrived in time. The connection stays open, unless nothing else came on it either."""
 
     code = 10002
 

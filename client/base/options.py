@@ -222,6 +222,7 @@ class ProducerOptions:
 
     def __post_init__(self) -> None:
         _check_ranges(self, self.RANGES)
+        _check_enum(self, "compression", CompressionKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +263,8 @@ class _ConsumerOptions:
 
     def __post_init__(self) -> None:
         _check_ranges(self, self.RANGES)
+        _check_enum(self, "model", MessageModel)
+        _check_enum(self, "from_where", ConsumeFromWhere)
 
     def offsets_folder(self) -> Path:
         """The folder that `local_offsets` means. ConfigError if it is None and there is no home folder."""
@@ -338,7 +341,7 @@ class PushConsumerOptions(_ConsumerOptions):
     }
 
     def __post_init__(self) -> None:
-        _check_ranges(self, self.RANGES)
+        _ConsumerOptions.__post_init__(self)
         if self.pull_timeout_s <= self.pull_suspend_s:
             raise ConfigError("pull_timeout_s must be above pull_suspend_s")
         if not self.client_rebalance and (self.orderly or self.model is MessageModel.BROADCASTING):
@@ -372,7 +375,7 @@ class PullConsumerOptions(_ConsumerOptions):
     }
 
     def __post_init__(self) -> None:
-        _check_ranges(self, self.RANGES)
+        _ConsumerOptions.__post_init__(self)
         if self.suspend_timeout_s < self.suspend_s:
             raise ConfigError("suspend_timeout_s must not be below suspend_s")
 
@@ -398,6 +401,7 @@ class PopConsumerOptions:
 
     def __post_init__(self) -> None:
         _check_ranges(self, self.RANGES)
+        _check_enum(self, "from_where", ConsumeFromWhere)
         if self.from_where is ConsumeFromWhere.TIMESTAMP:
             raise ConfigError("from_where: a POP group starts at the first or after the last message")
 
@@ -407,6 +411,17 @@ def client_options(client: ClientOptions | None, name_server: str | None) -> Cli
     if client is None:
         return ClientOptions() if name_server is None else ClientOptions(name_server=name_server)
     return client if name_server is None else replace(client, name_server=name_server)
+
+
+def _check_enum(options: object, name: str, kind: type[StrEnum]) -> None:
+    """A string of the same value is accepted and replaced by the member. ConfigError."""
+    value = getattr(options, name)
+    try:
+        object.__setattr__(options, name, kind(value))
+    except ValueError:
+        raise ConfigError(
+            f"{name} must be {' or '.join(f'{kind.__name__}.{member.name}' for member in kind)}, not {value!r}"
+        ) from None
 
 
 def _check_ranges(options: object, ranges: Ranges) -> None:

@@ -1,10 +1,18 @@
-"""States of producers and consumers, the base class for `async with`, and the wall clock."""
+"""States of producers and consumers, the base class for `async with`, and the wall clock.
 
+An object belongs to the event loop and the process in which it was started: elsewhere its methods raise NotRunning
+before anything is sent.
+"""
+
+import asyncio
+import os
 import time
 from abc import ABC, abstractmethod
 from enum import Enum
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
+
+from firearrow.client.base.errors import NotRunning
 
 
 class ServiceState(Enum):
@@ -15,9 +23,53 @@ class ServiceState(Enum):
     SHUTDOWN_ALREADY = "SHUTDOWN_ALREADY"
     """Closed permanently."""
 
+    @property
+    def in_words(self) -> str:
+        """With Java's name, and what to do."""
+        return f"{_WORDS[self][0]} ({self.value}): {_WORDS[self][1]}"
+
+
+_WORDS = {
+    ServiceState.CREATE_JUST: ("not started yet", "use `async with`, or call `start` first"),
+    ServiceState.START_FAILED: (
+        "not running, it is starting or its start failed",
+        "wait for `start`, or repeat it",
+    ),
+    ServiceState.RUNNING: ("running", "it needs no other start"),
+    ServiceState.SHUTDOWN_ALREADY: ("closed", "create another one"),
+}
+
 
 class Startable(ABC):
     """Starts when `async with` is entered and closes when it ends. Event loop only."""
+
+    forks: ClassVar[int] = 0
+    """How many forks lie between this process and the one that imported this module."""
+    _home: asyncio.AbstractEventLoop | None = None
+    _home_forks: int = 0
+
+    def _bind(self) -> None:
+        """Called at the start, in the loop to which the object belongs from now on."""
+        self._home, self._home_forks = asyncio.get_running_loop(), Startable.forks
+
+    def _check_loop(self) -> None:
+        """NotRunning: another event loop, no event loop, or a forked process. Nothing before the start."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        home = self._home
+        if home is not None and (here is not home or self._home_forks != Startable.forks):
+            raise NotRunning(self._elsewhere())
+
+    def _elsewhere(self) -> str:
+        name = type(self).__name__
+        if self._home_forks != Startable.forks:
+            return f"this {name} was started before a fork: create another one in the child process"
+        return (
+            f"this {name} belongs to the event loop in which it was started: use it there, or use the {name} of "
+            "firearrow.client.blocking, which works in any thread"
+        )
 
     @abstractmethod
     async def start(self) -> Self: ...
@@ -37,3 +89,10 @@ class Startable(ABC):
 def now_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def _forked() -> None:
+    Startable.forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -25,6 +25,9 @@ from firearrow.client.consume.listeners import HandlerThreads, Listeners
 
 log = logging.getLogger("firearrow.client")
 
+SHOWN_MAX = 3
+"""Messages that are described when a handler fails."""
+
 
 class ListenerInvoker:
     """`judge(answer)` returns the verdict; after `timeout_s` hooks get TIME_OUT, with no other effect."""
@@ -79,7 +82,13 @@ class ListenerInvoker:
         verdict = await self.judge_call(messages)
         elapsed = self.clock() - began
         if verdict.error is not None:
-            log.warning("a handler of group %s failed for %s", self.group, queue, exc_info=verdict.error)
+            log.warning(
+                "a handler of group %s failed for %s: %s",
+                self.group,
+                queue,
+                _described(messages),
+                exc_info=verdict.error,
+            )
         if context is not None:
             self._run_after_hooks(context, verdict, elapsed)
         self.stats.consumed(queue.topic, elapsed)
@@ -125,6 +134,16 @@ class ListenerInvoker:
         if elapsed >= self._timeout_s:
             return "TIME_OUT"
         return "FAILED" if verdict.result in (FAILED.result, SUSPENDED.result) else "SUCCESS"
+
+
+def _described(messages: Sequence[ReceivedMessage]) -> str:
+    """Message id, offset and try of the first messages."""
+    shown = ", ".join(
+        f"message {message.message_id} at offset {message.queue_offset}, try {message.reconsume_times + 1}"
+        for message in messages[:SHOWN_MAX]
+    )
+    more = len(messages) - SHOWN_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.base.errors import NotRunning
+from firearrow.client.base.errors import ConfigError, NotRunning
 
 Handler = Callable[[list[ReceivedMessage]], Any]
 NAME_CHARS = 100
@@ -159,6 +159,23 @@ def _as_error(error: BaseException) -> BaseException:
         wrapped.__cause__ = error
         return wrapped
     return error
+
+
+def check_handler(topic: str, handler: object) -> None:
+    """ConfigError: it cannot be called with a list of messages, and would fail for each of them."""
+    if not callable(handler):
+        raise ConfigError(f"{topic}: a handler must be callable, not {type(handler).__name__}")
+    try:
+        signature = inspect.signature(handler, follow_wrapped=False)
+    except (ValueError, TypeError):  # not known, for example of some functions in C
+        return
+    try:
+        signature.bind([])
+    except TypeError as error:
+        raise ConfigError(
+            f"{topic}: a handler is called with one argument, the list of messages, but "
+            f"{getattr(handler, '__qualname__', handler)}{signature} cannot be: {error}"
+        ) from None
 
 
 def is_coroutine_function(handler: Callable[..., Any]) -> bool:

@@ -24,6 +24,7 @@ from firearrow.client.pop.ack import AckClient
 from firearrow.client.pop.pop_prefetcher import PopPrefetcher, PopSource, ReceiveOptions
 from firearrow.client.pop.pop_request import ANY_QUEUE, PopRequest
 from firearrow.client.pop.receipt_handles import receipt_handle_of
+from firearrow.client.pop.start_after_last import StartAfterLast
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import PERM_READ
@@ -52,6 +53,7 @@ class PopConsumer(Service):
         self._subscriptions: dict[str, Subscription] = {}
         self._prefetcher: PopPrefetcher | None = None
         self._acks: AckClient | None = None
+        self._first: StartAfterLast | None = None
 
     # ---- lifecycle ----
 
@@ -59,7 +61,15 @@ class PopConsumer(Service):
         """ConfigError: this client id already has a consumer of this group."""
         await instance.join_consumer(self)
         self._acks = AckClient(instance, self.group, self._client.api_timeout_s)
-        self._prefetcher = PopPrefetcher(instance, open_body, self._matches_filter, now_ms)
+        if self.options.from_where is ConsumeFromWhere.LAST_OFFSET:
+            self._first = StartAfterLast(instance, self.group)
+        self._prefetcher = PopPrefetcher(
+            instance,
+            open_body,
+            self._matches_filter,
+            now_ms,
+            None if self._first is None else self._first.ensure,
+        )
         for topic in self.topics():
             await self._ensure_known(instance, topic)
 
@@ -74,12 +84,14 @@ class PopConsumer(Service):
 
     def subscribe(self, topic: str, tags: str | None = None, *, sql: str | None = None) -> None:
         """Subscribe, before or after `start`. `tags` as `a || b`, or an SQL92 expression. ConfigError."""
+        self._check_open_here()
         wrapped = self._namespace.wrap(check_topic(topic))
         self._subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
         if self._instance is not None:
             self._instance.spawn(self._ensure_known(self._instance, wrapped))
 
     def unsubscribe(self, topic: str) -> None:
+        self._check_open_here()
         self._subscriptions.pop(self._namespace.wrap(topic), None)
 
     # ---- messages ----
@@ -176,6 +188,7 @@ class PopConsumer(Service):
     def _running(self) -> tuple[PopPrefetcher, AckClient]:
         if self._prefetcher is None or self._acks is None:
             raise self._not_running()
+        self._check_loop()
         return self._prefetcher, self._acks
 
     async def _ensure_known(self, instance: ClientInstance, topic: str) -> None:
@@ -186,6 +199,8 @@ class PopConsumer(Service):
             log.warning("topic %s: its brokers are not known yet: %s", topic, error)
         instance.heartbeats.forget()
         await instance.heartbeat_all()
+        if self._first is not None:
+            await self._first.begin(topic)
 
     async def _pop_sources(self, topic: str | None) -> list[PopSource]:
         """All brokers of the topic, or of all topics.

@@ -110,6 +110,7 @@ class PullConsumer(Service):
 
     async def close(self, *, commit: bool | None = None) -> None:
         """Leave the group. `commit`: the last polled batch is done (default: the option `auto_commit`)."""
+        self._check_open_here()
         runtime = self._runtime
         if runtime is not None:
             if self.options.auto_commit if commit is None else commit:
@@ -147,6 +148,7 @@ class PullConsumer(Service):
         """
         if self._config.assigned is not None:
             raise ConfigError("queues are assigned: use either assign or subscribe, not both")
+        self._check_open_here()
         wrapped = self._namespace.wrap(check_topic(topic))
         self._config.subscriptions[wrapped] = Subscription.of(wrapped, tags, sql)
         self._config.listeners.pop(wrapped, None)
@@ -157,6 +159,7 @@ class PullConsumer(Service):
 
     def unsubscribe(self, topic: str) -> None:
         """Return no more messages of the topic; its offsets are kept."""
+        self._check_open_here()
         wrapped = self._namespace.wrap(topic)
         self._config.listeners.pop(wrapped, None)
         if self._config.subscriptions.pop(wrapped, None) is not None and self._runtime is not None:
@@ -173,6 +176,7 @@ class PullConsumer(Service):
             raise ConfigError("topics are subscribed: use either assign or subscribe, not both")
         if not queues:
             raise ConfigError("queues: at least one queue is required")
+        self._check_open_here()
         wrapped = frozenset(self._wrapped(queue) for queue in queues)
         for topic in {queue.topic for queue in wrapped}:
             self._config.expressions[topic] = Subscription.of(check_topic(topic), tags, sql)
@@ -302,7 +306,10 @@ class PullConsumer(Service):
         await self.seek(queue, await self.last_offset(queue))
 
     def pause(self, queues: Collection[MessageQueue]) -> None:
-        """Stop pulling these queues; cached messages are still returned. ConfigError: a queue is not ours."""
+        """Stop pulling these queues; messages that are cached now are still returned, none that come later.
+
+        ConfigError: a queue is not ours.
+        """
         for pulled in [self._ours(queue) for queue in queues]:
             pulled.resumed.clear()
 
@@ -355,6 +362,7 @@ class PullConsumer(Service):
     def _running(self) -> PullConsumerRuntime:
         if self._runtime is None:
             raise self._not_running()
+        self._check_loop()
         return self._runtime
 
     def _ours(self, queue: MessageQueue) -> PrefetchedQueue:

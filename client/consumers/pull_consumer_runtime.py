@@ -12,18 +12,17 @@ from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.errors import ClientError, NoRoute
 from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.base.options import MessageModel, PullConsumerOptions
+from firearrow.client.base.options import PullConsumerOptions
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.diagnostics.inspection import register_inspection_handlers
 from firearrow.client.diagnostics.running_info import RunningConsumer, running_info
 from firearrow.client.pull.prefetcher import UNKNOWN, PrefetchContext, Prefetcher
 from firearrow.client.pull.pull_request import PullClient
 from firearrow.client.rebalance.allocate_strategies import strategy_of
-from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
 from firearrow.client.rebalance.offset_store import OffsetStore, ReadOffset
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.rebalance import QueueListener, Queues, RebalanceContext, Rebalancer
-from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore
+from firearrow.client.rebalance.remote_offset_store import default_offset_store
 from firearrow.client.rebalance.start_offset import PullRequest, start_offset
 from firearrow.client.rebalance.subscription import Subscription
 from firearrow.client.remoting.client_instance import ClientInstance
@@ -57,9 +56,13 @@ class PullConsumerRuntime:
         self.config = config
         self.options = options = config.options
         self.running = False
-        self.offsets = config.offset_store or self._default_offsets()
+        self._announcing = 0
+        """Changes of subscriptions that brokers have not got yet: before, they know nothing of a new group."""
+        self.offsets = config.offset_store or default_offset_store(
+            instance, self.group, options.model, options.offsets_folder
+        )
         self.queue_offsets = QueueOffsets(instance)
-        self._started_ms = now_ms()
+        self._started_ms = self._since_ms = now_ms()
         self._process_queues: dict[MessageQueue, ProcessQueue] = {}
         self._start_offset = start_offset(
             self.offsets,
@@ -67,6 +70,7 @@ class PullConsumerRuntime:
             options.from_where,
             int(options.from_time.timestamp() * 1000),
             ReadOffset.MEMORY_FIRST,
+            self._since,
         )
         self.tasks = Prefetcher(
             PrefetchContext(
@@ -97,7 +101,7 @@ class PullConsumerRuntime:
         }
 
     async def rebalance(self) -> bool:
-        if not self.running or self.config.assigned is not None:
+        if not self.running or self._announcing or self.config.assigned is not None:
             return True
         return await self.rebalancer.run()
 
@@ -130,7 +134,8 @@ class PullConsumerRuntime:
         await self.instance.join_consumer(self)
         register_inspection_handlers(self.instance)
         self.running = True
-        await self._send_first_heartbeats()
+        await self._announce()
+        self._since_ms = now_ms()
         if self.config.assigned is not None:
             self.assign(self.config.assigned)
 
@@ -149,7 +154,7 @@ class PullConsumerRuntime:
     def subscriptions_changed(self) -> None:
         """Notify the brokers and rebalance, in the background."""
         if self.running:
-            self.instance.spawn(self._send_first_heartbeats())
+            self.instance.spawn(self._announce())
 
     def release_topic(self, topic: str) -> None:
         """Drop the topic's queues at once; the next rebalance persists their offsets."""
@@ -189,18 +194,22 @@ class PullConsumerRuntime:
         if queue not in self.tasks.table:
             self.offsets.remove(queue)
 
-    async def _send_first_heartbeats(self) -> None:
+    async def _announce(self) -> None:
         """Fetch routes, send heartbeats, rebalance.
 
         A topic may be created later. ClientError: no name server.
         """
-        for topic in sorted(self.topics()):
-            try:
-                await self.instance.routes.refresh(topic)
-            except NoRoute as error:
-                log.warning("%s", error)
-        self.instance.heartbeats.forget()
-        await self.instance.heartbeat_all()
+        self._announcing += 1
+        try:
+            for topic in sorted(self.topics()):
+                try:
+                    await self.instance.routes.refresh(topic)
+                except NoRoute as error:
+                    log.warning("%s", error)
+            self.instance.heartbeats.forget()
+            await self.instance.heartbeat_all()
+        finally:
+            self._announcing -= 1
         self.instance.rebalance_soon()
 
     async def _changed(self, topic: str, all_queues: Queues, mine: Queues) -> None:
@@ -220,17 +229,17 @@ class PullConsumerRuntime:
         if self.running:
             self.tasks.begin(request.queue, request.process_queue, request.next_offset)
 
+    def _since(self, topic: str) -> int:
+        """When this consumer began to want the topic, ms."""
+        subscription = self._subscription_of(topic)
+        return self._since_ms if subscription is None else max(self._since_ms, subscription.since)
+
     def _subscription_of(self, topic: str) -> Subscription | None:
         if self.config.assigned is None:
             return self.config.subscriptions.get(topic)
         return self.config.expressions.get(topic)
 
     # ---- composition ----
-
-    def _default_offsets(self) -> OffsetStore:
-        if self.options.model is MessageModel.CLUSTERING:
-            return RemoteOffsetStore(self.instance, self.group)
-        return LocalOffsetStore(self.options.offsets_folder(), self.instance.client_id, self.group)
 
     def _make_rebalancer(self) -> Rebalancer:
         subscriptions: Mapping[str, Subscription] = self.config.subscriptions

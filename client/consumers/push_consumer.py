@@ -10,13 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Self, TypeVar, Unpack, overload
 
-from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.errors import ConfigError, NotRunning
 from firearrow.client.base.hooks import ConsumerHooks, check_known
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.names import check_group, check_topic, retry_topic
 from firearrow.client.base.options import ClientOptions, MessageModel, PushConsumerOptions, client_options
 from firearrow.client.base.service_state import ServiceState
-from firearrow.client.consume.listeners import Handler
+from firearrow.client.consume.listeners import Handler, check_handler
 from firearrow.client.consume.signals import on_stop_signals
 from firearrow.client.consume.subscriptions import Subscriptions
 from firearrow.client.consumers.push_consumer_runtime import PushConsumerRuntime
@@ -103,14 +103,15 @@ class PushConsumer(Service):
         check_topic(topic)
         if handler is None:
             return SubscribeDecorator(partial(self.subscribe, topic, tags=tags, sql=sql))
-        if not callable(handler):
-            raise ConfigError(f"{topic}: a handler must be callable, not {type(handler).__name__}")
+        check_handler(topic, handler)
+        self._check_open_here()
         self._config.subscriptions.add(topic, tags, sql, handler)
         self._notify_runtime()
         return handler
 
     def unsubscribe(self, topic: str) -> None:
         """Stop pulling the topic. Messages that were pulled before still go to the handler."""
+        self._check_open_here()
         if self._config.subscriptions.drop(topic):
             self._notify_runtime()
 
@@ -143,6 +144,7 @@ class PushConsumer(Service):
 
         Handlers must not call it, since it waits for them: they call `stop`.
         """
+        self._check_open_here()
         self._stopped.set()
         if self._ending is None:
             self.state = ServiceState.SHUTDOWN_ALREADY
@@ -161,11 +163,18 @@ class PushConsumer(Service):
                 await self.close()
 
     def stop(self) -> None:
-        """Make `run` return. Event loop only."""
-        self._stopped.set()
+        """Make `run` return. Any thread of the process."""
+        try:
+            self._check_open_here()
+        except NotRunning:
+            if self._home is None or self._home_forks != self.forks:
+                raise
+            self._home.call_soon_threadsafe(self._stopped.set)
+        else:
+            self._stopped.set()
 
     def pause(self) -> None:
-        """Stop pulling until `resume`; pulled messages are still handled."""
+        """Stop pulling until `resume`. Messages that were pulled before are still handled, none that come later."""
         self._running().pause()
 
     def resume(self) -> None:
@@ -200,6 +209,7 @@ class PushConsumer(Service):
     def _running(self) -> PushConsumerRuntime:
         if self._runtime is None or self.state is not ServiceState.RUNNING:
             raise self._not_running()
+        self._check_loop()
         return self._runtime
 
     def _notify_runtime(self) -> None:

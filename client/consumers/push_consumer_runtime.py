@@ -7,7 +7,7 @@ assign: it runs beside the pull side with the same handlers. Event loop only.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 
 from firearrow._native.wire.codes import RequestCode
@@ -17,7 +17,7 @@ from firearrow.client.base.errors import NoRoute
 from firearrow.client.base.hooks import ConsumeHook
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.names import retry_topic
-from firearrow.client.base.options import MessageModel
+from firearrow.client.base.options import ConsumeFromWhere, MessageModel
 from firearrow.client.base.service_state import now_ms
 from firearrow.client.consume.concurrent_service import ConcurrentService
 from firearrow.client.consume.consume_results import (
@@ -42,15 +42,15 @@ from firearrow.client.diagnostics.stats import SAMPLE_S, ConsumerStats
 from firearrow.client.pop.ack import AckClient
 from firearrow.client.pop.pop_loop import PopClient, PopLoop, PopLoopContext
 from firearrow.client.pop.pop_service import PopService
+from firearrow.client.pop.start_after_last import StartAfterLast
 from firearrow.client.pull.pull_request import PullClient
 from firearrow.client.pull.push_pull_loop import PullLoop, PullLoopContext
 from firearrow.client.rebalance.allocate_strategies import strategy_of
-from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.process_queue import ProcessQueue
 from firearrow.client.rebalance.queue_locks import QueueLocks
 from firearrow.client.rebalance.rebalance import Queues, RebalanceContext, Rebalancer
-from firearrow.client.rebalance.remote_offset_store import RemoteOffsetStore
+from firearrow.client.rebalance.remote_offset_store import default_offset_store
 from firearrow.client.rebalance.start_offset import PullRequest, start_offset
 from firearrow.client.rebalance.subscription import check_filters
 from firearrow.client.remoting.client_instance import ClientInstance
@@ -146,11 +146,13 @@ class PopRuntime:
             max_reconsume_times=back.max_reconsume_times,
             dead_letter=lambda message: back.back(message, DEAD_LETTER),
         )
+        last = options.from_where is ConsumeFromWhere.LAST_OFFSET
+        self._first = StartAfterLast(instance, config.group) if last else None
         self.loop = PopLoop(
             PopLoopContext(
                 group=config.group,
                 options=options,
-                pop=PopClient(instance).pop,
+                pop=PopClient(instance, first=None if self._first is None else self._first.ensure).pop,
                 sink=self.service,
                 subscriptions=config.subscriptions,
                 running=running,
@@ -161,6 +163,11 @@ class PopRuntime:
                 exception_delay_s=instance.options.exception_delay_s,
             )
         )
+
+    async def started(self, topics: Iterable[str]) -> None:
+        """The consumer has started, and knows the routes of its topics."""
+        if self._first is not None:
+            await asyncio.gather(*(self._first.begin(topic) for topic in topics))
 
     def begin(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
         self.loop.begin(queue, process_queue)
@@ -183,10 +190,14 @@ class PushConsumerRuntime:
         self.config = config
         self.options = options = config.options
         self.running = False
+        self._announced = False
+        """Brokers have got the first heartbeat: before, they know nothing of a new group."""
         self.stats = ConsumerStats()
         self._sampler: Cancellable | None = None
         self.table: dict[MessageQueue, ProcessQueue] = {}
-        self.offsets = config.offset_store or self._default_offsets()
+        self.offsets = config.offset_store or default_offset_store(
+            instance, self.group, options.model, options.offsets_folder
+        )
         self._retry_producer = RetryProducer(instance.options)
         self._tracing = ConsumeTracing(config, instance)
         self._locks = _PersistingLocks(self) if options.orderly and self._clustering else None
@@ -206,6 +217,7 @@ class PushConsumerRuntime:
             QueueOffsets(instance),
             options.from_where,
             int(options.from_time.timestamp()) * 1000,
+            since=self._since,
         )
         self._puller = PullClient(instance, self.group, config.filter_hooks)
         self.pulls = self._make_loop()
@@ -217,7 +229,7 @@ class PushConsumerRuntime:
             resume=self._resume,
             orderly=self._locks is not None,
         )
-        self._started_ms = now_ms()
+        self._started_ms = self._since_ms = now_ms()
         register_inspection_handlers(instance)
         register_consume_directly_handler(instance)
 
@@ -240,7 +252,7 @@ class PushConsumerRuntime:
 
     async def rebalance(self) -> bool:
         """A paused consumer keeps its queues."""
-        if not self.running:
+        if not self.running or not self._announced:
             return True
         return not self.pulls.paused and await self.rebalancer.run()
 
@@ -254,13 +266,20 @@ class PushConsumerRuntime:
         await self.offsets.load()
         await self.service.start()
         await self.instance.join_consumer(self)
+        if self._locks is not None:
+            self.instance.lost_listeners.append(self._locks.broker_lost)
         self._sampler = self.instance.every(SAMPLE_S, self.stats.sample)
         self.running = True
         await self._fetch_routes()
         await check_filters(self.instance, self.group, self.config.subscriptions)
-        if await self.instance.heartbeat_all():
+        beaten = await self.instance.heartbeat_all()
+        self._announced = True
+        if self._pop_runtime is not None:
+            await self._pop_runtime.started(self.config.subscriptions)
+        if beaten:
             self.instance.rebalance_soon()
         await self._tracing.start()
+        self._since_ms = now_ms()
 
     async def end(self, drain_s: float) -> None:
         """Stop pulling, let handlers finish, persist the offsets, leave the group."""
@@ -278,6 +297,8 @@ class PushConsumerRuntime:
             await self._leave()
 
     async def _leave(self) -> None:
+        if self._locks is not None and self._locks.broker_lost in self.instance.lost_listeners:
+            self.instance.lost_listeners.remove(self._locks.broker_lost)
         if self._sampler is not None:
             self._sampler.cancel()
         await self.instance.leave_consumer(self)
@@ -290,6 +311,8 @@ class PushConsumerRuntime:
         await self._fetch_routes()
         self.instance.heartbeats.forget()
         await self.instance.heartbeat_all()
+        if self._pop_runtime is not None:
+            await self._pop_runtime.started(self.config.subscriptions)
         self.instance.rebalance_soon()
 
     async def _fetch_routes(self) -> None:
@@ -369,16 +392,16 @@ class PushConsumerRuntime:
         if self.running and self._pop_runtime is not None:
             self._pop_runtime.begin(queue, process_queue)
 
+    def _since(self, topic: str) -> int:
+        """When this consumer began to want the topic, ms."""
+        subscription = self.config.subscriptions.get(topic)
+        return self._since_ms if subscription is None else max(self._since_ms, subscription.since)
+
     # ---- composition ----
 
     @property
     def _clustering(self) -> bool:
         return self.options.model is MessageModel.CLUSTERING
-
-    def _default_offsets(self) -> OffsetStore:
-        if self._clustering:
-            return RemoteOffsetStore(self.instance, self.group)
-        return LocalOffsetStore(self.options.offsets_folder(), self.instance.client_id, self.group)
 
     def _make_pop_runtime(self) -> PopRuntime:
         return PopRuntime(
@@ -401,6 +424,7 @@ class PushConsumerRuntime:
                 subscriptions=self.config.subscriptions,
                 running=lambda: self.running,
                 start_offset=self._start_offset,
+                lock=None if self._locks is None else self._locks.lock,
                 repair=self._repair,
                 stats=self.stats,
                 exception_delay_s=self.instance.options.exception_delay_s,

@@ -8,4 +8,5 @@
   until a retry
 - `receipt_handles`: ReceiptHandle, which identifies a popped message to the broker, and the offset strings
   of a POP answer
+- `start_after_last`: StartAfterLast, which lets a group that pops start after the last message of a topic
 """

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from firearrow._native.store.log.received_message import ReceivedMessage
@@ -124,7 +124,9 @@ class PopLoop:
             result = await context.pop(self._pop(queue, subscription))
         except RocketMQError as error:
             return self._failed(queue, error)
-        if process_queue.dropped:
+        if result.messages:
+            result = await self._hold_while_paused(process_queue, result)
+        if process_queue.dropped or (result.messages and result.invisible_ms <= 0):
             return NOW  # the popped messages become visible to other members again
         if result.status is PopStatus.FOUND:
             context.stats.pull_took(queue.topic, context.clock() - began)
@@ -132,6 +134,15 @@ class PopLoop:
         if result.status is PopStatus.POLLING_FULL:
             return context.exception_delay_s
         return NOW if context.clock() - began > EARLY_S else EARLY_S
+
+    async def _hold_while_paused(self, process_queue: ProcessQueue, result: PopResult) -> PopResult:
+        """What a pop brings after `pause` is handed out after `resume`, unless it is visible to others by then."""
+        context = self._context
+        visible_at_s = context.clock() + result.invisible_ms / 1000
+        while context.paused() and not process_queue.dropped and context.clock() < visible_at_s:
+            process_queue.last_pop_s = context.clock()
+            await context.sleep(PAUSED_S)
+        return replace(result, invisible_ms=round((visible_at_s - context.clock()) * 1000))
 
     def _pop(self, queue: MessageQueue, subscription: Subscription) -> PopRequest:
         options = self._context.options
@@ -189,14 +200,25 @@ class PopLoop:
 
 
 class PopClient:
-    """Sends a PopRequest to the master of its broker and reads the answer."""
+    """Sends a PopRequest to the master of its broker and reads the answer.
 
-    def __init__(self, caller: Caller | ClientInstance, opener: Opener = open_body) -> None:
+    `first(topic, broker)` is awaited before each pop: StartAfterLast.
+    """
+
+    def __init__(
+        self,
+        caller: Caller | ClientInstance,
+        opener: Opener = open_body,
+        first: Callable[[str, str], Awaitable[None]] | None = None,
+    ) -> None:
         self._caller = caller
         self._opener = opener
+        self._first = first
 
     async def pop(self, pop: PopRequest) -> PopResult:
         """The messages, with the topic as brokers know it. ClientError."""
+        if self._first is not None:
+            await self._first(pop.queue.topic, pop.queue.broker_name)
         answer = await self._caller.call_master(
             pop.queue.broker_name,
             pop_command(pop, now_ms()),

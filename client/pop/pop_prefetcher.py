@@ -8,7 +8,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -32,6 +32,8 @@ Result = TypeVar("Result")
 
 FULL_PAUSE_S = 1.0
 """Pause after a broker reported too many held requests."""
+SLOW_S = 0.5
+"""How long a pop that the broker must not hold may take before the next broker is popped."""
 EMPTY_PAUSE_S = 0.05
 """Pause after a pop found nothing, if the broker did not wait or had reported messages."""
 
@@ -76,7 +78,10 @@ class _Buffered(NamedTuple):
 
 
 class PopPrefetcher:
-    """`accepts(source, message)` returns whether to deliver a message, and otherwise settles it itself."""
+    """`accepts(source, message)` returns whether to deliver a message, and otherwise settles it itself.
+
+    `first(topic, broker)` is awaited before each pop: StartAfterLast.
+    """
 
     def __init__(
         self,
@@ -84,8 +89,10 @@ class PopPrefetcher:
         opener: Opener,
         accepts: Callable[[PopSource, ReceivedMessage], bool],
         now_ms: Callable[[], int],
+        first: Callable[[str, str], Awaitable[None]] | None = None,
     ) -> None:
         self._caller = caller
+        self._first = first
         self._opener = opener
         self._accepts = accepts
         self._now_ms = now_ms
@@ -137,15 +144,21 @@ class PopPrefetcher:
     async def _round(
         self, sources: Sequence[PopSource], receive_options: ReceiveOptions, deadline: float
     ) -> list[ReceivedMessage]:
-        """Pop one source after the other; the broker holds the request only if there is a single source."""
+        """Pop one source after the other; the broker holds the request only if there is a single source.
+
+        A broker that does not answer delays the others once for SLOW_S; its pop goes on meanwhile.
+        """
         failure: ClientError | None = None
         failures = 0
         for source in sources:
-            hold_s = max(deadline - self._loop.time(), 0) if len(sources) == 1 else 0
+            single = len(sources) == 1
+            hold_s = max(deadline - self._loop.time(), 0) if single else 0
             try:
-                result = await self._await_pop(source, receive_options, hold_s)
+                result = await self._await_pop(source, receive_options, hold_s, None if single else SLOW_S)
             except ClientError as error:
                 failure, failures = error, failures + 1
+                continue
+            if result is None:
                 continue
             if result.status is PopStatus.POLLING_FULL:
                 await asyncio.sleep(max(min(FULL_PAUSE_S, deadline - self._loop.time()), 0))
@@ -159,29 +172,40 @@ class PopPrefetcher:
         return []
 
     async def _await_pop(
-        self, source: PopSource, receive_options: ReceiveOptions, hold_s: float
-    ) -> PopResult:
-        """Await an abandoned pop of the source or a new one.
+        self, source: PopSource, receive_options: ReceiveOptions, hold_s: float, within_s: float | None
+    ) -> PopResult | None:
+        """Await an abandoned pop of the source or a new one. None: it is not answered after `within_s`.
 
-        If the caller is cancelled, it becomes abandoned.
+        If the caller is cancelled, or the time is over, it becomes abandoned.
         """
         if self._closed:
             raise NotRunning("the consumer is closed")
         abandoned = self._abandoned_pops.get(source.queue)
+        if abandoned and within_s is not None and not abandoned[-1].done():
+            return None
         task = abandoned.pop() if abandoned else self._spawn(self._pop(source, receive_options, hold_s))
         try:
-            return await asyncio.shield(task)
+            async with asyncio.timeout(within_s):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            self._abandon(source.queue, task)
+            return None
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if task.cancelled() and not (caller is not None and caller.cancelling()):
                 raise NotRunning("the consumer was closed") from None
             if not task.cancelled():
-                self._abandoned_pops.setdefault(source.queue, []).append(task)
-                task.add_done_callback(lambda _: self._swallow_failure(source.queue, task))
+                self._abandon(source.queue, task)
             raise
+
+    def _abandon(self, queue: MessageQueue, task: asyncio.Task[PopResult]) -> None:
+        self._abandoned_pops.setdefault(queue, []).append(task)
+        task.add_done_callback(lambda _: self._swallow_failure(queue, task))
 
     async def _pop(self, source: PopSource, receive_options: ReceiveOptions, hold_s: float) -> PopResult:
         queue = source.queue
+        if self._first is not None:
+            await self._first(queue.topic, queue.broker_name)
         attempt = self._attempts.setdefault(queue, uuid.uuid4().hex) if source.pop.in_order else None
         pop = replace(
             source.pop,

@@ -12,11 +12,10 @@ from firearrow._native.store.log.received_message import ReceivedMessage, decode
 from firearrow._native.store.log.record import RecordError
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
-from firearrow.client.base.errors import BrokerError, ClientError
+from firearrow.client.base.errors import BrokerError, ClientError, InvalidReceiptHandle
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.pop.receipt_handles import (
     NORMAL,
-    InvalidReceiptHandle,
     OrderCounts,
     QueueKey,
     ReceiptHandle,

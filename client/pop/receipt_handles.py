@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, Self
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.base.errors import ClientError
+from firearrow.client.base.errors import InvalidReceiptHandle
 from firearrow.client.base.message import Property
 from firearrow.client.base.names import RETRY
 
@@ -25,10 +25,6 @@ DIGITS_MAX = 18
 
 QueueKey = tuple[TopicKind, int]
 """Kind of topic and queue id; the messages of an answer and the offsets in its strings correspond per key."""
-
-
-class InvalidReceiptHandle(ClientError, ValueError):
-    """A receipt handle, or an offset string of a POP answer, cannot be read; the text names the field."""
 
 
 class ReceiptHandle(NamedTuple):

@@ -213,7 +213,7 @@ class Prefetcher:
             result = await self._context.pull(self._pull(pulled, subscription))
         except (RocketMQError, FieldError, RecordError) as error:
             return self._failed(pulled, error)
-        if not pulled.process_queue.dropped:
+        if not pulled.process_queue.dropped and pulled.resumed.is_set():  # else it is pulled again
             self._answered(pulled, result)
         return NOW
 

@@ -12,7 +12,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage, decode
 from firearrow._native.wire.codes import PullFlag, RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.base.compression import open_body
-from firearrow.client.base.errors import BrokerError, ClientError, NoRoute
+from firearrow.client.base.errors import BrokerError, ClientError
 from firearrow.client.base.hooks import FilterHook
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.rebalance.subscription import Subscription
@@ -104,7 +104,7 @@ class PullClient:
             await routes.refresh(queue.topic)
             target = routes.address(routes.broker_name_of(queue), broker_id)
         if target is None:
-            raise NoRoute(f"broker {routes.broker_name_of(queue)} is not known")
+            raise ClientError(f"broker {routes.broker_name_of(queue)} is not known")
         return target
 
     def _result(self, pull: PullQuery, answer: RemotingCommand) -> PullResult:

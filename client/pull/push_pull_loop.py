@@ -67,7 +67,8 @@ class FlowControlLimits:
 class PullLoopContext:
     """What a PullLoop works with.
 
-    `repair` moves a queue whose offset the broker refused to the request's new offset.
+    `repair` moves a queue whose offset the broker refused to the request's new offset. `lock` locks an orderly
+    queue again, whose broker was away; None: only the owner of the loop does.
     """
 
     options: PushConsumerOptions
@@ -79,6 +80,7 @@ class PullLoopContext:
     start_offset: Callable[[MessageQueue], Awaitable[int]]
     repair: Callable[[PullRequest], Awaitable[None]]
     stats: PullStats
+    lock: Callable[[MessageQueue], Awaitable[bool]] | None = None
     exception_delay_s: float = 1.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
@@ -145,6 +147,8 @@ class PullLoop:
         request.failures = 0
         if request.process_queue.dropped:
             return NOW
+        if self.paused:
+            return PAUSED_S  # what came meanwhile is pulled again
         return await self._answered(request, result, began)
 
     def _full(self, request: PullRequest) -> bool:
@@ -166,7 +170,7 @@ class PullLoop:
 
         After a new lock the start offset is read again; it may be lower.
         """
-        if not request.process_queue.locked:
+        if not request.process_queue.locked and not await self._lock(request.queue):
             return False
         if not request.previously_locked:
             offset = await self._context.start_offset(request.queue)
@@ -182,6 +186,9 @@ class PullLoop:
                 )
             request.previously_locked, request.next_offset = True, offset
         return True
+
+    async def _lock(self, queue: MessageQueue) -> bool:
+        return self._context.lock is not None and await self._context.lock(queue)
 
     def _pull(self, request: PullRequest, subscription: Subscription) -> PullQuery:
         options, commit = self._options, None
@@ -215,18 +222,25 @@ class PullLoop:
             request.process_queue.dropped = True
             await self._context.repair(request)
             return NOW
+        self._passed(request)
+        return NOW
+
+    def _passed(self, request: PullRequest) -> None:
+        """All before the next offset is in the queue or was filtered out, by the broker or here."""
+        request.process_queue.passed = request.next_offset
         if not request.process_queue.message_count:
             self._context.offsets.update(request.queue, request.next_offset, increase_only=True)
-        return NOW
 
     def _found(self, request: PullRequest, result: PullResult, previous: int) -> float:
         messages, queue = result.messages, request.process_queue
         if result.next_offset < previous or (messages and messages[0].queue_offset < previous):
             log.warning("%s: the answer to a pull at offset %d goes back before it", request.queue, previous)
         if not messages:
+            self._passed(request)
             return NOW
         self._context.stats.pulled(request.queue.topic, len(messages))
         dispatch = queue.put(messages, result.max_offset)
+        self._passed(request)
         self._context.service.submit(messages, queue, request.queue, dispatch)
         return self._options.pull_interval_s
 

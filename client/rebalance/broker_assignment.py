@@ -1,9 +1,9 @@
 """Requests the members of a group, and the queues that a broker assigns to this member.
 
-Both functions send one request to a random broker of the topic. Keeps no state. Event loop only.
+Both functions ask a random broker of the topic, and another one if it does not answer. Keeps no state. Event loop only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from firearrow._native.wire.codes import RequestCode
@@ -27,7 +27,10 @@ class RequestMode(Enum):
 
 async def consumer_ids(instance: ClientInstance, group: str, topic: str) -> list[str]:
     """The client ids of the group, as a broker of the topic knows them. ClientError: no broker answered."""
-    request = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+
+    def request() -> RemotingCommand:
+        return RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+
     content = await _ask(instance, topic, request, instance.options.api_timeout_s)
     ids = content.get("consumerIdList")
     if (
@@ -47,14 +50,19 @@ async def query_assignment(
     None: the answer has no assignments, so the queues stay as they are. The broker knows the strategies AVG
     and AVG_BY_CIRCLE only.
     """
-    query = {
-        "clientId": instance.client_id,
-        "consumerGroup": group,
-        "messageModel": model.value,
-        "strategyName": strategy,
-        "topic": topic,
-    }
-    request = RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, body=fastjson.dumps(query))
+    body = fastjson.dumps(
+        {
+            "clientId": instance.client_id,
+            "consumerGroup": group,
+            "messageModel": model.value,
+            "strategyName": strategy,
+            "topic": topic,
+        }
+    )
+
+    def request() -> RemotingCommand:
+        return RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, body=body)
+
     items = (await _ask(instance, topic, request, TIMEOUT_S)).get("messageQueueAssignments")
     if items is None:
         return None
@@ -76,15 +84,10 @@ def _assigned(item: object) -> tuple[MessageQueue, RequestMode]:
 
 
 async def _ask(
-    instance: ClientInstance, topic: str, request: RemotingCommand, timeout_s: float
+    instance: ClientInstance, topic: str, request: Callable[[], RemotingCommand], timeout_s: float
 ) -> Mapping[str, object]:
-    address = instance.routes.any_broker_of(topic)
-    if address is None:
-        await instance.routes.refresh(topic)
-        address = instance.routes.any_broker_of(topic)
-    if address is None:
-        raise ClientError(f"topic {topic} has no known broker")
-    answer = check(await instance.call(address, request, timeout_s), address)
+    answer, address = await instance.call_any(topic, request, timeout_s)
+    check(answer, address)
     try:
         content = fastjson.loads(answer.body)
     except fastjson.JsonError as error:

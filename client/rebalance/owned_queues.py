@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from firearrow.client.base.errors import ClientError, OffsetUnknown
+from firearrow.client.base.errors import ClientError, OffsetUnknown, RocketMQError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.rebalance.offset_store import OffsetStore
 from firearrow.client.rebalance.process_queue import PULL_IDLE_S, ProcessQueue
@@ -22,6 +22,8 @@ log = logging.getLogger("firearrow.client")
 UNLOCK_DELAY_S = 20.0
 BUSY_S = 0.5
 """How long one rebalance waits for the handler of an orderly queue that is to be released."""
+HOLD_UP_S = 1.0
+"""How long a slow broker delays a rebalance."""
 CONCURRENT_MAX = 32
 """Queues whose start offsets are read at a time."""
 
@@ -39,7 +41,7 @@ class OwnedQueuesContext:
     active: bool
     leaving: Callable[[MessageQueue], None] | None
     refused: Callable[[], None]
-    """Called when another member still has locks on queues of this one."""
+    """Called when queues are to be acquired soon: other members have locks on them, or brokers are slow."""
     new_process_queue: Callable[[], ProcessQueue] = ProcessQueue
     clock: Callable[[], float] = time.monotonic
 
@@ -51,6 +53,9 @@ class OwnedQueues:
         self._context = context
         self.table = table
         self.pop_table: Table = {}
+        self._acquiring: dict[asyncio.Task[list[PullRequest]], list[MessageQueue]] = {}
+        self._late: list[PullRequest] = []
+        """Of queues that were acquired only after `add` had returned."""
         self.stopped = False
         """No more queues are acquired."""
 
@@ -93,14 +98,49 @@ class OwnedQueues:
 
     def close(self) -> None:
         """Drop all queues. Offsets must have been persisted before."""
+        for task in self._acquiring:
+            task.cancel()
         for table in (self.table, self.pop_table):
             for process_queue in table.values():
                 process_queue.dropped = True
             table.clear()
 
     async def add(self, assigned: Queues) -> list[PullRequest]:
-        """Acquire queues not owned yet, except those without a lock or a known start offset."""
-        new = sorted(queue for queue in assigned if queue not in self.table)
+        """Acquire queues not owned yet, except those without a lock or a known start offset.
+
+        A broker that is slow does not delay the queues of the others: its queues are returned by a later call.
+        """
+        late = [one for one in self._late if one.queue in assigned]
+        self._late = [one for one in self._late if one.queue not in assigned]
+        requests = [one for one in late if self.table.get(one.queue) is one.process_queue]
+        under_way = {queue for queues in self._acquiring.values() for queue in queues}
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in sorted(assigned - self.table.keys() - under_way):
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        if not by_broker:
+            return requests
+        tasks = {asyncio.create_task(self._add_of_one_broker(new)): new for new in by_broker.values()}
+        self._acquiring.update(tasks)
+        for task in tasks:
+            task.add_done_callback(self._acquiring.pop)
+        done, slow = await asyncio.wait(tasks, timeout=HOLD_UP_S)
+        for task in slow:
+            task.add_done_callback(self._added_late)
+        for task in done:
+            requests += task.result()
+        return requests
+
+    def _added_late(self, task: asyncio.Task[list[PullRequest]]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self._late += task.result()
+            self._context.refused()
+        elif not isinstance(error, RocketMQError):
+            log.error("queues could not be acquired", exc_info=error)
+
+    async def _add_of_one_broker(self, new: list[MessageQueue]) -> list[PullRequest]:
         locks = self._context.locks
         if locks is not None and new:
             locked = await locks.lock_queues(new)

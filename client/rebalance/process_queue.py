@@ -40,6 +40,7 @@ class ProcessQueue:
         "locked",
         "message_bytes",
         "newest_offset",
+        "passed",
         "try_unlock_times",
         "unacknowledged",
     )
@@ -54,6 +55,8 @@ class ProcessQueue:
         self.message_bytes = 0
         """Sum of the bodies as stored, taken ones included."""
         self.newest_offset = 0
+        self.passed = 0
+        """The offset up to which was pulled. What is missing before it was filtered out, and counts as finished."""
         self.backlog = 0
         """Messages at the broker after the newest one pulled, according to its last answer."""
         self.dropped = False
@@ -115,7 +118,7 @@ class ProcessQueue:
         if mine:
             return self._first()
         self._order.clear()
-        return self.newest_offset + 1
+        return max(self.newest_offset + 1, self.passed)
 
     def take(self, count: int) -> list[ReceivedMessage]:
         """Orderly: the messages with the lowest offsets, until they are committed or put back.
@@ -138,6 +141,8 @@ class ProcessQueue:
         if not self._taken:
             return NONE
         after = max(self._taken) + 1
+        if not self._messages:
+            after = max(after, self.passed)
         self.message_bytes -= sum(message.body_bytes for message in self._taken.values())
         self._taken.clear()
         self._wake_if_half_done()
@@ -204,7 +209,7 @@ class ProcessQueue:
         self._messages.clear()
         self._order.clear()
         self._taken.clear()
-        self.message_bytes = self.newest_offset = 0
+        self.message_bytes = self.newest_offset = self.passed = 0
         self._wake_if_half_done()
 
     def lock_expired(self, now_s: float) -> bool:

@@ -2,9 +2,11 @@
 
 They keep two members from working on one queue. The broker keeps a lock for 60 s, a ProcessQueue trusts it
 for 30 s, and it is renewed every 20 s: a member that cannot reach the broker stops before another one may
-start. Event loop only.
+start. A broker that was away may have given them to others: its locks are void until they are locked again.
+Event loop only.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -48,6 +50,13 @@ class QueueLocks:
         owned = [queue for queue, process_queue in self._table.items() if not process_queue.dropped]
         await self._for_each_broker(owned, self._renew)
 
+    def broker_lost(self, address: str) -> None:
+        """The connection to that broker is gone. A handler that works goes on; the next one waits for the lock."""
+        routes = self._instance.routes
+        for queue, process_queue in self._table.items():
+            if routes.master(routes.broker_name_of(queue)) == address:
+                process_queue.locked = False
+
     async def unlock_queues(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock these with one-way requests; if one is lost, the locks expire."""
         await self._for_each_broker(queues, self._unlock)
@@ -66,15 +75,17 @@ class QueueLocks:
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             by_broker.setdefault(self._instance.routes.broker_name_of(queue), []).append(queue)
-        done: set[MessageQueue] = set()
-        for broker, its_queues in by_broker.items():
+
+        async def at(broker: str, its_queues: list[MessageQueue]) -> Collection[MessageQueue]:
             try:
-                done.update(await work(broker, its_queues))
+                return await work(broker, its_queues)
             except (ClientError, fastjson.JsonError) as error:
                 log.warning(
                     "the lock request for %d queues at broker %s failed: %s", len(its_queues), broker, error
                 )
-        return done
+                return ()
+
+        return set().union(*await asyncio.gather(*(at(*item) for item in by_broker.items())))
 
     async def _lock(self, broker: str, queues: list[MessageQueue]) -> Collection[MessageQueue]:
         request = self._request(RequestCode.LOCK_BATCH_MQ, queues)

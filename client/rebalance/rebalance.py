@@ -136,7 +136,9 @@ class Rebalancer:
         everything = await self._queues(topic)
         if not everything:
             if self._context.model is MessageModel.BROADCASTING or not topic.startswith(RETRY):
-                log.warning("%s has no readable queue", topic)
+                known = self._context.instance.routes.known(topic) is not None
+                # Without a route it was reported when it was subscribed.
+                log.log(logging.WARNING if known else logging.DEBUG, "%s has no readable queue", topic)
                 await self._notify(topic, frozenset(), frozenset())
             return True
         if self._context.model is MessageModel.BROADCASTING:

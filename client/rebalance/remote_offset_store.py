@@ -1,4 +1,4 @@
-"""RemoteOffsetStore: the offsets of a group at the brokers, for CLUSTERING.
+"""RemoteOffsetStore: the offsets of a group at the brokers, for CLUSTERING; `default_offset_store` chooses a store.
 
 Offsets are written one-way: a lost one is repeated by the next write. The last write waits for the brokers'
 answers, because Apache's broker may otherwise give the next member an older offset. Event loop only.
@@ -6,13 +6,17 @@ answers, because Apache's broker may otherwise give the next member an older off
 
 import asyncio
 import logging
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import FieldError, RemotingCommand
 from firearrow.client.base.errors import ClientError, OffsetUnknown, check
 from firearrow.client.base.message import MessageQueue
-from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetTable, ReadOffset
+from firearrow.client.base.names import RETRY
+from firearrow.client.base.options import MessageModel
+from firearrow.client.rebalance.local_offset_store import LocalOffsetStore
+from firearrow.client.rebalance.offset_store import NOT_FOUND, OffsetStore, OffsetTable, ReadOffset
 from firearrow.client.remoting.client_instance import ClientInstance
 from firearrow.client.remoting.routes import MASTER
 
@@ -53,7 +57,16 @@ class RemoteOffsetStore(OffsetTable):
         owned = set(queues)
         for queue in self.snapshot().keys() - owned:
             self.remove(queue)
-        for number, queue in enumerate(owned):
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in owned:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        if len(by_broker) == 1:
+            await self._persist_at_one_broker(owned)
+        else:
+            await asyncio.gather(*map(self._persist_at_one_broker, by_broker.values()))
+
+    async def _persist_at_one_broker(self, queues: Collection[MessageQueue]) -> None:
+        for number, queue in enumerate(queues):
             await self.persist(queue)  # the current offset: handlers may advance it during this loop
             if number % CONCURRENT_MAX == CONCURRENT_MAX - 1:
                 await asyncio.sleep(0)
@@ -74,7 +87,12 @@ class RemoteOffsetStore(OffsetTable):
 
     async def _ask(self, queue: MessageQueue) -> int:
         address = await self._address(queue, only_master=True)
-        command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, self._fields(queue))
+        fields = self._fields(queue)
+        if not queue.topic.startswith(RETRY):
+            # Otherwise brokers hide that nothing is stored while the queue's first message is in memory. A retry
+            # topic is left to them: its first messages came while the group ran. 4.9 ignores the field.
+            fields["setZeroIfNotFound"] = "false"
+        command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, fields)
         answer = await self._instance.call(address, command, TIMEOUT_S)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return NOT_FOUND
@@ -120,3 +138,12 @@ class RemoteOffsetStore(OffsetTable):
         if found is None:
             raise ClientError(f"broker {routes.broker_name_of(queue)} is not known")
         return found.address
+
+
+def default_offset_store(
+    instance: ClientInstance, group: str, model: MessageModel, directory: Callable[[], str | os.PathLike[str]]
+) -> OffsetStore:
+    """Where a consumer without its own store keeps its offsets: at the brokers, or in a file of `directory()`."""
+    if model is MessageModel.CLUSTERING:
+        return RemoteOffsetStore(instance, group)
+    return LocalOffsetStore(directory(), instance.client_id, group)

@@ -1,7 +1,8 @@
 """Where a consumer starts in a new queue, and PullRequest, the state of the pulls of one queue.
 
-It starts at the stored offset, or else where `from_where` says. If the stored offset cannot be read, the
-queue is not pulled at all: an unknown offset is not a missing one. Event loop only.
+It starts at the stored offset, or else where `from_where` says; that offset is then stored, too, so that the
+next owner of the queue starts at the same one. If the stored offset cannot be read, the queue is not pulled at
+all: an unknown offset is not a missing one. Event loop only.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,6 +20,7 @@ from firearrow.client.rebalance.process_queue import ProcessQueue
 class QueueOffsetSource(Protocol):
     async def max_offset(self, queue: MessageQueue) -> int: ...
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int: ...
+    async def offset_since(self, queue: MessageQueue, time_ms: int) -> int: ...
 
 
 StartOffset = Callable[[MessageQueue], Awaitable[int]]
@@ -30,19 +32,23 @@ def start_offset(
     where: ConsumeFromWhere,
     from_ms: int,
     how: ReadOffset = ReadOffset.STORE,
+    since: Callable[[str], int] | None = None,
 ) -> StartOffset:
     """Java's computePullFromWhere as `await start(queue)`: ≥ 0.
 
-    OffsetUnknown, ClientError. `from_ms`: for TIMESTAMP.
+    OffsetUnknown, ClientError. `from_ms`: for TIMESTAMP. `since(topic)`: when (ms) this consumer began to want
+    the topic: with LAST_OFFSET it gets the messages stored from then on, also those of a queue that was created
+    meanwhile. None: only messages stored after this call, as in Java.
 
-    Brokers answer 0 for a group without offset while the queue still has its first message in memory: a new
-    LAST_OFFSET group of a young topic starts at 0.
+    A broker of 4.9 answers 0 for a group without an offset while it has the queue's first message in memory.
     """
 
     async def start(queue: MessageQueue) -> int:
         stored = await store.read(queue, how)
         if stored == NOT_FOUND:
-            offset = await _initial_offset(queue, queue_offsets, where, from_ms)
+            offset = await _initial_offset(queue, queue_offsets, where, from_ms, since)
+            if offset >= 0 and where is not ConsumeFromWhere.FIRST_OFFSET:
+                store.update(queue, offset)
         else:
             offset = stored
         if offset < 0:
@@ -53,13 +59,21 @@ def start_offset(
 
 
 async def _initial_offset(
-    queue: MessageQueue, queue_offsets: QueueOffsetSource, where: ConsumeFromWhere, from_ms: int
+    queue: MessageQueue,
+    queue_offsets: QueueOffsetSource,
+    where: ConsumeFromWhere,
+    from_ms: int,
+    since: Callable[[str], int] | None,
 ) -> int:
     retry = queue.topic.startswith(RETRY)
     if where is ConsumeFromWhere.FIRST_OFFSET:
         return 0  # if that is too low, the answer to the first pull corrects it
     if where is ConsumeFromWhere.LAST_OFFSET:
-        return 0 if retry else await queue_offsets.max_offset(queue)
+        if retry:
+            return 0
+        if since is None:
+            return await queue_offsets.max_offset(queue)
+        return await queue_offsets.offset_since(queue, since(queue.topic))
     return await queue_offsets.max_offset(queue) if retry else await queue_offsets.offset_at(queue, from_ms)
 
 

@@ -6,7 +6,8 @@ never come.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import orjson
@@ -25,7 +26,7 @@ Kind = Literal["TAG", "SQL92"]
 class Subscription:
     """`tags` and their hashes `codes` are empty for all messages and for SQL.
 
-    `version` (ms) grows with each change.
+    `version` (ms) grows with each change. `since`: when it was made, ms.
     """
 
     topic: str
@@ -34,6 +35,7 @@ class Subscription:
     tags: frozenset[str]
     codes: frozenset[int]
     version: int
+    since: int = field(default=0, compare=False)
 
     @staticmethod
     def of(topic: str, tags: str | None = None, sql: str | None = None) -> "Subscription":
@@ -47,13 +49,13 @@ class Subscription:
                 raise ConfigError(f"{topic}: set tags or sql, not both")
             if not sql.strip():
                 raise ConfigError(f"{topic}: the SQL expression is empty")
-            return Subscription(topic, sql, "SQL92", frozenset(), frozenset(), now_ms)
+            return Subscription(topic, sql, "SQL92", frozenset(), frozenset(), now_ms, now_ms)
         if not tags or tags == ALL:
-            return Subscription(topic, ALL, "TAG", frozenset(), frozenset(), now_ms)
+            return Subscription(topic, ALL, "TAG", frozenset(), frozenset(), now_ms, now_ms)
         names = frozenset(tag.strip() for tag in tags.split("||") if tag.strip())
         if not names:
             raise ConfigError(f"{topic}: no tag in {tags!r}")
-        return Subscription(topic, tags, "TAG", names, frozenset(map(java_hash, names)), now_ms)
+        return Subscription(topic, tags, "TAG", names, frozenset(map(java_hash, names)), now_ms, now_ms)
 
     def renewed(self, now_ms: int) -> "Subscription":
         """The same with a newer version; brokers refuse pulls that are newer than the last heartbeat."""
@@ -79,13 +81,15 @@ async def check_filters(
     BrokerError: it cannot read the expression. TransportError.
     """
     for topic, subscription in subscriptions.items():
-        address = instance.routes.any_broker_of(topic)
-        if subscription.kind == "TAG" or address is None:
+        if subscription.kind == "TAG" or not instance.routes.brokers_of(topic):
             continue
-        body = {
-            "clientId": instance.client_id,
-            "group": group,
-            "subscriptionData": subscription.heartbeat_json(),
-        }
-        request = RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG, body=orjson.dumps(body))
-        check(await instance.call(address, request, instance.options.api_timeout_s), address)
+        body = orjson.dumps(
+            {
+                "clientId": instance.client_id,
+                "group": group,
+                "subscriptionData": subscription.heartbeat_json(),
+            }
+        )
+        request = partial(RemotingCommand.request, RequestCode.CHECK_CLIENT_CONFIG, body=body)
+        answer, address = await instance.call_any(topic, request, instance.options.api_timeout_s)
+        check(answer, address)

@@ -2,7 +2,8 @@
 
 It numbers requests, matches answers to them and passes on the peer's own requests. The answer to a request
 that no caller waits for is dropped. The connection stays open when a request times out, because other
-requests use it. Loop thread.
+requests use it, unless nothing came on it since the request was sent: then it is dead, and is closed. Loop
+thread.
 
 A signature is added last, over all other fields and the body.
 """
@@ -51,6 +52,15 @@ class Channel(PendingCalls, asyncio.BufferedProtocol):
 
     def left(self) -> None:
         self._left(self)
+
+    def silent(self, seconds: float) -> None:
+        log.warning("closed %s: requests had no answer and nothing came for %.1f s", self.address, seconds)
+        self._left(self)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the kernel has not taken yet."""
+        return int(self.transport.get_write_buffer_size())
 
     def failure(self, kind: Failure, reason: Exception | None = None) -> ClientError:
         return ERRORS[kind](f"{self.address}: {kind.value}{f': {reason}' if reason else ''}")

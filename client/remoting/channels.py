@@ -14,6 +14,7 @@ from importlib import import_module
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.keep_alive import keep_alive
 from firearrow.client.base.errors import ConfigError, ConnectFailed, NotRunning
 from firearrow.client.base.hooks import RpcHook
 from firearrow.client.base.options import ClientOptions, SocksProxy
@@ -79,7 +80,7 @@ RequestReceived = Callable[[RemotingCommand, Channel], None]
 
 
 class Channels:
-    """`reopened(address)` is called when a lost connection to an address was opened again."""
+    """`lost(address)` is called when a connection is gone, `reopened(address)` when it was opened again."""
 
     def __init__(
         self,
@@ -87,12 +88,14 @@ class Channels:
         options: ClientOptions,
         request_received: RequestReceived,
         reopened: Callable[[str], None],
+        lost: Callable[[str], None] = lambda address: None,
     ) -> None:
         self.loop = loop
         self.hooks: list[RpcHook] = []
         self._options = options
         self._request_received = request_received
         self._reopened = reopened
+        self._lost = lost
         self._open: dict[str, Channel] = {}
         self._opening: dict[str, asyncio.Task[Channel]] = {}
         self._all: set[Channel] = set()
@@ -219,6 +222,7 @@ class Channels:
             _, channel = await self.loop.create_connection(
                 new_channel, sock=proxied, ssl=self._tls, server_hostname=name
             )
+        keep_alive(channel.transport.get_extra_info("socket"))
         return channel
 
     def _connected(self, address: str, task: asyncio.Task[Channel]) -> None:
@@ -232,6 +236,11 @@ class Channels:
         if channel is not None:
             self._retire(channel)
 
+    def drop(self, channel: Channel) -> None:
+        """Close a channel that is dead; its calls fail, and the next request opens another."""
+        self._left(channel)
+        channel.abort()
+
     def _retire(self, channel: Channel) -> None:
         if self._open.get(channel.address) is channel:
             del self._open[channel.address]
@@ -243,6 +252,7 @@ class Channels:
             self._empty.set()
         if self._open.get(channel.address) is channel:
             del self._open[channel.address]
+            self._lost(channel.address)
 
 
 def host_port(address: str) -> tuple[str, int]:

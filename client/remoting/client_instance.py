@@ -22,7 +22,7 @@ from firearrow.client.remoting.client_id import build_client_id
 from firearrow.client.remoting.client_roles import ConsumerRole, ProducerRole
 from firearrow.client.remoting.heartbeat import Heartbeats
 from firearrow.client.remoting.name_servers import NameServers
-from firearrow.client.remoting.route_retry import RETRY_S, RouteRetry
+from firearrow.client.remoting.route_retry import RETRY_S, WAIT_MAX_S, RouteRetry
 from firearrow.client.remoting.routes import RouteTable
 
 log = logging.getLogger("firearrow.client")
@@ -30,6 +30,8 @@ log = logging.getLogger("firearrow.client")
 HandlerAnswer = RemotingCommand | None | Awaitable[RemotingCommand | None]
 InboundHandler = Callable[[RemotingCommand, str], HandlerAnswer]
 REBALANCE_GAP_S = 1.0
+HOLD_UP_S = 0.5
+"""How long one broker without an answer may delay what another one could answer."""
 FETCH_NAME_SERVERS_S = 120
 SHARED_OPTIONS = ("name_server", "name_server_url", "namespace", "namespace_v2", "credentials", "tls")
 """Options that must be equal for all users of an instance. Of the others, the first user's values apply."""
@@ -66,18 +68,26 @@ class ClientInstance:
         self.client_id = client_id
         self.producers: dict[str, ProducerRole] = {}
         self.consumers: dict[str, ConsumerRole] = {}
-        self.channels = Channels(loop, options, self._request_received, self._reopened)
+        self.channels = Channels(loop, options, self._request_received, self._reopened, self._lost)
+        self.lost_listeners: list[Callable[[str], None]] = []
+        """Called with the address of a broker or name server whose connection is gone."""
         self.name_servers = NameServers(self.channels, options)
         self.routes = RouteTable(self.name_servers)
         self.heartbeats = Heartbeats(
-            client_id, options, self.channels, self.routes, self.producers.values, self.consumers.values
+            client_id,
+            options,
+            self.channels,
+            self.routes,
+            self.producers.values,
+            self.consumers.values,
+            self.rebalance_soon,
         )
         self._route_retry = RouteRetry(
             self.routes,
             self._consumed_topics,
             self._heartbeat_new_brokers,
             loop.time,
-            options.poll_name_server_s,
+            min(options.poll_name_server_s, WAIT_MAX_S),
         )
         self._handlers: dict[int, InboundHandler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._changed}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -92,6 +102,7 @@ class ClientInstance:
             return
         self._closed = True
         _instances.get(self.loop, {}).pop(self.client_id, None)
+        self.heartbeats.close()
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -158,6 +169,36 @@ class ClientInstance:
         answer = await self.call(await self.master_of(queue), command, timeout_s)
         return answer if any_code else check(answer, self.routes.broker_name_of(queue))
 
+    async def call_any(
+        self, topic: str, request: Callable[[], RemotingCommand], timeout_s: float
+    ) -> tuple[RemotingCommand, str]:
+        """Call brokers of the topic, one after the other, until one answers: the answer and its address.
+
+        The next one is called when the previous one failed or has not answered for HOLD_UP_S. ClientError.
+        """
+        if not self.routes.brokers_of(topic):
+            await self.routes.refresh(topic)
+        addresses = sorted(self.routes.brokers_of(topic), key=self.heartbeats.is_silent, reverse=True)
+        failure: BaseException = ClientError(f"topic {topic} has no known broker")
+        calls: dict[asyncio.Task[RemotingCommand], str] = {}
+        try:
+            while addresses or calls:
+                if addresses:
+                    address = addresses.pop()
+                    calls[self.loop.create_task(self.call(address, request(), timeout_s))] = address
+                done, _ = await asyncio.wait(
+                    calls, timeout=HOLD_UP_S if addresses else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for call in done:
+                    address, error = calls.pop(call), call.exception()
+                    if error is None:
+                        return call.result(), address
+                    failure = error
+        finally:
+            for call in calls:
+                call.cancel()
+        raise failure
+
     async def oneway_master(
         self, broker_name: str, command: RemotingCommand, topic: str | None = None
     ) -> None:
@@ -211,6 +252,10 @@ class ClientInstance:
 
     def _changed(self, request: RemotingCommand, address: str) -> None:
         self.rebalance_soon()
+
+    def _lost(self, address: str) -> None:
+        for listener in list(self.lost_listeners):
+            listener(address)
 
     def _reopened(self, address: str) -> None:
         if any(address == known for _, _, known in self.routes.addresses()):
@@ -292,8 +337,11 @@ class ClientInstance:
         return set().union(*(consumer.topics() for consumer in self.consumers.values()))
 
     async def _persist_offsets(self) -> None:
-        for consumer in list(self.consumers.values()):
-            await consumer.persist_offsets()
+        for error in await asyncio.gather(
+            *(consumer.persist_offsets() for consumer in self.consumers.values()), return_exceptions=True
+        ):
+            if isinstance(error, BaseException):
+                log.error("offsets of a group were not stored", exc_info=error)
 
     async def _rebalance(self) -> None:
         """Rebalance all consumers on request, at most once per second; else each `rebalance_s`, or 1 s if
@@ -307,29 +355,33 @@ class ClientInstance:
             except TimeoutError:
                 pass
             self._rebalance_requested.clear()
-            balanced = True
-            for consumer in list(self.consumers.values()):
-                try:
-                    balanced = await consumer.rebalance() and balanced
-                except Exception:
-                    log.exception("rebalance of group %s failed", consumer.group)
-                    balanced = False
-            wait_s = self.options.rebalance_s if balanced else REBALANCE_GAP_S
+            balanced = await asyncio.gather(*map(self._rebalance_one, list(self.consumers.values())))
+            wait_s = self.options.rebalance_s if all(balanced) else REBALANCE_GAP_S
             await asyncio.sleep(REBALANCE_GAP_S)
+
+    async def _rebalance_one(self, consumer: ConsumerRole) -> bool:
+        try:
+            return await consumer.rebalance()
+        except Exception:
+            log.exception("rebalance of group %s failed", consumer.group)
+            return False
 
     async def _unregister(self, group_field: dict[str, str]) -> None:
         """Report to every broker that a member left. A broker that does not get it finds out by itself."""
         if self._closed:
             raise NotRunning("the client is closed")
         self.heartbeats.forget()
-        for _, _, address in self.routes.addresses():
-            request = RemotingCommand.request(
-                RequestCode.UNREGISTER_CLIENT, {"clientID": self.client_id} | group_field
-            )
-            try:
-                await self.call(address, request, self.options.api_timeout_s)
-            except ClientError as error:
-                log.info("could not unregister at %s: %s", address, error)
+        fields = {"clientID": self.client_id} | group_field
+        await asyncio.gather(
+            *(self._unregister_at(address, dict(fields)) for _, _, address in self.routes.addresses())
+        )
+
+    async def _unregister_at(self, address: str, fields: dict[str, str]) -> None:
+        request = RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, fields)
+        try:
+            await self.call(address, request, self.options.api_timeout_s)
+        except ClientError as error:
+            log.info("could not unregister at %s: %s", address, error)
 
 
 class FirstHeartbeat:
@@ -347,11 +399,7 @@ class FirstHeartbeat:
         """
         options, routes = self._options, self._instance.routes
         info = await routes.publish_info(topic, options.template_topic, options.default_queues)
-        for name in {routes.broker_name_of(queue) for queue in info.queues}:
-            address = routes.master(name)
-            if (
-                address is not None
-                and address not in self._known
-                and await self._instance.heartbeats.beat(address)
-            ):
-                self._known.add(address)
+        masters = (routes.master(name) for name in {routes.broker_name_of(queue) for queue in info.queues})
+        unknown = {address for address in masters if address is not None} - self._known
+        if unknown:
+            self._known |= await self._instance.heartbeats.beat_to(unknown)

@@ -1,12 +1,14 @@
 """Heartbeats: report the groups and subscriptions of this client to every known broker.
 
 They keep the version of each broker. Heartbeats to one broker are sent one after the other, never
-concurrently. Loop thread.
+concurrently; those that wait for the same one are sent as one. A broker that does not answer holds up nothing
+else: after its first heartbeat without an answer, no caller waits for it until it answers again. Loop thread.
 """
 
 import asyncio
+import functools
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 import orjson
 
@@ -21,6 +23,9 @@ from firearrow.client.remoting.routes import MASTER, RouteTable
 
 log = logging.getLogger("firearrow.client")
 
+SLOW_S = 0.5
+"""A heartbeat that fails later than this has met a broker that is silent, not one that is gone."""
+
 
 class Heartbeats:
     def __init__(
@@ -31,7 +36,9 @@ class Heartbeats:
         routes: RouteTable,
         producers: Callable[[], Collection[ProducerRole]],
         consumers: Callable[[], Collection[ConsumerRole]],
+        answers_again: Callable[[], None] = lambda: None,
     ) -> None:
+        """`answers_again` is called when a silent broker answers."""
         self._client_id = client_id
         self._options = options
         self._channels = channels
@@ -40,7 +47,10 @@ class Heartbeats:
         self._consumers = consumers
         self._versions: dict[str, int] = {}
         self._last_sent: dict[str, int] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._answers_again = answers_again
+        self._silent: set[str] = set()
+        self._running: dict[str, asyncio.Task[bool]] = {}
+        self._next: dict[str, asyncio.Task[bool]] = {}
 
     def version(self, address: str) -> int:
         """The version in the broker's last answer; 0 if it never answered."""
@@ -53,25 +63,68 @@ class Heartbeats:
     async def beat_all(self) -> int:
         """Send to every master, and to slaves if there is a consumer.
 
-        Returns how many answered; failures are logged.
+        Returns how many answered within one timeout; failures are logged.
         """
         consumers = bool(self._consumers())
         if not consumers and not self._producers():
             return 0
         targets = [a for _, broker_id, a in self._routes.addresses() if broker_id == MASTER or consumers]
-        answered = await asyncio.gather(*(self.beat(address) for address in dict.fromkeys(targets)))
-        return sum(answered)
+        return len(await self.beat_to(targets))
+
+    async def beat_to(self, addresses: Iterable[str]) -> set[str]:
+        """Send to these brokers, and wait for the answers of those that are not silent. Returns who answered."""
+        beats = {address: self._beat_soon(address) for address in dict.fromkeys(addresses)}
+        awaited = [beat for address, beat in beats.items() if address not in self._silent]
+        if awaited:
+            await asyncio.wait(awaited, timeout=self._options.api_timeout_s)
+        return {address for address, beat in beats.items() if _answered(beat)}
 
     async def beat(self, address: str) -> bool:
         """Send to one broker. Returns whether it answered."""
-        lock = self._locks.setdefault(address, asyncio.Lock())
-        async with lock:
-            try:
-                await self._beat(address)
-            except (ClientError, NotRunning) as error:
-                log.warning("heartbeat to %s failed: %s", address, error)
-                return False
-            return True
+        return await asyncio.shield(self._beat_soon(address))
+
+    def is_silent(self, address: str) -> bool:
+        """Whether the broker was reached and has not answered since: a request to it may wait in vain."""
+        return address in self._silent
+
+    def close(self) -> None:
+        for beat in (*self._running.values(), *self._next.values()):
+            beat.cancel()
+
+    def _beat_soon(self, address: str) -> asyncio.Task[bool]:
+        """A heartbeat with the state of now: a new one, or the one that waits for the one under way."""
+        running, waiting = self._running.get(address), self._next.get(address)
+        if waiting is not None:
+            return waiting
+        beat = asyncio.get_running_loop().create_task(self._beat_after(running, address))
+        table = self._running if running is None else self._next
+        table[address] = beat
+        beat.add_done_callback(functools.partial(self._ended, address))
+        return beat
+
+    async def _beat_after(self, running: asyncio.Task[bool] | None, address: str) -> bool:
+        if running is not None:
+            await asyncio.wait((running,))
+            self._running[address] = self._next.pop(address)
+        began_s = self._channels.loop.time()
+        try:
+            await self._beat(address)
+        except (ClientError, NotRunning) as error:
+            log.warning("heartbeat to %s failed: %s", address, error)
+            if self._channels.loop.time() - began_s >= SLOW_S:
+                self._silent.add(address)
+            return False
+        if address in self._silent:
+            self._silent.discard(address)
+            self._answers_again()
+        return True
+
+    def _ended(self, address: str, beat: asyncio.Task[bool]) -> None:
+        for table in (self._running, self._next):
+            if table.get(address) is beat:
+                del table[address]
+        if not beat.cancelled() and (error := beat.exception()) is not None:
+            log.error("the heartbeat to %s failed", address, exc_info=error)
 
     async def _beat(self, address: str) -> None:
         data, fingerprint = self._data()
@@ -108,3 +161,7 @@ class Heartbeats:
                     f'"subVersion":{subscription["subVersion"]}', '"subVersion":0'
                 )
         return data, java_hash(unversioned)
+
+
+def _answered(beat: asyncio.Task[bool]) -> bool:
+    return beat.done() and not beat.cancelled() and beat.exception() is None and beat.result()

@@ -9,6 +9,9 @@ from firearrow.client.base.errors import ClientError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.remoting.client_instance import ClientInstance
 
+EXACT_VERSION = 433
+"""V5_1_0: the first with boundaries of times (BoundaryType)."""
+
 
 class QueueOffsets:
     """Each call sends one request. ClientError: no broker could answer."""
@@ -28,6 +31,16 @@ class QueueOffsets:
         return await self._ask(
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue, {"timestamp": str(time_ms)}, "offset"
         )
+
+    async def offset_since(self, queue: MessageQueue, time_ms: int) -> int:
+        """The offset of the first message stored at that time or later; from old brokers the next offset.
+
+        Brokers before 5.1 return the last message instead of the next offset if there is none.
+        """
+        address = await self._instance.master_of(queue)
+        if self._instance.broker_version(address) < EXACT_VERSION:
+            return await self.max_offset(queue)
+        return await self.offset_at(queue, time_ms)
 
     async def earliest_ms(self, queue: MessageQueue) -> int:
         """Store time of the first message, -1 if the queue is empty."""

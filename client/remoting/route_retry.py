@@ -10,6 +10,8 @@ from firearrow.client.base.errors import ClientError
 from firearrow.client.remoting.routes import RouteTable
 
 RETRY_S = 1.0
+WAIT_MAX_S = 4.0
+"""So a consumer that started before its broker consumes a few seconds after the broker has."""
 
 
 class RouteRetry:

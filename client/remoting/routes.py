@@ -294,14 +294,12 @@ class RouteTable:
         """(broker name, id, address) of every known broker."""
         return [(name, broker_id, a) for name, ids in self._brokers.items() for broker_id, a in ids.items()]
 
-    def any_broker_of(self, topic: str) -> str | None:
-        """The address of a random broker of the topic: its master, else any of its ids."""
+    def brokers_of(self, topic: str) -> list[str]:
+        """An address of each broker of the topic, in random order: its master, else any of its ids."""
         route = self._routes.get(topic)
         named = [ids for ids in route.brokers.values() if ids] if route is not None else []
-        if not named:
-            return None
-        ids = random.choice(named)
-        return ids.get(MASTER) or next(iter(ids.values()))
+        random.shuffle(named)
+        return [ids.get(MASTER) or next(iter(ids.values())) for ids in named]
 
     def topic_of(self, broker_name: str) -> str | None:
         """Any topic that has queues at this broker."""
@@ -315,7 +313,7 @@ class RouteTable:
         )
         answer = await self._name_servers.call(request)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise NoRoute(f"topic {topic} has no route: {answer.remark or 'it does not exist'}")
+            raise NoRoute(f"topic {topic} has no route: create it, or send a first message to it")
         route = TopicRoute.decode(check(answer, "name server").body)
         changed = self._routes.get(topic) != route
         self._routes[topic] = route

@@ -42,8 +42,9 @@ class Service(Startable):
         """Join the group. A failed start may be tried again. NotRunning, ConfigError, ClientError."""
         startable = self.state in (ServiceState.CREATE_JUST, ServiceState.START_FAILED)
         if not startable or self._instance is not None:
-            raise NotRunning(f"the {self._kind} is {self.state.value} and cannot be started")
+            raise NotRunning(f"the {self._kind} cannot be started, it is {self.state.in_words}")
         self._prepare()
+        self._bind()
         self.state = ServiceState.START_FAILED
         instance = self._instance = await ClientInstance.of(
             self._client, broadcasting=self._broadcasting, stream=self._stream
@@ -62,7 +63,8 @@ class Service(Startable):
         return self
 
     async def close(self) -> None:
-        """Leave the group permanently."""
+        """Leave the group permanently. NotRunning: in another event loop or process."""
+        self._check_open_here()
         self.state = ServiceState.SHUTDOWN_ALREADY
         await self._leave()
 
@@ -70,10 +72,16 @@ class Service(Startable):
     def instance(self) -> ClientInstance:
         if self._instance is None:
             raise self._not_running()
+        self._check_loop()
         return self._instance
 
+    def _check_open_here(self) -> None:
+        """The same as `_check_loop` while there is something to close or to change."""
+        if self._instance is not None:
+            self._check_loop()
+
     def _not_running(self) -> NotRunning:
-        return NotRunning(f"the {self._kind} is {self.state.value}")
+        return NotRunning(f"the {self._kind} is {self.state.in_words}")
 
     def _prepare(self) -> None:
         """Called before each start. ConfigError: the state stays as it was."""

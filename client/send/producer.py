@@ -135,6 +135,7 @@ class Producer(Service):
 
     async def close(self) -> None:
         """Wait for the sends in flight, for at most `send_timeout_s`; then leave. Cannot be started again."""
+        self._check_open_here()
         if self.state is ServiceState.RUNNING:
             self.state = ServiceState.SHUTDOWN_ALREADY
             if self._accumulator is not None:
@@ -325,6 +326,7 @@ class Producer(Service):
     def _running(self) -> SendEnvironment:
         if self.state is not ServiceState.RUNNING or self._environment is None:
             raise self._not_running()
+        self._check_loop()
         return self._environment
 
     def _slow_path(self, mode: str, retries: int, should_retry: Callable[[BaseException], bool]) -> SlowPath:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from firearrow._native.wire.codes import ResponseCode
 from firearrow._native.wire.command import RemotingCommand
+from firearrow._native.wire.pending_calls import SILENT_S
 from firearrow._native.wire.send_request import post
 from firearrow.client.base.errors import (
     BrokerError,
@@ -240,8 +241,13 @@ class SendTask:
         instance = self._environment.instance
         channels, now_s = instance.channels, instance.loop.time
         channel = channels.held(address) or await channels.open(address, self._deadline_s - now_s())
+        progress, moved_s = (0, 0), now_s()
         while channel.write_paused:
+            if progress != (progress := (channel.unsent_bytes, channel.received_frames)):
+                moved_s = now_s()
             if now_s() >= self._deadline_s or channel.closed:
+                if now_s() - moved_s >= SILENT_S:
+                    channels.drop(channel)
                 raise RequestTimeout(
                     f"{address}: the socket's buffer is full, the one-way request was not sent"
                 )

@@ -24,7 +24,8 @@ class Proxy:
     `flowing`: if cleared, nothing passes in either direction. `answer_bytes`: after this many bytes of answers the
     connection is reset. `lifetimes`: the next connection is reset after this many bytes of answers.
     `reset_requests`: how many requests are answered by a reset. `chunk_bytes`: the limit of one read. With `tls` the
-    client's side is encrypted.
+    client's side is encrypted. `silence()`: nothing moves any more on the connections that are open now, and no
+    end of them comes.
     """
 
     def __init__(
@@ -44,10 +45,14 @@ class Proxy:
         self.reset_requests = 0
         self.chunk_bytes = CHUNK_BYTES
         self.accepted = 0
+        self._silenced = 0
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self._port}"
+
+    def silence(self) -> None:
+        self._silenced = self.accepted
 
     async def open(self) -> None:
         """Listen; after `shut` on the same port again."""
@@ -80,6 +85,7 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
+        number = self.accepted
         try:
             there_reader, there = await asyncio.open_connection(*self._target)
         except OSError:
@@ -87,8 +93,8 @@ class Proxy:
             return
         self._open |= {writer, there}
         pumps = (
-            asyncio.create_task(self._requests(reader, there, writer)),
-            asyncio.create_task(self._answers(there_reader, writer)),
+            asyncio.create_task(self._requests(reader, there, writer, number)),
+            asyncio.create_task(self._answers(there_reader, writer, number)),
         )
         self._pumps.update(pumps)
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -100,21 +106,30 @@ class Proxy:
             self._open.discard(end)
             end.close()
 
+    async def _flow(self, number: int) -> None:
+        await self.flowing.wait()
+        if number <= self._silenced:
+            await asyncio.Event().wait()
+
     async def _requests(
-        self, reader: asyncio.StreamReader, there: asyncio.StreamWriter, back: asyncio.StreamWriter
+        self,
+        reader: asyncio.StreamReader,
+        there: asyncio.StreamWriter,
+        back: asyncio.StreamWriter,
+        number: int,
     ) -> None:
         while data := await _read(reader, self.chunk_bytes):
-            await self.flowing.wait()
+            await self._flow(number)
             if self.reset_requests > 0:
                 self.reset_requests -= 1
                 _reset(back)
                 return
             await _write(there, data)
 
-    async def _answers(self, reader: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+    async def _answers(self, reader: asyncio.StreamReader, back: asyncio.StreamWriter, number: int) -> None:
         life = next(self.lifetimes, None)
         while data := await self._answer(reader):
-            await self.flowing.wait()
+            await self._flow(number)
             passes = min((left for left in (life, self.answer_bytes) if left is not None), default=None)
             await _write(back, data[:passes])
             if life is not None:

@@ -49,8 +49,11 @@ class FakeRoutes:
     def known_subscribe_queues(self, topic: str) -> list[MessageQueue]:
         return self.queues.get(topic, [])
 
-    def any_broker_of(self, topic: str) -> str | None:
-        return next((address for ids in self.brokers.values() for address in ids.values()), None)
+    def known(self, topic: str) -> object | None:
+        return self.queues.get(topic)
+
+    def brokers_of(self, topic: str) -> list[str]:
+        return [address for ids in self.brokers.values() for address in ids.values()]
 
     def broker_name_of(self, queue: MessageQueue) -> str:
         return queue.broker_name
@@ -93,6 +96,15 @@ class FakeInstance:
         if isinstance(says, Exception):
             raise says
         return says(command)
+
+    async def call_any(
+        self, topic: str, request: Callable[[], RemotingCommand], timeout_s: float
+    ) -> tuple[RemotingCommand, str]:
+        if not self.routes.brokers_of(topic):
+            await self.routes.refresh(topic)
+        for address in self.routes.brokers_of(topic)[:1]:
+            return await self.call(address, request(), timeout_s), address
+        raise ClientError(f"topic {topic} has no known broker")
 
     async def call_master(
         self, broker: str, command: RemotingCommand, timeout_s: float, topic: str | None = None

@@ -10,8 +10,12 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, MessageModel, PushConsumerOptions
 from firearrow.client.consume.consume_results import Answer, ConsumeResult, Suspend
 from firearrow.client.consumers.push_consumer import PushConsumer
+from firearrow.client.local_broker import LocalBroker
+from firearrow.client.rebalance.queue_locks import QueueLocks
+from firearrow.client.remoting.client_instance import ClientInstance
 from tests.client.conftest import unique
 from tests.client.consumers import Journal, Topics, consumer, dead_letters, numbers
+from tests.client.proxy import Detour
 from tests.client.raw_producer import RawProducer
 from tests.client.waiting import wait_until
 from tests.interop.peers import Peer
@@ -172,3 +176,53 @@ async def test_broadcasting_goes_on_where_its_file_says(
             await wait_until(lambda: len(journal.seen) >= len(bodies), 20)  # noqa: B023
         seen += journal.bodies
     assert seen == [*numbers(5), b"new"]
+
+
+# ---- a broker that was away ----
+
+
+async def test_nothing_more_is_handled_until_a_broker_that_was_away_has_locked_the_queue_again(
+    peer: Peer, topics: Topics, feeder: RawProducer
+) -> None:
+    """It may have given the queue to another member."""
+    topic, bodies = topics(queues=1), list[bytes]()
+
+    async def handler(messages: list[ReceivedMessage]) -> None:
+        bodies.extend(message.body for message in messages)
+        await asyncio.sleep(0.05)
+
+    feeder.feed(topic, numbers(40))
+    async with Detour(peer) as detour:
+        consuming = consumer(detour.name_server, unique("group"), orderly=True)
+        consuming.subscribe(topic, handler)
+        async with consuming:
+            await wait_until(lambda: len(bodies) >= 3)
+            await detour.broker.shut()
+            await asyncio.sleep(0.1)
+            done = len(bodies)
+            await asyncio.sleep(0.5)
+            assert len(bodies) == done < 40
+            await detour.broker.open()
+            await wait_until(lambda: len(bodies) >= 40, 20)
+    assert bodies == numbers(40)
+
+
+async def test_a_broker_knows_after_a_restart_who_has_which_queue(tmp_path: Path) -> None:
+    """The first member that is back, of whatever client, gets no queue of another one that still works."""
+    with LocalBroker(tmp_path / "store") as broker:
+        instances = [await ClientInstance.of(ClientOptions(name_server=broker.name_server)) for _ in range(2)]
+        await instances[0].routes.refresh("TBW102")
+        await instances[1].routes.refresh("TBW102")
+        [queue, *_] = await instances[0].routes.subscribe_queues("TBW102")
+        first, second = (QueueLocks(instance, "group", {}) for instance in instances)
+        assert await first.lock(queue)
+        broker.stop()
+        await asyncio.to_thread(broker.start)
+        assert not await second.lock(queue)
+        assert await first.lock(queue)
+        await first.unlock_queues([queue])
+        async with asyncio.timeout(10):
+            while not await second.lock(queue):
+                pass
+        for instance in instances:
+            await instance.leave()

@@ -1,11 +1,17 @@
 """Each example runs as a user runs it, and prints what it should."""
 
+import asyncio
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from firearrow.client.base.errors import RequestReplyTimeout
+from firearrow.client.base.message import Message
+from firearrow.client.send.producer import Producer
+from tests.client.conftest import unique
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 OUTPUT = {
@@ -36,3 +42,17 @@ def test_an_example(name: str, name_server: str) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert OUTPUT[name] in done.stdout, done.stdout + done.stderr
+
+
+async def test_a_request_whose_asker_is_gone_is_no_error(name_server: str) -> None:
+    async with Producer(unique("gone"), name_server=name_server) as producer:
+        with pytest.raises(RequestReplyTimeout):
+            await producer.request(Message("example-sums", b"3+4"), timeout_s=0.1)
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, str(EXAMPLES / "request_reply.py"), env=os.environ | {"NAMESRV_ADDR": name_server},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    output, errors = await asyncio.wait_for(program.communicate(), 60)
+    assert program.returncode == 0
+    assert b"1+2+3+4 = 10" in output
+    assert errors == b""

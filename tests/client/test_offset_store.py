@@ -83,6 +83,7 @@ async def test_each_way_to_read_goes_where_it_says() -> None:
         "topic": "T",
         "queueId": "0",
         "bname": "broker-a",
+        "setZeroIfNotFound": "false",
     }
 
 
@@ -213,6 +214,7 @@ class At:
     def __init__(self, stored: int | Exception) -> None:
         self._stored = stored
         self.how: ReadOffset | None = None
+        self.updated = NOT_FOUND
 
     async def read(self, queue: MessageQueue, how: ReadOffset) -> int:
         self.how = how
@@ -225,6 +227,12 @@ class At:
 
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
         return time_ms
+
+    async def offset_since(self, queue: MessageQueue, time_ms: int) -> int:
+        return time_ms
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
+        self.updated = offset
 
 
 LAST, FROM_FIRST, TIME = (
@@ -249,6 +257,8 @@ async def test_a_queue_begins_at_what_is_stored_else_where_the_group_wants(
     at = At(stored)
     assert await start_offset(at, at, where, 55)(queue) == begins
     assert at.how is ReadOffset.STORE
+    chosen = stored == NOT_FOUND and where is not FROM_FIRST
+    assert at.updated == (begins if chosen else NOT_FOUND), "the next owner starts at the same offset"
 
 
 @pytest.mark.parametrize("where", list(ConsumeFromWhere))
@@ -312,7 +322,7 @@ async def test_positions_of_queues_are_returned(
     await instance.leave()
 
 
-async def test_a_new_topic_begins_at_0_for_every_setting(
+async def test_no_offset_is_no_offset_in_a_young_topic_too(
     name_server: str, topics: Callable[..., str], feeder: RawProducer
 ) -> None:
     topic, group = topics(queues=1), unique("group")
@@ -320,5 +330,5 @@ async def test_a_new_topic_begins_at_0_for_every_setting(
     member = Member(await ClientInstance.of(ClientOptions(name_server=name_server)), group, [topic])
     await member.join()
     await wait_until(lambda: member.begun)
-    assert member.begun[0].next_offset == 0, "the broker hides that nothing is stored"
+    assert member.begun[0].next_offset == 2
     await member.leave()

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from firearrow.client.base.errors import BrokerError, ConfigError, NotRunning
+from firearrow.client.base.errors import BrokerError, ConfigError, InvalidReceiptHandle, NotRunning
 from firearrow.client.base.message import Property
 from firearrow.client.base.options import ClientOptions, ConsumeFromWhere, PopConsumerOptions
 from firearrow.client.consumers.pop_consumer import PopConsumer
-from firearrow.client.pop.receipt_handles import InvalidReceiptHandle, receipt_handle_of
+from firearrow.client.pop.receipt_handles import receipt_handle_of
 from tests.client.conftest import unique
 from tests.client.raw_producer import RawProducer
 

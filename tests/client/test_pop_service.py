@@ -122,6 +122,42 @@ class LoopBench:
         return [message for message in messages if message.queue_offset != 99]
 
 
+async def test_what_a_pop_brings_after_the_pause_is_handed_out_after_it() -> None:
+    bench = LoopBench()
+    bench.answers = [PopResult(PopStatus.FOUND, received(QUEUE, [1]), invisible_ms=60_000)] * 2
+
+    async def pause_then_pop(pop: PopRequest) -> PopResult:
+        bench.is_paused = len(bench.pops) == 0
+        return await bench._pop(pop)
+
+    async def resume(seconds: float) -> None:
+        assert (seconds, bench.submitted) == (1.0, [])
+        bench.is_paused = False
+
+    bench.loop._context.pop, bench.loop._context.sleep = pause_then_pop, resume
+    bench.subscriptions["orders"] = Subscription.of("orders")
+    await bench.run()
+    assert [len(messages) for messages in bench.submitted] == [1, 1]
+
+
+async def test_what_is_popped_and_visible_to_others_before_the_end_of_the_pause_is_theirs() -> None:
+    bench = LoopBench()
+    bench.answers = [PopResult(PopStatus.FOUND, received(QUEUE, [1]), invisible_ms=60_000)]
+
+    async def pause_then_pop(pop: PopRequest) -> PopResult:
+        bench.is_paused = len(bench.pops) == 0
+        return await bench._pop(pop)
+
+    async def resume(seconds: float) -> None:
+        bench.now += 60
+        bench.is_paused = False
+
+    bench.loop._context.pop, bench.loop._context.sleep = pause_then_pop, resume
+    bench.subscriptions["orders"] = Subscription.of("orders")
+    await bench.run()
+    assert bench.submitted == []
+
+
 async def test_what_is_asked_for() -> None:
     options = PushConsumerOptions(
         client_rebalance=False, from_where=ConsumeFromWhere.FIRST_OFFSET, pop_batch=7, pop_invisible_s=20

@@ -199,6 +199,21 @@ async def test_without_a_subscription_nothing_is_pulled() -> None:
     await bench.tasks.close()
 
 
+async def test_what_a_pull_brings_after_the_pause_is_pulled_again_after_it() -> None:
+    bench = Bench()
+    pulled = bench.begin()
+    await wait_until(lambda: bench.held)
+    pulled.resumed.clear()
+    bench.held[0].set_result(found(10, 11))
+    await asyncio.sleep(0.01)
+    assert bench.tasks._batches == type(bench.tasks._batches)()
+    bench.answers[QUEUE] += [found(10, 11)]
+    pulled.resumed.set()
+    assert await bench.take() == [10, 11]
+    assert [pull.offset for pull in bench.pulls[:2]] == [10, 10]
+    await bench.tasks.close()
+
+
 async def test_a_paused_queue_rests_until_it_is_resumed() -> None:
     bench = Bench()
     pulled = bench.begin()

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
-from firearrow.client.base.errors import BrokerError, ClientError
+from firearrow.client.base.errors import BrokerError, ClientError, InvalidReceiptHandle
 from firearrow.client.base.message import MessageQueue, Property
 from firearrow.client.pop.ack import BITS_MAX, AckClient, batch_body
 from firearrow.client.pop.pop_request import PopRequest, PopResult, PopStatus, pop_command, pop_result
 from firearrow.client.pop.receipt_handles import (
-    InvalidReceiptHandle,
     OrderCounts,
     ReceiptHandle,
     kind_of,

@@ -1,6 +1,7 @@
 """A second broker, `broker-b`, known to the name server of the run's broker; it can be killed and come back."""
 
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -61,3 +62,8 @@ class SecondBroker:
             settings["listenPort"] = self.address.rpartition(":")[2]
         self._apache = Apache(self._store, settings)
         self.address = self.address or self._apache.address
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the process of a FireArrow broker: SIGSTOP is a host that hangs, connected but without an answer."""
+        assert self._ours is not None
+        self._ours.process.send_signal(number)

@@ -3,7 +3,7 @@
 import pytest
 
 from firearrow.broker.base.fastjson import MessageQueue
-from firearrow.broker.tables.locks import LOCK_LIFE_MS, LocksFull, RebalanceLocks
+from firearrow.broker.tables.locks import LOCK_LIFE_MS, REMEMBERED_MS, LocksFull, RebalanceLocks
 from tests.support.clock import ManualClock
 
 Q0, Q1 = MessageQueue("b", 0, "T"), MessageQueue("b", 1, "T")
@@ -48,3 +48,38 @@ def test_locks_are_bounded_and_expired_ones_are_replaced() -> None:
     locks.unlock("H", "a", [Q1])
     locks.unlock("H", "a", [Q1])
     assert len(locks) == 0
+
+
+def restarted(locks: RebalanceLocks, clock: ManualClock) -> RebalanceLocks:
+    after = RebalanceLocks(clock)
+    after.load(locks.to_json())
+    return after
+
+
+def test_a_restart_keeps_the_locks_as_long_as_their_owners_trust_them() -> None:
+    clock = ManualClock()
+    before = RebalanceLocks(clock)
+    before.lock("G", "a", [Q0])
+    clock.advance(30_000)
+    before.lock("G", "a", [Q1])
+    after = restarted(before, clock)
+    assert after.lock("G", "b", [Q0, Q1]) == []
+    assert after.lock("H", "b", [Q0]) == [Q0]
+    clock.advance(REMEMBERED_MS - 30_000 + 1)
+    assert after.lock("G", "b", [Q0, Q1]) == [Q0]
+    assert after.lock("G", "a", [Q0, Q1]) == [Q1]
+    clock.advance(LOCK_LIFE_MS)
+    assert after.lock("G", "b", [Q1]) == [], "renewed, it lasts as long as any other"
+
+
+def test_locks_of_a_long_stop_are_forgotten_and_damaged_files_are_refused() -> None:
+    clock = ManualClock()
+    before = RebalanceLocks(clock)
+    before.lock("G", "a", [Q0])
+    text = before.to_json()
+    clock.advance(REMEMBERED_MS + 1)
+    after = restarted(before, clock)
+    assert len(after) == 0
+    for damaged in (b"", b"[]", b'{"lockTable":[]}', b'{"lockTable":{"G":[{}]}}', text.replace(b'"a"', b"7")):
+        with pytest.raises(ValueError):  # noqa: PT011
+            after.load(damaged)
