@@ -413,9 +413,9 @@ cdef class MessageStore:
     def writable(self):
         return not self.broken and not self.closed
 
-    def drop_topic(self, str topic not None):
+    def drop_topic(self, str topic not None, int64_t queue_id=-1):
         self.write()
-        return self.dispatch.forget(topic.encode("utf-8", "replace"))
+        return self.dispatch.forget(topic.encode("utf-8", "replace"), queue_id)
 
 
 cdef bint is_queued(int32_t sys_flag):

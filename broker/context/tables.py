@@ -13,6 +13,7 @@ from firearrow.broker.context.broker_context import Tables
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.config_file import ConfigFile
+from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.lmq import LmqGroupTable, LmqTopicTable
 from firearrow.broker.tables.locks import RebalanceLocks
@@ -69,7 +70,10 @@ def make_tables(
     load(saver, "offsets", folder / offsets_name, offsets, progress=True)
     modes = RequestModes(changed=lambda: saver.schedule("modes"))
     load(saver, "modes", folder / "messageRequestMode.json", modes, make=False)
-    return Tables(topics, groups, offsets, clients, RebalanceLocks(clock), modes, topics_loaded)
+    deleted = DeletedTopics(offsets, clients, clock, changed=lambda: saver.schedule("deleted"))
+    load(saver, "deleted", folder / "deletedTopics.json", deleted, make=False)
+    locks = RebalanceLocks(clock)
+    return Tables(topics, groups, offsets, clients, locks, modes, deleted, topics_loaded)
 
 
 def load(
