@@ -6,6 +6,7 @@ KeyHashes: the hashes under which the index finds a record.
 import datetime
 import os
 import re
+from itertools import islice
 from libc.stdint cimport uint32_t, uint64_t
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.base.memory cimport prefetch_write
@@ -207,25 +208,27 @@ cdef class IndexFile:
             )
         return True
 
-    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
-        """Physical offsets of entries with a hash, newest first, stored within the times (to the second)."""
+    def offsets(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms):
+        """Physical offsets of entries with a hash, newest first, stored within the times (to the second).
+        Nothing may be appended meanwhile."""
         cdef int64_t number, count = self.count(), steps = 0
         cdef int64_t began = get_i64(self.file.map), stored
         cdef uint8_t *at
-        found = []
         number = get_i32(self.slot(key_hash))
-        while 0 < number < count and len(found) < max_count and steps < count:
+        while 0 < number < count and steps < count:
             at = self.entry(number)
             stored = began + get_i32(at + INDEX_ENTRY_AT_SECONDS) * <int64_t> 1000
             if get_i32(at + INDEX_ENTRY_AT_SECONDS) < 0 or stored + 999 < begin_ms:
                 break
             if get_i32(at) == key_hash and stored <= end_ms:
-                found.append(get_i64(at + INDEX_ENTRY_AT_OFFSET))
+                yield get_i64(at + INDEX_ENTRY_AT_OFFSET)
             if not 0 < get_i32(at + INDEX_ENTRY_AT_PREVIOUS) < number:
                 break
             number = get_i32(at + INDEX_ENTRY_AT_PREVIOUS)
             steps += 1
-        return found
+
+    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
+        return list(islice(self.offsets(key_hash, begin_ms, end_ms), max_count))
 
 
 cdef class KeyIndex:
@@ -334,16 +337,18 @@ cdef class KeyIndex:
         self.named = True
         return file
 
-    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
-        """Physical offsets, newest first, over all files that may hold them."""
-        found = []
+    def offsets(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms):
+        """Physical offsets, newest first, over all files that may hold them. Nothing may be appended
+        meanwhile."""
         for file in reversed(self.files):
             began, _, _, _, _, count = file.header
-            if count > 1 and began <= end_ms and len(found) < max_count:
-                found += file.search(key_hash, begin_ms, end_ms, max_count - len(found))
+            if count > 1 and began <= end_ms:
+                yield from file.offsets(key_hash, begin_ms, end_ms)
             if count > 1 and began < begin_ms:
                 break
-        return found
+
+    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
+        return list(islice(self.offsets(key_hash, begin_ms, end_ms), max_count))
 
     @property
     def last(self):
