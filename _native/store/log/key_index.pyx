@@ -4,6 +4,7 @@ KeyHashes: the hashes under which the index finds a record.
 """
 
 import datetime
+import errno
 import os
 import re
 from itertools import islice
@@ -17,6 +18,7 @@ from firearrow._native.store.files.layout cimport (
 )
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.files.directory_sync import make_dirs, fsync_dir
+from firearrow._native.store.files.segment import allocate_blocks
 from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr
 from firearrow._native.base.hash cimport index_hash, java_hash_more
@@ -78,7 +80,19 @@ cdef class IndexFile:
             raise OSError(-status, os.strerror(-status), self.file.path)
 
     def load(self):
-        """Blocks up to the last entry are allocated already."""
+        """Blocks up to the last entry are allocated already, except in a copy of the store that left out
+        zeros: there, a slot in a hole would be SIGBUS on a full disk. OSError."""
+        cdef int64_t needed = INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES
+        number = os.open(self.file.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            count = int.from_bytes(os.pread(number, 4, INDEX_AT_COUNT), "big")
+            if os.fstat(number).st_blocks * 512 < needed + count * INDEX_ENTRY_BYTES:
+                allocate_blocks(number, 0, needed)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
+                raise OSError(error.errno, error.strerror, self.file.path) from None
+        finally:
+            os.close(number)
         last = self.entry(self.count()) - self.file.map
         self.file.reserved = last
 
