@@ -37,12 +37,14 @@ cdef class PullSubscription:
     cdef int32_t codes[CODES_MAX]
     cdef Py_ssize_t codes_count
     cdef int64_t wait_ms_max              # -1: its pulls do not wait here
+    cdef bint made_again                  # a topic of this name was deleted
     cdef dict found                       # queue id → ConsumeQueue
     cdef dict pulled                      # queue id → offset of its last pull; None: no pull yet
     cdef int64_t requests, messages, bytes   # not yet reported to the statistics
     cdef int64_t forgotten                # the store's count of deleted topics at that time
 
     cdef ConsumeQueue queue(self, MessageStore store, int32_t queue_id)
+    cdef bint may_be_old(self, int64_t queue_id, int64_t queue_offset, ConsumeQueue queue) except -1
 
 cdef class Puller:
     cdef MessageStore store

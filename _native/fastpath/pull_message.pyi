@@ -23,10 +23,10 @@ class Stats(Protocol):
     def got(self, group: str, topic: str, messages: int, size: int, requests: int) -> None: ...
     def missed(self, requests: int) -> None: ...
 
-Resolve = Callable[[str, str, int, int, str, str], tuple[int, tuple[int, ...], int, int, int] | None]
+Resolve = Callable[[str, str, int, int, str, str], tuple[int, tuple[int, ...], int, int, int, bool] | None]
 """Group, topic, flags, version, expression and expression type of a pull → number of queues, tags codes that
-match (empty: all), sysFlag of topic and group, longest wait in ms (-1: not held here). None: the pulls take
-the complete path."""
+match (empty: all), sysFlag of topic and group, longest wait in ms (-1: not held here), whether a topic of this
+name was deleted. None: the pulls take the complete path."""
 
 class Puller:
     """Plain pulls without a Python object for each record; they find messages at once or wait in

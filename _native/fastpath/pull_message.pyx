@@ -42,6 +42,13 @@ cdef class PullSubscription:
                 self.found[queue_id] = known
         return <ConsumeQueue> known
 
+    cdef bint may_be_old(self, int64_t queue_id, int64_t queue_offset, ConsumeQueue queue) except -1:
+        """Whether the group has not pulled this queue of a topic that was made again, and the offset may be
+        of the deleted queue: the handler decides."""
+        if not self.made_again or queue_offset <= queue.min_entry:
+            return False
+        return self.pulled is None or queue_id not in self.pulled
+
 
 cdef uint8_t *put_key(uint8_t *to, const Span *span) noexcept nogil:
     """A string preceded by its length."""
@@ -116,6 +123,8 @@ cdef class Puller:
         queue = subscription.queue(self.store, <int32_t> fields.queue_id)
         if queue is None or not queue.min_entry <= fields.queue_offset <= queue.visible:
             return NOT_HANDLED
+        if subscription.may_be_old(fields.queue_id, fields.queue_offset, queue):
+            return NOT_HANDLED
         if fields.queue_offset == queue.visible:
             if queue.min_entry == queue.visible and fields.queue_offset > 0:
                 return NOT_HANDLED
@@ -170,7 +179,7 @@ cdef class Puller:
         subscription.pulled = self.offsets.pulls_of(subscription.group, subscription.topic)
         if subscription.mine:
             subscription.queues, codes, subscription.topic_sys_flag = may[:3]
-            subscription.group_sys_flag, subscription.wait_ms_max = may[3:]
+            subscription.group_sys_flag, subscription.wait_ms_max, subscription.made_again = may[3:]
             for n, code in enumerate(codes):
                 subscription.codes[n] = code
             subscription.codes_count = len(codes)
@@ -312,6 +321,8 @@ cdef class HeldPull(HeldRequest):
         puller.refresh(subscription, connection.now())
         queue = subscription.queue(puller.store, self.queue_id)
         if queue is None or not queue.min_entry <= self.queue_offset <= queue.visible:
+            return True
+        if subscription.may_be_old(self.queue_id, self.queue_offset, queue):
             return True
         if self.queue_offset == queue.visible:
             return False

@@ -130,8 +130,9 @@ class MessageStore:
         work."""
     max_message_bytes: int
     # --- housekeeping ---
-    def drop_topic(self, topic: str) -> int:
-        """Delete the consume queues of a topic; returns how many. The log keeps the records."""
+    def drop_topic(self, topic: str, queue_id: int = -1) -> int:
+        """Delete the consume queues of a topic, or one of them; returns how many. The log keeps the
+        records."""
     full: str | None
     """Set while the disk is too full: why puts are refused (reads still work); otherwise None."""
     def close(self, clean: bool = True) -> None:

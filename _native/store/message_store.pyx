@@ -95,24 +95,14 @@ cdef class MessageStore:
 
     @staticmethod
     def open(root, config=StoreConfig(), *, progress=None):
-        cdef MessageStore store = MessageStore.__new__(MessageStore)
-        store.root = os.path.abspath(os.fspath(root))
-        store.folder = StoreFolder(store.root)
         try:
-            repair_log = RepairLog(store.root)
-            store.load(repair_log, config)
-            store.max_message_bytes = config.max_message_bytes
-            store.sync_flush = config.sync_flush
-            store.lock = threading.Lock()
-            store.recover(repair_log, config.check_crc, progress)
-            if store.sync_flush:
-                store.fsync_after_kill()
-            store.findings = tuple(repair_log.lines)
-            store.folder.mark_running()
-        except BaseException:
-            store.unlock_folder()
-            raise
-        return store
+            return open_once(root, config, progress)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+        # on ext4, what a killed process wrote may have no blocks yet, only space that is reserved for it
+        sync_file_system(os.fspath(root))
+        return open_once(root, config, progress)
 
     def load(self, repair_log, config):
         log_folder = config.commitlog_path or self.folder.path("commitlog")
@@ -133,6 +123,7 @@ cdef class MessageStore:
         self.dispatch.load(repair_log)
         self.reader = StoreReader(self.log, self.dispatch, self.index)
         self.cleaner = StoreCleaner(self.reader)
+        Checkpoint.reserve(self.folder.path("checkpoint"))
         self.set_checkpoint(Checkpoint.load(self.folder.path("checkpoint")))
 
     def recover(self, repair_log, check_crc, progress):
@@ -142,7 +133,7 @@ cdef class MessageStore:
         end, newest = recover(
             self.log, self.dispatch, self.checkpoint, repair_log, clean=clean,
             sealed=clean and seal is not None and seal.closed,
-            on_unclean=lambda: Checkpoint().save(path, b"", closed=False), check_crc=check_crc,
+            on_unclean=lambda: Checkpoint.revoke(path), check_crc=check_crc,
             progress=progress,
         )
         self.reader.confirmed = end
@@ -256,7 +247,7 @@ cdef class MessageStore:
         except BaseException as error:  # disk full, no memory, no descriptor: stage nothing
             self.log.staging_bytes = staged
             if isinstance(error, OSError):
-                raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk") from None
+                raise PutRefused(PutStatus.SERVICE_NOT_AVAILABLE, "disk") from error
             raise
         message.physical_offset = physical
         encode_record(message, size, to)
@@ -413,9 +404,13 @@ cdef class MessageStore:
     def writable(self):
         return not self.broken and not self.closed
 
-    def drop_topic(self, str topic not None):
+    def drop_topic(self, str topic not None, int64_t queue_id=-1):
         self.write()
-        return self.dispatch.forget(topic.encode("utf-8", "replace"))
+        return self.dispatch.forget(topic.encode("utf-8", "replace"), queue_id)
+
+
+cdef extern from "unistd.h" nogil:
+    int syncfs(int fd)
 
 
 cdef bint is_queued(int32_t sys_flag):
@@ -436,4 +431,34 @@ cdef int fill(Message *message, bytes topic, InnerMessage inner, int64_t now_ms)
         message.sys_flag |= SYS_STORE_V6
     message.born_time, message.store_time = inner.born_timestamp, now_ms
     message.reconsume_times = inner.reconsume_times
+    return 0
+
+
+cdef MessageStore open_once(object root, object config, object progress):
+    cdef MessageStore store = MessageStore.__new__(MessageStore)
+    store.root = os.path.abspath(os.fspath(root))
+    store.folder = StoreFolder(store.root)
+    try:
+        repair_log = RepairLog(store.root)
+        store.load(repair_log, config)
+        store.max_message_bytes = config.max_message_bytes
+        store.sync_flush = config.sync_flush
+        store.lock = threading.Lock()
+        store.recover(repair_log, config.check_crc, progress)
+        if store.sync_flush:
+            store.fsync_after_kill()
+        store.findings = tuple(repair_log.lines)
+        store.folder.mark_running()
+    except BaseException:
+        store.unlock_folder()
+        raise
+    return store
+
+
+cdef int sync_file_system(str folder) except -1:
+    """Write everything of the folder's file system to the disk. Errors show up later."""
+    cdef int number = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    with nogil:
+        syncfs(number)
+    os.close(number)
     return 0

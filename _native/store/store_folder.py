@@ -1,5 +1,6 @@
 """StoreFolder: the folder of a store, locked by one broker, and its `abort` file."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -42,8 +43,10 @@ class StoreFolder:
         except BaseException:
             os.close(self._lock)
             raise
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, b"lock", 0)
+        if os.pread(self._lock, 5, 0) != b"lock":
+            with contextlib.suppress(OSError):  # a full disk: the text means nothing
+                os.ftruncate(self._lock, 0)
+                os.pwrite(self._lock, b"lock", 0)
 
     def path(self, name: str) -> str:
         return os.path.join(self.root, name)
@@ -61,11 +64,33 @@ class StoreFolder:
             self.run = unfinished
         else:
             self.run = RUN_PREFIX + os.urandom(8).hex()
+            try:
+                self._write_run()
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                self._drop_old_journal()
+                self._write_run()
+        fsync_dir(self.root)
+
+    def _write_run(self) -> None:
+        was_killed = self.was_killed
+        try:
             with open(self.path("abort"), "w") as file:
                 file.write(self.run)
                 file.flush()
                 os.fsync(file.fileno())
-        fsync_dir(self.root)
+        except OSError:
+            if not was_killed:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.path("abort"))
+            raise
+
+    def _drop_old_journal(self) -> None:
+        """Delete the journal of another run, which is never read again: its space is needed."""
+        folder = self.path("journal")
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            os.unlink(os.path.join(folder, name))
 
     def _unfinished_run(self) -> str | None:
         try:

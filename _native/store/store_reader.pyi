@@ -4,6 +4,8 @@ from typing import final
 from firearrow._native.store.get_message import GetResult
 from firearrow._native.store.log.results import QueueEntry
 
+COMPARED_MAX: int
+
 def memory_bytes(percent: int = 40) -> int:
     """`percent` of the machine's memory."""
 
@@ -54,8 +56,8 @@ class StoreReader:
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, tag: bool = False
     ) -> tuple[list[bytes], int, int]:
-        """(records whose key hash matches, oldest first; the index's last store time; its last physical
-        offset)."""
+        """(the newest `max_count` records with the key, oldest first; the index's last store time; its last
+        physical offset). At most COMPARED_MAX records of the key's hash are compared, the newest ones."""
     def drain_entry_repairs(self) -> list[str]:
         """A line for each wrong queue entry that readers found since the last call. Any thread."""
     def is_near_end(self, physical_offset: int) -> bool:

@@ -1,9 +1,12 @@
 """StoreReader: read access to an open store (see store_reader.pxd)."""
 
 import os
+from itertools import islice
 
 cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memchr, memcmp
 
 from firearrow._native.store.log.commit_log cimport CommitLog
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
@@ -11,12 +14,14 @@ from firearrow._native.store.log.dispatcher cimport Dispatch
 from firearrow._native.store.get_message cimport get_message
 from firearrow._native.base.hash cimport index_hash
 from firearrow._native.store.log.key_index cimport KeyIndex
-from firearrow._native.store.log.record cimport RECORD_OK, RecordView
+from firearrow._native.store.files.layout cimport KEY_SEPARATOR
+from firearrow._native.store.log.record cimport RECORD_OK, Properties, RecordView, Text, scan_properties
 
 from firearrow._native.base.hash import java_hash
 from firearrow._native.store.log.results import QueueEntry
 
 QUEUE_ID_MAX = 65535
+COMPARED_MAX = 65536
 
 
 def memory_bytes(int percent=40):
@@ -100,11 +105,26 @@ cdef class StoreReader:
     ):
         if self.index is None:
             return [], 0, 0
+        cdef bytes name = topic.encode("utf-8", "replace"), wanted = key.encode("utf-8", "replace")
+        cdef int64_t before = -1
         last_ms, last_physical = self.index.last
         text = f"{topic}#T#{key}" if tag else f"{topic}#{key}"
-        found = self.index.search(index_hash(java_hash(text)), begin_ms, end_ms, max_count)
-        records = [self.record_at(physical) for physical in sorted(set(found))]
-        return [record for record in records if record is not None], last_ms, last_physical
+        offsets = self.index.offsets(index_hash(java_hash(text)), begin_ms, end_ms)
+        found = []
+        for physical in islice(offsets, COMPARED_MAX if max_count > 0 else 0):
+            if physical == before:
+                continue  # another key of the same record
+            before = physical
+            if self.log.min_offset <= physical < self.confirmed and has_key(
+                self.log, physical, name, wanted, tag
+            ):
+                record = self.record_at(physical)
+                if record is not None:
+                    found.append(record)
+                    if len(found) == max_count:
+                        break
+        found.reverse()
+        return found, last_ms, last_physical
 
     def drain_entry_repairs(self):
         return self.dispatch.entry_repairs.drain()
@@ -117,3 +137,33 @@ cdef class StoreReader:
         if not self.log.bases or self.log.look(self.log.min_offset, False, &view) != RECORD_OK:
             return -1
         return view.store_time
+
+
+cdef bint has_key(CommitLog log, int64_t physical_offset, bytes topic, bytes key, bint tag) except -1:
+    """Whether the record belongs to the topic and has the key (unique key included) or, with `tag`, the tag:
+    others may have the same hash."""
+    cdef RecordView view
+    cdef Properties properties
+    cdef const uint8_t *at
+    cdef const uint8_t *stop
+    cdef const uint8_t *end
+    if log.look(physical_offset, False, &view) != RECORD_OK or not is_text(&view.topic, topic):
+        return False
+    scan_properties(&view.properties, &properties)
+    if tag:
+        return is_text(&properties.tags, key)
+    if is_text(&properties.unique_key, key):
+        return True
+    at, end = properties.keys.at, properties.keys.at + properties.keys.length
+    while properties.keys.length and at < end:
+        stop = <const uint8_t *> memchr(at, KEY_SEPARATOR, end - at)
+        if stop is NULL:
+            stop = end
+        if stop - at == len(key) and memcmp(at, PyBytes_AS_STRING(key), stop - at) == 0:
+            return True
+        at = stop + 1
+    return False
+
+
+cdef bint is_text(const Text *text, bytes wanted) noexcept:
+    return text.length == len(wanted) and memcmp(text.at, PyBytes_AS_STRING(wanted), text.length) == 0

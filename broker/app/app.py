@@ -65,7 +65,7 @@ from firearrow.broker.services.route_lookup import RouteLookup
 from firearrow.broker.services.stats_timer import StatsTimer
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.services.timers import Periodic
-from firearrow.broker.services.topic_recovery import recover_topics
+from firearrow.broker.services.topic_recovery import drop_deleted_queues, recover_topics
 from firearrow.broker.tables.naming_options import NamingOptions
 from firearrow.broker.tables.registration import BrokerIdentity
 from firearrow.broker.tables.subscription_filter import FilterCache
@@ -108,6 +108,7 @@ class App:
         await self._listen(options, files)
         self._register(options, running)
         tables = self._tables
+        drop_deleted_queues(tables.deleted, self._store)
         if killed or not tables.topics_loaded:
             recover_topics(
                 tables.topics,
@@ -217,14 +218,17 @@ class App:
             pulls,
             QueryHandler(store, clients, config),
             self._clients_handler,
-            OffsetsHandler(store, topics, groups, offsets, config, context.make_offsets_durable),
+            OffsetsHandler(
+                store, topics, groups, offsets, tables.deleted, config, context.make_offsets_durable
+            ),
             QueuesHandler(store),
             LocksHandler(tables.locks),
-            TopicsHandler(store, topics, offsets, config, clock, stats),
+            TopicsHandler(store, topics, offsets, tables.deleted, config, clock, stats),
             GroupsHandler(groups, offsets, config, stats),
             CleaningHandler(
                 store,
                 topics,
+                tables.deleted,
                 delete_expired=self._retention.delete_expired,
                 clean_queues=self._retention.clean_queues,
             ),

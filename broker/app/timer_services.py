@@ -24,7 +24,11 @@ class TimerServices:
         options, saver = context.config.options, context.saver
         metrics = TimerMetrics(context.clock, lambda: saver.changed("timermetrics"))
         load(saver, "timermetrics", Path(options.store_root) / "config" / "timermetrics", metrics, make=False)
-        self.service = TimerService(context, appender, metrics) if options.timer_topic else DisabledTimers()
+        self.service = (
+            TimerService(context, appender, metrics)
+            if options.timer_topic
+            else DisabledTimers(context.store, options)
+        )
         self._handlers = (
             RecallHandler(appender, context.tables.topics, context.config, context.clock, context.stats),
             TimersHandler(self.service),

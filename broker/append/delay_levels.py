@@ -3,7 +3,8 @@
 Each level is a queue sorted by delivery time, so a level waits for its first message only. A message due
 later than its level's delay from now (the clock was set back) is due at once. Due messages are put in slices,
 one in a write batch, so that other work runs between them; a level's offset moves after its slice is as
-durable as the flush mode promises. Each delivery is noted in the journal before its record is written, so a
+durable as the flush mode promises. Levels that messageDelayLevel had before and that still have messages are
+delivered, too. Each delivery is noted in the journal before its record is written, so a
 kill repeats none. Loop thread.
 """
 
@@ -24,6 +25,8 @@ log = logging.getLogger("firearrow.delays")
 
 SLICE = 32
 RETRY_S = 0.1
+REMOVED_DELAY_MS = (1 << 63) - 1
+"""A level that was removed: nothing shows that one of its messages is due later than it was to be."""
 SLEEP_S_MAX = 1.0
 """Longest sleep: a wall clock that is set forward is noticed after this time."""
 
@@ -61,6 +64,7 @@ class DelayService:
         self._clock = clock
         self._stats = stats
         self._levels = [DelayLevel(number, delay_ms, 0) for number, delay_ms in enumerate(levels_ms, 1)]
+        self._removed: list[DelayLevel] = []
         self._running = False
 
     def restore(self, name: str, number: int, value: int) -> None:
@@ -69,16 +73,41 @@ class DelayService:
 
     def start(self) -> None:
         self._running = True
-        for level in self._levels:
-            low = self._store.reader.min_offset(name_rules.SCHEDULE_TOPIC, level.number - 1)
-            high = self._store.reader.max_offset(name_rules.SCHEDULE_TOPIC, level.number - 1)
-            level.offset = min(max(self._offsets.get(level.number), low), high)
+        self._removed = self._removed_levels()
+        for level in self._levels + self._removed:
+            level.offset = self._next_offset(level.number)
             self._run(level)
 
     def stop(self) -> None:
         self._running = False
-        for level in self._levels:
+        for level in self._levels + self._removed:
             _disarm(level)
+
+    def _next_offset(self, number: int) -> int:
+        """The next offset to deliver of a level, within its queue."""
+        low = self._store.reader.min_offset(name_rules.SCHEDULE_TOPIC, number - 1)
+        high = self._store.reader.max_offset(name_rules.SCHEDULE_TOPIC, number - 1)
+        return min(max(self._offsets.get(number), low), high)
+
+    def _removed_levels(self) -> list[DelayLevel]:
+        """Levels that messageDelayLevel no longer has, but that have messages. New messages use the others."""
+        reader, topic = self._store.reader, name_rules.SCHEDULE_TOPIC
+        numbers = sorted(queue_id + 1 for name, queue_id in reader.queues() if name == topic)
+        removed = []
+        for number in numbers:
+            if number <= len(self._levels):
+                continue
+            waiting = reader.max_offset(topic, number - 1) - self._next_offset(number)
+            if waiting > 0:
+                log.warning(
+                    "%d messages wait in delay level %d, but messageDelayLevel has %d levels now: they are "
+                    "delivered when they are due",
+                    waiting,
+                    number,
+                    len(self._levels),
+                )
+                removed.append(DelayLevel(number, REMOVED_DELAY_MS, 0))
+        return removed
 
     def messages_arrived(self, queues: set[tuple[str, int]]) -> None:
         for topic, queue_id in queues:
@@ -93,7 +122,7 @@ class DelayService:
             f"scheduleMessageOffset_{level.number}": (
                 f"{level.offset},{self._store.reader.max_offset(name_rules.SCHEDULE_TOPIC, level.number - 1)}"
             )
-            for level in self._levels
+            for level in self._levels + self._removed
             if self._offsets.knows(level.number)
         }
 

@@ -7,8 +7,9 @@ so that a full disk is an error when a file is created, never a SIGBUS. Loop thr
 may run in another thread. Full files are synced by the next `sync`, so the loop does not wait for the disk.
 
 At start the valid entries are compacted into one file: repeated kills do not add up, and restored progress
-need not be noted again. If the disk has no space for a new file, the full one is compacted into the spare
-file that is kept for this case, and becomes the spare file itself.
+need not be noted again. Without disk space for a file, a start continues the newest one. If later there is no
+space for a new file, the full one is compacted into the spare file that is kept for this case, and becomes
+the spare file itself.
 
 Layout, big-endian: an entry is crc32 u32 (of all that follows), kind u8, length of the name u16, number i32,
 value i64, end i64, name. A file ends at the first entry that is incomplete.
@@ -100,7 +101,11 @@ class Journal:
         self._full = False
         self._created = False
         self._sync_error: OSError | None = None
-        self._start_file()
+        try:
+            self._start_file()
+        except OSError:
+            if not self._continue_file():
+                raise
         self._uncancelled = True
         self.cancel(end)
         with contextlib.suppress(OSError):  # the next sync raises it again
@@ -265,6 +270,28 @@ class Journal:
         if self._spare is None:
             with contextlib.suppress(OSError):  # the next file tries again
                 self._spare = _create_zeroed(self._folder / SPARE)
+
+    def _continue_file(self) -> bool:
+        """At start, on a disk without space for a new file: append to the newest one. False if it has no
+        space for entries, either."""
+        if not self._numbers or self._path(self._numbers[-1]).stat().st_size != FILE_BYTES:
+            return False
+        fd = os.open(self._path(self._numbers[-1]), os.O_RDWR)
+        data = os.pread(fd, FILE_BYTES, 0)
+        at = sum(HEAD_BYTES + len(entry.name.encode("utf-8", "replace")) for entry in entries_of(data))
+        try:
+            if at + CANCEL_BYTES > FILE_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.pwrite(
+                fd, bytes(FILE_BYTES - at), at
+            )  # an incomplete entry; and no hole is written through a map
+            self._map = mmap.mmap(fd, FILE_BYTES)
+        except OSError:
+            os.close(fd)
+            return False
+        self._fd, self._created = fd, True
+        self.journal_page.open(self._map, at)
+        return True
 
     def _make_space(self) -> bool:
         """Start a new file if the disk has space for one, else compact this one. False if neither works."""

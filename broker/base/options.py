@@ -214,6 +214,9 @@ class Options:
     """How often, out of 100 POP requests for a PRIORITY topic, the retry topic is read before the topic."""
     priority_ascending: bool = _option(True, "priorityOrderAsc", "running")
     """POP visits a topic's queues from the highest id down: the highest priority first."""
+    separate_retry_queues: bool = _option(False, "useSeparateRetryQueue", "running")
+    """A POP retry topic has as many queues as its topic, and a retried message keeps its queue, so also its
+    priority; false: one queue."""
     pop_retry_v2: bool = _option(False, "enableRetryTopicV2", "running")
     """Names POP retry topics `%RETRY%group+topic` instead of `%RETRY%group_topic`."""
     pop_retry_v1_too: bool = _option(True, "retrieveMessageFromPopRetryTopicV1", "running")

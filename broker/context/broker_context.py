@@ -17,6 +17,7 @@ from firearrow.broker.base.options import Options
 from firearrow.broker.base.stats import Stats
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -34,6 +35,7 @@ class Tables:
     clients: ClientTable
     locks: RebalanceLocks
     modes: RequestModes
+    deleted: DeletedTopics
     topics_loaded: bool
 
     def configure(self, options: Options) -> None:

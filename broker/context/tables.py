@@ -13,6 +13,7 @@ from firearrow.broker.context.broker_context import Tables
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.config_file import ConfigFile
+from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.lmq import LmqGroupTable, LmqTopicTable
 from firearrow.broker.tables.locks import FILE_NAME as LOCKS_FILE
@@ -72,7 +73,9 @@ def make_tables(
     load(saver, "modes", folder / "messageRequestMode.json", modes, make=False)
     locks = RebalanceLocks(clock, changed=lambda: saver.changed("locks"))
     load(saver, "locks", folder / LOCKS_FILE, locks, make=False)
-    return Tables(topics, groups, offsets, clients, locks, modes, topics_loaded)
+    deleted = DeletedTopics(offsets, clients, clock, changed=lambda: saver.schedule("deleted"))
+    load(saver, "deleted", folder / "deletedTopics.json", deleted, make=False)
+    return Tables(topics, groups, offsets, clients, locks, modes, deleted, topics_loaded)
 
 
 def load(

@@ -192,7 +192,7 @@ class ClientsHandler:
             beat.group, member, beat.consume_type, beat.message_model, beat.consume_from_where
         )
         if not (heartbeat.fingerprint and heartbeat.without_sub):
-            changed |= yield from self._subscribe(beat.group, subscriptions)
+            changed |= yield from self._subscribe(beat.group, subscriptions, member.peer)
         differs = bool(heartbeat.fingerprint) and self._clients.set_fingerprint(
             beat.group, heartbeat.fingerprint
         )
@@ -203,12 +203,14 @@ class ClientsHandler:
             self._notify(group)
         return differs or (heartbeat.without_sub and not group.subscriptions)
 
-    def _subscribe(self, group: str, subscriptions: list[Subscription]) -> Generator[None, None, bool]:
+    def _subscribe(
+        self, group: str, subscriptions: list[Subscription], peer: Peer
+    ) -> Generator[None, None, bool]:
         changed = False
         topics: set[str] = set()
         for n, subscription in enumerate(subscriptions, 1):
             topics.add(subscription.topic)
-            changed |= self._clients.subscribe(group, subscription)
+            changed |= self._clients.subscribe(group, subscription, peer)
             if n % STEP == 0:
                 yield
         return self._clients.unsubscribe_others(group, topics) or changed

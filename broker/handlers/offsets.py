@@ -14,6 +14,7 @@ from firearrow.broker.base.config import Config
 from firearrow.broker.base.errors import Refusal
 from firearrow.broker.base.fastjson import dumps
 from firearrow.broker.base.peer import Peer, Routes
+from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset, queue_id_fault
 from firearrow.broker.tables.paging import too_large
@@ -29,6 +30,7 @@ class OffsetsHandler:
         topics: TopicTable,
         groups: GroupTable,
         offsets: ConsumerOffsets,
+        deleted: DeletedTopics,
         config: Config,
         make_durable: Callable[[], None],
     ) -> None:
@@ -36,6 +38,7 @@ class OffsetsHandler:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._deleted = deleted
         self._config = config
         self._make_durable = make_durable
 
@@ -76,6 +79,8 @@ class OffsetsHandler:
             )
         if self._config.options.server_side_reset and self._offsets.has_reset(group, topic, queue_id):
             return request.answer(remark="Offset has been previously reset")
+        if self._deleted.is_old_commit(group, topic, queue_id, queue_offset, peer):
+            return request.answer(remark="The offset is of a queue that was deleted")
         try:
             self._offsets.commit(group, topic, queue_id, queue_offset)
         except InvalidOffset as error:

@@ -86,7 +86,8 @@ class PlainPull(NamedTuple):
     changes.
 
     `queues`: number of queues. `codes`: tags codes, () for all messages. `wait_ms_max`: how long a pull may
-    be held; -1: a pull that finds nothing goes to the handler.
+    be held; -1: a pull that finds nothing goes to the handler. `made_again`: a topic of this name was
+    deleted.
     """
 
     queues: int
@@ -94,6 +95,7 @@ class PlainPull(NamedTuple):
     topic_sys_flag: int
     group_sys_flag: int
     wait_ms_max: int
+    made_again: bool
 
 
 class PullHandler:
@@ -109,6 +111,7 @@ class PullHandler:
         self._groups = context.tables.groups
         self._offsets = context.tables.offsets
         self._clients = context.tables.clients
+        self._deleted = context.tables.deleted
         self._filters = filters
         self._broadcasts = broadcasts
         self._hold_service = hold_service
@@ -152,6 +155,8 @@ class PullHandler:
         ):
             self._broadcasts.note(puller, pull.queue_id, begin)
             return self._reset_answer(request, pull, topic, group, begin)
+        if pull.topic in self._deleted and (first_offset := self._first_offset(pull)) >= 0:
+            return self._reset_answer(request, pull, topic, group, first_offset)
         got = self._store.reader.get(
             pull.topic,
             pull.queue_id,
@@ -203,7 +208,14 @@ class PullHandler:
         if accept is not None or (tags is not None and len(tags) > CODES_MAX):
             return None
         wait_ms_max = HOLD_MS_MAX if options.long_polling else -1
-        return PlainPull(topic.read_queues, tuple(tags or ()), topic.sys_flag, group.sys_flag, wait_ms_max)
+        return PlainPull(
+            topic.read_queues,
+            tuple(tags or ()),
+            topic.sys_flag,
+            group.sys_flag,
+            wait_ms_max,
+            topic_name in self._deleted,
+        )
 
     # ---- checks ----
 
@@ -288,6 +300,13 @@ class PullHandler:
         high = self._store.reader.max_offset(pull.topic, pull.queue_id)
         ext = _ext(0, target, low, high, topic, group)
         return request.answer(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext)
+
+    def _first_offset(self, pull: PullRequest) -> int:
+        """The queue's first offset if the pull goes on where a deleted queue of this name was; else -1."""
+        low = max(self._store.reader.min_offset(pull.topic, pull.queue_id), 0)
+        high = self._store.reader.max_offset(pull.topic, pull.queue_id)
+        is_old = self._deleted.is_old(pull.group, pull.topic, pull.queue_id, pull.queue_offset, low, high)
+        return low if is_old else -1
 
     def _commit(self, pull: PullRequest) -> None:
         try:

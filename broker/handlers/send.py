@@ -219,6 +219,9 @@ class SendHandler:
     def _put_fault(self, refused: PutRefused) -> tuple[int, str]:
         if refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
             remark = "service not available now. The store has stopped taking messages."
+            if isinstance(refused.__cause__, OSError):  # no space for its queue or index entries
+                why = refused.__cause__.strerror or refused.__cause__
+                remark = f"service not available now. The message could not be written to the disk: {why}"
             if self._store.full is not None:
                 remark = (
                     "service not available now. It may be caused by one of the following reasons: "

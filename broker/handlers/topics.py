@@ -18,6 +18,7 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.attributes import InvalidAttribute, parsed
 from firearrow.broker.tables.dataversion import DataVersion
+from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.name_rules import LMQ_PREFIX
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.paging import page, too_large
@@ -36,6 +37,7 @@ class TopicsHandler:
         store: MessageStore,
         topics: TopicTable,
         offsets: ConsumerOffsets,
+        deleted: DeletedTopics,
         config: Config,
         clock: Clock,
         stats: Stats,
@@ -43,6 +45,7 @@ class TopicsHandler:
         self._store = store
         self._topics = topics
         self._offsets = offsets
+        self._deleted = deleted
         self._config = config
         self._stats = stats
         self._mapping_version = DataVersion(timestamp=clock.now_ms())
@@ -106,6 +109,7 @@ class TopicsHandler:
         self._check_system(topic)
         retries = [f"{name_rules.RETRY_PREFIX}{group}_{topic}" for group in self._offsets.groups_of(topic)]
         for name in (topic, *(retry for retry in retries if retry in self._topics)):
+            _note_deletion(self._deleted, self._store, name)
             self._topics.delete(name)
             self._offsets.remove_topic(name)
             self._store.drop_topic(name)
@@ -201,12 +205,14 @@ class CleaningHandler:
         self,
         store: MessageStore,
         topics: TopicTable,
+        deleted: DeletedTopics,
         *,
         delete_expired: Callable[[], None],
         clean_queues: Callable[[], None],
     ) -> None:
         self._store = store
         self._topics = topics
+        self._deleted = deleted
         self._delete_expired = delete_expired
         self._clean_queues = clean_queues
 
@@ -221,6 +227,7 @@ class CleaningHandler:
         for topic in {topic for topic, _ in self._store.reader.queues()}:
             kept = topic in self._topics or self._topics.is_system(topic) or topic.startswith(LMQ_PREFIX)
             if not kept:
+                _note_deletion(self._deleted, self._store, topic)
                 self._store.drop_topic(topic)
         return request.answer()
 
@@ -231,3 +238,10 @@ class CleaningHandler:
     def delete_segments(self, request: RemotingCommand, peer: Peer) -> RemotingCommand:
         self._delete_expired()
         return request.answer()
+
+
+def _note_deletion(deleted: DeletedTopics, store: MessageStore, topic: str) -> None:
+    """Note where the queues end, staged messages included. OSError: they cannot be written."""
+    store.write()
+    queues = [queue_id for name, queue_id in store.reader.queues() if name == topic]
+    deleted.note(topic, {queue_id: store.next_offset(topic, queue_id) for queue_id in queues}, store.written)

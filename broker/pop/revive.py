@@ -246,7 +246,8 @@ class ReviveService:
         Raises PutRefused, Refusal: the store takes nothing now.
         """
         try:
-            self._make_topic(message.topic, checkpoint.group)
+            queues = self._make_topic(message.topic, checkpoint.group)
+            message.queue_id = checkpoint.queue_id if checkpoint.queue_id < queues else 0
             return self._appender.put(message, hooks=False)
         except (InvalidTopic, PutRefused) as refused:
             if isinstance(refused, PutRefused) and refused.status == PutStatus.SERVICE_NOT_AVAILABLE:
@@ -280,13 +281,26 @@ class ReviveService:
         if message.reconsume_times == 0 or Property.FIRST_POP_TIME not in properties:
             properties[Property.FIRST_POP_TIME] = str(checkpoint.pop_ms)
         properties[Property.ORIGIN_GROUP] = checkpoint.group
-        message.queue_id, message.prepared_offset = 0, 0
+        message.prepared_offset = 0
         message.born_host = message.store_host = b""
         message.reconsume_times += not checkpoint.suspend
         return message
 
-    def _make_topic(self, topic: str, group: str) -> None:
-        if topic not in self._topics:
-            self._topics.create(topic, 1)
-            if self._offsets.committed(group, topic, 0) < 0:
-                self._offsets.commit(group, topic, 0, 0)
+    def _make_topic(self, topic: str, group: str) -> int:
+        """Create the retry topic, or expand it to the queues of its topic; returns how many queues are
+        used. InvalidTopic."""
+        known = self._topics.get(topic)
+        queues = 1
+        if self._config.options.separate_retry_queues:
+            normal = self._topics.get(normal_topic(topic, group))
+            queues = 1 if normal is None else max(normal.write_queues, 1)
+        before = 0 if known is None else min(known.read_queues, known.write_queues)
+        if known is None:
+            self._topics.create(topic, queues)
+        elif before < queues:
+            count = max(queues, known.read_queues, known.write_queues)
+            self._topics.update(replace(known, read_queues=count, write_queues=count, attributes={}))
+        for queue_id in range(before, queues):
+            if self._offsets.committed(group, topic, queue_id) < 0:
+                self._offsets.commit(group, topic, queue_id, 0)
+        return queues

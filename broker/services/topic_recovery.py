@@ -1,4 +1,5 @@
-"""Topic recovery: creates topics again that have queues but are in no file.
+"""Topic recovery: deletes queues of deleted topics that the start found in the log again, and creates topics
+again that have queues but are in no file.
 
 The file was lost, or not written before a kill. Runs once at start, after the tables were loaded. Loop
 thread.
@@ -7,11 +8,26 @@ thread.
 import logging
 
 from firearrow._native.store.message_store import MessageStore
+from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.name_rules import LMQ_PREFIX
 from firearrow.broker.tables.offsets import ConsumerOffsets
 from firearrow.broker.tables.topics import InvalidTopic, TopicTable
 
 log = logging.getLogger("firearrow.topic_recovery")
+
+
+def drop_deleted_queues(deleted: DeletedTopics, store: MessageStore) -> None:
+    """Delete the queues of deleted topics whose newest record was stored before the deletion: recovery found
+    them in the log. Else a topic that is made again would begin with the deleted messages."""
+    for topic, queue_id in store.reader.queues():
+        end = store.reader.max_offset(topic, queue_id) if topic in deleted else 0
+        for entry in store.reader.entries(topic, queue_id, end - 1, 1) if end else ():
+            store_ms = store.reader.store_time(topic, queue_id, end - 1)
+            if deleted.is_deleted(topic, entry.physical_offset, store_ms):
+                try:
+                    store.drop_topic(topic, queue_id)
+                except OSError as error:
+                    log.error("queue %d of deleted topic %s cannot be deleted: %s", queue_id, topic, error)
 
 
 def recover_topics(

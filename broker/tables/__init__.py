@@ -6,6 +6,7 @@
 - `config_file`: one of Apache's `config/*.json`, replaced atomically, with the previous state in `.bak`
 - `dataversion`: the version of a table's state
 - `delay_offsets`: how far each delay level was delivered, and `delayOffset.json`
+- `deleted_topics`: where the queues of deleted topics ended, and `deletedTopics.json` (ours)
 - `groups`: subscription groups, the topics they may not read, and `subscriptionGroup.json`
 - `json_fields`: typed access to members of parsed JSON
 - `kv`: namespace → key → value, the name server's small store (`kvConfig.json`)

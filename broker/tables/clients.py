@@ -5,7 +5,7 @@ thread.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from firearrow._native.wire.codes import LanguageCode
 from firearrow.broker.base.clock import Clock
@@ -56,12 +56,17 @@ class Member:
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
+    """`owners`: topic → the member whose subscription counts. `rivals`: topic → another subscription of a
+    member, which counts when the owner leaves."""
+
     name: str
     consume_type: str
     message_model: str
     consume_from_where: str
     members: dict[Peer, Member] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    owners: dict[str, Peer] = field(default_factory=dict)
+    rivals: dict[str, tuple[Peer, Subscription]] = field(default_factory=dict)
     fingerprint: int | None = None
 
     @property
@@ -70,6 +75,23 @@ class ConsumerGroup:
 
     def client_ids(self) -> list[str]:
         return [member.client_id for member in self.members.values()]
+
+    def has_owner(self, topic: str, other_than: Peer) -> bool:
+        """Whether the topic's subscription is that of another client that is still a member."""
+        owner, member = self.members.get(self.owners[topic]), self.members.get(other_than)
+        return owner is not None and (member is None or owner.client_id != member.client_id)
+
+    def drop_rival(self, topic: str, peer: Peer) -> int:
+        """Forget the rival if it is this member's; returns its weight."""
+        rival = self.rivals.get(topic)
+        if rival is None or rival[0] is not peer:
+            return 0
+        del self.rivals[topic]
+        return rival[1].weight
+
+    def weight(self, topic: str) -> int:
+        rival = self.rivals.get(topic)
+        return self.subscriptions[topic].weight + (0 if rival is None else rival[1].weight)
 
     def member(self, client_id: str) -> Member | None:
         return next((member for member in self.members.values() if member.client_id == client_id), None)
@@ -170,20 +192,63 @@ class ClientTable:
         self._join(self._consumes, member.peer, group)
         return before is None
 
-    def subscribe(self, group: str, subscription: Subscription) -> bool:
-        """Add a subscription, or replace one of a lower version; True if the topic is new. ClientsFull."""
+    def subscribe(self, group: str, subscription: Subscription, peer: Peer) -> bool:
+        """Add or replace a subscription of the member; True if the topic is new. ClientsFull.
+
+        Of different subscriptions of members that are online, the one of the highest version counts, as in
+        Apache. Versions are wall clock times of the clients' hosts: one that left, or the client itself
+        earlier, does not count against a lower version.
+        """
         online = self._consumers.get(group)
         if online is None:
             return False
-        known = online.subscriptions.get(subscription.topic)
+        topic = subscription.topic
+        known = online.subscriptions.get(topic)
         if known is None or subscription.version > known.version:
-            weight = subscription.weight - (0 if known is None else known.weight)
-            if self._weight + weight > self._weight_max:
-                raise ClientsFull("the subscriptions of all groups take too much memory")
-            self._weight += weight
-            online.subscriptions[subscription.topic] = subscription
-            self._subscribed()
+            self._replace(online, known, subscription, peer)
+        elif subscription.expression_type == known.expression_type and (
+            (subscription.expression, subscription.codes) == (known.expression, known.codes)
+        ):
+            self._weight -= online.drop_rival(topic, peer)
+            if online.owners[topic] not in online.members:
+                online.owners[topic] = peer
+        elif online.has_owner(topic, other_than=peer):
+            self._add_rival(online, subscription, peer)
+        else:  # pulls with the version that was known are still served
+            self._replace(online, known, replace(subscription, version=known.version), peer)
         return known is None
+
+    def _replace(
+        self, online: ConsumerGroup, known: Subscription | None, subscription: Subscription, peer: Peer
+    ) -> None:
+        self._weight -= online.drop_rival(subscription.topic, peer)
+        self._add_weight(subscription.weight - (0 if known is None else known.weight))
+        online.subscriptions[subscription.topic] = subscription
+        online.owners[subscription.topic] = peer
+        self._subscribed()
+
+    def _add_rival(self, online: ConsumerGroup, subscription: Subscription, peer: Peer) -> None:
+        """Keep the rival of the highest version."""
+        before = online.rivals.get(subscription.topic)
+        is_other = before is not None and before[0] is not peer and before[0] in online.members
+        if before is not None and is_other and before[1].version > subscription.version:
+            return
+        self._add_weight(subscription.weight - (0 if before is None else before[1].weight))
+        online.rivals[subscription.topic] = peer, subscription
+
+    def _add_weight(self, weight: int) -> None:
+        if self._weight + weight > self._weight_max:
+            raise ClientsFull("the subscriptions of all groups take too much memory")
+        self._weight += weight
+
+    def _promote_rivals(self, online: ConsumerGroup, gone: Peer) -> None:
+        """The owner left: the subscription of a member that is still there counts."""
+        for topic in [topic for topic, owner in online.owners.items() if owner is gone]:
+            peer, rival = online.rivals.get(topic, (gone, None))
+            if rival is not None and peer in online.members:
+                known = online.subscriptions[topic]
+                self._replace(online, known, replace(rival, version=known.version), peer)
+                online.fingerprint = None if online.fingerprint is None else 0  # all send theirs again
 
     def unsubscribe_others(self, group: str, topics: set[str]) -> bool:
         """Remove all subscriptions but `topics`, which are all subscribed; True if one was removed."""
@@ -192,7 +257,9 @@ class ClientTable:
             return False
         gone = [topic for topic in online.subscriptions if topic not in topics]
         for topic in gone:
-            self._weight -= online.subscriptions.pop(topic).weight
+            self._weight -= online.weight(topic)
+            del online.subscriptions[topic], online.owners[topic]
+            online.rivals.pop(topic, None)
         self._subscribed()
         return bool(gone)
 
@@ -236,7 +303,9 @@ class ClientTable:
             del self._consumers[group]
             self._subscribed()
             self.broadcasting.discard(group)
-            self._weight -= sum(subscription.weight for subscription in online.subscriptions.values())
+            self._weight -= sum(map(online.weight, online.subscriptions))
+        else:
+            self._promote_rivals(online, peer)
         self._leave(self._consumes, peer, group)
         return True
 

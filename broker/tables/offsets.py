@@ -118,7 +118,9 @@ class ConsumerOffsets:
         self._changed((target,))
 
     def remove_topic(self, topic: str) -> None:
-        self._remove([(group, topic) for group in self.groups_of(topic)])
+        """Remove the offsets and last pulls of all groups."""
+        groups = {*self.groups_of(topic), *self.pulls_by_group(topic)}
+        self._remove([(group, topic) for group in sorted(groups)])
 
     def remove_group(self, group: str) -> None:
         self._remove([(group, topic) for topic in self.topics_of(group)])
@@ -175,6 +177,11 @@ class ConsumerOffsets:
         """Queue → last pull offset; callers may change existing entries. None: there is none yet."""
         return self._pulls.get(f"{topic}@{group}")
 
+    def pulls_by_group(self, topic: str) -> dict[str, Offsets]:
+        """Group → queue → last pull offset."""
+        start = f"{topic}@"
+        return {key[len(start) :]: dict(of) for key, of in self._pulls.items() if key.startswith(start)}
+
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
         """-1 if the group never pulled the queue."""
         return self._pulls.get(f"{topic}@{group}", {}).get(queue_id, -1)
@@ -230,7 +237,7 @@ class ConsumerOffsets:
         if queue_id >= 0:
             self._set(group, topic, queue_id, queue_offset, note=False)
             self._changed((group,))
-        elif key in self._table:
+        elif key in self._table or key in self._pulls:
             self._remove([(group, topic)], note=False)
 
     def _set(
@@ -263,7 +270,7 @@ class ConsumerOffsets:
     def _remove(self, pairs: list[tuple[str, str]], note: bool = True) -> None:
         gone = set(pairs)
         for group, topic in pairs:
-            self._count -= len(self._table.pop(f"{topic}@{group}"))
+            self._count -= len(self._table.pop(f"{topic}@{group}", ()))
             if note:
                 self._on_commit(f"{topic}@{group}", -1, -1, 0)
             _drop(self._topics, group, topic)
@@ -282,9 +289,10 @@ def _is_lmq(key: str, queues: Offsets) -> bool:
 
 
 def _drop(index: dict[str, set[str]], key: str, item: str) -> None:
-    index[key].discard(item)
-    if not index[key]:
-        del index[key]
+    items = index.get(key, set())
+    items.discard(item)
+    if not items:
+        index.pop(key, None)
 
 
 def _pair(key: object) -> tuple[str, str]:

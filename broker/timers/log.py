@@ -2,8 +2,9 @@
 
 A timer record (Apache: unit) has 52 bytes: size i32, position of the previous record of its slot i64, magic
 i32, write time i64, delay i32 (both ms), physical offset i64, size i32, Java hash of the real topic i32,
-reserved i64. A file without space for another record and 16 bytes ends with a blank. Written with pwrite,
-read through mappings. Loop thread, except `sync`, which may run in another one.
+reserved i64. A file without space for another record and 16 bytes ends with a blank. Written with pwrite, read
+with pread: on a full tmpfs, reading a hole through a mapping is SIGBUS. Loop thread, except `sync`, which may
+run in another one.
 """
 
 import mmap
@@ -55,7 +56,7 @@ class TimerRecord(NamedTuple):
 
 
 class TimerLogFile:
-    """One file, mapped for reading; size and name are durable before anything is written. Raises OSError."""
+    """One file; size and name are durable before anything is written. Raises OSError."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:
         self.path = path
@@ -69,10 +70,16 @@ class TimerLogFile:
         except OSError:
             os.close(self.fd)
             raise
-        self.map = mmap.mmap(self.fd, size, prot=mmap.PROT_READ)
+
+    def survey(self, survey: TimerLogSurvey) -> bool:
+        """Check its records, up to the first hole; whether the log continues in the next file."""
+        size, hole = os.fstat(self.fd).st_size, os.lseek(self.fd, 0, os.SEEK_HOLE)
+        if hole == 0:
+            return False
+        with mmap.mmap(self.fd, hole, prot=mmap.PROT_READ) as window:
+            return survey.check_file(window, self.start) and hole == size
 
     def close(self) -> None:
-        self.map.close()
         os.close(self.fd)
 
 
@@ -145,7 +152,7 @@ class TimerLog:
         """Check all records, for slots of `step_ms` from `read_ms` on."""
         survey = TimerLogSurvey(step_ms, read_ms, self.start)
         for file in self._files:
-            if not survey.check_file(file.map, file.start):
+            if not file.survey(survey):
                 break
         return survey
 
@@ -171,7 +178,7 @@ class TimerLog:
         if self._files:
             file = self._files[-1]
             at = end - file.start
-            if at < self.file_bytes and any(file.map[at : at + RECORD_LAYOUT.size]):
+            if at < self.file_bytes and any(os.pread(file.fd, RECORD_LAYOUT.size, at)):
                 os.ftruncate(file.fd, at)
                 os.ftruncate(file.fd, self.file_bytes)
         self.end = end
@@ -230,9 +237,8 @@ class TimerLog:
     def _record_at(self, file: TimerLogFile, at: int) -> TimerRecord | None:
         if at + RECORD_LAYOUT.size > self.file_bytes:
             return None
-        size, prev, magic, write_ms, delay_ms, physical, length, topic_hash, _ = RECORD_LAYOUT.unpack_from(
-            file.map, at
-        )
+        data = os.pread(file.fd, RECORD_LAYOUT.size, at)
+        size, prev, magic, write_ms, delay_ms, physical, length, topic_hash, _ = RECORD_LAYOUT.unpack(data)
         if (
             size != RECORD_LAYOUT.size
             or magic | MAGIC_BITS != MAGIC_BITS
@@ -246,4 +252,4 @@ class TimerLog:
         """Whether the log continues in the next file."""
         if at + BLANK.size > self.file_bytes:
             return True
-        return int(BLANK.unpack_from(file.map, at)[2]) == BLANK_MAGIC
+        return int(BLANK.unpack(os.pread(file.fd, BLANK.size, at))[2]) == BLANK_MAGIC

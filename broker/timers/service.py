@@ -18,6 +18,7 @@ from firearrow.broker.base.errors import Refusal, StartError
 from firearrow.broker.base.options import Options
 from firearrow.broker.context.broker_context import BrokerContext
 from firearrow.broker.tables import name_rules
+from firearrow.broker.timers.checkpoint import TimerCheckpoint
 from firearrow.broker.timers.deliver import TimerDelivery
 from firearrow.broker.timers.dequeue import TimerDequeue
 from firearrow.broker.timers.enqueue import TimerEnqueue
@@ -26,6 +27,7 @@ from firearrow.broker.timers.rebuild import TimerRebuild, TrustedCheckpoint
 from firearrow.broker.timers.recall_handle import delete_key
 from firearrow.broker.timers.recovery import Recovery, TimerFileCheck
 from firearrow.broker.timers.timer_files import TimerFolder
+from firearrow.broker.timers.wheel import WHEEL_BYTES, TimerWheel
 
 log = logging.getLogger("firearrow.timers")
 
@@ -247,14 +249,33 @@ class TimerService:
 
 
 class DisabledTimers:
-    """The timer with timerWheelEnable=false: opens no file; `rules` refuses every timer message."""
+    """The timer with timerWheelEnable=false: delivers nothing; `rules` refuses every timer message.
+
+    Messages that wait from before are counted once, at start, and logged.
+    """
 
     is_late = False
+
+    def __init__(self, store: MessageStore, options: Options) -> None:
+        self._store = store
+        self._options = options
+        self._waiting = 0
 
     def restore(self, name: str, number: int, value: int) -> None:
         """Ignored: without a timer nothing is delivered twice."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        try:
+            self._waiting = waiting_messages(self._store, self._options)
+        except OSError as error:
+            raise _unusable(self._store.root, error) from None
+        if self._waiting:
+            log.warning(
+                "timerWheelEnable=false, but %d messages wait in the timer (delayed ones, and popped ones for "
+                "their acknowledgement) and are not delivered: start the broker with timerWheelEnable=true "
+                "before the log's retention deletes them; those that are due are delivered at once then",
+                self._waiting,
+            )
 
     def stop(self) -> None: ...
 
@@ -272,7 +293,22 @@ class DisabledTimers:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
 
     def runtime(self) -> dict[str, str]:
-        return dict(NO_TIMER)
+        return NO_TIMER | {"timerCongestNum": str(self._waiting)}
+
+
+def waiting_messages(store: MessageStore, options: Options) -> int:
+    """Messages of the timer that are not delivered, read from its files, which are not changed. OSError."""
+    root, count = Path(store.root), 0
+    first, wheel_path, checkpoint_path = 0, root / "timerwheel", root / "config" / "timercheck"
+    if checkpoint_path.exists() and wheel_path.exists() and wheel_path.stat().st_size == WHEEL_BYTES:
+        checkpoint = TimerCheckpoint(checkpoint_path)
+        wheel = TimerWheel(wheel_path, options.timer_precision_ms)
+        wheel.load(checkpoint.read_ms)
+        first, count = checkpoint.queue_offset, wheel.count
+        checkpoint.close()
+        wheel.close()
+    low, high = store.reader.min_offset(*QUEUE), store.reader.max_offset(*QUEUE)
+    return count + max(high - max(first, low), 0)
 
 
 def _open(store: MessageStore, options: Options, clock: Clock) -> TimerFolder:

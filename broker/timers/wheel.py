@@ -1,12 +1,11 @@
 """The file `timerwheel`: a ring of slots, each the head of a chain in the timer log (store-and-broker §1.13).
 
-Written with pwrite, read through a mapping: on a full disk, a hole of the sparse file gives an OSError at the
-write, never SIGBUS. One byte per slot in memory states which slots are pending. Loop thread, except `sync`,
-which may run in another one.
+Written with pwrite, read with pread: on a full disk, a hole of the sparse file gives an OSError at the write.
+Through a mapping it would be SIGBUS, on tmpfs even at a read. One byte per slot in memory states which slots
+are pending. Loop thread, except `sync`, which may run in another one.
 """
 
 import logging
-import mmap
 import os
 import struct
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ BLANK_SLOTS = 60
 """Slots that are kept free."""
 SLOTS = 2 * ROUND
 SLOT = struct.Struct(">qqqii")
+WHEEL_BYTES = SLOTS * SLOT.size
 PAGE_BYTES = 4096
 DATA_BYTES_MAX = 1 << 20
 
@@ -45,7 +45,7 @@ class TimerWheel:
 
     def __init__(self, path: Path, step_ms: int) -> None:
         self.step_ms = step_ms
-        if path.exists() and path.stat().st_size not in (0, SLOTS * SLOT.size):
+        if path.exists() and path.stat().st_size not in (0, WHEEL_BYTES):
             kept = set_aside(path)
             log.error(
                 "%s is not a timer wheel and is rebuilt from the timer log; it is kept as %s", path, kept
@@ -53,10 +53,9 @@ class TimerWheel:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         length = os.fstat(self._fd).st_size
         self.is_new = length == 0
-        os.ftruncate(self._fd, SLOTS * SLOT.size)
-        self._map = mmap.mmap(self._fd, SLOTS * SLOT.size, prot=mmap.PROT_READ)
+        os.ftruncate(self._fd, WHEEL_BYTES)
         self._pending = bytearray(SLOTS)
-        self._allocated = bytearray(SLOTS * SLOT.size // PAGE_BYTES + 1)
+        self._allocated = bytearray(WHEEL_BYTES // PAGE_BYTES + 1)
         self.count = 0
 
     def slot(self, time_ms: int) -> Slot:
@@ -70,7 +69,7 @@ class TimerWheel:
         """Allocate disk space for the slot, so that `put` cannot fail. Raises OSError."""
         at = time_ms // self.step_ms % SLOTS * SLOT.size
         if not self._allocated[at // PAGE_BYTES]:
-            os.pwrite(self._fd, self._map[at : at + SLOT.size], at)
+            os.pwrite(self._fd, os.pread(self._fd, SLOT.size, at), at)
             self._allocated[at // PAGE_BYTES] = 1
 
     def put(self, slot: Slot) -> None:
@@ -123,11 +122,10 @@ class TimerWheel:
         os.fdatasync(self._fd)
 
     def close(self) -> None:
-        self._map.close()
         os.close(self._fd)
 
     def _stored(self, number: int) -> Slot:
-        return Slot(*SLOT.unpack_from(self._map, number * SLOT.size))
+        return Slot(*SLOT.unpack(os.pread(self._fd, SLOT.size, number * SLOT.size)))
 
     def used(self) -> Iterator[Slot]:
         """Yield every slot that was ever filled; holes of the sparse file are skipped."""
@@ -135,7 +133,7 @@ class TimerWheel:
         while (start := self._data_from(end)) is not None:
             end = min(os.lseek(self._fd, start, os.SEEK_HOLE), start + DATA_BYTES_MAX)
             start, end = start // SLOT.size * SLOT.size, -(-end // SLOT.size) * SLOT.size
-            for fields in SLOT.iter_unpack(self._map[start:end]):
+            for fields in SLOT.iter_unpack(os.pread(self._fd, end - start, start)):
                 if fields[0] and fields[2] >= 0:
                     yield Slot(*fields)
 

@@ -16,8 +16,14 @@ LEVELS_MS = (1000, 5000)
 
 
 class DelayHarness(Harness):
-    def __init__(self, folder: Path, offsets: bytes | None = None, now_ms: int = 1_700_000_000_000) -> None:
-        super().__init__(folder, LEVELS_MS, now_ms)
+    def __init__(
+        self,
+        folder: Path,
+        offsets: bytes | None = None,
+        now_ms: int = 1_700_000_000_000,
+        levels_ms: tuple[int, ...] = LEVELS_MS,
+    ) -> None:
+        super().__init__(folder, levels_ms, now_ms)
         self.offsets = DelayOffsets(self.clock)
         if offsets is not None:
             self.offsets.load(offsets)
@@ -29,7 +35,7 @@ class DelayHarness(Harness):
             self.offsets,
             self.clock,
             Stats("DefaultCluster", now_ms),
-            LEVELS_MS,
+            levels_ms,
         )
         self.listeners.append(self.delays.messages_arrived)
         for entry in self.journal.recover_entries():
@@ -165,3 +171,30 @@ def test_offsets_beyond_the_queue_are_corrected(tmp_path: Path) -> None:
 def test_a_damaged_file_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"offsetTable|delayOffset|level|JSON|end|text"):
         DelayOffsets(ManualClock()).load(text)
+
+
+def test_levels_that_were_removed_are_delivered_when_due(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """messageDelayLevel was shortened at a restart."""
+    before = DelayHarness(tmp_path)
+    for number in range(3):
+        before.put("T", b"%d" % number, DELAY="2")
+    before.timers.run(10)
+    stored, now_ms = before.offsets.to_json(), before.clock.now_ms()
+    before.close()
+    after = DelayHarness(tmp_path, stored, now_ms, levels_ms=(1000,))
+    assert "3 messages wait in delay level 2, but messageDelayLevel has 1 levels now" in caplog.text
+    after.timers.run(4000)
+    assert after.bodies("T") == [], "not before they are due"
+    after.timers.run(2000)
+    assert after.bodies("T") == [b"0", b"1", b"2"]
+    assert after.offsets.get(2) == 3
+    assert after.delays.info()["scheduleMessageOffset_2"] == "3,3"
+    after.put("T", b"new", DELAY="2")
+    after.timers.run(1001)
+    assert after.bodies("T")[-1] == b"new", "new messages get the last level that there is"
+    after.close()
+    caplog.clear()
+    DelayHarness(tmp_path, after.offsets.to_json(), after.clock.now_ms(), levels_ms=(1000,))
+    assert "wait in delay level" not in caplog.text

@@ -178,13 +178,13 @@ def test_weight_of_subscriptions() -> None:
     weight = Subscription("T").weight
     table, peer = ClientTable(CLOCK, weight_max=2 * weight), RecordedPeer()
     table.begin_consumer("G", member(peer), "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET")
-    assert table.subscribe("G", Subscription("A"))
-    assert table.subscribe("G", Subscription("B"))
+    assert table.subscribe("G", Subscription("A"), peer)
+    assert table.subscribe("G", Subscription("B"), peer)
     with pytest.raises(ClientsFull, match="memory"):
-        table.subscribe("G", Subscription("C"))
+        table.subscribe("G", Subscription("C"), peer)
     table.leave_all(peer)
     table.begin_consumer("G", member(peer), "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET")
-    assert table.subscribe("G", Subscription("C"))
+    assert table.subscribe("G", Subscription("C"), peer)
 
 
 def test_queues_with_offsets() -> None:

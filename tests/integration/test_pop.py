@@ -4,7 +4,7 @@ import base64
 import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,8 +23,9 @@ from tests.integration.pops import (
     until_popped,
 )
 from tests.support.broker_process import BrokerProcess
+from tests.support.client_socket import ClientSocket
 from tests.support.messages import read_messages
-from tests.support.requests import send, send_ext
+from tests.support.requests import send, send_ext, topic_ext
 
 _numbers = itertools.count(1)
 
@@ -245,6 +246,63 @@ def test_priority_is_popped_first(tmp_path: Path) -> None:
             assert sent.ext["queueId"] == str(min(priority, 3))
         got = [bodies(pop(client, "P", maxMsgNums="1"))[0] for _ in range(5)]
         assert got == [b"3", b"9", b"2", b"1", b"0"]
+
+
+def priority_topic(client: ClientSocket, queues: int) -> None:
+    ext = topic_ext("P", queues) | {"attributes": "+message.type=PRIORITY"}
+    assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+
+
+def send_priorities(client: ClientSocket, priorities: range) -> None:
+    for priority in priorities:
+        properties = f"_SYS_MSG_PRIORITY_\x01{priority}\x02"
+        sent = client.ask(RequestCode.SEND_MESSAGE_V2, send_ext("P", i=properties), b"%d" % priority)
+        assert sent.ext["queueId"] == str(priority)
+
+
+@pytest.mark.parametrize("ascending", [True, False])
+def test_retries_keep_their_priority_in_separate_queues(tmp_path: Path, ascending: bool) -> None:
+    """Apache's PopPriorityIT: useSeparateRetryQueue, before and after the topic gets more queues."""
+    settings = (
+        *("--set", "useSeparateRetryQueue=true", "--set", "popFromRetryProbabilityForPriority=100"),
+        *("--set", f"priorityOrderAsc={str(ascending).lower()}"),
+    )
+    with quick_broker(tmp_path / "store", *settings) as broker, broker.connect() as client:
+        priority_topic(client, 4)
+        send_priorities(client, range(4))
+        order = [3, 2, 1, 0] if ascending else [0, 1, 2, 3]
+        first = pop(client, "P", invisibleTime="500")
+        assert [record.queue_id for record in records(first)] == order
+        assert until(lambda: revived(client, 4) == 4)
+        again = pop(client, "P", invisibleTime="500")
+        found = [(record.queue_id, record.queue_offset, record.reconsume_times) for record in records(again)]
+        assert found == [(queue_id, 0, 1) for queue_id in order], "each in its own queue"
+        priority_topic(client, 8)
+        send_priorities(client, range(4, 8))
+        assert until(lambda: revived(client, 4) == 8)
+        third = pop(client, "P", invisibleTime="500")
+        more = [7, 6, 5, 4] if ascending else [4, 5, 6, 7]
+        assert [record.queue_id for record in records(third)] == [*order, *more]
+        assert until(lambda: revived(client, 8) == 16), "the retry topic has as many queues now"
+        last = pop(client, "P")
+        assert [record.queue_id for record in records(last)] == (
+            [*more, *order] if ascending else [*order, *more]
+        )
+        assert all(ack(client, last, record).code == 0 for record in records(last))
+
+
+def revived(client: ClientSocket, queues: int) -> int:
+    """Messages that the retry topic has got so far."""
+    ext = {"topic": f"%RETRY%{GROUP}_P"}
+    ends = [client.ask(RequestCode.GET_MAX_OFFSET, ext | {"queueId": str(n)}) for n in range(queues)]
+    return sum(int(end.ext["offset"]) for end in ends)
+
+
+def until(is_done: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while not is_done() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return is_done()
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,28 @@ def test_without_the_wheel_timers_are_refused(tmp_path: Path) -> None:
         assert table["timerCongestNum"] == "0"
 
 
+def test_a_start_without_the_wheel_reports_what_waits(tmp_path: Path) -> None:
+    """They are not delivered before the wheel is back, and then at once."""
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+        for number in range(3):
+            assert timed(client, "Stuck", b"%d" % number, TIMER_DELAY_MS="1500").code == 0
+        assert broker.stop() == 0
+    off = (*QUICK, "--set", "timerWheelEnable=false")
+    with BrokerProcess(tmp_path / "store", *off) as broker, broker.connect() as client:
+        assert "timerWheelEnable=false, but 3 messages wait in the timer" in broker.log.read_text()
+        table = orjson.loads(client.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+        assert table["timerCongestNum"] == "3"
+        time.sleep(2)
+        assert read_messages(client, "Stuck") == []
+        assert broker.stop() == 0
+    with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
+        assert len(wait_for_messages(client, "Stuck", 3)) == 3
+        time.sleep(0.5)
+        assert broker.stop() == 0
+    with BrokerProcess(tmp_path / "store", *off) as broker:
+        assert broker.log.read_text().count("wait in the timer") == 1, "that of the second start"
+
+
 def recall(connection: ClientSocket, topic: str, handle: str) -> RemotingCommand:
     ext = {"producerGroup": "PG", "topic": topic, "recallHandle": handle}
     return connection.ask(RequestCode.RECALL_MESSAGE, ext)

@@ -11,6 +11,7 @@ from firearrow._native.store.files.segment import fail_next, heal
 from firearrow._native.store.log.record import decode
 from firearrow._native.store.log.results import PutRefused
 from firearrow._native.store.message_store import GetStatus, InnerMessage, MessageStore
+from firearrow._native.store.store_reader import COMPARED_MAX
 from tests.support.stores import HOST, HOST_V6, bodies, item, open_store, properties_of, put, read, split
 
 
@@ -229,6 +230,51 @@ def test_keys_and_tags_are_found_in_their_own_topics(tmp_path: Path) -> None:
             ):
                 records, _, _ = store.reader.query(topic, key, 32, 0, 1 << 40, tag)
                 assert [decode(record).body for record in records] == wanted
+
+
+def same_hash(number: int) -> str:
+    """Keys of one Java hash, for 17 bits of a number."""
+    return "".join("Aa" if number >> bit & 1 else "BB" for bit in range(17))
+
+
+def test_a_key_is_found_among_others_of_its_hash(tmp_path: Path) -> None:
+    """The index knows only hashes: of keys, of unique keys, of tags, and of topic and key together."""
+    with open_store(tmp_path, index_slots=1000, index_entries=1000) as store:
+        put(store, b"key", "Aa", properties=properties_of(KEYS=f"x {same_hash(0)} y"))
+        put(store, b"unique", "Aa", properties=properties_of(UNIQ_KEY=same_hash(1)))
+        put(store, b"tag", "Aa", properties=properties_of(TAGS=same_hash(2)))
+        for number in range(100):
+            other, topic = same_hash(100 + number), "BB" if number % 2 else "Aa"
+            put(store, b"", topic, properties=properties_of(KEYS=other, UNIQ_KEY=other, TAGS=other))
+            put(store, b"", "BB", properties=properties_of(KEYS=same_hash(0), TAGS=same_hash(2)))
+        store.write()
+        for number, tag, wanted in ((0, False, b"key"), (1, False, b"unique"), (2, True, b"tag")):
+            records, _, _ = store.reader.query("Aa", same_hash(number), 1, 0, 1 << 40, tag)
+            assert [decode(record).body for record in records] == [wanted]
+        records, _, _ = store.reader.query("BB", same_hash(0), 3, 0, 1 << 40)
+        assert len(records) == 3
+        assert store.reader.query("Aa", same_hash(3), 3, 0, 1 << 40)[0] == []
+
+
+def test_a_record_with_a_key_twice_counts_once(tmp_path: Path) -> None:
+    with open_store(tmp_path, index_slots=1000, index_entries=1000) as store:
+        for number in range(3):
+            put(store, b"%d" % number, properties=properties_of(KEYS="k k k", UNIQ_KEY="k"))
+        store.write()
+        records, _, _ = store.reader.query("T", "k", 2, 0, 1 << 40)
+        assert [decode(record).body for record in records] == [b"1", b"2"]
+
+
+def test_comparisons_of_a_query_are_bounded(tmp_path: Path) -> None:
+    with open_store(tmp_path, index_slots=1000, index_entries=COMPARED_MAX + 100) as store:
+        for number in range(COMPARED_MAX):
+            put(store, b"", properties=properties_of(KEYS=same_hash(number)))
+        store.write()
+        assert len(store.reader.query("T", same_hash(0), 1, 0, 1 << 40)[0]) == 1
+        put(store, b"", properties=properties_of(KEYS=same_hash(COMPARED_MAX)))
+        store.write()
+        assert store.reader.query("T", same_hash(0), 1, 0, 1 << 40)[0] == []
+        assert len(store.reader.query("T", same_hash(1), 1, 0, 1 << 40)[0]) == 1
 
 
 def test_search_by_time(store: MessageStore) -> None:

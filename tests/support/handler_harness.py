@@ -23,6 +23,7 @@ from firearrow.broker.handlers.reset_offsets import ResetsHandler
 from firearrow.broker.handlers.topics import CleaningHandler, TopicsHandler
 from firearrow.broker.net.dispatch import Dispatch
 from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -46,6 +47,7 @@ class FakeStore:
     near: bool = True
     min_physical: int = 0
     dropped: list[str] = field(default_factory=list)
+    written: int = 1000
 
     @property
     def reader(self) -> "FakeStore":
@@ -79,6 +81,12 @@ class FakeStore:
     def queues(self) -> list[tuple[str, int]]:
         return list(self.times)
 
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        return self.max_offset(topic, queue_id)
+
+    def write(self) -> int:
+        return self.written
+
     def drop_topic(self, topic: str) -> int:
         self.dropped.append(topic)
         return 1
@@ -101,6 +109,7 @@ class HandlerHarness:
         self.groups = GroupTable(self.clock)
         self.offsets = ConsumerOffsets(self.clock)
         self.table = ClientTable(self.clock)
+        self.deleted = DeletedTopics(self.offsets, self.table, self.clock)
         self.locks = RebalanceLocks(self.clock)
         self.stats = Stats("DefaultCluster", self.clock.now_ms())
         filters = FilterCache(self.config, self.table.subscription)
@@ -108,16 +117,25 @@ class HandlerHarness:
         self.serve(
             self.clients,
             OffsetsHandler(
-                store, self.topics, self.groups, self.offsets, self.config, make_durable=lambda: None
+                store,
+                self.topics,
+                self.groups,
+                self.offsets,
+                self.deleted,
+                self.config,
+                make_durable=lambda: None,
             ),
             QueuesHandler(store),
             LocksHandler(self.locks),
-            TopicsHandler(store, self.topics, self.offsets, self.config, self.clock, self.stats),
+            TopicsHandler(
+                store, self.topics, self.offsets, self.deleted, self.config, self.clock, self.stats
+            ),
             GroupsHandler(self.groups, self.offsets, self.config, self.stats),
             ResetsHandler(store, self.topics, self.groups, self.offsets, self.table, self.config),
             CleaningHandler(
                 store,
                 self.topics,
+                self.deleted,
                 delete_expired=lambda: self.asked.append("delete expired"),
                 clean_queues=lambda: self.asked.append("clean queues"),
             ),

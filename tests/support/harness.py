@@ -23,6 +23,7 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.context.broker_context import BrokerContext, Tables
 from firearrow.broker.services.table_saver import TableSaver
 from firearrow.broker.tables.clients import ClientTable
+from firearrow.broker.tables.deleted_topics import DeletedTopics
 from firearrow.broker.tables.groups import GroupTable
 from firearrow.broker.tables.locks import RebalanceLocks
 from firearrow.broker.tables.offsets import ConsumerOffsets
@@ -91,13 +92,16 @@ class Harness:
         clients: ClientTable | None = None,
     ) -> BrokerContext:
         """What services are built from, around this store; empty tables for those that are not given."""
+        offsets = offsets if offsets is not None else ConsumerOffsets(self.clock)
+        clients = clients if clients is not None else ClientTable(self.clock)
         tables = Tables(
             topics if topics is not None else TopicTable(self.clock),
             groups if groups is not None else GroupTable(self.clock),
-            offsets if offsets is not None else ConsumerOffsets(self.clock),
-            clients if clients is not None else ClientTable(self.clock),
+            offsets,
+            clients,
             RebalanceLocks(self.clock),
             RequestModes(),
+            DeletedTopics(offsets, clients, self.clock),
             topics_loaded=True,
         )
         stats = Stats(options.cluster_name, self.clock.now_ms())

@@ -294,8 +294,10 @@ cdef class Segment:
         into a mapped page takes 10 us then, and 2 to 5 ms on blocks that were only allocated.
         """
         cdef int64_t step = min(max(self.reserved, <int64_t> PAGE_BYTES), step_max)
-        cdef int64_t goal = min(
-            max(until, self.reserved + step) + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size
+        cdef int64_t rounded = min(until + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size)
+        cdef int64_t goal = max(
+            rounded,
+            min(self.reserved + step + PAGE_BYTES - 1 & ~<int64_t> (PAGE_BYTES - 1), self.size),
         )
         cdef int64_t chunk
         cdef bint opened = self.fd < 0
@@ -311,6 +313,8 @@ cdef class Segment:
                 status = write_fully(self.fd, self.reserved, ZEROS, chunk)
             if status == 0:
                 self.reserved += chunk
+            elif goal > rounded:
+                goal, status = rounded, 0         # a full disk: the blocks may be there already
         if opened and self.fd >= 0:
             c_close(self.fd)
             self.fd = -1

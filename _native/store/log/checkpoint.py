@@ -7,6 +7,7 @@ broker runs, the seal is open: its fingerprint only counts queues and index file
 file since, the seal is ignored. Owner: MessageStore; written by one thread at a time.
 """
 
+import contextlib
 import os
 import struct
 import zlib
@@ -53,6 +54,24 @@ class Checkpoint:
         except FileNotFoundError:
             return Checkpoint()
         return Checkpoint(*NUMBERS.unpack(raw)) if len(raw) == NUMBERS.size else Checkpoint()
+
+    @staticmethod
+    def reserve(path: str) -> None:
+        """Create the file, without numbers and seal, so that `save` needs no disk space later. On a disk
+        without space there is none yet."""
+        if os.path.exists(path):
+            return
+        with contextlib.suppress(OSError), open(path, "xb") as file:
+            file.write(bytes(FILE_BYTES))
+
+    @staticmethod
+    def revoke(path: str) -> None:
+        """Write the numbers of an unknown state: the next start trusts nothing. OSError."""
+        try:
+            Checkpoint().save(path, b"", closed=False)
+        except OSError:
+            if Checkpoint.load(path) != Checkpoint() or Checkpoint().seal(path) is not None:
+                raise  # else it says nothing that could be trusted
 
     def seal(self, path: str) -> Seal | None:
         """The seal; None if there is none or Apache wrote the file since. A corrupt one counts as open with

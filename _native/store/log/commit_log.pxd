@@ -47,6 +47,8 @@ cdef class CommitLog:
     cdef public int64_t trusted
     cdef public int64_t refused           # number of queue entries found that do not match their record
     cdef public int64_t size_max          # largest record, in bytes
+    cdef bint on_tmpfs                    # reading a hole of a mapped file may be SIGBUS
+    cdef int64_t data_from, data_until    # a range without holes, found by `has_data`
 
     cdef int64_t start(self) except -1
     cdef Segment segment_at(self, int64_t physical_offset)
@@ -57,6 +59,8 @@ cdef class CommitLog:
     cdef uint8_t *reserve_record(self, int64_t size, int64_t *physical_offset) except NULL
     cdef int64_t write(self) except -1
     cdef void drop_staged(self) noexcept
+    cdef bint is_backed(self, int64_t physical_offset, const uint8_t *at, int64_t available) except -1
+    cdef bint has_data(self, int64_t physical_offset, int64_t length) except -1
     cdef int look(self, int64_t physical_offset, bint check_crc, RecordView *view) except -100
     cdef Segment segment_for(self, int64_t physical_offset)
     cdef int make_segment(self, int64_t base) except -1

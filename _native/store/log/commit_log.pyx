@@ -1,5 +1,6 @@
 """CommitLog: the segments of all messages in order (see commit_log.pxd). Knows no topics or queues."""
 
+import errno
 import os
 from threading import Lock
 
@@ -7,7 +8,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int32_t
 from libc.string cimport memset
 
-from firearrow._native.base.endian cimport put_i32
+from firearrow._native.base.endian cimport get_i32, put_i32
 from firearrow._native.store.files.layout cimport MAGIC_BLANK, RECORD_END_BYTES
 from firearrow._native.store.log.record cimport (
     RECORD_BLANK, RECORD_CUT, RECORD_OK, RecordView, check_record, record_of,
@@ -17,11 +18,24 @@ from firearrow._native.store.files.sync_gate cimport SyncGate, free_sync_gate, n
 
 from firearrow._native.store.files.preallocation import Preallocator
 from firearrow._native.store.files.errors import StoreDamaged
+from firearrow._native.store.files.segment import allocate_blocks
 from firearrow._native.store.files.directory_sync import make_dirs, fsync_dir
 from firearrow._native.store.files.segment_files import (
     foreign_size, is_of_another_size, repaired_files, named_files, rolled_files,
 )
 from firearrow._native.store.files.recycled_segment import RecycledSegment
+
+cdef extern from *:
+    """
+    #include <sys/vfs.h>
+
+    static int fa_is_tmpfs(const char *folder)
+    {
+        struct statfs about;
+        return statfs(folder, &about) == 0 && about.f_type == 0x01021994;
+    }
+    """
+    int fa_is_tmpfs(const char *folder)
 
 cdef bytes ZEROS = bytes(65536)
 
@@ -46,6 +60,7 @@ cdef class CommitLog:
         self.segments = []
         self.creating = Lock()
         self.size_max = segment_bytes
+        self.on_tmpfs = fa_is_tmpfs(os.fsencode(self.folder))
         self.sync_gate = new_sync_gate()
 
     def __dealloc__(self):
@@ -58,8 +73,9 @@ cdef class CommitLog:
     def open(folder, int64_t segment_bytes, repair_log not None, str root not None):
         """Open for appending and repair the files; recovery sets the positions. OSError, StoreForeign,
         StoreDamaged."""
-        cdef CommitLog log = CommitLog(folder, segment_bytes)
-        make_dirs(log.folder)
+        cdef CommitLog log
+        make_dirs(os.fspath(folder))
+        log = CommitLog(folder, segment_bytes)
         log.recycled = RecycledSegment(root, segment_bytes)
         log.preallocator = Preallocator()
         found = named_files(log.folder)
@@ -140,9 +156,51 @@ cdef class CommitLog:
         """Check the record at an offset; a RecordState. RECORD_CUT outside the log. Ignores `written`."""
         cdef int64_t available = 0
         cdef const uint8_t *at = self.bytes_at(physical_offset, &available)
-        if at is NULL:
+        if at is NULL or (self.on_tmpfs and not self.is_backed(physical_offset, at, available)):
             return RECORD_CUT
         return check_record(at, available, self.size_max, check_crc, view)
+
+    cdef bint is_backed(self, int64_t physical_offset, const uint8_t *at, int64_t available) except -1:
+        """Whether a record on tmpfs can be read through the mapping. There, reading a hole takes a page, and
+        is SIGBUS if there is none. False: nothing was written at the offset. OSError: the record has a hole,
+        and there is no space for it.
+        """
+        cdef int64_t size
+        if physical_offset < self.written:
+            return True
+        if not self.has_data(physical_offset, min(available, <int64_t> RECORD_END_BYTES)):
+            return False
+        size = min(<int64_t> get_i32(at), min(available, self.size_max))
+        if not self.has_data(physical_offset, size):
+            if self.readonly:
+                return False
+            segment = self.segment_at(physical_offset)
+            number = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                allocate_blocks(number, physical_offset - segment.base, size)
+            finally:
+                os.close(number)
+        return True
+
+    cdef bint has_data(self, int64_t physical_offset, int64_t length) except -1:
+        """Whether no byte of the range is in a hole of its file. OSError."""
+        cdef Segment segment
+        if self.data_from <= physical_offset and physical_offset + length <= self.data_until:
+            return True
+        segment = self.segment_at(physical_offset)
+        at = physical_offset - segment.base
+        number = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if os.lseek(number, at, os.SEEK_DATA) > at:
+                return False
+            self.data_from, self.data_until = physical_offset, segment.base + os.lseek(number, at, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # no data from there on
+                raise
+            return False
+        finally:
+            os.close(number)
+        return physical_offset + length <= self.data_until
 
     def record(self, int64_t physical_offset, bint check_crc=True):
         """The decoded record at an offset, or None."""
@@ -372,6 +430,7 @@ cdef class CommitLog:
             segment = self.segments.pop()
             segment.discard(True)
         self.written = self.flushed = physical_offset
+        self.data_from = self.data_until = 0
         self.staging_bytes = 0
         segment = self.segment_at(physical_offset)
         if segment is not None:

@@ -288,12 +288,13 @@ cdef class Dispatch:
                 queue.named = True
             raise
 
-    def forget(self, bytes topic not None):
-        """Delete the queues of a topic, none of which may have staged entries; returns how many."""
+    def forget(self, bytes topic not None, int64_t queue_id=-1):
+        """Delete the queues of a topic, or one of them, none of which may have staged entries; returns how
+        many."""
         cdef Py_ssize_t n
         self.forgotten += 1
         self.recent = None
-        gone = [key for key in self.queues if key[0] == topic]
+        gone = [key for key in self.queues if key[0] == topic and queue_id in (-1, key[1])]
         for key in gone:
             queue = self.queues[key]
             for n in range(self.unconfirmed_from, self.unconfirmed_count):

@@ -4,8 +4,10 @@ KeyHashes: the hashes under which the index finds a record.
 """
 
 import datetime
+import errno
 import os
 import re
+from itertools import islice
 from libc.stdint cimport uint32_t, uint64_t
 from firearrow._native.base.endian cimport get_i32, get_i64, put_i32, put_i64
 from firearrow._native.base.memory cimport prefetch_write
@@ -16,6 +18,7 @@ from firearrow._native.store.files.layout cimport (
 )
 from firearrow._native.store.files.segment cimport Segment
 from firearrow._native.store.files.directory_sync import make_dirs, fsync_dir
+from firearrow._native.store.files.segment import allocate_blocks
 from cpython.mem cimport PyMem_Free
 from libc.string cimport memchr
 from firearrow._native.base.hash cimport index_hash, java_hash_more
@@ -77,7 +80,19 @@ cdef class IndexFile:
             raise OSError(-status, os.strerror(-status), self.file.path)
 
     def load(self):
-        """Blocks up to the last entry are allocated already."""
+        """Blocks up to the last entry are allocated already, except in a copy of the store that left out
+        zeros: there, a slot in a hole would be SIGBUS on a full disk. OSError."""
+        cdef int64_t needed = INDEX_HEADER_BYTES + self.slots * INDEX_SLOT_BYTES
+        number = os.open(self.file.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            count = int.from_bytes(os.pread(number, 4, INDEX_AT_COUNT), "big")
+            if os.fstat(number).st_blocks * 512 < needed + count * INDEX_ENTRY_BYTES:
+                allocate_blocks(number, 0, needed)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
+                raise OSError(error.errno, error.strerror, self.file.path) from None
+        finally:
+            os.close(number)
         last = self.entry(self.count()) - self.file.map
         self.file.reserved = last
 
@@ -207,25 +222,27 @@ cdef class IndexFile:
             )
         return True
 
-    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
-        """Physical offsets of entries with a hash, newest first, stored within the times (to the second)."""
+    def offsets(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms):
+        """Physical offsets of entries with a hash, newest first, stored within the times (to the second).
+        Nothing may be appended meanwhile."""
         cdef int64_t number, count = self.count(), steps = 0
         cdef int64_t began = get_i64(self.file.map), stored
         cdef uint8_t *at
-        found = []
         number = get_i32(self.slot(key_hash))
-        while 0 < number < count and len(found) < max_count and steps < count:
+        while 0 < number < count and steps < count:
             at = self.entry(number)
             stored = began + get_i32(at + INDEX_ENTRY_AT_SECONDS) * <int64_t> 1000
             if get_i32(at + INDEX_ENTRY_AT_SECONDS) < 0 or stored + 999 < begin_ms:
                 break
             if get_i32(at) == key_hash and stored <= end_ms:
-                found.append(get_i64(at + INDEX_ENTRY_AT_OFFSET))
+                yield get_i64(at + INDEX_ENTRY_AT_OFFSET)
             if not 0 < get_i32(at + INDEX_ENTRY_AT_PREVIOUS) < number:
                 break
             number = get_i32(at + INDEX_ENTRY_AT_PREVIOUS)
             steps += 1
-        return found
+
+    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
+        return list(islice(self.offsets(key_hash, begin_ms, end_ms), max_count))
 
 
 cdef class KeyIndex:
@@ -334,16 +351,18 @@ cdef class KeyIndex:
         self.named = True
         return file
 
-    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
-        """Physical offsets, newest first, over all files that may hold them."""
-        found = []
+    def offsets(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms):
+        """Physical offsets, newest first, over all files that may hold them. Nothing may be appended
+        meanwhile."""
         for file in reversed(self.files):
             began, _, _, _, _, count = file.header
-            if count > 1 and began <= end_ms and len(found) < max_count:
-                found += file.search(key_hash, begin_ms, end_ms, max_count - len(found))
+            if count > 1 and began <= end_ms:
+                yield from file.offsets(key_hash, begin_ms, end_ms)
             if count > 1 and began < begin_ms:
                 break
-        return found
+
+    def search(self, int32_t key_hash, int64_t begin_ms, int64_t end_ms, int64_t max_count):
+        return list(islice(self.offsets(key_hash, begin_ms, end_ms), max_count))
 
     @property
     def last(self):

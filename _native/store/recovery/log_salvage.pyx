@@ -62,11 +62,12 @@ cdef int64_t find_in_segment(CommitLog log, Segment segment, int64_t start, Reco
 cdef int64_t find_between(
     CommitLog log, Segment segment, int64_t low, int64_t high, RecordView *view
 ) except -2:
-    """The first valid record in one data range of a sparse file; -1 if there is none."""
+    """The first valid record in one data range of a sparse file; -1 if there is none. Reads nothing past it:
+    on a full tmpfs that would be SIGBUS."""
     cdef int64_t at = low
     while True:
         segment.ensure_mapped(False)
-        at = next_candidate(segment.map, segment.base, at, min(high, segment.size - HEAD_BYTES))
+        at = next_candidate(segment.map, segment.base, at, high - HEAD_BYTES)
         if at < 0:
             return -1
         if log.look(segment.base + at, True, view) == RECORD_OK:

@@ -32,7 +32,13 @@ def harness(store: MessageStore) -> HandlerHarness:
     harness.groups.find("G")
     harness.serve(
         OffsetsHandler(
-            store, harness.topics, harness.groups, harness.offsets, harness.config, make_durable=lambda: None
+            store,
+            harness.topics,
+            harness.groups,
+            harness.offsets,
+            harness.deleted,
+            harness.config,
+            make_durable=lambda: None,
         ),
         QueuesHandler(store),
     )

@@ -128,16 +128,28 @@ def test_no_notification_where_notifications_are_off(why: str) -> None:
     assert notices(peer) == []
 
 
-def test_a_subscription_is_replaced_by_a_newer_version_only() -> None:
-    harness, peer = HandlerHarness(), RecordedPeer()
-    for version, text in ((5, "A"), (4, "B"), (5, "C")):
-        alive(harness, beat(consumer("G", subscription("T", version, subString=text))), peer)
-    known = harness.table.subscription("G", "T")
-    assert known is not None
-    assert (known.version, known.expression) == (5, "A")
-    alive(harness, beat(consumer("G", subscription("T", 6, subString="D"))), peer)
-    assert (known := harness.table.subscription("G", "T"))
-    assert known.expression == "D"
+def test_a_subscription_is_replaced_by_a_newer_version_of_another_member_only() -> None:
+    """A later heartbeat of its own member replaces it, whatever the clock of the client's host says."""
+    harness, peer, other = HandlerHarness(), RecordedPeer(), RecordedPeer()
+
+    def known() -> tuple[int, str]:
+        found = harness.table.subscription("G", "T")
+        assert found is not None
+        return found.version, found.expression
+
+    for sender, client, version, text, expected in (
+        (peer, "c1", 5, "A", (5, "A")),
+        (other, "c2", 4, "B", (5, "A")),
+        (other, "c2", 5, "B", (5, "A")),
+        (peer, "c1", 4, "C", (5, "C")),
+        (other, "c2", 6, "D", (6, "D")),
+        (peer, "c1", 5, "C", (6, "D")),
+    ):
+        body = beat(consumer("G", subscription("T", version, subString=text)), client=client)
+        alive(harness, body, sender)
+        assert known() == expected
+    other.close()
+    assert known() == (6, "C")
 
 
 def test_a_fingerprint_stands_for_the_subscriptions() -> None:

@@ -48,23 +48,101 @@ def test_the_weight_of_subscriptions_is_bounded_and_released() -> None:
     table, peer, other = ClientTable(ManualClock(), weight_max=2 * one.weight), RecordedPeer(), RecordedPeer()
     begin(table, "G", member(peer))
     begin(table, "H", member(other))
-    assert table.subscribe("G", one)
-    assert not table.subscribe("G", one)
-    assert table.subscribe("H", one)
+    assert table.subscribe("G", one, peer)
+    assert not table.subscribe("G", one, peer)
+    assert table.subscribe("H", one, other)
     with pytest.raises(ClientsFull, match="memory"):
-        table.subscribe("H", Subscription("U"))
+        table.subscribe("H", Subscription("U"), other)
     with pytest.raises(ClientsFull, match="memory"):
-        table.subscribe("H", Subscription("T", "x" * 64, ("A",), frozenset({65}), 2))
+        table.subscribe("H", Subscription("T", "x" * 64, ("A",), frozenset({65}), 2), other)
     assert table.unsubscribe_others("G", set())
-    assert table.subscribe("H", Subscription("U"))
+    assert table.subscribe("H", Subscription("U"), other)
     table.leave_all(other)
     begin(table, "G", member(peer))
-    assert all(table.subscribe("G", Subscription(topic, "A", ("A",), frozenset({65}))) for topic in "AB")
+    both = [Subscription(topic, "A", ("A",), frozenset({65})) for topic in "AB"]
+    assert all(table.subscribe("G", subscription, peer) for subscription in both)
+
+
+def tagged(tag: str, version: int) -> Subscription:
+    return Subscription("T", tag, (tag,), frozenset({java_hash(tag)}), version)
+
+
+def effective(table: ClientTable) -> tuple[str, int]:
+    found = table.subscription("G", "T")
+    assert found is not None
+    return found.expression, found.version
+
+
+def test_a_lower_version_counts_once_the_newer_member_has_left() -> None:
+    table, old, new, third = ClientTable(ManualClock()), RecordedPeer(), RecordedPeer(), RecordedPeer()
+    for peer, client in ((old, "old"), (new, "new"), (third, "third")):
+        begin(table, "G", member(peer, client))
+    table.subscribe("G", tagged("v1", 9), old)
+    table.set_fingerprint("G", 5)
+    table.subscribe("G", tagged("v2", 3), new)
+    table.subscribe("G", tagged("v3", 2), third)
+    assert effective(table) == ("v1", 9), "the highest version counts while its member is online"
+    table.subscribe("G", tagged("v1", 9), old)
+    table.leave_consumer("G", old)
+    assert effective(table) == ("v2", 9), "at once, not with the next heartbeat: pulls go on meanwhile"
+    assert table.set_fingerprint("G", 5), (
+        "clients that send only a fingerprint send their subscriptions again"
+    )
+    table.leave_all(new)
+    table.subscribe("G", tagged("v3", 2), third)
+    assert effective(table) == ("v3", 9)
+    table.subscribe("G", tagged("v4", 10), third)
+    assert effective(table) == ("v4", 10)
+
+
+def test_a_clock_that_was_set_back_does_not_keep_the_clients_own_old_subscription() -> None:
+    table, peer, again = ClientTable(ManualClock()), RecordedPeer(), RecordedPeer()
+    begin(table, "G", member(peer, "c"))
+    table.subscribe("G", tagged("v1", 9), peer)
+    table.subscribe("G", tagged("v2", 3), peer)
+    assert effective(table) == ("v2", 9)
+    begin(table, "G", member(again, "c"))
+    table.subscribe("G", tagged("v3", 1), again)
+    assert effective(table) == ("v3", 9), "the same client on another connection"
+
+
+def test_a_member_with_the_same_subscription_keeps_it() -> None:
+    """It inherits the subscription of the one that left, with its version: pulls carry either."""
+    table, first, second = ClientTable(ManualClock()), RecordedPeer(), RecordedPeer()
+    for peer, client in ((first, "1"), (second, "2")):
+        begin(table, "G", member(peer, client))
+    table.subscribe("G", tagged("v1", 9), first)
+    table.subscribe("G", tagged("v1", 8), second)
+    table.leave_consumer("G", first)
+    table.subscribe("G", tagged("v1", 8), second)
+    begin(table, "G", member(first, "1"))
+    table.subscribe("G", tagged("v0", 7), first)
+    assert effective(table) == ("v1", 9)
+
+
+def test_rivals_weigh_and_are_given_back() -> None:
+    one = tagged("v1", 9)
+    table, first, second = (
+        ClientTable(ManualClock(), weight_max=2 * one.weight),
+        RecordedPeer(),
+        RecordedPeer(),
+    )
+    for _ in range(3):
+        for peer, client in ((first, "1"), (second, "2")):
+            begin(table, "G", member(peer, client))
+        table.subscribe("G", one, first)
+        table.subscribe("G", tagged("v2", 3), second)
+        table.subscribe("G", tagged("v3", 4), second)
+        with pytest.raises(ClientsFull, match="memory"):
+            table.subscribe("G", Subscription("U"), second)
+        table.leave_all(first)
+        assert table.subscribe("G", Subscription("U"), second)
+        table.leave_all(second)
 
 
 def test_nothing_is_subscribed_for_a_removed_group() -> None:
     table = ClientTable(ManualClock())
-    assert not table.subscribe("G", Subscription("T"))
+    assert not table.subscribe("G", Subscription("T"), RecordedPeer())
     assert not table.unsubscribe_others("G", set())
     assert not table.set_fingerprint("G", 1)
     assert table.subscription("G", "T") is None
@@ -77,7 +155,7 @@ def test_a_compensation_serves_until_it_is_old_or_a_heartbeat_comes() -> None:
     assert (found := table.subscription("G", "T"))
     assert found.expression == "A"
     begin(table, "G", member(peer, seen_ms=clock.monotonic_ms()))
-    table.subscribe("G", Subscription("T", "B"))
+    table.subscribe("G", Subscription("T", "B"), peer)
     assert (found := table.subscription("G", "T"))
     assert found.expression == "B"
     table.leave_all(peer)
