@@ -213,13 +213,26 @@ class Accumulator:
             self._failed(batch, error)
             return
         self._over(batch)
-        status, _, joined_ids, queue, first_offset, *more = done.result()
-        offset_ids = joined_ids.split(",")
+        whole = done.result()
+        offset_ids = whole.offset_message_id.split(",")
         if len(offset_ids) != len(batch.messages):
             offset_ids = [""] * len(batch.messages)
-        places = enumerate(offset_ids, first_offset)
-        for message, future, (offset, offset_id) in zip(batch.messages, batch.futures, places, strict=True):
+        numbered = enumerate(offset_ids, whole.queue_offset)
+        for message, future, (offset, offset_id) in zip(batch.messages, batch.futures, numbered, strict=True):
             if not future.done():
-                future.set_result(
-                    SendResult(status, message.unique_id or "", offset_id, queue, offset, *more)
-                )
+                future.set_result(_result_of(whole, message, offset_id, offset))
+
+
+def _result_of(whole: SendResult, message: Message, offset_message_id: str, queue_offset: int) -> SendResult:
+    """The result of one message of a batch. Called for each: cheaper than `_replace`."""
+    return SendResult(
+        whole.status,
+        message.unique_id or "",
+        offset_message_id,
+        whole.queue,
+        queue_offset,
+        whole.transaction_id,
+        whole.recall_handle,
+        whole.region,
+        whole.trace_on,
+    )
