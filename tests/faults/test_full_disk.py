@@ -114,7 +114,7 @@ def test_a_start_on_a_full_disk_serves_readers(tmp_path: Path, kind: str, end: s
                 pass
             assert acknowledged.refusals[-1] == (ResponseCode.SERVICE_NOT_AVAILABLE, NO_SPACE)
             acknowledged.check(connection)
-            disk.make_room()
+            disk.free_space()
             assert acknowledged.send(connection, "Full", 30_000, 0) == 0
             acknowledged.check(connection)
             assert broker.stop() == 0

@@ -88,17 +88,18 @@ def test_a_start_without_the_wheel_reports_what_waits(tmp_path: Path) -> None:
         assert broker.stop() == 0
     off = (*QUICK, "--set", "timerWheelEnable=false")
     with BrokerProcess(tmp_path / "store", *off) as broker, broker.connect() as client:
-        assert "timerWheelEnable=false, but 3 messages wait in the timer" in broker.log.read_text()
         table = orjson.loads(client.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
         assert table["timerCongestNum"] == "3"
         time.sleep(2)
         assert read_messages(client, "Stuck") == []
         assert broker.stop() == 0
+        assert "timerWheelEnable=false, but 3 messages wait in the timer" in broker.log.read_text()
     with BrokerProcess(tmp_path / "store", *QUICK) as broker, broker.connect() as client:
         assert len(wait_for_messages(client, "Stuck", 3)) == 3
         time.sleep(0.5)
         assert broker.stop() == 0
     with BrokerProcess(tmp_path / "store", *off) as broker:
+        assert broker.stop() == 0
         assert broker.log.read_text().count("wait in the timer") == 1, "that of the second start"
 
 
