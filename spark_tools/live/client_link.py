@@ -73,7 +73,8 @@ class SharedAdmin:
         self._users = 0
         self.options = cluster.options()
         self.admin = self.thread.call(lambda: Admin(client=self.options))
-        self.thread.run(self.admin.start)
+        self.instance = self.thread.run(self._start)
+        """Use it in the loop's thread only, except for what never changes."""
         self.thread.opened(self.admin)
 
     def _close(self) -> None:
@@ -81,9 +82,8 @@ class SharedAdmin:
             self.thread.run(self.admin.close)
             self.thread.closed(self.admin)
 
-    @property
-    def instance(self) -> ClientInstance:
-        """Use it in the loop's thread only, except for what never changes."""
+    async def _start(self) -> ClientInstance:
+        await self.admin.start()
         return self.admin.calls.instance
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
