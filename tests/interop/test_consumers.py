@@ -132,6 +132,10 @@ def on_disk(peer: Peer) -> Iterator[None]:
 
 
 def test_a_new_group_begins_at_the_first_while_it_is_in_memory(client: Driver, name: str) -> None:
+    """Only the Python client asks so that a group without an offset is told apart from one at 0."""
+    if client.name == "python":
+        from_last_gets_only_what_comes_after(client, name)
+        return
     client.ask("send", group=name, topic=name, body=numbered("before", 20))
     client.ask("consume", name=name, group=name, topic=name, **{"from": "LAST_OFFSET"})
     got = client.await_bodies([name], numbered("before", 20))
@@ -141,21 +145,19 @@ def test_a_new_group_begins_at_the_first_while_it_is_in_memory(client: Driver, n
 
 @pytest.mark.usefixtures("on_disk")
 def test_from_last_gets_only_what_comes_after(client: Driver, name: str) -> None:
+    from_last_gets_only_what_comes_after(client, name)
+
+
+def from_last_gets_only_what_comes_after(client: Driver, name: str) -> None:
     client.ask("send", group=name, topic=name, body=numbered("before", 40))
     client.ask("consume", name=name, group=name, topic=name, **{"from": "LAST_OFFSET"})
     queues_of(client, name, name, 4)
     deadline = time.monotonic() + 30
-    while {event["queueId"] for event in client.consumed(name)} != {
-        0,
-        1,
-        2,
-        3,
-    } and time.monotonic() < deadline:
+    while {event["queueId"] for event in client.consumed(name)} != set(range(4)):
+        assert time.monotonic() < deadline
         client.ask("send", group=name, topic=name, body=numbered("after", 8))
     client.ask("stop", name=name)
-    got = client.consumed(name)
-    assert {event["queueId"] for event in got} == {0, 1, 2, 3}
-    assert {event["body"] for event in got} <= set(numbered("after", 8))
+    assert {event["body"] for event in client.consumed(name)} <= set(numbered("after", 8))
 
 
 @pytest.mark.usefixtures("on_disk")
