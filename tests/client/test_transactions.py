@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -49,9 +50,10 @@ class Routes:
 class Heartbeats:
     beats: list[str] = field(default_factory=list)
 
-    async def beat(self, address: str) -> bool:
-        self.beats.append(address)
-        return True
+    async def beat_to(self, addresses: Iterable[str]) -> set[str]:
+        answered = set(addresses)
+        self.beats += answered
+        return answered
 
 
 @dataclass
