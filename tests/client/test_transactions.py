@@ -126,7 +126,7 @@ async def test_the_end_of_the_block_commits(sender: Sender, transactions: Transa
     assert message.properties == {"mine": "1"}, "the user's message is left alone"
     assert message.unique_id == "UNIQUE"
     assert sender.messages[0].properties == {"mine": "1", "TRAN_MSG": "true", "PGROUP": "PG"}
-    (command,) = sender.instance.channels.command
+    (command,) = sender.instance.channels.sent
     assert command.code == RequestCode.END_TRANSACTION
     assert command.is_oneway
     assert command.ext == {
