@@ -414,7 +414,8 @@ class SendTask:
             return
         self._tries -= 1
         self._error = error
-        if self._tries > 0 and self._retries(error):
+        has_time = self._environment.instance.loop.time() < self._deadline_s
+        if self._tries > 0 and has_time and self._retries(error):
             self.attempt()
         else:
             self._fail(error)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -49,9 +50,10 @@ class Routes:
 class Heartbeats:
     beats: list[str] = field(default_factory=list)
 
-    async def beat(self, address: str) -> bool:
-        self.beats.append(address)
-        return True
+    async def beat_to(self, addresses: Iterable[str]) -> set[str]:
+        answered = set(addresses)
+        self.beats += answered
+        return answered
 
 
 @dataclass
@@ -124,7 +126,7 @@ async def test_the_end_of_the_block_commits(sender: Sender, transactions: Transa
     assert message.properties == {"mine": "1"}, "the user's message is left alone"
     assert message.unique_id == "UNIQUE"
     assert sender.messages[0].properties == {"mine": "1", "TRAN_MSG": "true", "PGROUP": "PG"}
-    (command,) = sender.instance.channels.command
+    (command,) = sender.instance.channels.sent
     assert command.code == RequestCode.END_TRANSACTION
     assert command.is_oneway
     assert command.ext == {
