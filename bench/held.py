@@ -52,6 +52,7 @@ async def held(name_server: str, topic: str, messages: int) -> Held:
         role = consumer._runtime
         assert role is not None
         most = max(most, *(queue.message_count for queue in role.table.values()))
+        await asyncio.sleep(0)  # slower than pulls, so that the queues become full
         handled += len(received)
         news.set()
 
