@@ -104,7 +104,7 @@ class Broker:
         puller = Puller(
             self.store,
             hold_service,
-            lambda *_: (4, (), 0, 0, 60_000),
+            lambda *_: (4, (), 0, 0, 60_000, False),
             self.again,
             self.offsets,
             self.journal.journal_page,

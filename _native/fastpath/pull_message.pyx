@@ -322,13 +322,14 @@ cdef class HeldPull(HeldRequest):
         queue = subscription.queue(puller.store, self.queue_id)
         if queue is None or not queue.min_entry <= self.queue_offset <= queue.visible:
             return True
-        if subscription.may_be_old(self.queue_id, self.queue_offset, queue):
-            return True
         if self.queue_offset == queue.visible:
             return False
         if not puller.find(subscription, queue, self.queue_offset, self.max_messages):
             return queue.visible - self.queue_offset > LOOKED_THROUGH
-        self.found = subscription.mine and len(puller.resets) == 0 and self.queue_id < subscription.queues
+        self.found = (
+            subscription.mine and len(puller.resets) == 0 and self.queue_id < subscription.queues
+            and not subscription.may_be_old(self.queue_id, self.queue_offset, queue)
+        )
         return True
 
     cdef int run_again(self) except -1:

@@ -39,7 +39,7 @@ class PullHarness(FastPathHarness):
         puller = Puller(
             self.store,
             hold_service,
-            lambda *_: (2, (), 0, 0, 60_000),
+            lambda *_: (2, (), 0, 0, 60_000, False),
             cast(Any, None),
             self.offsets,
             self.journal.journal_page,
