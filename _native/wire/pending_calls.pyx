@@ -162,7 +162,7 @@ cdef class PendingCalls(Connection):
         cdef double now = self.loop.time()
         cdef bint suspended = now > self.next_sweep + SUSPENDED
         self.expiry_timer = None
-        if (now >= self.earliest or self.retired) and not suspended:  # else read first what has come meanwhile
+        if (now >= self.earliest or self.retired) and not suspended:  # else read first what has arrived
             self.expire_calls(now)
         if self.pending_calls and not self.closed:
             self.plan_sweep(now)
