@@ -193,8 +193,8 @@ cdef class CommitLog:
         try:
             if os.lseek(number, at, os.SEEK_DATA) > at:
                 return False
-            self.data_from = physical_offset
-            self.data_until = segment.base + os.lseek(number, at, os.SEEK_HOLE)
+            hole = os.lseek(number, at, os.SEEK_HOLE)
+            self.data_from, self.data_until = physical_offset, segment.base + hole
         except OSError as error:
             if error.errno != errno.ENXIO:  # no data from there on
                 raise
