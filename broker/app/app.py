@@ -277,7 +277,7 @@ class App:
         0 finds a free pair. StartError."""
         if options.listen_port in range(1, VIP_PORT_GAP + 1):
             raise StartError(
-                f"port {options.listen_port} has no room for the VIP port two below it: use --listen"
+                f"port {options.listen_port} leaves none for the VIP port two below it: use a higher one in --listen"
             )
         listen, host = self._server.listen, options.bind_address
         for _ in range(VIP_TRIES if options.listen_port == 0 else 1):

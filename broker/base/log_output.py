@@ -208,7 +208,7 @@ class LogHandler(logging.Handler):
 
 def open_standard_descriptors() -> None:
     """Open /dev/null in place of each standard descriptor that is closed. Otherwise the next file or socket
-    would get its number, and what somebody prints would go into it."""
+    would get its number, and output would be written into it."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)

@@ -4,7 +4,7 @@ A topic that is created again under the same name starts at offset 0, but its co
 of the deleted queues. Such an offset is recognised by where the deleted queue ended and where the group
 pulled it; the group is sent to the first message. This ends with the group's first pull of the new queue.
 
-A start that walks the log finds the deleted queues' records again; `is_deleted` tells which these are. Loop
+A start that walks the log finds the deleted queues' records again; `is_deleted` identifies them. Loop
 thread; `to_json` may run in another one.
 """
 

@@ -45,26 +45,26 @@ class Startable(ABC):
 
     forks: ClassVar[int] = 0
     """How many forks lie between this process and the one that imported this module."""
-    _home: asyncio.AbstractEventLoop | None = None
-    _home_forks: int = 0
+    _bound_loop: asyncio.AbstractEventLoop | None = None
+    _bound_forks: int = 0
 
     def _bind(self) -> None:
         """Called at the start, in the loop to which the object belongs from now on."""
-        self._home, self._home_forks = asyncio.get_running_loop(), Startable.forks
+        self._bound_loop, self._bound_forks = asyncio.get_running_loop(), Startable.forks
 
     def _check_loop(self) -> None:
         """NotRunning: another event loop, no event loop, or a forked process. Nothing before the start."""
         try:
-            here = asyncio.get_running_loop()
+            running = asyncio.get_running_loop()
         except RuntimeError:
-            here = None
-        home = self._home
-        if home is not None and (here is not home or self._home_forks != Startable.forks):
-            raise NotRunning(self._elsewhere())
+            running = None
+        bound = self._bound_loop
+        if bound is not None and (running is not bound or self._bound_forks != Startable.forks):
+            raise NotRunning(self._wrong_loop())
 
-    def _elsewhere(self) -> str:
+    def _wrong_loop(self) -> str:
         name = type(self).__name__
-        if self._home_forks != Startable.forks:
+        if self._bound_forks != Startable.forks:
             return f"this {name} was started before a fork: create another one in the child process"
         return (
             f"this {name} belongs to the event loop in which it was started: use it there, or use the {name} of "

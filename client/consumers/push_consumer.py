@@ -167,9 +167,9 @@ class PushConsumer(Service):
         try:
             self._check_open_here()
         except NotRunning:
-            if self._home is None or self._home_forks != self.forks:
+            if self._bound_loop is None or self._bound_forks != self.forks:
                 raise
-            self._home.call_soon_threadsafe(self._stopped.set)
+            self._bound_loop.call_soon_threadsafe(self._stopped.set)
         else:
             self._stopped.set()
 

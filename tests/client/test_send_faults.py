@@ -29,7 +29,7 @@ Topics = Callable[..., str]
 
 @asynccontextmanager
 async def sending(peer: Peer, **options: object) -> AsyncIterator[tuple[Producer, Detour]]:
-    """A producer behind a Detour, whose heartbeats do not interfere."""
+    """A producer that connects through a Detour, whose heartbeats do not interfere."""
     async with Detour(peer) as detour:
         producer = Producer(
             unique("producer"),

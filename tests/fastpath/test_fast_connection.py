@@ -59,7 +59,7 @@ def test_plain_sends_are_taken(harness: FastPathHarness) -> None:
 
 @pytest.mark.parametrize("chunk_bytes", [64, 511, 7000])
 def test_very_many_topics_are_distinguished(harness: FastPathHarness, chunk_bytes: int) -> None:
-    """So many that the next frame's topic is prefetched: of another length, half received, or missing."""
+    """Enough frames that the next one's topic is prefetched: of another length, half received, or missing."""
     for n in range(1500):
         harness.plain_topics.put(f"many-{n}", queues=1, sendable=True)
     topics = [f"many-{n}" for n in range(5, 1500, 7)]

@@ -82,7 +82,7 @@ DEEDS: dict[str, Deed] = {
     "one of another tag": sent("yellow"),
     "no tag": sent(""),
     "a few": sent("blue", 5),
-    "so many others that its offset moves": sent("yellow", 801),
+    "enough others to move its offset": sent("yellow", 801),
     "a reset": reset,
     "a topic that may not be read": closed_and_sent,
     "a deleted topic": deleted,

@@ -58,7 +58,7 @@ def test_pulls_follow_the_topic_the_group_and_the_broker(tmp_path: Path) -> None
 
 
 def test_routes_follow_the_broker_permission_at_once(tmp_path: Path) -> None:
-    """Clients that learn their routes anew stop sending, or pulling, as with Apache's broker."""
+    """Clients that fetch the new routes stop sending or pulling, as with Apache's broker."""
     with (
         BrokerProcess(tmp_path / "a") as names,
         BrokerProcess(tmp_path / "b", "--set", "brokerName=b", "--namesrv", _address(names)) as broker,

@@ -1,4 +1,4 @@
-"""The broker and the name server as processes: outputs that nobody reads, signals, no home folder."""
+"""The broker and the name server as processes: outputs without a reader, signals, no home folder."""
 
 import os
 import pty
@@ -267,8 +267,8 @@ def test_the_name_server_reads_a_file_of_apache(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert process.stdout.readline().startswith(f"firearrow ready: name server 127.0.0.1:{port}")
         with connected(port) as connection:
-            told = connection.ask(RequestCode.GET_NAMESRV_CONFIG).body.decode()
-            assert "orderMessageEnable=true\n" in told
+            answered = connection.ask(RequestCode.GET_NAMESRV_CONFIG).body.decode()
+            assert "orderMessageEnable=true\n" in answered
             entry = {"namespace": "n", "key": "k", "value": "v"}
             assert connection.ask(RequestCode.PUT_KV_CONFIG, entry).code == 0
         process.terminate()

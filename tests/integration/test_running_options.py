@@ -66,13 +66,13 @@ def test_idle_connections_follow_their_limit(tmp_path: Path) -> None:
 
 def test_the_name_server_describes_itself(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "store") as broker, broker.connect_name_server() as connection:
-        told = properties.parse(connection.ask(RequestCode.GET_NAMESRV_CONFIG).body)
+        namesrv_config = properties.parse(connection.ask(RequestCode.GET_NAMESRV_CONFIG).body)
         assert broker.name_server is not None
-        assert (told["bindAddress"], told["listenPort"]) == (
+        assert (namesrv_config["bindAddress"], namesrv_config["listenPort"]) == (
             broker.name_server[0],
             str(broker.name_server[1]),
         )
-        assert told["kvConfigPath"] == str(tmp_path / "store" / "config" / "kvConfig.json")
+        assert namesrv_config["kvConfigPath"] == str(tmp_path / "store" / "config" / "kvConfig.json")
         with broker.connect() as to_broker:
             ours = properties.parse(to_broker.ask(RequestCode.GET_BROKER_CONFIG).body)
         assert ours["listenPort"] == str(broker.address[1])

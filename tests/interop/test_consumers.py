@@ -132,7 +132,7 @@ def on_disk(peer: Peer) -> Iterator[None]:
 
 
 def test_a_new_group_begins_at_the_first_while_it_is_in_memory(client: Driver, name: str) -> None:
-    """Only the Python client asks so that a group without an offset is told apart from one at 0."""
+    """Only the Python client asks for a result that distinguishes no offset from offset 0."""
     if client.name == "python":
         from_last_gets_only_what_comes_after(client, name)
         return

@@ -133,7 +133,7 @@ class FakeLog:
 
 @dataclass
 class IdentifyingLog(FakeLog):
-    """A FakeLog that also tells which record is at an offset. Each message is stored one ms after the one before."""
+    """A FakeLog that also returns the record at an offset. Each message is stored 1 ms after the previous one."""
 
     end: int = 0
     """Of the log, physical."""

@@ -134,7 +134,7 @@ def test_a_store_that_a_broker_writes_has_no_findings(tmp_path: Path) -> None:
 
 
 def test_a_store_that_grows_meanwhile_has_no_findings(tmp_path: Path) -> None:
-    """The index may lag behind the log for a moment, and so may queues: neither is a finding."""
+    """The index and the queues may lag the log for a moment: neither is a finding."""
     enough = threading.Event()
 
     def send(name_server: str) -> None:

@@ -42,7 +42,7 @@ class Difference:
 
     @property
     def asked(self) -> int:
-        """The code of the request, whoever sent it."""
+        """The code of the request, of either side."""
         return self.exchange.theirs.command.code if self.request is None else self.request.code
 
     @property
