@@ -7,11 +7,13 @@ from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from tests.integration.pops import ack_ext, pop, records
 from tests.interop.peers import BROKER
-from tests.interop.pending_work import NEAR_S, LaterWork, PendingWork, ok, put
+from tests.interop.pending_work import LaterWork, PendingWork, ok, put
 from tests.support.client_socket import ClientSocket
 from tests.support.requests import topic_ext
 
-HIDDEN_S = 3600
+POPPED_S, HIDDEN_S = 30, 3600
+"""The first is over when Apache runs: of timer messages that are overdue at its start it delivers some out of order,
+and an acknowledgement that arrives before its check point is lost there."""
 
 
 @dataclass
@@ -26,7 +28,7 @@ class PopsAcross(LaterWork):
         ok(client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("Made", 1)))
         for number in range(6):
             put(client, "Made", self.body(f"{number}"))
-        taken = self._pop(client, maxMsgNums="5", invisibleTime=f"{NEAR_S}000")
+        taken = self._pop(client, maxMsgNums="5", invisibleTime=f"{POPPED_S}000")
         assert len(records(taken)) == 5
         for record in records(taken)[:2]:
             ok(client.ask(RequestCode.ACK_MESSAGE, acknowledgement(taken, record)))
