@@ -9,7 +9,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memmove
 
 from firearrow._native.base.memory cimport prefetch_write
-from firearrow._native.store.log.queue_check cimport is_valid_entry, points_to
+from firearrow._native.store.log.queue_check cimport is_valid_entry, points_to, restart_queue
 from firearrow._native.store.log.consume_queue cimport ConsumeQueue
 from firearrow._native.base.hash cimport java_hash_more
 from firearrow._native.store.log.key_index cimport KeyHashes, keys_of
@@ -364,7 +364,7 @@ cdef class Dispatch:
             return 0
         if (
             entry < queue.end_entry
-            or (entry > queue.end_entry and queue.files)
+            or (entry > queue.end_entry > 0 and queue.files)
             or not is_valid_entry(entry, physical_offset)
         ):
             self.gaps += (
@@ -373,7 +373,7 @@ cdef class Dispatch:
             return 0
         if entry > queue.end_entry:
             self.late_starts += 1
-            queue.begin_at(entry)
+            restart_queue(queue, entry)
         queue.append(physical_offset, size, tags_code)
         queue.visible = queue.end_entry
         return 0

@@ -38,7 +38,7 @@ cdef class KeyIndex:
     cdef readonly str folder
     cdef readonly int64_t slots, entries_max
     cdef list files
-    cdef IndexFile prepared                # the next file, created in advance
+    cdef IndexFile prepared                # the next file, created in advance or reused
     cdef IndexFile filling                 # the last file, while `capacity` > 0
     # entries that `filling` takes without new disk blocks; 0: `reserve` first
     cdef int64_t capacity
@@ -50,6 +50,7 @@ cdef class KeyIndex:
     cdef int reserve(self, int64_t entries) except -1
     cdef IndexFile next_file(self)
     cdef int put(self, int32_t key_hash, int64_t physical_offset, int64_t store_time) except -1
+    cdef int discard(self, IndexFile file) except -1
 
 
 cdef int32_t keys_of(const uint8_t *topic, Py_ssize_t length) noexcept nogil

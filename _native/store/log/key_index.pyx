@@ -16,7 +16,7 @@ from firearrow._native.store.files.layout cimport (
     INDEX_AT_SLOTS_USED, INDEX_ENTRY_AT_OFFSET, INDEX_ENTRY_AT_PREVIOUS, INDEX_ENTRY_AT_SECONDS,
     INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES,
 )
-from firearrow._native.store.files.segment cimport Segment
+from firearrow._native.store.files.segment cimport Segment, zero_tail
 from firearrow._native.store.files.directory_sync import make_dirs, fsync_dir
 from firearrow._native.store.files.segment import allocate_blocks
 from cpython.mem cimport PyMem_Free
@@ -395,8 +395,27 @@ cdef class KeyIndex:
                     return physical_offset
                 physical_offset = begin_physical
             self.files.pop()
-            file.file.discard(True)
+            self.discard(file)
         return physical_offset
+
+    cdef int discard(self, IndexFile file) except -1:
+        """Delete the newest file, whose keys are added again. On a disk without space for a new one it is
+        zeroed, and the next one. OSError."""
+        cdef IndexFile next_file = self.prepared
+        self.prepared = None
+        if next_file is not None:
+            next_file.file.discard(True)
+        about = os.statvfs(self.folder)
+        if about.f_bavail * about.f_frsize >= file.file.size:
+            file.file.discard(True)
+            return 0
+        file.file.open_file(False, True)
+        try:
+            zero_tail(file.file, 0)
+        finally:
+            file.file.release_fd()
+        self.prepared = file
+        return 0
 
     def drop_below(self, int64_t min_physical):
         """Detach the files whose records are all deleted, for the caller to discard; the last file stays."""

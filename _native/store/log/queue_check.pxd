@@ -48,3 +48,4 @@ cdef class QueueRebuild:
 cdef bint is_valid_entry(int64_t entry, int64_t physical_offset) noexcept
 cdef bint points_to(ConsumeQueue queue, int64_t entry, int64_t physical_offset) except -1
 cdef bint matches(CommitLog log, ConsumeQueue queue, int64_t entry, bint gone) except -1
+cdef int restart_queue(ConsumeQueue queue, int64_t entry) except -1

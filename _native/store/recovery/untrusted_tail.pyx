@@ -53,11 +53,13 @@ cdef bint is_ordered(ConsumeQueue queue, int64_t entry, int64_t start) except -1
 
 
 cdef int end_at(ConsumeQueue queue, int64_t entry) except -1:
+    """Zero the entries from `entry` on. A file at offset 0 is kept, although it is empty then: on a full disk
+    its blocks would be gone, and the entries that the log has could not be added again."""
     cdef Segment file
     while (
         queue.files
         and (<Segment> queue.files[-1]).base >= entry * ENTRY_BYTES
-        and (len(queue.files) > 1 or entry == queue.min_entry)
+        and (len(queue.files) > 1 or (entry == queue.min_entry and entry > 0))
     ):
         file = queue.files.pop()
         file.discard()
@@ -96,7 +98,7 @@ cdef int64_t truncate_unsynced_keys(KeyIndex index, int64_t start) except -2:
         if file.count() <= 1 or not 0 <= get_i64(file.file.map + INDEX_AT_BEGIN_OFFSET):
             index.lost_keys = True  # unreadable header: it may also have held synced keys
         index.files.pop()
-        file.file.discard(True)
+        index.discard(file)
     return 0 if index.lost_keys else start
 
 
