@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,14 +47,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     # the child gets none of our arguments: it has no `--against` and no workers
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", pyfuncitem.nodeid]
-    child = subprocess.run(
-        command,
-        cwd=pyfuncitem.config.rootpath,
-        env=os.environ | {ALONE: "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # in a folder of its own, it does not search the numbered ones that other runs create and delete
+    with tempfile.TemporaryDirectory() as folder:
+        child = subprocess.run(
+            [*command, f"--basetemp={folder}/pytest"],
+            cwd=pyfuncitem.config.rootpath,
+            env=os.environ | {ALONE: "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if child.returncode:
         pytest.fail(child.stdout + child.stderr, pytrace=False)
     return True
