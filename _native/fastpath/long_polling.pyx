@@ -5,7 +5,7 @@ import logging
 cdef enum:
     TICK_MS = 100
 
-log = logging.getLogger("firearrow.holds")
+log = logging.getLogger("firearrow.long_polling")
 
 Queue = tuple[str, int]
 BYTES_MAX = 512 << 20

@@ -43,9 +43,9 @@ cdef class PullSubscription:
         return <ConsumeQueue> known
 
     cdef bint may_be_old(self, int64_t queue_id, int64_t queue_offset, ConsumeQueue queue) except -1:
-        """Whether the group has not pulled this queue of a topic that was made again, and the offset may be
+        """Whether the group has not pulled this queue of a topic that was recreated, and the offset may be
         of the deleted queue: the handler decides."""
-        if not self.made_again or queue_offset <= queue.min_entry:
+        if not self.recreated or queue_offset <= queue.min_entry:
             return False
         return self.pulled is None or queue_id not in self.pulled
 
@@ -179,7 +179,7 @@ cdef class Puller:
         subscription.pulled = self.offsets.pulls_of(subscription.group, subscription.topic)
         if subscription.mine:
             subscription.queues, codes, subscription.topic_sys_flag = may[:3]
-            subscription.group_sys_flag, subscription.wait_ms_max, subscription.made_again = may[3:]
+            subscription.group_sys_flag, subscription.wait_ms_max, subscription.recreated = may[3:]
             for n, code in enumerate(codes):
                 subscription.codes[n] = code
             subscription.codes_count = len(codes)

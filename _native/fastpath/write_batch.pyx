@@ -8,7 +8,7 @@ from firearrow._native.fastpath.pending_replies cimport PendingReply
 
 from firearrow._native.store.message_store import StoreError
 
-log = logging.getLogger("firearrow.turn")
+log = logging.getLogger("firearrow.append")
 
 RECOVERED_AFTER_MS = 1000
 

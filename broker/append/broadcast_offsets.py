@@ -17,7 +17,7 @@ from firearrow.broker.base.peer import Peer
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.offsets import ConsumerOffsets, InvalidOffset
 
-log = logging.getLogger("firearrow.broadcasts")
+log = logging.getLogger("firearrow.broadcast_offsets")
 
 PROXY = "1"
 """`requestSource` of a proxy that pulls for a broadcasting client."""

@@ -21,7 +21,7 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables import name_rules
 from firearrow.broker.tables.delay_offsets import DelayOffsets
 
-log = logging.getLogger("firearrow.delays")
+log = logging.getLogger("firearrow.delay_levels")
 
 SLICE = 32
 RETRY_S = 0.1

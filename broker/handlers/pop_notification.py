@@ -21,7 +21,7 @@ from firearrow.broker.pop.permissions import PopPermissions, PopTarget, rotated
 from firearrow.broker.tables.subscription_filter import FilterCache
 from firearrow.broker.tables.subscriptions import InvalidSubscription, Subscription
 
-log = logging.getLogger("firearrow.notification")
+log = logging.getLogger("firearrow.pop_notification")
 
 POLL_MS_MAX = 600_000
 FILTER_BELOW, FILTER_ENTRIES = 64, 32

@@ -86,7 +86,7 @@ class PlainPull(NamedTuple):
     changes.
 
     `queues`: number of queues. `codes`: tags codes, () for all messages. `wait_ms_max`: how long a pull may
-    be held; -1: a pull that finds nothing goes to the handler. `made_again`: a topic of this name was
+    be held; -1: a pull that finds nothing goes to the handler. `recreated`: a topic of this name was
     deleted.
     """
 
@@ -95,7 +95,7 @@ class PlainPull(NamedTuple):
     topic_sys_flag: int
     group_sys_flag: int
     wait_ms_max: int
-    made_again: bool
+    recreated: bool
 
 
 class PullHandler:

@@ -22,7 +22,7 @@ from firearrow.broker.base.stats import Stats
 from firearrow.broker.tables.clients import ClientTable
 from firearrow.broker.tables.topics import TopicTable
 
-log = logging.getLogger("firearrow.replies")
+log = logging.getLogger("firearrow.reply_messages")
 
 PUSH_S = 10.0
 COMPRESSION = 0x701

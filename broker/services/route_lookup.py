@@ -16,7 +16,7 @@ from firearrow.broker.base.peer import Address, Peer
 from firearrow.broker.tables import json_fields, name_rules
 from firearrow.broker.tables.routes import RouteTable
 
-log = logging.getLogger("firearrow.routing")
+log = logging.getLogger("firearrow.route_lookup")
 
 Queues = list[MessageQueue]
 Connect = Callable[[str, int], Awaitable[Peer]]

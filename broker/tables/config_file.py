@@ -17,7 +17,7 @@ from firearrow._native.store.files.directory_sync import fsync_dir, make_dirs
 from firearrow.broker.base.errors import StartError
 from firearrow.broker.tables import json_fields
 
-log = logging.getLogger("firearrow.files")
+log = logging.getLogger("firearrow.config_files")
 
 BYTES_MAX = 512 << 20
 """A larger file is not a config file."""

@@ -33,7 +33,7 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class RecordId:
-    """Identifies the record at a queue offset. A topic that is made again, or a store that is restored and
+    """Identifies the record at a queue offset. A topic that is recreated, or a store that is restored and
     written to, has other records at the same queue offsets."""
 
     queue_offset: int

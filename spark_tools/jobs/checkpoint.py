@@ -57,7 +57,7 @@ class Plan:
     gone: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Counts of all of them by topic."""
     records: Mapping[MessageQueue, RecordId] = field(default_factory=dict)
-    """The last record of each queue's ranges: a queue that was made again has another one."""
+    """The last record of each queue's ranges: a queue that was recreated has another one."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from firearrow.spark_tools.jobs.losses import LOST_WHOLE, PlanLosses, SliceLosse
 from firearrow.spark_tools.plan.batch import keyed, sized
 from firearrow.spark_tools.plan.data_loss import DataLosses
 from firearrow.spark_tools.plan.queue_records import (
-    MADE_AGAIN,
+    RECREATED,
     QueueRecordCheck,
     QueueRecords,
     StreamOffsets,
@@ -80,9 +80,9 @@ def lose_changed(job_checkpoint: Checkpoint, message_source: Source, fail: bool)
         if slice_.part.queue in changed:
             progress = job_checkpoint.progress_files.read(slice_)
             rest = QueueRange(slice_.part.queue, progress.next, slice_.part.end)
-            losses(rest, f"not read before {MADE_AGAIN}")
+            losses(rest, f"not read before {RECREATED}")
             if not fail:
-                SliceLosses(progress, fail).count(rest, f"not read before {MADE_AGAIN}")
+                SliceLosses(progress, fail).count(rest, f"not read before {RECREATED}")
                 progress.next = slice_.part.end
                 progress.detail[LOST_WHOLE] = True
                 job_checkpoint.progress_files.write(progress)

@@ -1,6 +1,6 @@
 """Offsets of a stream with the records that they belong to, and where to go on if a queue has others.
 
-A topic that was deleted and made again has other records at the same offsets, and so has a store that was
+A topic that was deleted and recreated has other records at the same offsets, and so has a store that was
 restored from a backup and written to again. A stream's offsets therefore name two records for each queue:
 the first one that it read, and the one before its offset. QueueRecordCheck compares them with the queue. One
 thread.
@@ -22,7 +22,7 @@ from firearrow.spark_tools.base.source import (
 from firearrow.spark_tools.plan.offsets import RECORDS, offset_tree, offsets_json, offsets_of
 from firearrow.spark_tools.plan.option_parsing import number
 
-MADE_AGAIN = "the topic was deleted and made again, or its store was restored from a backup"
+RECREATED = "the topic was deleted and recreated, or its store was restored from a backup"
 UNKNOWN = -1
 """Physical offset and store time of a record that cannot be read."""
 LONG_MIN = -(1 << 63)
@@ -201,7 +201,7 @@ def report_changed(
     changed = QueueRecordCheck(reader).changed(wanted, bounds) if wanted else {}
     for part in parts:
         if part.queue in changed:
-            on_data_loss(part, f"{MADE_AGAIN} while they were read")
+            on_data_loss(part, f"{RECREATED} while they were read")
 
 
 def _compared(named: QueueRecords, offset: int, first: int, end: int) -> int | None:

@@ -22,7 +22,7 @@ from firearrow.spark_tools.plan.data_loss import DataLosses
 from firearrow.spark_tools.plan.offsets import Offsets
 from firearrow.spark_tools.plan.options import STREAM, SourceOptions
 from firearrow.spark_tools.plan.queue_records import (
-    MADE_AGAIN,
+    RECREATED,
     QueueRecordCheck,
     QueueRecords,
     StreamOffsets,
@@ -232,7 +232,7 @@ class StreamCursor:
                 self._report_changed(queue, given[queue], begin)
             if queue in changed:
                 requested = QueueRange(queue, begin, max(begin, min(changed[queue], requested.end)))
-                losses(QueueRange(queue, requested.end, planned[queue]), f"not read before {MADE_AGAIN}")
+                losses(QueueRange(queue, requested.end, planned[queue]), f"not read before {RECREATED}")
             ranges.append(available_part(requested, first, end, losses))
         losses.check()
         reader = self._open()
@@ -270,7 +270,7 @@ class StreamCursor:
 
     def _report_changed(self, queue: MessageQueue, read: int, begin: int) -> None:
         """Not a loss, so it ends no stream: an empty range."""
-        why = f"{MADE_AGAIN} after offset {read} was reached; it is read from offset {begin}"
+        why = f"{RECREATED} after offset {read} was reached; it is read from offset {begin}"
         log.warning("%s@%s:%d: %s", queue.topic, queue.broker_name, queue.queue_id, why)
         if self._lost is not None:
             self._lost(QueueRange(queue, begin, begin), why)
@@ -298,7 +298,7 @@ class StreamCursor:
             end = bounds[queue][1]
             if queue in changed:
                 if seen > start:
-                    self._losses(QueueRange(queue, start, seen), f"not read before {MADE_AGAIN}")
+                    self._losses(QueueRange(queue, start, seen), f"not read before {RECREATED}")
                 self._ends.pop(queue, None)
                 continue
             if max(start, end) < seen and records is not None:
@@ -412,7 +412,7 @@ def _queues_of(wanted: TopicSelection, reader: SourceReader) -> list[MessageQueu
 class StreamLag:
     """Lag in messages. `least`, `most` and `mean` are per queue."""
 
-    behind: Mapping[MessageQueue, int]
+    by_queue: Mapping[MessageQueue, int]
 
     @classmethod
     def between(cls, read: Mapping[MessageQueue, int], newest: Mapping[MessageQueue, int]) -> Self:
@@ -421,19 +421,19 @@ class StreamLag:
 
     @property
     def messages(self) -> int:
-        return sum(self.behind.values())
+        return sum(self.by_queue.values())
 
     @property
     def least(self) -> int:
-        return min(self.behind.values(), default=0)
+        return min(self.by_queue.values(), default=0)
 
     @property
     def most(self) -> int:
-        return max(self.behind.values(), default=0)
+        return max(self.by_queue.values(), default=0)
 
     @property
     def mean(self) -> float:
-        return self.messages / len(self.behind) if self.behind else 0.0
+        return self.messages / len(self.by_queue) if self.by_queue else 0.0
 
     def __str__(self) -> str:
-        return f"{self.messages} messages behind in {len(self.behind)} queues, at most {self.most} in one"
+        return f"{self.messages} messages behind in {len(self.by_queue)} queues, at most {self.most} in one"

@@ -100,9 +100,7 @@ def test_a_topic_that_is_not_there_is_one_sentence(copy: Copy, root: Path) -> No
 
 
 @pytest.mark.timeout(200)
-def test_a_topic_that_was_made_again_is_copied_from_its_first_message(
-    copy: Copy, target: LocalBroker
-) -> None:
+def test_a_topic_that_was_recreated_is_copied_from_its_first_message(copy: Copy, target: LocalBroker) -> None:
     asked = ("--name-server", target.name_server, "--topics", "again", "--to-topic", "again=copied")
     with (
         blocking.Admin(name_server=target.name_server) as admin,
@@ -116,7 +114,7 @@ def test_a_topic_that_was_made_again_is_copied_from_its_first_message(
             assert ran.code == 0, ran.err
             assert (ran.report["lost"], ran.report["totals"]["messages"]) == ({}, count)
             admin.delete_topic("again")
-    assert "again@s:0: the topic was deleted and made again" in "".join(ran.report["notes"])
+    assert "again@s:0: the topic was deleted and recreated" in "".join(ran.report["notes"])
     expected = [
         f"{name} {number}".encode() for name, count in (("old", 10), ("new", 4)) for number in range(count)
     ]

@@ -8,7 +8,7 @@ Q0, Q1, Q2 = queue_of(0), queue_of(1), queue_of(2)
 
 def test_the_lag_is_what_is_left_in_each_queue() -> None:
     lag = StreamLag.between({Q0: 5, Q1: 9}, {Q0: 10, Q1: 9, Q2: 4})
-    assert lag.behind == {Q0: 5, Q1: 0, Q2: 4}
+    assert lag.by_queue == {Q0: 5, Q1: 0, Q2: 4}
     assert (lag.messages, lag.least, lag.most, lag.mean) == (9, 0, 5, 3.0)
     assert str(lag) == "9 messages behind in 3 queues, at most 5 in one"
 

@@ -1,4 +1,4 @@
-"""Streams over a real broker and its files: a topic that is made again, queues that come back, a restored store."""
+"""Streams over a real broker and its files: a topic that is recreated, queues that come back, a restored store."""
 
 import json
 import shutil
@@ -91,14 +91,14 @@ def send(broker: LocalBroker, topic: str, first: int, end: int, queues: int = 1)
             producer.send(Message(topic, b"%d" % number), queue=queue).raise_for_status()
 
 
-def made_again(admin: blocking.Admin, topic: str, queues: int = 1) -> None:
+def recreate(admin: blocking.Admin, topic: str, queues: int = 1) -> None:
     admin.delete_topic(topic)
     admin.create_topic(topic, queues)
 
 
 @pytest.mark.parametrize("running", [False, True])
 @pytest.mark.parametrize("messages", [4, 10, 16])
-def test_a_topic_that_was_made_again_is_read_from_its_first_message(
+def test_a_topic_that_was_recreated_is_read_from_its_first_message(
     of: Callable[[LocalBroker], Source],
     broker: LocalBroker,
     admin: blocking.Admin,
@@ -111,7 +111,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_first_message(
     stream = Stream(of(broker), topic)
     cursor = stream.cursor() if running else None
     assert stream.read(cursor) == list(range(10))
-    made_again(admin, topic)
+    recreate(admin, topic)
     send(broker, topic, 100, 100 + messages)
     assert stream.read(cursor) == list(range(100, 100 + messages))
     send(broker, topic, 200, 203)
@@ -121,14 +121,14 @@ def test_a_topic_that_was_made_again_is_read_from_its_first_message(
     assert len(stream.lost) == 1
 
 
-def test_a_topic_that_was_made_again_with_fewer_queues(
+def test_a_topic_that_was_recreated_with_fewer_queues(
     of: Callable[[LocalBroker], Source], broker: LocalBroker, admin: blocking.Admin, topic: str
 ) -> None:
     admin.create_topic(topic, 4)
     send(broker, topic, 0, 20, queues=4)
     stream = Stream(of(broker), topic)
     assert stream.read() == list(range(20))
-    made_again(admin, topic, 2)
+    recreate(admin, topic, 2)
     send(broker, topic, 100, 112, queues=2)
     assert stream.read() == list(range(100, 112))
     assert stream.read() == []

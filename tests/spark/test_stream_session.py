@@ -90,7 +90,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
     progress = query.lastProgress
     assert progress is not None
     assert lag(progress).messages == 0
-    assert set(lag(progress).behind) == {MessageQueue(topic, BROKER, 0), MessageQueue(topic, BROKER, 1)}
+    assert set(lag(progress).by_queue) == {MessageQueue(topic, BROKER, 0), MessageQueue(topic, BROKER, 1)}
     stream.run()
     assert len(stream.bodies()) == 30
     send(topic, 30, 11)

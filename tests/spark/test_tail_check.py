@@ -109,7 +109,7 @@ def test_records_without_entries_are_lost_by_name(root: Path) -> None:
     assert rows(root, failOnDataLoss="false") == 2 * COUNT - 8
 
 
-def test_a_topic_without_entries_may_have_been_made_again(root: Path) -> None:
+def test_a_topic_without_entries_may_have_been_recreated(root: Path) -> None:
     shutil.rmtree(root / "consumequeue" / "T" / "0")
     (root / "consumequeue" / "T" / "0").mkdir()
     assert seen(root) == []

@@ -1,4 +1,4 @@
-"""A topic that is deleted and made again: consumers that go on with old offsets are sent to its beginning."""
+"""A topic that is deleted and recreated: consumers that go on with old offsets are sent to its beginning."""
 
 import json
 from collections.abc import Iterator
@@ -182,7 +182,7 @@ def test_a_queue_that_is_added_later_and_a_retry_topic(broker: BrokerProcess) ->
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_it_is_known_after_a_restart(tmp_path: Path, ending: str, when: str) -> None:
-    """The broker ends `when` the topic is made again."""
+    """The broker ends `when` the topic is recreated."""
     with BrokerProcess(tmp_path / "store") as running, running.connect() as consumer:
         for topic in ("Past", "Within"):
             fill(consumer, topic, 10)

@@ -1,4 +1,4 @@
-"""A stream whose topic is deleted and made again, whose store is restored, or whose queues are taken away.
+"""A stream whose topic is deleted and recreated, whose store is restored, or whose queues are taken away.
 
 What is there is read, what is gone is lost by number, and nothing else is.
 """
@@ -106,45 +106,45 @@ def drained(log: IdentifyingLog) -> Stream:
     return stream
 
 
-def made_again(log: IdentifyingLog, queue: MessageQueue, count: int) -> None:
+def recreate(log: IdentifyingLog, queue: MessageQueue, count: int) -> None:
     log.delete(queue)
     log.add(queue, count)
 
 
 @pytest.mark.parametrize("restarted", [True, False])
 @pytest.mark.parametrize("count", [1, 4, 9, 10, 11, 30])
-def test_the_messages_of_a_topic_that_was_made_again_are_read_from_the_first(
+def test_the_messages_of_a_topic_that_was_recreated_are_read_from_the_first(
     drained: Stream, count: int, restarted: bool
 ) -> None:
-    made_again(drained.log, Q0, count)
+    recreate(drained.log, Q0, count)
     if restarted:
         drained.restart()
     assert drained.batch() == [at(Q0, 0, count)]
     assert drained.losses == []
     (note,) = drained.notes
-    assert "deleted and made again" in note
+    assert "deleted and recreated" in note
     drained.log.add(Q0, 5)
     assert drained.batch() == [at(Q0, count, count + 5)]
     assert drained.batch() == []
     assert len(drained.lost) == 1
 
 
-def test_a_topic_is_made_again_twice(drained: Stream) -> None:
+def test_a_topic_is_recreated_twice(drained: Stream) -> None:
     for count in (4, 4):
-        made_again(drained.log, Q0, count)
+        recreate(drained.log, Q0, count)
         assert drained.batch() == [at(Q0, 0, count)]
     assert drained.losses == []
 
 
-def test_a_retry_topic_is_made_again(log: IdentifyingLog) -> None:
+def test_a_retry_topic_is_recreated(log: IdentifyingLog) -> None:
     log.add(RETRY, 3)
     stream = Stream(log)
     assert stream.batch() == [at(RETRY, 0, 3), at(Q0, 0, 10)]
-    made_again(log, RETRY, 2)
+    recreate(log, RETRY, 2)
     assert stream.batch() == [at(RETRY, 0, 2)]
 
 
-def test_a_topic_that_is_made_again_and_empty_loses_nothing(drained: Stream) -> None:
+def test_a_topic_that_is_recreated_and_empty_loses_nothing(drained: Stream) -> None:
     drained.log.delete(Q0)
     drained.log.queues_there[Q0] = FakeQueue()
     assert drained.batch() == []
@@ -157,7 +157,7 @@ def test_what_was_not_read_before_the_topic_was_deleted_is_lost_by_number(log: I
     stream = Stream(log, {"maxOffsetsPerTrigger": "6", "failOnDataLoss": "false"})
     assert stream.batch() == [at(Q0, 0, 6)]
     stream.cursor.end(offsets(stream.checkpoint or ""), True)
-    made_again(log, Q0, 8)
+    recreate(log, Q0, 8)
     assert stream.batch() == [at(Q0, 0, 6)]
     assert stream.batch() == [at(Q0, 6, 8)]
     assert stream.losses == [at(Q0, 6, 10)]
@@ -166,7 +166,7 @@ def test_what_was_not_read_before_the_topic_was_deleted_is_lost_by_number(log: I
 def test_a_batch_that_was_planned_before_is_lost_and_the_new_messages_are_read(drained: Stream) -> None:
     drained.log.add(Q0, 5)
     drained.batch(read=False)
-    made_again(drained.log, Q0, 20)
+    recreate(drained.log, Q0, 20)
     drained.restart()
     with pytest.raises(DataLoss, match=r"0\[10\.\.15\): not read before the topic was deleted"):
         drained.batch()
@@ -179,7 +179,7 @@ def test_a_batch_that_was_planned_before_is_lost_and_the_new_messages_are_read(d
 
 
 def test_a_batch_of_the_new_topic_that_is_planned_again_is_the_same(drained: Stream) -> None:
-    made_again(drained.log, Q0, 20)
+    recreate(drained.log, Q0, 20)
     drained.batch(read=False)
     drained.log.add(Q0, 1)
     drained.restart()
@@ -230,7 +230,7 @@ def test_a_stream_from_the_latest_offset_whose_messages_had_expired(log: Identif
     stream = Stream(log, {"startingOffsets": "latest"})
     stream.checkpoint = json.dumps(stream.cursor.first().json())
     assert stream.batch() == []
-    made_again(log, Q0, 4)
+    recreate(log, Q0, 4)
     assert stream.batch() == [at(Q0, 0, 4)]
     assert stream.losses == []
 
@@ -238,7 +238,7 @@ def test_a_stream_from_the_latest_offset_whose_messages_had_expired(log: Identif
 def test_a_stream_from_the_latest_offset_that_has_read_nothing(log: IdentifyingLog) -> None:
     stream = Stream(log, {"startingOffsets": "latest"})
     stream.checkpoint = json.dumps(stream.cursor.first().json())
-    made_again(log, Q0, 14)
+    recreate(log, Q0, 14)
     assert stream.batch() == [at(Q0, 0, 14)]
 
 
@@ -246,7 +246,7 @@ def test_a_checkpoint_of_an_earlier_version_is_read_as_before_and_gets_records(l
     stream = Stream(log)
     stream.checkpoint = json.dumps({"Orders": {"broker-a": {"0": 4}}})
     assert stream.batch() == [at(Q0, 4, 10)]
-    made_again(log, Q0, 3)
+    recreate(log, Q0, 3)
     assert stream.batch() == [at(Q0, 0, 3)]
     stream.checkpoint = json.dumps({"Orders": {"broker-a": {"0": 10}}})
     stream.restart()
@@ -287,7 +287,7 @@ def test_a_queue_with_unread_messages_is_taken_away(log: IdentifyingLog) -> None
     assert stream.batch() == [at(Q1, 5, 8)]
 
 
-def test_a_topic_is_made_again_with_fewer_queues(log: IdentifyingLog) -> None:
+def test_a_topic_is_recreated_with_fewer_queues(log: IdentifyingLog) -> None:
     log.add(Q1, 5)
     stream = Stream(log)
     stream.batch()
@@ -345,7 +345,7 @@ def test_a_topic_that_was_deleted_while_the_stream_was_ended_is_reported_once(lo
 
 
 @pytest.mark.parametrize("restored", [False, True])
-def test_a_topic_that_is_made_again_while_it_is_read_is_lost(log: IdentifyingLog, restored: bool) -> None:
+def test_a_topic_that_is_recreated_while_it_is_read_is_lost(log: IdentifyingLog, restored: bool) -> None:
     """The log has as many messages again, so that the range is there."""
     backup = log.backup()
     given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest"}
@@ -360,14 +360,14 @@ def test_a_topic_that_is_made_again_while_it_is_read_is_lost(log: IdentifyingLog
         log.restore(backup)
         log.add(Q0, 5)
     else:
-        made_again(log, Q0, 15)
+        recreate(log, Q0, 15)
     with pytest.raises(
-        DataLoss, match=r"0\[0\.\.15\): the topic was deleted and made again.* while they were read"
+        DataLoss, match=r"0\[0\.\.15\): the topic was deleted and recreated.* while they were read"
     ):
         list(reader.read(part))
 
 
-def test_a_copy_counts_what_was_made_again_while_it_was_copied(log: IdentifyingLog) -> None:
+def test_a_copy_counts_what_was_recreated_while_it_was_copied(log: IdentifyingLog) -> None:
     log.add(Q1, 5)
     given = {"path": "/memory", "topic": "Orders", "startingOffsets": "earliest"}
     reader = RangeStreamReader(log, SourceOptions.of(given, STREAM), ())
@@ -382,7 +382,7 @@ def test_a_copy_counts_what_was_made_again_while_it_was_copied(log: IdentifyingL
         lost.append(str(part))
 
     compare(log, True, parts, planned, count)
-    made_again(log, Q1, 7)
+    recreate(log, Q1, 7)
     with pytest.raises(DataLoss, match=r"1\[0\.\.5\)"):
         compare(log, True, parts, planned, count)
     assert lost == []

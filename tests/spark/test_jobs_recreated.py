@@ -1,4 +1,4 @@
-"""Jobs that are resumed after their topic was made again: what was planned is lost by number, nothing else is read."""
+"""Jobs that are resumed after their topic was recreated: what was planned is lost by number, nothing else is read."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_replay_that_is_resumed_sends_no_other_messages(
     make_again(broker, topic)
     again = replay(*arguments, "--create-topics")
     assert again.code == 1
-    assert f"{topic}@{BROKER}:0[0..10): not read before the topic was deleted and made again" in again.err
+    assert f"{topic}@{BROKER}:0[0..10): not read before the topic was deleted and recreated" in again.err
     went_on = replay(*arguments, "--create-topics", "--no-fail-on-data-loss")
     assert went_on.code == 0, went_on.err
     assert went_on.report["totals"]["lost"] == 10
@@ -87,7 +87,7 @@ def test_an_export_that_is_resumed_writes_no_other_messages(
     make_again(broker, topic)
     again = export(*arguments, checkpoint="out/_checkpoint")
     assert again.code == 1
-    assert f"{topic}@{BROKER}:0[0..10): not read before the topic was deleted and made again" in again.err
+    assert f"{topic}@{BROKER}:0[0..10): not read before the topic was deleted and recreated" in again.err
     went_on = export(*arguments, "--no-fail-on-data-loss", checkpoint="out/_checkpoint")
     assert went_on.code == 0, went_on.err
     rows = [
