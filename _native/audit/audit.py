@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from firearrow._native.audit.findings import Finding, Findings, Kind
 from firearrow._native.audit.groups import GroupLag, ReadOffsets, lags, read_offsets
-from firearrow._native.audit.index import IndexFileInfo, check_index, index_files
+from firearrow._native.audit.index import IndexFileInfo, check_index, has_keys, index_files
 from firearrow._native.audit.log_part import LogPart, PartResult, PartSettings
 from firearrow._native.audit.log_ranges import LogRange, group_ranges, split_log
 from firearrow._native.audit.merge_parts import LogResult, merge_parts
@@ -149,7 +149,7 @@ class StoreAudit:
         if not store.has_queues():
             seen.state.append("it has no folder consumequeue: queues were not checked")
         if self._settings.with_index and not index:
-            seen.state.append("it has no index files: keys were not checked")
+            self._note_no_index(segments)
         for start, stop in missing(segments):
             path, why = (
                 store.path("commitlog", f"{start:020d}"),
@@ -172,6 +172,16 @@ class StoreAudit:
                         bytes=length - segment.length,
                     )
                 )
+
+    def _note_no_index(self, segments: Sequence[SegmentFile]) -> None:
+        store = self._store
+        if not has_keys(store, segments):
+            self.seen.state.append("it has no index files: keys were not checked")
+            return
+        why = (
+            "there are no index files, but messages have keys; skip the index if messageIndexEnable is false"
+        )
+        self.seen.findings.add(Finding(Kind.INDEX_FILE, store.name, store.path("index"), 0, why))
 
     def _note_what_was_not_checked(self) -> None:
         seen, store = self.seen, self._store

@@ -7,10 +7,15 @@ from firearrow._native.audit.findings import KINDS, Finding, Findings, Kind
 from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.checks.findings import Fault, FaultKind, Faults
 from firearrow._native.checks.index_files import IndexHeader, check_chains, head_of, slots_of
+from firearrow._native.columnar.record_spans import walk
+from firearrow._native.offline.log_file import LogFiles
 from firearrow._native.offline.mapped_files import MappedFiles
 from firearrow._native.offline.segment_files import SegmentFile
 
 HEAD_BYTES, SLOT_BYTES, ENTRY_BYTES = 40, 4, 20
+KEYED = {b"KEYS": "keys", b"UNIQ_KEY": "unique key"}
+RECORDS_SEEN = 1000
+"""Of each file of the log, to find out whether messages have keys."""
 NO_HEAD = IndexHeader(0, 0, 0, -1, 0, 1)
 
 
@@ -112,3 +117,16 @@ def check_index(store: AuditedStore, files: Sequence[tuple[IndexFileInfo, bool]]
         for fault in faults.listed():
             findings.name(file.finding(store, fault))
     return findings, entries
+
+
+def has_keys(store: AuditedStore, segments: Sequence[SegmentFile]) -> bool:
+    """Whether one of the first messages in some file of the log has a key."""
+    log = LogFiles(store.path("commitlog"), MappedFiles(1))
+    for segment in segments:
+        mapping = log.window(segment.base)
+        if mapping is None:
+            continue
+        found, _, _ = walk(mapping.window, 0, len(mapping.window), base=segment.base, count_max=RECORDS_SEEN)
+        if any(found.values(number, KEYED) for number in range(len(found))):
+            return True
+    return False

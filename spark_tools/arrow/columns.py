@@ -14,8 +14,11 @@ from firearrow._native.columnar.arrow_export import ArrowBatch
 from firearrow._native.columnar.columns import Columns
 from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.store.log.record import Record
-from firearrow.client.base.compression import BodyUnreadable, open_body
+from firearrow.client.base.compression import BodyUnreadable
+from firearrow.client.base.message import MessageQueue
+from firearrow.spark_tools.arrow.bodies import open_body
 from firearrow.spark_tools.base.errors import InvalidOption, SparkToolsError
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange
 
 BATCH_RECORDS_MAX = 8192
 BATCH_BYTES_MAX = 4 << 20
@@ -24,6 +27,35 @@ PROPERTY_OF = {"tags": b"TAGS", "keys": b"KEYS", "uniqKey": b"UNIQ_KEY"}
 
 class DecompressionFailed(SparkToolsError):
     """A compressed body cannot be decompressed; the text names the message."""
+
+
+class UnreadableBodies:
+    """Opens bodies and collects the messages whose body cannot be opened."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, int, int], str] = {}
+        """Topic, queue id and queue offset → why."""
+
+    def __call__(self, record: Record) -> bytes:
+        try:
+            return open_body(record.sys_flag, record.body)
+        except BodyUnreadable as fault:
+            self.found[record.topic, record.queue_id, record.queue_offset] = str(fault)
+            return b""
+
+    def rest(self, spans: Spans, first: int, broker_name: str, on_data_loss: OnDataLoss) -> Spans:
+        """`spans` without these messages, all from `first` on, which are reported. DataLoss."""
+        kept = [
+            index
+            for index in range(len(spans))
+            if index < first
+            or (spans.topic(index), spans.queue_id(index), spans.queue_offset(index)) not in self.found
+        ]
+        for (topic, queue_id, offset), why in self.found.items():
+            part = QueueRange(MessageQueue(topic, broker_name, queue_id), offset, offset + 1)
+            on_data_loss(part, f"{why}; openBodies=false reads bodies as they are stored")
+        self.found.clear()
+        return spans.take(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +138,27 @@ def record_batches(
     open_bodies: bool,
     count_max: int = BATCH_RECORDS_MAX,
     bytes_max: int = BATCH_BYTES_MAX,
+    on_data_loss: OnDataLoss | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """All of `spans` in batches of at most `count_max` records. A batch ends when it has `bytes_max`
-    decompressed bytes."""
+    decompressed bytes. Messages whose body cannot be decompressed are reported and left out; without
+    `on_data_loss` the first one is a DecompressionFailed."""
     opener, properties = _opener(columns, open_bodies), _needs_properties(columns)
+    collector = None if on_data_loss is None or opener is None else UnreadableBodies()
     first = 0
     while first < len(spans):
         found = Columns(
-            spans, first, opener=opener, properties=properties, count_max=count_max, bytes_max=bytes_max
+            spans,
+            first,
+            opener=collector or opener,
+            properties=properties,
+            count_max=count_max,
+            bytes_max=bytes_max,
         )
+        if collector is not None and collector.found:
+            assert on_data_loss is not None
+            spans = collector.rest(spans, first, broker_name, on_data_loss)
+            continue
         yield _batch(found, columns, broker_name)
         first += len(found)
 

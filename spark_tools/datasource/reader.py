@@ -1,17 +1,15 @@
 """Batch read: plans partitions once and reads each in a task.
 
-Planned in a separate process next to the driver, then pickled to the tasks. Filters are pushed before
-`partitions` is called.
+Planned in a separate process next to the driver, then pickled to the tasks. Spark pushes no filters: it keeps one
+plan for each load, and would use the filters of one scan for all of them.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from firearrow.spark_tools.base.filter import MessageFilter
-from firearrow.spark_tools.datasource.filters import pushdown_of
 from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader
 from firearrow.spark_tools.plan.batch import BatchPlan
 
@@ -33,15 +31,4 @@ class TableReader(DataSourceReader):
             ).of(partition)
 
     def _message_filter(self) -> MessageFilter | None:
-        return self.plan.pushdown.message_filter(self.plan.options.message_filter())
-
-
-class PushdownReader(TableReader):
-    """Reads less if the query has filters. Only for loads that are scanned once: Spark keeps one plan for
-    each load and uses it for all its scans, also for those without a filter. Spark refuses it if push-down is
-    off."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Narrow the plan. Return all filters, so that Spark applies them again."""
-        self.plan = replace(self.plan, pushdown=pushdown_of(filters))
-        return filters
+        return self.plan.options.pushdown.message_filter(self.plan.options.message_filter())

@@ -60,6 +60,7 @@ class TaskReader:
                         self.columns,
                         part.queue.broker_name,
                         open_bodies=options.open_bodies,
+                        on_data_loss=lost,
                         count_max=options.batch_rows,
                         bytes_max=bytes_max,
                     )

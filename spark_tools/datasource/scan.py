@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from firearrow.spark_tools.datasource.source import RocketMQSource
+from firearrow.spark_tools.datasource.source import RocketMQSource, schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +32,8 @@ class TableScan:
 
 def scanned(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """The table that the options describe, planned now. InvalidOption, TopicNotFound, DataLoss."""
-    source = RocketMQSource(CaseInsensitiveDict(options))
-    schema = StructType.fromDDL(source.schema())
-    assert isinstance(schema, StructType)
-    reader = source.reader(schema)
+    schema = schema_of(options)
+    reader = RocketMQSource(CaseInsensitiveDict(options)).reader(schema)
     parts = reader.partitions()
     numbers = spark.range(len(parts), numPartitions=max(1, len(parts)))
     function = UserDefinedFunction(

@@ -13,6 +13,7 @@ from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.live.cluster import Cluster
 from firearrow.spark_tools.plan import option_parsing
 from firearrow.spark_tools.plan.option_parsing import option, parse_duration, read_options
+from firearrow.spark_tools.plan.options import INSTEAD
 
 BATCH, STREAM = "batch", "stream"
 PASSED = ("rocketmq.", "checkpointLocation", "queryName")
@@ -104,7 +105,7 @@ class SinkOptions:
             raise InvalidOption(
                 "path: a store's files are never written; set nameServer to the brokers that get the rows"
             )
-        options = read_options(cls, given, use, passed=PASSED)
+        options = read_options(cls, given, use, passed=PASSED, instead=INSTEAD)
         if options.name_server is None:
             raise InvalidOption("nameServer: `host:port` of the target's name server is required")
         if options.commit_name_server is not None and options.commit_group is None:

@@ -4,9 +4,11 @@ Spark imports this module for every user of any Python source, so it imports the
 it is used. Spark creates one in each process that needs it and pickles it: it has options only.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
@@ -34,15 +36,14 @@ class RocketMQSource(DataSource):
         return columns.spark_schema(options.columns or columns.ALL, options.properties)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from firearrow.spark_tools.datasource.reader import PushdownReader, TableReader  # noqa: PLC0415
+        from firearrow.spark_tools.datasource.reader import TableReader  # noqa: PLC0415
         from firearrow.spark_tools.datasource.rows import asked_columns  # noqa: PLC0415
         from firearrow.spark_tools.plan.batch import BatchPlan  # noqa: PLC0415
         from firearrow.spark_tools.plan.options import BATCH  # noqa: PLC0415
         from firearrow.spark_tools.plan.source import source_of  # noqa: PLC0415
 
         options = self._options(BATCH)
-        kind = PushdownReader if options.push_down else TableReader
-        return kind(BatchPlan(source_of(options, self.options), options), asked_columns(schema))
+        return TableReader(BatchPlan(source_of(options, self.options), options), asked_columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from firearrow.spark_tools.datasource.rows import asked_columns  # noqa: PLC0415
@@ -70,3 +71,10 @@ class RocketMQSource(DataSource):
         from firearrow.spark_tools.plan.options import SourceOptions  # noqa: PLC0415
 
         return SourceOptions.of(self.options, use)
+
+
+def schema_of(options: Mapping[str, str]) -> StructType:
+    """The columns of a load with these options, without a round trip through Spark. InvalidOption."""
+    schema = StructType.fromDDL(RocketMQSource(CaseInsensitiveDict(options)).schema())
+    assert isinstance(schema, StructType)
+    return schema

@@ -69,11 +69,12 @@ class ExportTask:
                 self.layout.read,
                 slice_.part.queue.broker_name,
                 open_bodies=self.open_bodies,
+                on_data_loss=lost,
                 count_max=BATCH_RECORDS,
                 bytes_max=BATCH_BYTES,
             ):
                 part.write(batch)
-            progress.count("messages", len(spans))
+                progress.count("messages", batch.num_rows)
             progress.count("bytes", spans.bytes)
         return progress
 

@@ -18,7 +18,7 @@ from firearrow.spark_tools.base.source import (
 from firearrow.spark_tools.jobs.arguments import EARLIEST, LATEST, SourceArguments
 from firearrow.spark_tools.jobs.checkpoint import Checkpoint, Plan
 from firearrow.spark_tools.jobs.losses import LOST_WHOLE, PlanLosses, SliceLosses
-from firearrow.spark_tools.plan.batch import keyed, sized
+from firearrow.spark_tools.plan.batch import keyed, report_missing_entries, sized
 from firearrow.spark_tools.plan.data_loss import DataLosses
 from firearrow.spark_tools.plan.queue_records import (
     RECREATED,
@@ -102,13 +102,13 @@ def ranges(reader: SourceReader, source: SourceArguments, lost: OnDataLoss) -> l
     bounds = reader.bounds(sorted(pairs))
     report_tail_losses(reader, [queue for queue, (_, end) in sorted(pairs.items()) if end == LATEST], lost)
     since, until = source.stored()
-    found = []
-    for queue, (start, end) in sorted(pairs.items()):
-        part = _of(queue, start, end, bounds, lost)
-        if len(part) and (since is not None or until is not None):
-            part = within_times(reader, part, since, until)
-        if len(part):
-            found.append(part)
+    asked = [_of(queue, start, end, bounds, lost) for queue, (start, end) in sorted(pairs.items())]
+    if not source.by_index:
+        whole = assigned is None and source.queues is None
+        report_missing_entries(reader, asked, lost, whole=whole)
+    if since is not None or until is not None:
+        asked = [within_times(reader, part, since, until) for part in asked if len(part)]
+    found = [part for part in asked if len(part)]
     if source.by_index:
         found = keyed(found, reader, source.message_filter())
     return [sized(part, reader) for part in found]

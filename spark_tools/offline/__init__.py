@@ -2,11 +2,12 @@
 
 - `index_plan`: narrows ranges to the messages that the key index shows for the filter's keys
 - `log_order_plan`: splits many queues by chunks of the log, so that the log is read only once
+- `missing_entries`: finds messages in the log that their queue has no entry for
 - `queue`: one queue of one store: its entries and the records they point to
 - `queue_reader`: reads a range of a stored queue
 - `reader`: reads one or several stores as one source
 - `store`: the store folder of one broker: topics, queues, groups and the log
 - `store_config`: reads topics and consumer offsets from a store's `config` folder
 - `store_source`: the source made of store folders
-- `tail_check`: finds messages past the ends of queues that cannot be read
+- `tail_check`: finds entries and torn bytes past the ends of queues
 """

@@ -6,7 +6,7 @@ log. Ends are exclusive. One thread.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Self
 
 import numpy as np
@@ -164,6 +164,12 @@ class StoredQueue:
         """The physical offsets in entries [start, end) within `bounds`; fewer if a file of them is gone."""
         runs = [rows for _, rows in self.entries.runs(start, end, ENTRIES_AT_ONCE)]
         return np.frombuffer(b"".join(runs), FIELDS)["physical"].astype(np.int64)
+
+    def all_entries(self) -> "Iterator[np.ndarray[tuple[int], np.dtype[np.void]]]":
+        """All entries that have files, with the fields of FIELDS."""
+        self.entries.refresh()
+        for _, rows in self.entries.runs(self.entries.first, self.entries.end(), ENTRIES_AT_ONCE):
+            yield np.frombuffer(rows, FIELDS)
 
     def offset_from(self, physical: int, start: int, end: int) -> int:
         """The first of [start, end), within `bounds`, whose record is at or after this physical offset."""

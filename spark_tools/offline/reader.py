@@ -13,6 +13,7 @@ from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, RecordId
 from firearrow.spark_tools.offline.index_plan import by_index
 from firearrow.spark_tools.offline.log_order_plan import log_order_splits
+from firearrow.spark_tools.offline.missing_entries import check_entries
 from firearrow.spark_tools.offline.queue_reader import StoredRangeReader
 from firearrow.spark_tools.offline.store import OfflineStore
 from firearrow.spark_tools.offline.tail_check import check_tail
@@ -70,6 +71,14 @@ class OfflineReader:
             each
             for name, store in self._stores.items()
             for each in check_tail(store, [queue for queue in queues if queue.broker_name == name])
+        ]
+
+    def missing_entries(self, parts: Sequence[QueueRange]) -> list[tuple[QueueRange, str]]:
+        """Messages at the edges of these ranges that are in the log only, see missing_entries.py."""
+        return [
+            each
+            for name, store in self._stores.items()
+            for each in check_entries(store, [part for part in parts if part.queue.broker_name == name])
         ]
 
     def offset_at(self, queue: MessageQueue, ms: int) -> int:

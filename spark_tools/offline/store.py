@@ -12,7 +12,7 @@ from firearrow._native.store.files.segment_files import FILE_NAME
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import StoreUnreadable, TopicNotFound
 from firearrow.spark_tools.offline.queue import StoredQueue
-from firearrow.spark_tools.offline.store_config import QUEUE_ID, DeclaredTopics, group_offsets
+from firearrow.spark_tools.offline.store_config import QUEUE_ID, DeclaredTopics, deletions, group_offsets
 
 
 class OfflineStore:
@@ -51,6 +51,17 @@ class OfflineStore:
         """The caller closes the queue."""
         return StoredQueue(queue, self._folder(queue.topic, str(queue.queue_id)), self.log, self.log_end)
 
+    def stored_queues(self) -> Iterator[MessageQueue]:
+        """The queues that have a folder, of all topics."""
+        for topic in _folders(self._queues):
+            for number in self._numbers(topic):
+                yield MessageQueue(topic, self.name, number)
+
+    def deleted_until(self, topic: str) -> int:
+        """Physical offset at which the topic was last deleted, if a FireArrow broker did so; else where the log
+        begins. StoreUnreadable."""
+        return max(deletions(self.root).get(topic, 0), self.log.first)
+
     def groups(self) -> Iterator[tuple[str, MessageQueue, int]]:
         """Yields group, queue and the next offset that the group consumes."""
         for (group, topic), queues in group_offsets(self.root).items():
@@ -67,10 +78,9 @@ class OfflineStore:
         little."""
         self.log.refresh()
         known = self.log.newest()
-        for topic in _folders(self._queues):
-            for number in self._numbers(topic):
-                with self.queue(MessageQueue(topic, self.name, number)) as queue:
-                    known = max(known, queue.last_whole())
+        for queue in self.stored_queues():
+            with self.queue(queue) as stored:
+                known = max(known, stored.last_whole())
         return self.log.end(known)
 
     def _numbers(self, topic: str) -> list[int]:

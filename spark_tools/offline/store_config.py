@@ -52,6 +52,34 @@ def group_offsets(root: str) -> dict[tuple[str, str], dict[int, int]]:
     return found
 
 
+def deletions(root: str) -> dict[str, int]:
+    """Topic → the end of the log when a FireArrow broker last deleted it. StoreUnreadable."""
+    topics = _value(os.path.join(root, "config", "deletedTopics.json"), "topics")
+    found: dict[str, int] = {}
+    for each in topics if isinstance(topics, list) else []:
+        if isinstance(each, dict) and type(each.get("logEnd")) is int:
+            found[str(each.get("topic"))] = each["logEnd"]
+    return found
+
+
+def config_faults(root: str) -> list[tuple[str, str]]:
+    """(Path, what is wrong) of each JSON file in `config` that a broker or a reader cannot use as it is."""
+    folder = os.path.join(root, "config")
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    found = []
+    for path in (os.path.join(folder, name) for name in names if name.endswith(".json")):
+        try:
+            document = _read(path)
+        except (JsonError, StoreUnreadable) as error:
+            found.append((path, f"it cannot be read: {error}"))
+            continue
+        if not isinstance(document, dict):
+            found.append((path, "it is empty" if document is None else "it is not a JSON object"))
+    if "topics.json" not in names and os.path.isdir(os.path.join(root, "consumequeue")):
+        found.append((os.path.join(folder, "topics.json"), "it is missing, but there are queues"))
+    return found
+
+
 def _count(config: object) -> int:
     count = config.get("readQueueNums") if isinstance(config, dict) else 0
     return count if type(count) is int and 0 < count <= QUEUES_MAX else 0
@@ -75,7 +103,13 @@ def _stamp(path: str) -> tuple[int, int]:
 
 
 def _member(path: str, name: str) -> dict[str, object]:
-    """The member `name` of the JSON object in a file; empty if the file or the member is missing."""
+    """The member `name` of the JSON object in a file, if it is an object; else empty."""
+    member = _value(path, name)
+    return {str(key): value for key, value in member.items()} if isinstance(member, dict) else {}
+
+
+def _value(path: str, name: str) -> object:
+    """The member `name` of the JSON object in a file; None if the file or the member is missing."""
     first_error: JsonError | None = None
     for each in (path, path + ".bak"):
         try:
@@ -84,11 +118,10 @@ def _member(path: str, name: str) -> dict[str, object]:
             first_error = first_error or error
             continue
         if document is not None:
-            member = document.get(name) if isinstance(document, dict) else None
-            return {str(key): value for key, value in member.items()} if isinstance(member, dict) else {}
+            return document.get(name) if isinstance(document, dict) else None
     if first_error is not None:
         raise StoreUnreadable(f"{path} cannot be read: {first_error}")
-    return {}
+    return None
 
 
 def _read(path: str) -> object:

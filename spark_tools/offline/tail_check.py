@@ -1,4 +1,4 @@
-"""Tail check: finds entries without records, records without entries and torn bytes past the ends of queues.
+"""Tail check: finds entries without records and torn bytes past the ends of queues.
 
 A killed broker leaves them and repairs them at its next start. A running broker shows them for moments, so
 findings are checked again while the abort file exists. One thread, that of the store.
@@ -6,22 +6,18 @@ findings are checked again while the abort file exists. One thread, that of the 
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from firearrow._native.columnar.record_spans import Spans
 from firearrow._native.offline.log_reader import LogReader
 from firearrow.client.base.message import MessageQueue
-from firearrow.spark_tools.base.source import LMQ_PREFIX, QueueRange
+from firearrow.spark_tools.base.source import QueueRange
 from firearrow.spark_tools.offline.store import OfflineStore
 
 NO_RECORD = "their entries point to no whole record: the log ends before them"
-NO_ENTRY = "their records have no entries: start the broker once, it adds them"
 READS_MAX = 20
 RETRY_S = 0.05
 WALK_BYTES = 16 << 20
-TRANSACTION, COMMITTED = 0xC, 0x8
-"""Bits of a sysFlag: prepared and rolled back records have no entry."""
 log = logging.getLogger("firearrow.spark")
 Ranges = dict[tuple[MessageQueue, str], tuple[int, int]]
 """Queue and reason → offsets."""
@@ -38,13 +34,17 @@ class TailState:
 
     def and_still(self, later: "TailState") -> "TailState":
         """The findings that both states have."""
-        shared = {
-            key: (max(start, later.ranges[key][0]), min(end, later.ranges[key][1]))
-            for key, (start, end) in self.ranges.items()
-            if key in later.ranges
-        }
-        ranges = {key: (start, end) for key, (start, end) in shared.items() if start < end}
-        return TailState(ranges, self.torn & later.torn)
+        return TailState(found_again(self.ranges, later.ranges), self.torn & later.torn)
+
+
+def found_again(ranges: Ranges, later: Ranges) -> Ranges:
+    """What both have."""
+    shared = {
+        key: (max(start, later[key][0]), min(end, later[key][1]))
+        for key, (start, end) in ranges.items()
+        if key in later
+    }
+    return {key: (start, end) for key, (start, end) in shared.items() if start < end}
 
 
 def check_tail(
@@ -65,13 +65,9 @@ def check_tail(
 
 
 def read_tail(store: OfflineStore, queues: Sequence[MessageQueue]) -> TailState:
-    """The findings at this moment.
-
-    Looks for records from the start of the newest file or from the newest entry of these queues. Queues
-    without any entry are skipped: their topic may have been deleted and created again.
-    """
+    """The findings at this moment. The log is walked from the start of the newest file, or from the newest
+    entry of these queues."""
     ranges: Ranges = {}
-    ends: dict[MessageQueue, int] = {}
     known = store.log.newest()
     for queue in queues:
         with store.queue(queue) as stored:
@@ -79,26 +75,9 @@ def read_tail(store: OfflineStore, queues: Sequence[MessageQueue]) -> TailState:
             written = stored.entries.end()
             if end < written:
                 ranges[queue, NO_RECORD] = end, written
-            elif written and not queue.topic.startswith(LMQ_PREFIX):
-                ends[queue] = end
             known = max(known, stored.last_whole())
     torn: set[int] = set()
     walk = LogReader(store.log, known, None, lambda start, end, why: torn.add(start), check_crc=False)
-    for spans in walk.spans(WALK_BYTES):
-        for queue, number in _expected_entries(spans, store.name, ends):
-            if number >= ends[queue]:
-                ranges[queue, NO_ENTRY] = ends[queue], number + 1
+    for _ in walk.spans(WALK_BYTES):
+        pass
     return TailState(ranges, frozenset(torn))
-
-
-def _expected_entries(
-    spans: Spans, broker: str, ends: Mapping[MessageQueue, int]
-) -> Iterator[tuple[MessageQueue, int]]:
-    """Queue and queue offset of each record that should have an entry in one of these queues."""
-    topics = {queue.topic for queue in ends}
-    for index in range(len(spans)):
-        if (topic := spans.topic(index)) not in topics:
-            continue
-        queue = MessageQueue(topic, broker, spans.queue_id(index))
-        if queue in ends and spans.sys_flag(index) & TRANSACTION in (0, COMMITTED):
-            yield queue, spans.queue_offset(index)

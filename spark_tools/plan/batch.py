@@ -6,17 +6,16 @@ closes it.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
-from firearrow.spark_tools.base.source import QueueRange, Source, SourceReader
+from firearrow.spark_tools.base.source import OnDataLoss, QueueRange, Source, SourceReader
 from firearrow.spark_tools.plan.data_loss import DataLosses
 from firearrow.spark_tools.plan.offsets import Offsets
 from firearrow.spark_tools.plan.options import BATCH, SourceOptions
-from firearrow.spark_tools.plan.pushdown import Pushdown
 from firearrow.spark_tools.plan.splits import InputSplit, SplitPolicy, weight
 from firearrow.spark_tools.plan.start_end import OffsetResolver
 from firearrow.spark_tools.plan.topics import when_there
@@ -30,7 +29,6 @@ log."""
 class BatchPlan:
     message_source: Source
     options: SourceOptions
-    pushdown: Pushdown = field(default_factory=Pushdown)
     pause: Callable[[float], None] = time.sleep
 
     def parts(self) -> list[InputSplit]:
@@ -43,19 +41,42 @@ class BatchPlan:
         options, losses = self.options, DataLosses(self.options.fail_on_loss)
         wanted = options.wanted()
         there = when_there(lambda: wanted.queues(reader), options.wait_s, time.monotonic, self.pause)
-        queues = self.pushdown.queues(there)
+        queues = options.pushdown.queues(there)
         bounds = reader.bounds(queues) if queues else {}
         resolution = OffsetResolver(reader, losses, options.strategy)
         starts = resolution.starts(options.start_point(BATCH), bounds)
         ends = resolution.ends(options.end_point(), bounds)
         losses.check()
         asked = [_forwards(queue, starts, ends) for queue in sorted(bounds)]
-        narrowed = [self.pushdown.range(part, reader) for part in asked]
+        if not options.by_index:
+            report_missing_entries(reader, asked, losses, whole=not options.assign)
+        losses.check()
+        narrowed = [options.pushdown.range(part, reader) for part in asked]
         found = [part for part in narrowed if len(part)]
-        message_filter = self.pushdown.message_filter(options.message_filter())
+        message_filter = options.pushdown.message_filter(options.message_filter())
         if options.by_index and message_filter is not None:
             found = keyed(found, reader, message_filter)
         return [sized(part, reader) for part in found]
+
+
+@runtime_checkable
+class EntryCheckingReader(Protocol):
+    """A SourceReader whose queues are indexes of a log."""
+
+    def missing_entries(self, parts: Sequence[QueueRange]) -> list[tuple[QueueRange, str]]:
+        """Messages that only the log has, and why: before `parts` that begin with their queue's first entry,
+        after those that end with its last one, and in other queues of their topics that have no entries."""
+
+
+def report_missing_entries(
+    reader: SourceReader, parts: Sequence[QueueRange], on_data_loss: OnDataLoss, *, whole: bool
+) -> None:
+    """Report messages that a reader of queues would pass over. `whole`: `parts` are all queues of their
+    topics."""
+    asked = {part.queue for part in parts}
+    for part, why in reader.missing_entries(parts) if isinstance(reader, EntryCheckingReader) else ():
+        if whole or part.queue in asked:
+            on_data_loss(part, why)
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from firearrow.spark_tools.base.errors import InvalidOption
@@ -209,20 +210,25 @@ def option(
 
 
 def read_options(
-    kind: type[T], given: Mapping[str, str], use: str | None, *, passed: Collection[str] = ()
+    kind: type[T],
+    given: Mapping[str, str],
+    use: str | None,
+    *,
+    passed: Collection[str] = (),
+    instead: Mapping[str, str] = MappingProxyType({}),
 ) -> T:
     """Build the dataclass `kind`; option names are case-insensitive. `use`: None if it is not known.
-    `passed`: names, or prefixes that end with a dot, which other code reads. InvalidOption: unknown, not
-    allowed for this use, or malformed."""
+    `passed`: names, or prefixes that end with a dot, which other code reads. `instead`: unknown names, or such
+    prefixes, in lower case → what to do instead. InvalidOption: unknown, not allowed for this use, or
+    malformed."""
     fields = {field.metadata["name"].lower(): field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for name, text in given.items():
         field = fields.get(name.lower())
         if field is None:
             if not _is_passed(name.lower(), passed):
-                raise InvalidOption(
-                    _unknown(name, [known.metadata["name"] for known in fields.values()], passed)
-                )
+                known = [known.metadata["name"] for known in fields.values()]
+                raise InvalidOption(_instead(name, instead) or _unknown(name, known, passed))
         elif field.metadata["uses"] and use is not None and use not in field.metadata["uses"]:
             uses = " and ".join(sorted(field.metadata["uses"]))
             raise InvalidOption(
@@ -247,6 +253,12 @@ def read_value(name: str, parse: Callable[[str], T], text: object) -> T:
 
 def _is_passed(name: str, passed: Collection[str]) -> bool:
     return any(name.startswith(p.lower()) if p.endswith(".") else name == p.lower() for p in passed)
+
+
+def _instead(name: str, instead: Mapping[str, str]) -> str:
+    lower = name.lower()
+    sentence = next((instead[key] for key in instead if key in (lower, lower.split(".")[0] + ".")), "")
+    return sentence and f"{name}: {sentence}"
 
 
 def _unknown(name: str, known: list[str], passed: Collection[str]) -> str:

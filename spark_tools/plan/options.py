@@ -13,6 +13,7 @@ from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.plan import option_parsing
 from firearrow.spark_tools.plan.offsets import AtTime, OffsetEdge, Point, end_point, start_point, times_point
 from firearrow.spark_tools.plan.option_parsing import option, parse_duration, parse_time, read_options
+from firearrow.spark_tools.plan.pushdown import Pushdown
 from firearrow.spark_tools.plan.splits import SPLITS_MAX, SplitPolicy
 from firearrow.spark_tools.plan.topics import AssignedQueues, TopicSelection, assigned, check_one_selection
 
@@ -21,6 +22,16 @@ ROWS_MAX = 8192
 LATEST: Point = OffsetEdge.LATEST
 PASSED = ("rocketmq.",)
 """Options that `live.cluster` reads."""
+INSTEAD: Mapping[str, str] = {
+    "pushdown": "Spark uses the filters of one scan for every scan of a load, and rows would be missing; read "
+    "with spark_tools.read_where(spark, condition, ...), which takes the same options",
+    "subscribe": "this is an option of Kafka's source; here it is topic=A,B",
+    "subscribepattern": "this is an option of Kafka's source; here it is topicPattern",
+    "kafka.bootstrap.servers": "this is an option of Kafka's source; here it is nameServer=HOST:PORT",
+    "kafka.": "this is an option of Kafka's client; those of RocketMQ's begin with rocketmq.",
+    "includeheaders": "this is an option of Kafka's source; here it is includeProperties",
+}
+"""Names in lower case that are no options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,12 +182,13 @@ class SourceOptions:
         "it is read as "
         "it is. Bodies are checked only if the column `body` is read.",
     )
-    push_down: bool = option(
-        "pushDown",
-        option_parsing.flag,
-        False,
-        "Whether the query's filters reduce what is read. Only for a load that is scanned once, see above.",
+    pushdown: Pushdown = option(  # noqa: RUF009
+        "pushedFilters",
+        Pushdown.of_json,
+        Pushdown(),
+        "What the condition of `read_where` excludes. Set by it.",
         uses=BATCH,
+        shown="",
     )
     # columns
     columns: tuple[str, ...] = option(
@@ -265,7 +277,7 @@ class SourceOptions:
     @classmethod
     def of(cls, given: Mapping[str, str], use: str | None) -> Self:
         """`use`: BATCH or STREAM, None if unknown. InvalidOption: one sentence that names the option."""
-        options = read_options(cls, given, use, passed=PASSED)
+        options = read_options(cls, given, use, passed=PASSED, instead=INSTEAD)
         options.check(use)
         return options
 
@@ -287,9 +299,9 @@ class SourceOptions:
             raise InvalidOption("commitGroup: brokers keep the offsets; use it only with nameServer")
         if self.by_index and self.name_server:
             raise InvalidOption("keysByIndex: the index is part of a store; use it only with path")
-        if self.by_index and not (self.keys or self.push_down):
+        if self.by_index and not (self.keys or self.pushdown.keys or self.pushdown.unique_ids):
             raise InvalidOption(
-                "keysByIndex: no keys to look up; set keys, or filter the query and set pushDown"
+                "keysByIndex: no keys to look up; set keys, or use read_where with a condition on keys or uniqKey"
             )
         if "properties" in self.columns and not self.properties:
             raise InvalidOption(

@@ -4,18 +4,23 @@ It never drops a matching row; the caller checks each row again. Frozen. Pure, e
 times in a SourceReader.
 """
 
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 from firearrow.client.base.message import MessageQueue
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange, SourceReader
+from firearrow.spark_tools.plan.option_parsing import json_object
 
 CLOCK_SLACK_MS = 60_000
 """Store times of a queue go back if the broker's clock was set back; ranges are widened by this much."""
 Span = tuple[int | None, int | None]
 """Start, and exclusive end."""
 ANY: Span = (None, None)
+TEXTS, NUMBERS = {"topics", "tags", "keys", "unique_ids"}, {"queue_ids", "offsets"}
+SPANS = {"queue_id_span", "offset_span", "stored", "born"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,19 @@ class Pushdown:
     tags: frozenset[str] | None = None
     keys: frozenset[str] | None = None
     unique_ids: frozenset[str] | None = None
+
+    @classmethod
+    def of_json(cls, text: str) -> Self:
+        """Of what `to_json` wrote. ValueError."""
+        given = json_object(text)
+        return cls(**{name: _of_json(name, value) for name, value in given.items()})
+
+    def to_json(self) -> str:
+        """Only what is restricted."""
+        restricted = {
+            each.name: value for each in fields(self) if (value := getattr(self, each.name)) != each.default
+        }
+        return json.dumps(restricted, default=sorted, sort_keys=True)
 
     def queues(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         return [] if self.nothing() else [queue for queue in queues if self._takes(queue)]
@@ -100,3 +118,20 @@ def _both(given: frozenset[str], narrowed: frozenset[str] | None) -> frozenset[s
     if narrowed is None:
         return given
     return given & narrowed if given else narrowed
+
+
+def _of_json(name: str, value: object) -> Any:  # noqa: ANN401
+    match value:
+        case str() if name == "topic_prefix":
+            return value
+        case list() if name in TEXTS and all(isinstance(each, str) for each in value):
+            return frozenset(value)
+        case list() if name in NUMBERS and all(map(_is_number, value)):
+            return frozenset(value)
+        case [low, high] if name in SPANS and all(each is None or _is_number(each) for each in (low, high)):
+            return low, high
+    raise ValueError(f"expected what read_where sets, not {name}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -108,7 +108,6 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
     }

@@ -16,7 +16,7 @@ from firearrow.client.base.message import Message
 from firearrow.client.local_broker import LocalBroker
 from firearrow.spark_tools.base.errors import InvalidOption, StoreUnreadable
 from firearrow.spark_tools.jobs.audit.audit import stores_of
-from firearrow.spark_tools.offline.store_config import group_offsets
+from firearrow.spark_tools.offline.store_config import config_faults, group_offsets
 from tests.spark.record_bytes import record_bytes
 from tests.spark.stores import SETTINGS, TOPICS, Golden, KnownStore, send_known
 from tests.support.stores import open_store, put
@@ -335,3 +335,18 @@ def test_stores_have_separate_names(tmp_path: Path) -> None:
     ]
     with pytest.raises(InvalidOption, match="two stores are named 'one'"):
         stores_of((str(tmp_path / "one"), str(tmp_path / "x" / "one")))
+
+
+def test_configs_that_cannot_be_used_are_found(apache: Path) -> None:
+    assert config_faults(str(apache)) == []
+    config = apache / "config"
+    (config / "topics.json").write_text('{"topicConfigTable": {')
+    (config / "consumerOffset.json").write_bytes(b"")
+    (config / "delayOffset.json").write_text("[]")
+    found = {Path(path).name: why for path, why in config_faults(str(apache))}
+    assert found.pop("topics.json").startswith("it cannot be read: ")
+    assert found == {"consumerOffset.json": "it is empty", "delayOffset.json": "it is not a JSON object"}
+    (config / "topics.json").unlink()
+    assert (
+        dict(config_faults(str(apache)))[str(config / "topics.json")] == "it is missing, but there are queues"
+    )

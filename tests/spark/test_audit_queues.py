@@ -9,6 +9,7 @@ import pytest
 from firearrow._native.audit.findings import Kind
 from tests.spark.stores import KnownStore
 from tests.spark.test_audit import ENTRY, audited, flip, only, totals
+from tests.support.stores import open_store, put
 
 # ---- queues ----------------------------------------------------------------------------------------------------------
 
@@ -143,13 +144,25 @@ def test_keys_that_the_index_lost_are_named_by_their_records(apache: Path) -> No
     assert Path(finding.file).name == f"{524288:020d}"
 
 
-def test_a_store_without_index_is_judged_without_it(apache: Path) -> None:
+def test_an_index_that_is_gone_is_one_finding(apache: Path) -> None:
     for path in (apache / "index").iterdir():
         path.unlink()
     seen = audited(apache)
+    assert totals(seen) == {Kind.INDEX_FILE: 1}
+    assert only(seen, Kind.INDEX_FILE).file == str(apache / "index")
+    assert seen.numbers["keys_expected"] == 0
+    assert totals(audited(apache, with_index=False)) == {}
+
+
+def test_a_store_without_keys_needs_no_index(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        put(store, b"body")
+        store.write()
+    for path in (tmp_path / "index").iterdir():
+        path.unlink()
+    seen = audited(tmp_path)
     assert totals(seen) == {}
     assert seen.state == ["it has no index files: keys were not checked"]
-    assert seen.numbers["keys_expected"] == 0
 
 
 def test_an_index_that_was_cut_at_its_beginning_is_judged_from_there_on(apache: Path) -> None:

@@ -1,5 +1,7 @@
 """What one load reads, planned over a log in memory."""
 
+from dataclasses import replace
+
 import pytest
 
 from firearrow.spark_tools.base.errors import DataLoss, InvalidOption, TopicNotFound
@@ -24,7 +26,7 @@ def log() -> FakeLog:
 
 def planned(log: FakeLog, pushdown: Pushdown | None = None, **options: str) -> list[str]:
     given = SourceOptions.of({"path": "/memory", "topic": "Orders", **options}, BATCH)
-    plan = BatchPlan(log, given, pushdown or Pushdown())
+    plan = BatchPlan(log, replace(given, pushdown=pushdown or Pushdown()))
     parts = [each for part in plan.parts() for each in part]
     assert log.opened == 0
     assert all(each.size for each in parts)

@@ -32,6 +32,7 @@ from firearrow._native.columnar.columns import Columns
 from firearrow._native.columnar.record_spans import End, Spans, from_answer, walk
 from firearrow._native.store.log.record import Record, RecordError
 from firearrow.client.base.compression import FLAGS, open_body, pack
+from firearrow.client.base.message import MessageQueue
 from firearrow.client.base.options import CompressionKind
 from firearrow.spark_tools.arrow.columns import (
     ALL,
@@ -46,6 +47,7 @@ from firearrow.spark_tools.arrow.columns import (
 from firearrow.spark_tools.base.errors import InvalidOption
 from tests.spark.record_bytes import record_bytes, spans_of
 from tests.spark.stores import Golden, KnownStore
+from tests.support.recorder import Recorder
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 YEAR_10000_MS = 253402300800000
@@ -270,6 +272,29 @@ def test_a_body_that_cannot_be_opened_names_its_message() -> None:
     with pytest.raises(DecompressionFailed, match=r"topic Orders, queue 3, offset 17: .* openBodies=false"):
         record_batch(spans, ["body"], BROKER, open_bodies=True)
     assert record_batch(spans, ["topic"], BROKER, open_bodies=True)["topic"].to_pylist() == ["Orders"]
+
+
+def test_messages_whose_bodies_cannot_be_opened_are_lost_by_name() -> None:
+    flag, packed = pack(CompressionKind.ZSTD, 3, b"body")
+    spans = spans_of(
+        *(
+            record_bytes(packed[:-1] if number % 5 == 3 else packed, queue_offset=number, sys_flag=flag)
+            for number in range(12)
+        )
+    )
+    lost = Recorder()
+    batches = list(
+        record_batches(
+            spans, ["queueOffset", "body"], BROKER, open_bodies=True, count_max=5, on_data_loss=lost
+        )
+    )
+    found = [row["queueOffset"] for batch in batches for row in batch.to_pylist()]
+    assert found == [0, 1, 2, 4, 5, 6, 7, 9, 10, 11]
+    assert {row["body"] for batch in batches for row in batch.to_pylist()} == {b"body"}
+    assert [(part.queue, part.start, part.end) for part, _ in lost] == [
+        (MessageQueue("Orders", BROKER, 3), number, number + 1) for number in (3, 8)
+    ]
+    assert all("zstd decompression failed" in why.lower() for _, why in lost)
 
 
 def test_opened_bodies_count_for_the_bytes_of_a_batch() -> None:

@@ -75,6 +75,7 @@ def test_a_filter_narrows(filters: list[Filter], field: str, value: object) -> N
     found = pushdown_of(filters)
     assert getattr(found, field) == (frozenset(value) if isinstance(value, set) else value)
     assert sum(getattr(found, name) != getattr(Pushdown(), name) for name in Pushdown.__slots__) == 1
+    assert Pushdown.of_json(found.to_json()) == found
 
 
 @pytest.mark.parametrize(
@@ -167,3 +168,23 @@ def test_keys_that_were_asked_for_stay_as_they_are() -> None:
         keys=frozenset("y")
     )
     assert Pushdown(keys=frozenset("x")).message_filter(MessageFilter()) == MessageFilter(keys=frozenset("x"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        '{"topic": []}',
+        '{"topics": "A"}',
+        '{"topics": [1]}',
+        '{"offsets": ["1"]}',
+        '{"offsets": [true]}',
+        '{"stored": [1]}',
+        '{"stored": [1, "2"]}',
+        '{"topic_prefix": null}',
+    ],
+)
+def test_only_what_was_written_is_read_back(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected|valid JSON"):
+        Pushdown.of_json(text)

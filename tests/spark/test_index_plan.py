@@ -157,11 +157,9 @@ def test_a_key_of_too_many_messages_is_not_looked_up(
 # ---- plans ----
 
 
-def planned(root: Path, pushdown: Pushdown | None = None, **options: str) -> list[QueueRange]:
+def planned(root: Path, **options: str) -> list[QueueRange]:
     message_source = StoreSource((f"s={root}",))
-    plan = BatchPlan(
-        message_source, SourceOptions.of({"path": "/s", **options}, BATCH), pushdown or Pushdown()
-    )
+    plan = BatchPlan(message_source, SourceOptions.of({"path": "/s", **options}, BATCH))
     found = [each for part in plan.parts() for each in part]
     assert all(each.size for each in found)
     return found
@@ -179,9 +177,9 @@ def test_a_filter_that_is_pushed_asks_the_index(indexed: Path) -> None:
         Pushdown(keys=frozenset({pair(300)})),
         Pushdown(unique_ids=frozenset({"U300"})),
     ):
-        assert sum(map(len, planned(indexed, pushdown, keysByIndex="true", pushDown="true"))) <= 12
-        assert sum(map(len, planned(indexed, pushdown, pushDown="true"))) == COUNT
-    assert sum(map(len, planned(indexed, keysByIndex="true", pushDown="true"))) == COUNT
+        pushed = pushdown.to_json()
+        assert sum(map(len, planned(indexed, pushedFilters=pushed, keysByIndex="true"))) <= 12
+        assert sum(map(len, planned(indexed, pushedFilters=pushed))) == COUNT
 
 
 def test_a_stream_asks_the_index(indexed: Path) -> None:

@@ -7,6 +7,7 @@ from firearrow.spark_tools.base.errors import InvalidOption
 from firearrow.spark_tools.plan.offsets import AtTime, AtTimes, OffsetEdge, PerQueue
 from firearrow.spark_tools.plan.option_parsing import VALUE_CHARS_MAX
 from firearrow.spark_tools.plan.options import BATCH, STREAM, SourceOptions
+from firearrow.spark_tools.plan.pushdown import Pushdown
 from firearrow.spark_tools.plan.topics import AssignedQueues
 
 Q0 = MessageQueue("T", "a", 0)
@@ -37,7 +38,8 @@ def options(use: str = BATCH, **given: str) -> SourceOptions:
         ({"tags": "*"}, "tags", frozenset()),
         ({"keys": "k1,k2"}, "keys", frozenset({"k1", "k2"})),
         ({"keysByIndex": "true", "keys": "k"}, "by_index", True),
-        ({"keysByIndex": "true", "pushDown": "true"}, "by_index", True),
+        ({"keysByIndex": "true", "pushedFilters": '{"keys": ["k"]}'}, "by_index", True),
+        ({"pushedFilters": '{"stored": [null, 5]}'}, "pushdown", Pushdown(stored=(None, 5))),
         ({"sql": "price > 10"}, "sql", "price > 10"),
         ({"columns": "topic,body"}, "columns", ("topic", "body")),
         ({"includeProperties": "false"}, "properties", False),

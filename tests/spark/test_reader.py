@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
+from pyspark.sql.datasource import DataSourceReader, EqualTo, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -13,7 +13,8 @@ from firearrow.spark_tools.arrow import columns
 from firearrow.spark_tools.base.errors import DataLoss, InvalidOption
 from firearrow.spark_tools.base.filter import MessageFilter
 from firearrow.spark_tools.base.source import QueueRange
-from firearrow.spark_tools.datasource.reader import PushdownReader, TableReader
+from firearrow.spark_tools.datasource.filters import pushdown_of
+from firearrow.spark_tools.datasource.reader import TableReader
 from firearrow.spark_tools.datasource.rows import RangePartition, TaskReader, asked_columns
 from firearrow.spark_tools.datasource.source import RocketMQSource
 from firearrow.spark_tools.plan.batch import BatchPlan
@@ -71,36 +72,30 @@ def test_a_partition_that_is_not_ours_gives_nothing(log: FakeLog) -> None:
     assert list(reader(log).read(InputPartition(None))) == []
 
 
-def test_filters_narrow_parts_and_choice_and_stay_with_spark(log: FakeLog) -> None:
-    narrowed = PushdownReader(plan(log), NAMES)
-    filters = [EqualTo(("queueId",), 0), EqualTo(("tags",), "B")]
-    assert list(narrowed.pushFilters(list(filters))) == filters
+def pushed(log: FakeLog, *filters: Filter, **options: str) -> TableReader:
+    return reader(log, pushedFilters=pushdown_of(filters).to_json(), **options)
+
+
+def test_filters_narrow_ranges_and_messages(log: FakeLog) -> None:
+    narrowed = pushed(log, EqualTo(("queueId",), 0), EqualTo(("tags",), "B"))
     parts = narrowed.partitions()
     assert [each.queue.queue_id for part in parts for each in part.value] == [0]
     assert offsets(narrowed) == []
-    only = PushdownReader(plan(log), NAMES)
-    list(only.pushFilters([EqualTo(("tags",), "B")]))
-    assert offsets(only) == WHOLE[100:]
+    assert offsets(pushed(log, EqualTo(("tags",), "B"))) == WHOLE[100:]
 
 
 def test_filters_that_exclude_each_other_read_nothing(log: FakeLog) -> None:
-    none = PushdownReader(plan(log, tags="A"), NAMES)
-    list(none.pushFilters([EqualTo(("tags",), "B")]))
+    none = pushed(log, EqualTo(("tags",), "B"), tags="A")
     assert none.partitions() == []
     assert log.asked_bounds == 0
     assert list(none.read(RangePartition((QueueRange(queue_of(0), 0, 5),)))) == []
 
 
-def test_filters_narrow_only_where_that_was_asked_for() -> None:
-    """Spark checks this while spark.sql.python.filterPushdown.enabled is false."""
-
-    def narrows(**options: str) -> bool:
-        source = RocketMQSource({"path": "/memory", **options})
-        made = source.reader(StructType([StructField("topic", StringType())]))
-        return type(made).pushFilters is not DataSourceReader.pushFilters
-
-    assert not narrows()
-    assert narrows(pushDown="true")
+def test_spark_pushes_no_filters() -> None:
+    """It keeps one plan for each load, and would use the filters of one scan for all of them."""
+    source = RocketMQSource({"path": "/memory"})
+    made = source.reader(StructType([StructField("topic", StringType())]))
+    assert type(made).pushFilters is DataSourceReader.pushFilters
 
 
 def test_what_travels_can_be_pickled(log: FakeLog) -> None:

@@ -1,6 +1,6 @@
 """The format in a session: what only Spark itself can show."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +12,6 @@ from tests.spark.stores import TOPICS, Golden, KnownStore
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
-
 
 @pytest.fixture
 def load(spark: "SparkSession", store: KnownStore) -> "Callable[..., DataFrame]":
@@ -24,13 +22,6 @@ def load(spark: "SparkSession", store: KnownStore) -> "Callable[..., DataFrame]"
         return spark.read.format("rocketmq").options(**options).load(str(store.root))
 
     return load
-
-
-@pytest.fixture
-def push_down_off(spark: "SparkSession") -> Iterator[None]:
-    spark.conf.set(PUSH_DOWN, "false")
-    yield
-    spark.conf.set(PUSH_DOWN, "true")
 
 
 def test_the_table_is_the_log(load: "Callable[..., DataFrame]", store: KnownStore) -> None:
@@ -46,10 +37,15 @@ def test_the_table_is_the_log(load: "Callable[..., DataFrame]", store: KnownStor
         assert each.properties.items() <= row.properties.items()
 
 
-@pytest.mark.parametrize("pushdown", ["true", "false"])
+@pytest.mark.parametrize("narrowed", [True, False])
 def test_filters_give_the_same_with_and_without_push_down(
-    load: "Callable[..., DataFrame]", store: KnownStore, pushdown: str
+    spark: "SparkSession", load: "Callable[..., DataFrame]", store: KnownStore, narrowed: bool
 ) -> None:
+    def where(condition: str) -> "DataFrame":
+        if narrowed:
+            return read_where(spark, condition, path=str(store.root), topicPattern="Orders|Payments")
+        return frame.where(condition)
+
     known = store.of("Orders") + store.of("Payments")
     frame = load(topicPattern="Orders|Payments")
     middle = (
@@ -74,44 +70,40 @@ def test_filters_give_the_same_with_and_without_push_down(
         ("queueId = 0 OR queueOffset = 1", lambda each: each.queue.queue_id == 0 or each.queue_offset == 1),
     ]
     for condition, holds in cases:
-        frame = load(topicPattern="Orders|Payments", pushDown="true") if pushdown == "true" else frame
-        assert frame.where(condition).count() == sum(map(holds, known)), condition
-    before, since = (
-        load(topicPattern="Orders|Payments", pushDown=pushdown)
-        .where(f"storeTimestamp {sign} '{middle}'")
-        .count()
-        for sign in ("<", ">=")
-    )
+        assert where(condition).count() == sum(map(holds, known)), condition
+    before, since = (where(f"storeTimestamp {sign} '{middle}'").count() for sign in ("<", ">="))
     assert before > 0
     assert since > 0
     assert before + since == len(known)
 
 
-def test_filters_are_pushed(load: "Callable[..., DataFrame]") -> None:
+def test_a_condition_reduces_what_is_read(spark: "SparkSession", store: KnownStore) -> None:
     """Fewer tasks than the whole has show that the plan was narrowed."""
-    whole = load(topic="Orders", maxRecordsPerPartition="50", pushDown="true")
-    assert whole.where("queueId = 2 AND queueOffset < 50").rdd.getNumPartitions() == 1
-    assert load(topic="Orders", maxRecordsPerPartition="50").rdd.getNumPartitions() > 4
+    options = {"path": str(store.root), "topic": "Orders", "maxRecordsPerPartition": "50"}
+    narrow = read_where(spark, "queueId = 2 AND queueOffset < 50 AND rand(1) >= 0", **options)
+    assert narrow.count() == 50
+    assert narrow.rdd.getNumPartitions() == 1
+    assert read_where(spark, "true", **options).rdd.getNumPartitions() > 4
+    assert read_where(spark, "false", **options).count() == 0
 
 
-def test_one_load_has_one_plan_which_is_why_narrowing_must_be_asked_for(
-    load: "Callable[..., DataFrame]", store: KnownStore
-) -> None:
-    """Spark 4.3 passes the plan of a filter to later scans. If this fails, `pushDown` may become the default."""
-    narrowed = load(topic="Orders", pushDown="true")
-    assert narrowed.where("queueId = 0").count() == len(store.in_queue("Orders", 0))
-    assert narrowed.count() == len(store.in_queue("Orders", 0)) < len(store.of("Orders"))
-    whole = load(topic="Orders")
-    assert whole.where("queueId = 0").count() == len(store.in_queue("Orders", 0))
-    assert whole.count() == len(store.of("Orders"))
-    both = whole.where("queueId = 0").union(whole.where("queueId = 1"))
-    assert both.count() == len(store.in_queue("Orders", 0)) + len(store.in_queue("Orders", 1))
+def test_a_narrowed_frame_may_be_used_twice(spark: "SparkSession", store: KnownStore) -> None:
+    frame = read_where(spark, "queueId <= 1", path=str(store.root), topic="Orders")
+    zero, one = len(store.in_queue("Orders", 0)), len(store.in_queue("Orders", 1))
+    assert frame.where("queueId = 0").count() == zero
+    assert frame.count() == zero + one
+    assert frame.where("queueId = 0").union(frame.where("queueId = 1")).count() == zero + one
+    assert frame.alias("a").join(frame.alias("b"), ["queueId", "queueOffset"]).count() == zero + one
 
 
-def test_read_where_is_a_load_for_one_condition(spark: "SparkSession", store: KnownStore) -> None:
-    frame = read_where(spark, "queueId = 3 AND tags = 'shipped'", path=str(store.root), topic="Orders")
-    assert frame.count() == sum(each.tags == "shipped" for each in store.in_queue("Orders", 3))
-    assert frame.rdd.getNumPartitions() == 1
+def test_push_down_is_refused(load: "Callable[..., DataFrame]") -> None:
+    with pytest.raises(Exception, match=r"pushdown: .*read_where"):
+        load(topic="Orders", pushDown="true")
+
+
+def test_an_invalid_condition_is_spark_s_error(spark: "SparkSession", store: KnownStore) -> None:
+    with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
+        read_where(spark, "nothing = 1", path=str(store.root), topic="Orders")
 
 
 def test_a_scan_is_the_same_table(
@@ -136,14 +128,6 @@ def test_a_scan_refuses_at_once(spark: "SparkSession", store: KnownStore) -> Non
         scan(spark, path=str(store.root), columns="nothing")
     with pytest.raises(TopicNotFound, match="NoSuch"):
         scan(spark, path=str(store.root), topic="NoSuch")
-
-
-def test_narrowing_without_push_down_is_refused_by_spark(
-    load: "Callable[..., DataFrame]", push_down_off: None
-) -> None:
-    with pytest.raises(Exception, match=PUSH_DOWN):
-        load(topic="Orders", pushDown="true").count()
-    assert load(topic="Orders").where("queueId = 0").count() > 0
 
 
 def test_an_empty_range_has_no_rows(load: "Callable[..., DataFrame]") -> None:
@@ -182,6 +166,8 @@ def test_several_folders_and_sql_views(spark: "SparkSession", store: KnownStore,
     [
         ({"topic": "Missing"}, "TopicNotFound"),
         ({"topik": "Orders"}, "topik: unknown option; did you mean topic"),
+        ({"subscribe": "Orders"}, "subscribe: .*here it is topic"),
+        ({"kafka.bootstrap.servers": "h:1"}, "here it is nameServer"),
         ({"topic": "Orders", "startingOffsets": '{"Orders": {"broker-a": {"0": 100000}}}'}, "DataLoss"),
         ({"topic": "Orders", "sql": "price >"}, "InvalidOption"),
     ],

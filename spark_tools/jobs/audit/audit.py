@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from firearrow._native.audit.audit import StoreAudit, StoreResult
+from firearrow._native.audit.findings import Finding, Kind
 from firearrow._native.audit.store_files import AuditedStore
 from firearrow._native.checks.log_records import APACHE_DELAYS_S
 from firearrow.spark_tools.base.errors import InvalidOption
@@ -27,7 +28,7 @@ from firearrow.spark_tools.jobs.audit.parquet_tables import write_tables
 from firearrow.spark_tools.jobs.audit.spark_executor import SparkExecutor
 from firearrow.spark_tools.jobs.audit.summary import document
 from firearrow.spark_tools.jobs.program import FAILED, expand_argument_groups, program
-from firearrow.spark_tools.offline.store_config import group_offsets
+from firearrow.spark_tools.offline.store_config import config_faults, group_offsets
 from firearrow.spark_tools.offline.store_source import StoreSource
 
 
@@ -114,6 +115,8 @@ def audit(
             index_slots=checks.index_slots,
         )
         seen.append(auditing.run())
+        for path, why in config_faults(store.root):
+            seen[-1].findings.add(Finding(Kind.CONFIG, store.name, path, 0, why))
     doubles = find_duplicates(SparkSession(spark), stores) if checks.duplicates else None
     result = document(seen, top, round(time.monotonic() - began, 3))
     if doubles is not None:

@@ -1,0 +1,77 @@
+"""Translates an SQL condition to a Pushdown, with Spark's own parser and optimizer.
+
+Spark resolves the names, inserts the casts and folds the constants, in the session's time zone and ANSI mode, as it
+does for the query itself. What it would push to a source is narrowed; nothing else is. Uses Spark's internal API:
+there is no public one. Driver only.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import datasource as filters
+from pyspark.sql.datasource import Filter
+from pyspark.sql.types import StructType
+
+from firearrow.spark_tools.datasource.filters import EPOCH, pushdown_of
+from firearrow.spark_tools.plan.pushdown import Pushdown
+
+COMPARISONS = {
+    kind.__name__: kind
+    for kind in (
+        filters.EqualTo,
+        filters.EqualNullSafe,
+        filters.GreaterThan,
+        filters.GreaterThanOrEqual,
+        filters.LessThan,
+        filters.LessThanOrEqual,
+        filters.StringStartsWith,
+    )
+}
+
+
+def pushdown_for(spark: SparkSession, condition: str, schema: StructType) -> Pushdown:
+    """What rows of `schema` must have for the condition to hold. Spark's AnalysisException: the condition is
+    invalid."""
+    java = spark._jsparkSession
+    no_rows = spark.sparkContext._jsc.emptyRDD()
+    frame = java.createDataFrame(no_rows, java.parseDataType(schema.json())).where(condition)
+    plan = frame.queryExecution().optimizedPlan()
+    if plan.getClass().getSimpleName() != "Filter":  # constant, or a subquery
+        return Pushdown()
+    return pushdown_of(_pushed(spark, plan.condition()))
+
+
+def _pushed(spark: SparkSession, condition: Any) -> Iterator[Filter]:  # noqa: ANN401
+    """The filters that Spark can translate, of those that are joined by AND."""
+    jvm = spark._jvm
+    assert jvm is not None
+    strategy = getattr(jvm.org.apache.spark.sql.execution.datasources, "DataSourceStrategy$")
+    strategy = getattr(strategy, "MODULE$")
+    parts = strategy.splitConjunctivePredicates(condition)
+    for index in range(parts.size()):
+        translated = strategy.translateFilter(parts.apply(index), False)
+        found = _filter(translated.get()) if translated.isDefined() else None
+        if found is not None:
+            yield found
+
+
+def _filter(java: Any) -> Filter | None:  # noqa: ANN401
+    """The same filter in Python; None if it cannot narrow."""
+    name = java.getClass().getSimpleName()
+    if name == "In":
+        return filters.In((java.attribute(),), tuple(_value(each) for each in java.values()))
+    kind = COMPARISONS.get(name)
+    return None if kind is None else kind((java.attribute(),), _value(java.value()))
+
+
+def _value(java: Any) -> Any:  # noqa: ANN401
+    """py4j has translated strings and numbers already."""
+    if not hasattr(java, "getClass"):
+        return java
+    name = java.getClass().getName()
+    instant = java.toInstant() if name == "java.sql.Timestamp" else java
+    if name in ("java.sql.Timestamp", "java.time.Instant"):
+        return EPOCH + timedelta(seconds=instant.getEpochSecond(), microseconds=instant.getNano() // 1000)
+    return java
