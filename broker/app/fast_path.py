@@ -77,7 +77,9 @@ class FastPathSetup:
 
     def _is_plain(self, topic: TopicConfig) -> bool:
         name = topic.name
-        if name.startswith((name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.LMQ_PREFIX)):
+        if topic.has_batch_queues or name.startswith(
+            (name_rules.RETRY_PREFIX, name_rules.DLQ_PREFIX, name_rules.LMQ_PREFIX)
+        ):
             return False
         return name_rules.topic_fault(name) is None and not self._topics.is_system(name)
 

@@ -37,11 +37,16 @@ class TopicConfig:
 
     @property
     def readable(self) -> bool:
-        return self.perm & name_rules.PERM_READ != 0
+        return self.perm & name_rules.PERM_READ != 0 and not self.has_batch_queues
 
     @property
     def writable(self) -> bool:
         return self.perm & name_rules.PERM_WRITE != 0
+
+    @property
+    def has_batch_queues(self) -> bool:
+        """A topic of Apache's broker, whose queues this broker can neither read nor write."""
+        return self.attributes.get("queue.type") == "BatchCQ"
 
     def to_object(self) -> dict[str, object]:
         return {

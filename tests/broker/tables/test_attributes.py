@@ -50,3 +50,21 @@ def test_there_are_no_lite_topics() -> None:
         apply_changes(TOPIC_ATTRIBUTES, None, {"+message.type": "LITE"})
     with pytest.raises(InvalidAttribute, match="unsupported key"):
         apply_changes(TOPIC_ATTRIBUTES, None, {"+lite.topic.expiration": "5"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "remark"),
+    [
+        ("queue.type", "BatchCQ", "batch queues are not supported by this broker: BatchCQ"),
+        ("queue.type", "RocksDBCQ", "value is not in set: RocksDBCQ"),
+        ("cleanup.policy", "COMPACTION", "compaction topics are not supported by this broker: COMPACTION"),
+    ],
+)
+def test_other_kinds_of_topics_are_refused(key: str, value: str, remark: str) -> None:
+    with pytest.raises(InvalidAttribute, match=remark):
+        apply_changes(TOPIC_ATTRIBUTES, None, {f"+{key}": value})
+
+
+def test_the_usual_kinds_may_be_named() -> None:
+    usual = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
+    assert apply_changes(TOPIC_ATTRIBUTES, None, {f"+{key}": value for key, value in usual.items()}) == usual
