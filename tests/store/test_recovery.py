@@ -212,3 +212,17 @@ def test_a_dropped_topic_starts_at_zero(tmp_path: Path) -> None:
         assert store.reader.max_offset("T", 0) == 0
         assert bodies(store, "U") == [b"other"]
         assert put(store, b"again").queue_offset == 0
+
+
+def test_a_topic_with_batch_queues_gets_no_plain_ones(tmp_path: Path) -> None:
+    """Apache's broker does not open a store in which a topic has both."""
+    with open_store(tmp_path) as store:
+        put(store, b"body", topic="T")
+        put(store, b"body", topic="Batch")
+        store.write()
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "batchconsumequeue" / "Batch" / "0").mkdir(parents=True)
+    with open_store(tmp_path) as store:
+        assert [record.topic for record in log_records(tmp_path)] == ["T", "Batch"]
+        assert store.reader.max_offset("T", 0) == 1
+    assert [folder.name for folder in (tmp_path / "consumequeue").iterdir()] == ["T"]

@@ -32,6 +32,7 @@ cdef class Dispatch:
     cdef readonly str folder
     cdef readonly int64_t queue_file_bytes
     cdef readonly dict queues              # (topic bytes, queue id) → ConsumeQueue
+    cdef frozenset batch_topics            # of Apache's broker: they have batch queues, which are left alone
     cdef readonly Mappings mappings        # of all queues' files
     cdef readonly object entry_repairs     # EntryRepairs: wrong entries that readers found
     cdef KeyIndex index                    # None: messages are not indexed

@@ -84,6 +84,7 @@ cdef class Dispatch:
         self.delay_levels_ms = tuple(delay_levels_ms)
         self.lmq = lmq
         self.queues = {}
+        self.batch_topics = frozenset()
         self.hashes = KeyHashes.__new__(KeyHashes)
         self.mappings = Mappings()
         self.entry_repairs = EntryRepairs()
@@ -96,6 +97,9 @@ cdef class Dispatch:
         """Open every queue that has a folder and repair its files. StoreForeign: all queue files have another
         size. OSError."""
         make_dirs(self.folder)
+        batch_queues = os.path.join(os.path.dirname(self.folder), "batchconsumequeue")
+        if os.path.isdir(batch_queues):
+            self.batch_topics = frozenset(os.fsencode(name) for name in os.listdir(batch_queues))
         queues = repaired_queues(self.folder, self.queue_file_bytes, QUEUE_ID_MAX, repair_log)
         for topic, queue_id, folder in queues:
             queue = ConsumeQueue.open(folder, topic, queue_id, self.queue_file_bytes, self.mappings)
@@ -332,8 +336,9 @@ cdef class Dispatch:
         return 0
 
     cdef ConsumeQueue find_queue(self, const Text *topic, int32_t queue_id):
-        """The queue of a recovered record, created if needed; None if topic or queue id is invalid. A cache
-        by hash keeps the recent ones: a log of small records needs millions of look-ups."""
+        """The queue of a recovered record, created if needed; None if topic or queue id is invalid, or the
+        topic has batch queues. A cache by hash keeps the recent ones: a log of small records needs millions
+        of look-ups."""
         cdef unsigned int slot = <unsigned int> java_hash_more(queue_id, topic.at, topic.length) % RECENT
         cdef bytes name
         if self.recent is None:
@@ -347,7 +352,7 @@ cdef class Dispatch:
             if (<ConsumeQueue> self.recent[2 * slot + 1]).queue_id == queue_id:
                 return <ConsumeQueue> self.recent[2 * slot + 1]
         name = PyBytes_FromStringAndSize(<const char *> topic.at, topic.length)
-        if not is_file_name(name) or not 0 <= queue_id <= QUEUE_ID_MAX:
+        if not is_file_name(name) or not 0 <= queue_id <= QUEUE_ID_MAX or name in self.batch_topics:
             return None
         self.recent[2 * slot], self.recent[2 * slot + 1] = name, self.queue_of(name, queue_id, True)
         return <ConsumeQueue> self.recent[2 * slot + 1]
