@@ -3,17 +3,20 @@
 An entry point of `firearrow.commands`. Checks a job's arguments before it starts a JVM.
 """
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from firearrow.spark_tools import submit
 from firearrow.spark_tools.base.errors import REFUSALS
+from firearrow.spark_tools.base.submission import CHECKS, Passed
 from firearrow.spark_tools.submit import CannotSubmit
 
 FAILED = 1
@@ -62,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0 if given.rest else WRONG_USAGE
         name, *rest = given.rest
         if name == "pack":
-            return parsed(packing, name, rest, run=True) or 0
+            return _exit_code(packing, name, rest)
         job = JOBS.get(name)
         if job is None:
             raise CannotSubmit(_unknown(name))
@@ -88,34 +91,38 @@ def usage() -> str:
     )
 
 
-def parsed(program: typer.Typer, name: str, arguments: Sequence[str], *, run: bool) -> int | None:
-    """Parse the arguments, and with `run` run the program. The exit code, or None if it would run."""
-    command = typer.main.get_command(program)
-    reached: list[bool] = []
-    if not run:
-        command.callback = _reaching(reached)
+def _exit_code(program: typer.Typer, name: str, arguments: Sequence[str]) -> int:
+    """Run the program."""
     try:
-        command.main(list(arguments), prog_name=f"firearrow spark {name}")
+        typer.main.get_command(program).main(list(arguments), prog_name=f"firearrow spark {name}")
     except SystemExit as end:
-        return None if reached else _code(end.code)
-    return None if reached else 0
-
-
-def _reaching(reached: list[bool]) -> Callable[..., Any]:
-    return lambda **_: reached.append(True)
-
-
-def _code(code: object) -> int:
-    return code if isinstance(code, int) else int(code is not None)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
 
 
 def _submit(job: Job, name: str, spark: Sequence[str], arguments: Sequence[str]) -> int:
-    submit.spark_home({})
-    ended = parsed(import_module(f"firearrow.spark_tools.jobs.{job.module}").cli, name, arguments, run=False)
-    if ended is not None:
-        return ended
-    submit.submit(job.file, spark, arguments, jvm=job.jvm)
+    submit.check_packages()
+
+    def checks() -> bool:
+        submit.spark_home(os.environ)
+        submit.check_java(os.environ)
+        return not _runs_elsewhere(spark)
+
+    before = CHECKS.set(checks)
+    try:
+        return _exit_code(import_module(f"firearrow.spark_tools.jobs.{job.module}").cli, name, arguments)
+    except Passed:
+        submit.submit(job.file, spark, arguments, jvm=job.jvm)
+    finally:
+        CHECKS.reset(before)
     raise AssertionError("the process was replaced")
+
+
+def _runs_elsewhere(spark: Sequence[str]) -> bool:
+    """Whether the driver runs on a machine that may see other folders and brokers."""
+    return "--deploy-mode=cluster" in spark or any(
+        pair == ("--deploy-mode", "cluster") for pair in pairwise(spark)
+    )
 
 
 def _unknown(name: str) -> str:

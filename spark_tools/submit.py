@@ -195,7 +195,6 @@ def submit(job: Path, spark: Sequence[str], arguments: Sequence[str], *, jvm: st
     """Run it in place of this process, in a JVM with these options; the exit code is the job's.
     CannotSubmit."""
     home = spark_home(os.environ)
-    check_java(os.environ)
     words = command(job, spark, arguments, home)
     sys.stdout.flush()
     sys.stderr.flush()

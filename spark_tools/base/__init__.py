@@ -7,5 +7,6 @@
 - `filter_eval`: applies a filter to records
 - `provenance`: where a message that was sent again came from
 - `source`: the common interface of store files and live brokers
+- `submission`: the checks of a process that submits a job
 - `worker_setup`: settings of a Python worker forked by Spark
 """

@@ -6,7 +6,7 @@
 import hashlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from typing import Any, NoReturn, get_type_hints
@@ -15,8 +15,11 @@ import typer
 from rich.console import Console
 
 from firearrow.spark_tools.base.errors import REFUSALS, InvalidOption
+from firearrow.spark_tools.base.submission import CHECKS, Passed
 from firearrow.spark_tools.jobs.arguments import SourceArguments, as_text
+from firearrow.spark_tools.jobs.preflight import check_endpoints
 from firearrow.spark_tools.jobs.report import Report
+from firearrow.spark_tools.submit import CannotSubmit
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -58,8 +61,12 @@ def expand_argument_groups(command: Callable[..., None]) -> Callable[..., None]:
         values = {name: given[name] for name in hints if name not in groups}
         for name, kind in groups.items():
             values[name] = kind(**{field.name: given[field.name] for field in fields(kind)})
+        checks = CHECKS.get()
         try:
-            command(**values)
+            if checks is None:
+                command(**values)
+            else:
+                _check(checks, values.values())
         except REFUSALS as error:
             refuse(error)
         except KeyboardInterrupt:
@@ -77,9 +84,15 @@ def expand_argument_groups(command: Callable[..., None]) -> Callable[..., None]:
     return expanded
 
 
+def _check(checks: Callable[[], bool], groups: Iterable[object]) -> NoReturn:
+    if checks():
+        check_endpoints(groups)
+    raise Passed
+
+
 def refuse(error: Exception) -> NoReturn:
     print(f"firearrow: {error}", file=sys.stderr)
-    raise typer.Exit(WRONG_USAGE if isinstance(error, InvalidOption) else FAILED)
+    raise typer.Exit(WRONG_USAGE if isinstance(error, InvalidOption | CannotSubmit) else FAILED)
 
 
 def finish(report: Report) -> None:

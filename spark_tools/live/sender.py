@@ -89,6 +89,13 @@ class Sender:
                 delivery.abandon()
             self._admin.release()
 
+    def check(self) -> None:
+        """Unreachable: the name server does not answer."""
+        try:
+            self._admin.ask(lambda admin: admin.cluster_info(), self._timeout_s)
+        except ClientError as error:
+            raise SendFailed(f"{self._cluster}: {error}") from error
+
     def queues(self, topic: str) -> list[MessageQueue]:
         """Writable queues of a topic, sorted. TopicNotFound, Unreachable, SendFailed."""
         try:

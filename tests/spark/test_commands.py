@@ -10,6 +10,7 @@ import pytest
 
 from firearrow.spark_tools import commands, submit
 from firearrow.spark_tools.commands import JOBS, main
+from tests.spark.stores import KnownStore
 
 FIREARROW = [sys.executable, "-c", "from firearrow.broker.cli import main; main()", "spark"]
 
@@ -77,7 +78,7 @@ def test_a_wrong_option_is_reported_before_anything_is_submitted(
 
 
 def test_a_job_is_submitted_with_its_file_and_arguments(
-    submitted: list[Submitted],
+    submitted: list[Submitted], store: KnownStore
 ) -> None:
     with pytest.raises(SystemExit):
         main(
@@ -86,9 +87,9 @@ def test_a_job_is_submitted_with_its_file_and_arguments(
                 "local[2]",
                 "replay",
                 "--path",
-                "a",
+                f"a={store.root}",
                 "--path",
-                "b",
+                f"b={store.root}",
                 "--driver-memory",
                 "2g",
                 "--unordered",
@@ -98,7 +99,38 @@ def test_a_job_is_submitted_with_its_file_and_arguments(
     assert jvm == submit.BULK_JVM
     assert job == Path(commands.__file__).parent / "jobs" / "replay.py"
     assert tuple(spark) == ("--master", "local[2]", "--driver-memory", "2g")
-    assert arguments == ["--path", "a", "--path", "b", "--unordered"]
+    assert arguments == ["--path", f"a={store.root}", "--path", f"b={store.root}", "--unordered"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (
+            ["--path", "no-such-folder"],
+            1,
+            "no-such-folder is not a folder: give the store folder of a broker",
+        ),
+        (["--topics", "NoSuch"], 1, "has no topic 'NoSuch'"),
+        (["--target", "127.0.0.1:9", "--timeout", "0.1"], 1, "no answer within 0.1 s"),
+        (["--target-option", "secret=1", "--target", "127.0.0.1:9"], 2, "--target-option: secret is not"),
+    ],
+)
+def test_what_cannot_work_is_found_before_anything_is_submitted(
+    submitted: list[Submitted],
+    store: KnownStore,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    expected: str,
+) -> None:
+    given = arguments if "--path" in arguments else ["--path", str(store.root), *arguments]
+    assert main(["replay", *given]) == code
+    error = capsys.readouterr().err
+    assert expected in error
+    assert error.count("\n") == 1
+    assert not submitted
+    with pytest.raises(SystemExit):
+        main(["replay", "--deploy-mode", "cluster", *given])
 
 
 def test_pack_writes_the_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
