@@ -33,9 +33,18 @@ def register(spark: "SparkSession") -> None:
     """Register `format("rocketmq")` in this session, but not in those it makes by `newSession`.
     CannotSubmit."""
     _check()
+    from pyspark.sql.utils import is_remote  # noqa: PLC0415
+
     from firearrow.spark_tools.datasource.source import RocketMQSource  # noqa: PLC0415
 
-    spark.dataSource.register(RocketMQSource)
+    if is_remote() or not _is_found(spark, RocketMQSource.name()):
+        spark.dataSource.register(RocketMQSource)
+
+
+def _is_found(spark: "SparkSession", name: str) -> bool:
+    """Whether Spark finds the format by itself, through `pyspark_firearrow`. It warns of a second one."""
+    found: bool = spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name)
+    return found
 
 
 def read_where(spark: "SparkSession", condition: str, **options: str) -> "DataFrame":

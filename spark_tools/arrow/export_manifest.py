@@ -73,6 +73,8 @@ class ExportManifest:
     lost: Sequence[str] = field(default_factory=tuple)
     lost_messages: int = 0
     lost_ranges: int = 0
+    seconds: float = 0.0
+    """The job's own time, of the run that finished it; 0 in earlier versions."""
     version: int = VERSION
 
     @property
@@ -143,6 +145,7 @@ class ExportManifest:
             ranges=tuple(ExportedRange(**each) for each in found["ranges"]),
             lost_messages=int(found["lost_messages"]),
             lost_ranges=int(found["lost_ranges"]),
+            seconds=float(found.get("seconds", 0)),
         )
 
     def check_files(self, folder: Path, *, contents: bool = False) -> None:

@@ -117,14 +117,16 @@ def export(
                 fail_on_data_loss=source.fail_on_data_loss,
             )
             planning.lose_changed(job_checkpoint, message_source, source.fail_on_data_loss)
-            _export(job_checkpoint, work, report, quiet=running.quiet)
+            _export(job_checkpoint, work, report, watch, quiet=running.quiet)
     report.seconds = watch.seconds
     if running.report is not None:
         report.write(running.report)
     finish(report)
 
 
-def _export(job_checkpoint: Checkpoint, work: ExportTask, report: Report, *, quiet: bool) -> None:
+def _export(
+    job_checkpoint: Checkpoint, work: ExportTask, report: Report, watch: Watch, *, quiet: bool
+) -> None:
     """Export all unfinished bundles; then write the manifest, if none failed."""
     left = {slice_.number for slice_ in job_checkpoint.unfinished()}
     tasks = [
@@ -138,6 +140,7 @@ def _export(job_checkpoint: Checkpoint, work: ExportTask, report: Report, *, qui
     finished = list(job_checkpoint.progress_files.written())
     report.add(job_checkpoint, finished)
     if not report.failures:
+        report.seconds = watch.seconds
         manifest = manifest_of(job_checkpoint, finished, report, work.layout)
         _clean(work.folder, {file.path for file in manifest.files})
         manifest.check_files(work.folder)
@@ -181,6 +184,7 @@ def manifest_of(
         lost=tuple(sorted(report.lost)),
         lost_messages=report.totals.get("lost", 0),
         lost_ranges=report.totals.get("lost_ranges", 0),
+        seconds=report.seconds,
     )
 
 

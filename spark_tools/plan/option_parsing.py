@@ -19,6 +19,7 @@ from firearrow.spark_tools.base.errors import InvalidOption
 
 LONG_MAX = (1 << 63) - 1
 ITEMS_MAX = 1_000_000
+SHOWN_MAX = 12
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -266,7 +267,9 @@ def _unknown(name: str, known: list[str], passed: Collection[str]) -> str:
     by_lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), by_lower, 1)
     return f"{name}: unknown option; " + (
-        f"did you mean {by_lower[near[0]]}?" if near else "SPARK.md lists all options"
+        f"did you mean {by_lower[near[0]]}?"
+        if near
+        else f"options are, for example, {', '.join(known[:SHOWN_MAX])}"
     )
 
 

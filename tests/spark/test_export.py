@@ -72,6 +72,7 @@ def test_every_message_is_in_the_files_once(
     manifest = ExportManifest.read(tmp_path / "out")
     manifest.check_files(tmp_path / "out", contents=True)
     assert manifest.rows == len(rows)
+    assert 0 < manifest.seconds < 100
     options = orjson.loads((tmp_path / "out" / "_manifest.json").read_bytes())["options"]
     assert options["path"] == [str(store.root)]
     assert options["open_bodies"] is True

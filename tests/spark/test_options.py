@@ -77,7 +77,7 @@ def test_names_are_read_in_any_case_as_spark_lowers_them() -> None:
     ("given", "expected"),
     [
         ({"startingOfsets": "latest"}, "startingOfsets: unknown option; did you mean startingOffsets?"),
-        ({"zzz": "1"}, "zzz: unknown option; SPARK.md lists all options"),
+        ({"zzz": "1"}, "zzz: unknown option; options are, for example, path, paths, nameServer, "),
         ({"topic": "A,,B"}, "topic='A,,B': expected names separated by commas"),
         ({"topicPattern": "("}, "topicPattern='(': not a valid regular expression"),
         ({"assign": "{}"}, "assign"),

@@ -14,7 +14,7 @@ PROGRAM = """
 import json, sys
 from firearrow.spark_tools import read_where, session
 
-own = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.speculation": "true"}
+own = {"spark.ui.enabled": "false", "spark.log.level": "WARN", "spark.speculation": "true"}
 spark = session("direct", master="local[1]", settings=own)
 where = {"path": sys.argv[1], "topic": "Orders", "maxRecordsPerPartition": "50"}
 frame = read_where(spark, "queueId = 3 AND queueOffset < 50", **where)
@@ -40,6 +40,7 @@ def test_a_session_is_as_it_is_promised(
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert "registered data source" not in done.stderr, "Spark found the format, and it was registered again"
     result = orjson.loads(done.stdout.splitlines()[-1])
     own = {"spark.speculation": "true", "spark.master": "local[1]", "spark.app.name": "direct"}
     for name, value in {**SETTINGS, **own}.items():
