@@ -3,6 +3,7 @@
 - `arguments`: the arguments that jobs share: source, target, behaviour
 - `checkpoint`: a job's checkpoint folder: its plan, and the progress of each slice
 - `copy_`: copy: copies topics of a cluster or of stores to another cluster, continuously
+- `copy_once`: copy --once: the micro-batches of a stream, planned in this process
 - `copy_task`: copies each micro-batch of ranges: workers fetch and send, then the messages are counted
 - `dead_letters`: routes dead letters to the topics that they came from
 - `dry_run`: counts what a job would read, by tag and hour, from headers only
@@ -24,6 +25,7 @@
 - `report`: what a job did, as JSON for programs and as a table for people
 - `send_job`: the driver of replay and redrive: plan, routes, tasks, verification, report
 - `send_task`: sends a task's slices from their source to a cluster, in the worker
-- `task_runner`: runs tasks of bulk jobs in Spark's Python workers; only counts come back
+- `stream_log`: the offsets and commits of a stream in Spark's checkpoint, in Spark's format
+- `task_runner`: runs tasks of bulk jobs in Spark's Python workers, or here; only counts come back
 - `verify_task`: verifies that every message of a slice is at the target, with the same body
 """

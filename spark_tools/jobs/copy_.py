@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +30,7 @@ from firearrow.spark_tools.jobs.arguments import (
     TargetArguments,
 )
 from firearrow.spark_tools.jobs.checkpoint import Checkpoint, checkpoint
+from firearrow.spark_tools.jobs.copy_once import copy_once
 from firearrow.spark_tools.jobs.copy_task import MicroBatchCopier, Stopped, Table
 from firearrow.spark_tools.jobs.program import expand_argument_groups, finish, job_fingerprint, program
 from firearrow.spark_tools.jobs.queue_mapping import QueueRouting, map_queues
@@ -122,7 +123,13 @@ def copy(
             work=partial(work, source, sending, running, job_checkpoint, provenance),
             compare=partial(compare, message_source, source.fail_on_data_loss),
         )
-        run(copying, stream, batching, quiet=running.quiet)
+        with stopped_by_signals(copying):
+            if batching.once:
+                with suppress(Stopped):
+                    options = SourceOptions.of(stream, STREAM)
+                    copy_once(copying, message_source, options, quiet=running.quiet)
+            else:
+                run(copying, stream, batching, quiet=running.quiet)
         report.seconds = watch.seconds
     if running.report is not None:
         report.write(running.report)
@@ -228,14 +235,12 @@ def compare(
 def run(
     copying: MicroBatchCopier, options: Mapping[str, str], batching: BatchArguments, *, quiet: bool
 ) -> None:
-    """Run until it is stopped, or once. One of REFUSALS: why it cannot continue."""
+    """Run until it is stopped. One of REFUSALS: why it cannot continue."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 (arguments are checked without Spark)
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
-        query = start(copying, options, batching)
-        with stopped_by_signals(copying):
-            follow(copying, query, quiet)
+        follow(copying, start(copying, options, batching), quiet)
     except PySparkException as error:
         if not copying.stopping or Stopped.__name__ not in str(error):
             raise sentence_of(str(error)) from error
@@ -257,8 +262,6 @@ def start(
     stream = spark.readStream.format(RangeSource.name()).options(**options).load()
     location = (copying.job_checkpoint.folder / "stream").as_uri()
     writing = stream.writeStream.foreachBatch(copying).option("checkpointLocation", location)
-    if batching.once:
-        return writing.trigger(availableNow=True).start()
     return writing.trigger(processingTime=f"{round(batching.every_s * 1000)} milliseconds").start()
 
 

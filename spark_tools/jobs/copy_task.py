@@ -3,7 +3,8 @@
     stream/        Spark's checkpoint: finished offsets, and those of the running micro-batch
     sent/NUMBER/   progress of that micro-batch, so that a repeated one resumes
 
-Spark calls from a separate thread; `stop` may be called from any. At least once, and in the order of source queues.
+A stream of Spark calls from a separate thread; `stop` may be called from any. At least once, and in the order
+of source queues.
 """
 
 import hashlib
@@ -27,9 +28,12 @@ from firearrow.spark_tools.jobs.send_task import CONCURRENT_QUEUES
 from firearrow.spark_tools.plan.queue_records import StreamOffsets
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame
 
 Table = Mapping[MessageQueue, MessageQueue]
+Context = Callable[[Sequence[Slice]], "SparkContext | None"]
+"""Where to run the tasks for these slices; None: in this process."""
 
 
 class Stopped(Exception):
@@ -40,6 +44,16 @@ def range_number(part: QueueRange) -> Slice:
     """A number that is the same whenever the same range is planned again, and differs for other ranges."""
     number = hashlib.blake2b(str(part).encode(), digest_size=8).digest()
     return Slice(int.from_bytes(number), part)
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """`end`: where it ends. `planned`: its ranges; with a reason those that are missing, and empty ones of queues
+    that are read again from an earlier offset."""
+
+    number: int
+    end: StreamOffsets
+    planned: Sequence[tuple[QueueRange, str | None]] = ()
 
 
 @dataclass(slots=True)
@@ -62,13 +76,20 @@ class MicroBatchCopier:
     def __post_init__(self) -> None:
         self._idle.set()
 
-    def __call__(self, frame: "DataFrame", batch: int) -> None:
-        """Copy a whole micro-batch. SendFailed, and errors of the source."""
+    def __call__(self, frame: "DataFrame", number: int) -> None:
+        """For `foreachBatch`: copy the ranges that are the frame's rows."""
+        rows = [row.asDict() for row in frame.collect()]
+        planned = [(range_of(row), row["gone"]) for row in rows]
+        spark = frame.sparkSession.sparkContext
+        self.copy(MicroBatch(number, planned_of(rows), planned), lambda _: spark)
+
+    def copy(self, batch: MicroBatch, context: Context) -> None:
+        """Copy a whole micro-batch. Stopped, SendFailed, and errors of the source."""
         self._idle.clear()
         try:
             if self._stopping.is_set():
                 raise Stopped
-            self._copy(frame, batch)
+            self._copy(batch, context)
         finally:
             self._idle.set()
 
@@ -84,33 +105,30 @@ class MicroBatchCopier:
     def stopping(self) -> bool:
         return self._stopping.is_set()
 
-    def _copy(self, frame: "DataFrame", batch: int) -> None:
-        spark = frame.sparkSession.sparkContext
-        rows = [row.asDict() for row in frame.collect()]
-        planned = [(range_of(row), row["gone"]) for row in rows]
-        selected = [(part, gone) for part, gone in planned if self.is_wanted(part.queue)]
+    def _copy(self, batch: MicroBatch, context: Context) -> None:
+        selected = [(part, gone) for part, gone in batch.planned if self.is_wanted(part.queue)]
         slices = [range_number(part) for part, gone in selected if gone is None]
-        progress_files = ProgressFiles(self.job_checkpoint.folder / "sent" / str(batch))
+        progress_files = ProgressFiles(self.job_checkpoint.folder / "sent" / str(batch.number))
         with disk_errors(progress_files.folder):
             progress_files.folder.mkdir(parents=True, exist_ok=True)
         routing = self._routing({slice_.part.queue for slice_ in slices})
         left = [slice_ for slice_ in slices if progress_files.read(slice_).next < slice_.part.end]
-        tasks = task_runner.tasks_of(
-            left, spark.defaultParallelism, whole_queues=True, concurrency=CONCURRENT_QUEUES
-        )
-        at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
+        spark = context(left)
+        cores = task_runner.cores(spark)
+        tasks = task_runner.tasks_of(left, cores, whole_queues=True, concurrency=CONCURRENT_QUEUES)
+        at_a_time = max(1, min(len(tasks), cores))
         failures = task_runner.run(spark, tasks, progress_files, self.work(routing, at_a_time))
         if failures:
             raise SendFailed(failures[0])
         if slices and self.compare is not None:
-            self.compare([slice_.part for slice_ in slices], planned_of(rows), self._count_gone)
+            self.compare([slice_.part for slice_ in slices], batch.end, self._count_gone)
         for slice_ in slices:
             self._count(slice_, progress_files.read(slice_))
         for part, gone in selected:
             if gone is not None:
                 self._count_gone(part, gone)
         self.batches += 1
-        self._forget(batch)
+        self._forget(batch.number)
 
     def _routing(self, queues: set[MessageQueue]) -> QueueRouting:
         """A source queue keeps its target queue while the job runs."""
@@ -135,8 +153,8 @@ class MicroBatchCopier:
         self.report.count(part.queue.topic, counts)
         name(self.report.lost, part, why)
 
-    def _forget(self, batch: int) -> None:
+    def _forget(self, number: int) -> None:
         """Delete the progress of earlier micro-batches, which Spark never runs again."""
         for folder in (self.job_checkpoint.folder / "sent").iterdir():
-            if folder.name.isdecimal() and int(folder.name) < batch:
+            if folder.name.isdecimal() and int(folder.name) < number:
                 shutil.rmtree(folder)

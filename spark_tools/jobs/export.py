@@ -128,15 +128,17 @@ def _export(
     job_checkpoint: Checkpoint, work: ExportTask, report: Report, watch: Watch, *, quiet: bool
 ) -> None:
     """Export all unfinished bundles; then write the manifest, if none failed."""
-    left = {slice_.number for slice_ in job_checkpoint.unfinished()}
+    left = job_checkpoint.unfinished()
+    numbers = {slice_.number for slice_ in left}
     tasks = [
-        bundle for bundle in bundles(job_checkpoint.slices) if any(slice_.number in left for slice_ in bundle)
+        bundle
+        for bundle in bundles(job_checkpoint.slices)
+        if any(slice_.number in numbers for slice_ in bundle)
     ]
     if tasks:
+        spark = task_runner.context_for(JOB, left)
         with shown(JOB, job_checkpoint.progress_files, job_checkpoint.slices, quiet=quiet):
-            report.failures = task_runner.run(
-                task_runner.context(JOB), tasks, job_checkpoint.progress_files, work
-            )
+            report.failures = task_runner.run(spark, tasks, job_checkpoint.progress_files, work)
     finished = list(job_checkpoint.progress_files.written())
     report.add(job_checkpoint, finished)
     if not report.failures:

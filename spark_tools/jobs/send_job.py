@@ -121,7 +121,7 @@ class SendJob:
             with Sender(target, timeout_s=self.running.timeout_s) as sender:
                 routing, report.notes = self.routed(sender, [slice_.part for slice_ in job_checkpoint.slices])
             work = partial(self._send_task, job_checkpoint, message_source, message_filter, target, routing)
-            task_runner.context(self.job)
+            task_runner.context_for(self.job, job_checkpoint.unfinished())
             working = Watch()
             report.failures = self._run(
                 job_checkpoint,
@@ -198,12 +198,11 @@ class SendJob:
         concurrency: int = 1,
     ) -> list[str]:
         """Process all slices that are not finished."""
-        spark = task_runner.context(self.job)
         left = job_checkpoint.unfinished(progress_files)
-        tasks = task_runner.tasks_of(
-            left, spark.defaultParallelism, whole_queues=whole_queues, concurrency=concurrency
-        )
-        at_a_time = max(1, min(len(tasks), spark.defaultParallelism))
+        spark = task_runner.context_for(self.job, left)
+        cores = task_runner.cores(spark)
+        tasks = task_runner.tasks_of(left, cores, whole_queues=whole_queues, concurrency=concurrency)
+        at_a_time = max(1, min(len(tasks), cores))
         with shown(self.job, progress_files, job_checkpoint.slices, quiet=self.running.quiet):
             return task_runner.run(spark, tasks, progress_files, work(at_a_time))
 

@@ -1,4 +1,5 @@
-"""Runs tasks of bulk jobs in Spark's Python workers; only counts come back.
+"""Runs tasks of bulk jobs in Spark's Python workers, or in this process if there is little to do; only counts
+come back.
 
 The driver packs slices into tasks and gives Spark groups of tasks; a task does its slices in order. A
 permanent failure comes back as a sentence. Any other error is raised, and Spark retries the whole group,
@@ -24,6 +25,8 @@ GROUPS_PER_CORE = 2
 """Groups for the remaining tasks: they get smaller towards the end, so that the cores finish together."""
 GROUP_TASKS_MAX = 4
 """Leaves tasks for cores that start later."""
+LOCAL_BYTES_MAX = 64 << 20
+"""What this process does itself, if no Spark runs yet: a second or two."""
 SETTINGS = {
     "spark.speculation": "false",  # a second copy of a task would send everything twice
     "spark.ui.showConsoleProgress": "false",
@@ -66,6 +69,18 @@ def context(job: str) -> SparkContext:
     for name, value in SETTINGS.items():
         settings.setIfMissing(name, value)
     return SparkContext.getOrCreate(settings)
+
+
+def context_for(job: str, left: Sequence[Slice]) -> SparkContext | None:
+    """Where to process these slices. None: in this process, which sends a few of them before Spark has started
+    its workers."""
+    if SparkContext._active_spark_context is None and weight(left) <= LOCAL_BYTES_MAX:
+        return None
+    return context(job)
+
+
+def cores(spark: SparkContext | None) -> int:
+    return 1 if spark is None else spark.defaultParallelism
 
 
 def tasks_of(
@@ -111,24 +126,26 @@ def task_groups(tasks: Sequence[Sequence[Slice]], cores: int) -> list[list[Seque
 
 
 def run(
-    spark: SparkContext, tasks: Sequence[Sequence[Slice]], progress_files: ProgressFiles, work: Work
+    spark: SparkContext | None, tasks: Sequence[Sequence[Slice]], progress_files: ProgressFiles, work: Work
 ) -> list[str]:
-    """Run all tasks; returns the permanent failures, each once. Other errors in a task are raised when Spark
-    gives up."""
+    """Run all tasks; returns the permanent failures, each once. Other errors in a task are raised, by Spark when
+    it gives up."""
     if not tasks:
         return []
+    groups, group_work = task_groups(tasks, cores(spark)), TaskGroupWork(work, progress_files)
+    if spark is None:
+        return _texts(group_work(groups))
     try:
-        groups = task_groups(tasks, spark.defaultParallelism)
-        refused = (
-            spark.parallelize(groups, len(groups))
-            .mapPartitions(TaskGroupWork(work, progress_files))
-            .collect()
-        )
+        refused = spark.parallelize(groups, len(groups)).mapPartitions(group_work).collect()
     except Exception as error:
         fault = fault_in(str(error))
         if fault is None:
             raise
         raise fault from None
+    return _texts(refused)
+
+
+def _texts(refused: Iterable["TaskRefused"]) -> list[str]:
     return list(dict.fromkeys(each.text for each in refused))
 
 

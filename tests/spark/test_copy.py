@@ -65,7 +65,9 @@ def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
         str(report),
     ]
     environment = os.environ | spark_environment
-    send(source, 0, 60)
+    send(source, 0, 20)
+    assert copied_once(command, environment, tmp_path)["messages"] == 20
+    send(source, 20, 40)
     with (tmp_path / "log").open("wb") as log:
         running = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=log, stderr=log)
         try:
@@ -75,27 +77,33 @@ def test_a_copy_follows_its_source_ends_on_sigterm_and_goes_on_where_it_was(
             await_line(
                 running,
                 tmp_path / "log",
-                r"copy: \d+ micro-batches, 90 messages, 0 messages behind in 3 queues",
+                r"copy: \d+ micro-batches, 70 messages, 0 messages behind in 3 queues",
             )
             running.send_signal(signal.SIGTERM)
             assert running.wait(END_S) == 0, (tmp_path / "log").read_text()
         finally:
             running.kill()
             running.wait()
-    assert orjson.loads(report.read_bytes())["totals"]["messages"] == 90
+    assert orjson.loads(report.read_bytes())["totals"]["messages"] == 70
     send(source, 90, 15)
-    again = subprocess.run(
+    assert copied_once(command, environment, tmp_path)["messages"] == 15
+    assert bodies(target.store, "T") == bodies(source.store, "T")
+
+
+def copied_once(command: list[str], environment: dict[str, str], folder: Path) -> dict[str, int]:
+    """The totals of a run that ends by itself."""
+    done = subprocess.run(
         [*command, "--once"],
         env=environment,
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
     )
-    assert again.returncode == 0, again.stderr
-    assert orjson.loads(report.read_bytes())["totals"]["messages"] == 15
-    assert bodies(target.store, "T") == bodies(source.store, "T")
+    assert done.returncode == 0, done.stderr
+    totals: dict[str, int] = orjson.loads((folder / "report.json").read_bytes())["totals"]
+    return totals
 
 
 def await_within(running: "subprocess.Popen[bytes]", target: LocalBroker, count: int) -> None:
