@@ -1,5 +1,5 @@
-"""Every option of the source. SPARK.md's table is generated from them. The sink's options are in
-`sink_options`.
+"""Every option of the source. SPARK_REFERENCE.md's table is generated from them. The
+sink's options are in `sink_options`.
 
 Frozen; opens nothing. `message_filter` and `split_policy` only describe what to read.
 """

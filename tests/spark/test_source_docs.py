@@ -1,4 +1,4 @@
-"""SPARK.md is correct: its tables are generated from the declarations, its columns are those of the table."""
+"""SPARK_REFERENCE.md is correct: its tables are generated from the declarations, its columns are those of the table."""
 
 import re
 
